@@ -86,7 +86,27 @@ def least_us(durations: Durations) -> int | None:
     return min((d for d in durations if d is not None), default=None)
 
 
-class RowByRow:
+class Unbounded:
+    """Base of specifications whose state may depend on any earlier row."""
+
+    __slots__ = ()
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: lifetimes have no bound, or the number of all earlier rows matters."""
+        return None
+
+
+class SameLifetimes(Unbounded):
+    """Base of specifications whose output lives at most as long as the rows of the first port."""
+
+    __slots__ = ()
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """At most the duration of the first port."""
+        return durations[0]
+
+
+class RowByRow(SameLifetimes):
     """Base of specifications of stateless operators that do not change lifetimes."""
 
     __slots__ = ()
@@ -94,7 +114,3 @@ class RowByRow:
     def horizon_us(self, durations: Durations) -> int | None:
         """0: the operator keeps no state."""
         return 0
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]

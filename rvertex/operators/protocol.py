@@ -83,6 +83,18 @@ class OperatorSpec(Protocol):
         """A new operator in its initial state."""
 
 
+class SameColumns:
+    """Base of specifications with one input whose columns do not change."""
+
+    __slots__ = ()
+    holds_ctis: ClassVar[bool] = False
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+
 class Stateless:
     """Base of operators whose snapshot is empty."""
 

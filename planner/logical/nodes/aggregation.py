@@ -89,6 +89,10 @@ class _Grouped(Step):
     def phase(self) -> Phase:
         """Which step of the aggregation it is."""
 
+    def __post_init__(self) -> None:
+        schema = self.operator().output_schema([self.input.schema])
+        object.__setattr__(self, "schema", schema)
+
     @property
     def stage_kind(self) -> str:
         return "agg"
@@ -135,10 +139,6 @@ class WindowAgg(_Grouped):
     edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
-
-    def __post_init__(self) -> None:
-        schema = self.operator().output_schema([self.input.schema])
-        object.__setattr__(self, "schema", schema)
 
     def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate | EdgeWindows:
         """Return the operator that computes it; it also knows the output's types."""
@@ -209,10 +209,6 @@ class DataWindowAgg(_Grouped):
     renews: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
-
-    def __post_init__(self) -> None:
-        schema = self.operator().output_schema([self.input.schema])
-        object.__setattr__(self, "schema", schema)
 
     @property
     def can_be_split(self) -> bool:

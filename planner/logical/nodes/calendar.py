@@ -5,32 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.logical.nodes.node import Step
+from planner.logical.nodes.lifetimes import SameRows
 from rvertex.operators.lifetimes.calendar import Calendar, CalendarTimes
 
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    import pyarrow as pa
-
-    from planner.logical.nodes.partitioning import Partitioning
-
 
 @dataclass(frozen=True, slots=True)
-class CalendarStep(Step):
+class CalendarStep(SameRows):
     """Moves events to the nominal times of a calendar, or results back."""
 
     calendar: Calendar
     back: bool
     label: str = ""
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def partitioning(self) -> Partitioning:
-        return self.input.partitioning
 
     @property
     def takes_dictionaries(self) -> bool:

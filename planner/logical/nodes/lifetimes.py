@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LifetimeChange = Begins | Shift | SetDuration | Extend | ExtendBy | PointAtEnd | Chop
 
 
-class _SameRows(Step):
+class SameRows(Step):
     """Base of a step that emits input rows, in the same partitions, with the same columns."""
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class _SameRows(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetime(_SameRows):
+class Lifetime(SameRows):
     """A step that changes lifetimes and keeps the payload."""
 
     change: LifetimeChange
@@ -126,7 +126,7 @@ class Lifetime(_SameRows):
 
 
 @dataclass(frozen=True, slots=True)
-class Stitch(_SameRows):
+class Stitch(SameRows):
     """Merges events of a key (columns ``on``) that touch or overlap into one event."""
 
     on: tuple[str, ...]
@@ -156,8 +156,22 @@ class Stitch(_SameRows):
         return (self.on,)
 
 
+class _PickedRows(SameRows):
+    """Base of a step that drops or reorders rows."""
+
+    __slots__ = ()
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True, slots=True)
-class Distinct(_SameRows):
+class Distinct(_PickedRows):
     """Keeps one event per value of columns ``on`` within ``within_us`` of its start."""
 
     on: tuple[str, ...]
@@ -169,10 +183,6 @@ class Distinct(_SameRows):
     def operator(self) -> Deduplicate | EdgeOfBegins:
         kept = Deduplicate(self.on, self.within_us)
         return EdgeOfBegins(kept) if self.edges else kept
-
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
 
     @property
     def stage_kind(self) -> str:
@@ -189,13 +199,9 @@ class Distinct(_SameRows):
     def input_keys(self) -> tuple[InputKeys, ...]:
         return (self.on,)
 
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, slots=True)
-class Sorted(_SameRows):
+class Sorted(_PickedRows):
     """Orders events that start together by columns ``by``."""
 
     by: tuple[str, ...]
@@ -207,10 +213,6 @@ class Sorted(_SameRows):
 
     def operator(self) -> SortTogether:
         return SortTogether(self.by, self.ways)
-
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
 
     @property
     def stage_kind(self) -> str:
@@ -231,13 +233,9 @@ class Sorted(_SameRows):
     def input_keys(self) -> tuple[InputKeys, ...]:
         return (self.keys,)
 
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, slots=True)
-class Limited(_SameRows):
+class Limited(_PickedRows):
     """The first ``rows`` events of the stream, in its order."""
 
     rows: int
@@ -247,10 +245,6 @@ class Limited(_SameRows):
 
     def operator(self) -> Limit | EdgeOfBegins:
         return EdgeOfBegins(Limit(self.rows)) if self.edges else Limit(self.rows)
-
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
 
     @property
     def stage_kind(self) -> str:
@@ -266,13 +260,9 @@ class Limited(_SameRows):
     def input_keys(self) -> tuple[InputKeys, ...]:
         return ((),)
 
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, slots=True)
-class Extremes(_SameRows):
+class Extremes(_PickedRows):
     """Of events with equal lifetimes, those with the greatest or least integer in ``column``."""
 
     column: str
@@ -282,16 +272,8 @@ class Extremes(_SameRows):
     def operator(self) -> extremes.Extremes:
         return extremes.Extremes(self.column, self.is_max)
 
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
-
     def describe(self) -> str:
         return f"keep {'greatest' if self.is_max else 'least'} {self.column} of a lifetime"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | {self.column},)
-
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True

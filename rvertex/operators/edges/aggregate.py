@@ -38,18 +38,17 @@ from rvertex.operators.edges.living_rows import LivingRows
 from rvertex.operators.edges.results import Results
 from rvertex.operators.edges.signed_sums import SignedSums, can_be_signed
 from rvertex.operators.protocol import OperatorState
-from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.hopping import Aggregates, gathering
 from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rvertex.aggregates.spec import AggregateSpec
-    from rvertex.operators.horizon import Durations
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeAggregate:
+class EdgeAggregate(Aggregates):
     """Aggregates per key over live rows; ``endless``: no row of the input ever ends.
 
     ``renews``: each change of a key ends its result and begins a new one, even if both are equal,
@@ -65,18 +64,6 @@ class EdgeAggregate:
     #: Results at one instant come in the order of the rows that caused them (as a stitch emits
     #: them). False: in the order of the keys.
     by_arrival: bool = False
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: a result may last forever."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeAggregateOperator:
         """A new operator with empty state."""

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rvertex.operators.edges.instants import Settled
-    from rvertex.operators.horizon import Durations
     from rvertex.operators.joins.inner import Side
     from rvertex.operators.protocol import Evaluator
 
@@ -87,14 +86,6 @@ class EdgeJoin:
         return pa.schema(
             [(name, of_side[side].field(column).type) for side, column, name in self.output]
         )
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeJoinOperator:
         """A new operator with empty state."""

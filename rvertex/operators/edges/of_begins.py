@@ -36,7 +36,6 @@ from rvertex.operators.edges.living_rows import LivingRows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import OperatorSpec, OperatorState
 
 #: The name of the row number column that ``inner`` gets.
@@ -56,14 +55,6 @@ class EdgeOfBegins:
         """The schema of ``inner``, without the row number."""
         whole = self.inner.output_schema(_numbered(inputs))
         return pa.schema([field for field in whole if field.name != NUMBER])
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeOfBeginsOperator:
         """A new operator with empty state."""

@@ -14,7 +14,7 @@ first, input order); (3) the state is the live rows with known ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,32 +25,15 @@ from rstream.types import INF_TIME
 from rvertex.events.lifetime import with_times
 from rvertex.events.run import Run
 from rvertex.operators.edges.instants import Instants
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.protocol import OperatorState, SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.operators.horizon import Durations
-
 
 @dataclass(frozen=True, slots=True)
-class EdgeSpread:
+class EdgeSpread(SameColumns):
     """Gives every row a start edge and, if it ends, an end edge."""
-
-    holds_ctis: ClassVar[bool] = False
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: a row may never end."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeSpreadOperator:
         """A new operator with empty state."""

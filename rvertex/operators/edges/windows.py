@@ -28,9 +28,10 @@ from rvertex.errors import UnboundedLifetimeError
 from rvertex.events.reorder_buffer import concatenated
 from rvertex.events.run import Run
 from rvertex.operators.edges.living_rows import ClosingRows
+from rvertex.operators.horizon import Unbounded
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.grouping import closed_groups
-from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.hopping import Aggregates, gathering
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeWindows:
+class EdgeWindows(Aggregates, Unbounded):
     """Aggregates per key and window ``[k * every_us, k * every_us + size_us)``."""
 
     holds_ctis: ClassVar[bool] = False
@@ -50,14 +51,6 @@ class EdgeWindows:
     size_us: int
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
 
     def output_duration(self, durations: Durations) -> int | None:
         """The window size, in us."""

@@ -38,7 +38,7 @@ from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
 from rvertex.events.timeline import Timeline, sorting
 from rvertex.keys.key_index import KeyIndex, null_keys
-from rvertex.operators.horizon import greatest_us, sum_us
+from rvertex.operators.horizon import SameLifetimes, greatest_us, sum_us
 from rvertex.operators.joins.coverage import Coverage, Ended, Rights
 from rvertex.operators.joins.max_tree import MaxTree
 from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
@@ -56,7 +56,7 @@ _CODES_SLACK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class AntiJoin:
+class AntiJoin(SameLifetimes):
     """Port 0 is left, port 1 is right. ``output``: (left column, its name in the output)."""
 
     holds_ctis: ClassVar[bool] = True
@@ -80,10 +80,6 @@ class AntiJoin:
         its own lifetime earlier.
         """
         return sum_us(durations[0], greatest_us(durations))
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """At most the left's: the result has pieces of left events."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> AntiJoinOperator:
         """A new operator with empty state."""

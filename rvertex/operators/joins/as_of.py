@@ -43,7 +43,7 @@ from rvertex.events.timeline import Timeline, sorting
 from rvertex.keys.code_map import CodeMap
 from rvertex.keys.key_chains import KeyChains
 from rvertex.keys.key_index import KeyIndex, null_keys
-from rvertex.operators.horizon import sum_us
+from rvertex.operators.horizon import SameLifetimes, sum_us
 from rvertex.operators.joins.row_store import RowStore
 from rvertex.operators.joins.waiting_rows import WaitingRows
 from rvertex.operators.protocol import OperatorState
@@ -61,7 +61,7 @@ _CODES_SLACK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class AsOfJoin:
+class AsOfJoin(SameLifetimes):
     """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types.
 
     ``output``: (side, its column, output name). ``tolerance_us``: the greatest distance between the
@@ -103,10 +103,6 @@ class AsOfJoin:
         """
         back = 0 if self.strategy == "forward" else self.tolerance_us
         return sum_us(self.wait_us, back)
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The left's: lifetimes do not change."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> AsOfJoinOperator:
         """A new operator with empty state."""

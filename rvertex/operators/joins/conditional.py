@@ -28,7 +28,7 @@ from rvertex.errors import OperatorTypeError
 from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import Run
 from rvertex.operators.composite_state import joined_states, part_state
-from rvertex.operators.horizon import greatest_us, sum_us
+from rvertex.operators.horizon import SameLifetimes, greatest_us, sum_us
 from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.operators.joins.left import interleaved
@@ -46,7 +46,7 @@ _PAIRS, _ALONE = "pairs", "alone"
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionalJoin:
+class ConditionalJoin(SameLifetimes):
     """Port 0 is left, port 1 is right. ``output``: (side, its column, output name).
 
     ``reads``: the same for the columns of ``where``; equal names in both mean the same column.
@@ -87,10 +87,6 @@ class ConditionalJoin:
     def horizon_us(self, durations: Durations) -> int | None:
         """As the anti join without a condition: a match lives no longer than its events."""
         return sum_us(durations[0], greatest_us(durations))
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """At most the left's."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ConditionalJoinOperator:
         """A new operator with empty state."""

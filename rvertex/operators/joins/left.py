@@ -28,6 +28,7 @@ from rvertex.events.ordering import in_time_order
 from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import Run
 from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.state.memory import give_memory
@@ -43,7 +44,7 @@ _MATCHES, _ALONE = "matches", "alone"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftJoin:
+class LeftJoin(SameLifetimes):
     """As :class:`~rvertex.operators.joins.inner.TemporalJoin`, plus left events without a match."""
 
     holds_ctis: ClassVar[bool] = True
@@ -70,10 +71,6 @@ class LeftJoin:
     def horizon_us(self, durations: Durations) -> int | None:
         """The horizon of the anti join, since its pieces hold the matches back."""
         return self.alone.horizon_us(durations)
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """At most the left's."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> LeftJoinOperator:
         """A new operator with empty state."""

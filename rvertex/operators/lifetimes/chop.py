@@ -20,7 +20,7 @@ reached, so a step takes time in its new rows and the pieces it emits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from rvertex.events.ordering import in_time_order
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.horizon import least_us
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.protocol import OperatorState, SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,21 +44,14 @@ PIECES_PER_EVENT_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Chop:
+class Chop(SameColumns):
     """Cuts events at ``offset_us + k * period_us``; the period is at least 1 us."""
-
-    holds_ctis: ClassVar[bool] = False
 
     period_us: int
     offset_us: int = 0
 
     def __post_init__(self) -> None:
         assert self.period_us >= 1, self.period_us
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
         """The greatest input lifetime: the state keeps rows until they end."""

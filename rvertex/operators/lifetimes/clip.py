@@ -32,6 +32,7 @@ from rstream.items.batch import VS, event_schema, int64_column
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
 from rvertex.keys.key_index import KeyIndex, null_keys
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.lifetimes.clipping import Clipping
 from rvertex.operators.protocol import OperatorState
 
@@ -46,7 +47,7 @@ _CODES_SLACK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class Clip(SameLifetimes):
     """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types."""
 
     holds_ctis: ClassVar[bool] = True
@@ -64,10 +65,6 @@ class Clip:
 
     def horizon_us(self, durations: Durations) -> int | None:
         """The greatest left lifetime: left events are buffered until they end."""
-        return durations[0]
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """At most the left's."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ClipOperator:

@@ -19,7 +19,7 @@ Invariants: every buffered end is at or after the greatest time so far. The cost
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.lifetime import after, frontier_after, with_times
 from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import Run
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.protocol import OperatorState, SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,15 +38,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PointAtEnd:
+class PointAtEnd(SameColumns):
     """Replaces every event by a point at its end."""
-
-    holds_ctis: ClassVar[bool] = False
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
         """The greatest input lifetime: the state keeps rows until they end."""

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.events.run import Run
-    from rvertex.operators.horizon import Durations
 
 _CODES_SLACK = 1 << 17
 _NONE = -1
@@ -71,14 +70,6 @@ class Stitch:
             if name not in payload.names:
                 raise UnknownColumnError("stitch", name, tuple(payload.names))
         return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: an island can have any length."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None, for the same reason."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> StitchOperator:
         """A new operator with empty state."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rvertex.operators.protocol import Stateless
+from rvertex.operators.protocol import SameColumns, Stateless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,16 +22,10 @@ class Changed(Protocol):
         """Return the run with changed lifetimes."""
 
 
-class ChangesLifetimes:
+class ChangesLifetimes(SameColumns):
     """Base of specifications that keep all columns and hold no CTI (watermark) back."""
 
     __slots__ = ()
-    holds_ctis: ClassVar[bool] = False
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
         """0: the operator keeps no state."""

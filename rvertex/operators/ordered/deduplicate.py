@@ -28,6 +28,7 @@ from rvertex.events.group_scan import heads_of
 from rvertex.events.lifetime import lasting
 from rvertex.events.run import Run
 from rvertex.keys.key_table import KeyTable
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.memory import UNLIMITED, held_bytes
 from rvertex.state.row_log import NUMBER, RowLog
@@ -35,7 +36,6 @@ from rvertex.state.row_log import NUMBER, RowLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.state.memory import StateMemory
 
@@ -50,7 +50,7 @@ LOG = "log."
 
 
 @dataclass(frozen=True, slots=True)
-class Deduplicate:
+class Deduplicate(SameLifetimes):
     """Keeps one event per key in ``within_us`` (INF_TIME: one forever). Null is a key, too."""
 
     holds_ctis: ClassVar[bool] = False
@@ -69,14 +69,6 @@ class Deduplicate:
             if key not in payload.names:
                 raise UnknownColumnError("deduplicate", key, tuple(payload.names))
         return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: which events of a key are kept depends on its first event."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

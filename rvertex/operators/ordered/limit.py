@@ -7,40 +7,25 @@ are unchanged; (2) the state is one number.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rvertex.events.run import Run
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.horizon import SameLifetimes
+from rvertex.operators.protocol import OperatorState, SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(SameColumns, SameLifetimes):
     """Keeps the first ``rows`` events in row order."""
 
-    holds_ctis: ClassVar[bool] = False
-
     rows: int
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: whether an event is kept depends on the number of all earlier events."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

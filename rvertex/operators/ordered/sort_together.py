@@ -7,7 +7,7 @@ columns, row order); (3) CTIs (watermarks) are unchanged.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from rvertex.aggregates.ranked.top_rows import sort_columns, sort_keys
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import parted
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.horizon import SameLifetimes
+from rvertex.operators.protocol import OperatorState, SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,26 +30,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SortTogether:
+class SortTogether(SameColumns, SameLifetimes):
     """Sorts events of one start; a way: whether a column is descending, and has nulls first."""
-
-    holds_ctis: ClassVar[bool] = False
 
     by: tuple[str, ...]
     ways: tuple[tuple[bool, bool], ...]
 
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
     def horizon_us(self, durations: Durations) -> int | None:
         """0: only events that no CTI has passed are buffered."""
         return 0
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

@@ -23,6 +23,7 @@ from rstream.items.batch import VE, VS, event_schema
 from rstream.items.hashing import hash_column
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.doing import calling
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(SameLifetimes):
     """Computes the columns ``schema`` by ``function``."""
 
     holds_ctis: ClassVar[bool] = False
@@ -56,10 +57,6 @@ class Apply:
     def horizon_us(self, durations: Durations) -> int | None:
         """0 if poison ends the job. Else None: the count of poison events depends on all input."""
         return 0 if self.on_error == "fail" else None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The declared schema."""

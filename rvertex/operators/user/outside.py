@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from rstream.items.batch import event_schema
 from rvertex.errors import UnknownColumnError
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import whole
 from rvertex.operators.user.answers import Answers
 from rvertex.user_code.code import OnError, Poison, dead_letter_outputs
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from rvertex.events.call_counts import CallCounts
     from rvertex.events.run import Run
     from rvertex.events.side_output import SideOutput
-    from rvertex.operators.horizon import Durations
     from rvertex.user_code.code import UserCode
     from rvertex.user_code.context import CallPolicy, Calls, Request, ValueShell, ValueSource
 
 
-class Asking:
+class Asking(SameLifetimes):
     """Base of specifications: adds the columns ``schema``, which ``function`` returns."""
 
     __slots__ = ()
@@ -57,14 +57,6 @@ class Asking:
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """The dead letters, if they are kept."""
         return dead_letter_outputs(self.function, self.passing, self.letters, inputs[0])
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: responses cannot be computed again from the input."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The input, then the declared columns.

@@ -32,19 +32,18 @@ from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import group_start, heads_of
 from rvertex.operators.windows.assigned import SingleWindow
-from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.hopping import Aggregates, gathering
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.aggregates.spec import AggregateSpec
-    from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.operators.windows.window_log import WindowLog
 
 
 @dataclass(frozen=True, slots=True)
-class CountWindowAggregate:
+class CountWindowAggregate(Aggregates):
     """Aggregates per key over every ``count`` events."""
 
     holds_ctis: ClassVar[bool] = True
@@ -56,18 +55,6 @@ class CountWindowAggregate:
     def __post_init__(self) -> None:
         if not 0 < self.count < 2**31:
             raise InvalidWindowError(f"a window of {self.count} events: it has at least one")
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: the position of an event in its window depends on all earlier events."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: the events of a window may be any time apart."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

@@ -12,7 +12,7 @@ Results are emitted when a window closes, by (window start, keys ascending, null
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -44,6 +44,24 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.state.memory import StateMemory
+
+
+class _Grouped(Protocol):
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+
+    @property
+    def aggregates(self) -> tuple[AggregateSpec, ...]: ...
+
+
+class Aggregates:
+    """Base of specifications that emit keys and aggregates in one step."""
+
+    __slots__ = ()
+
+    def output_schema(self: _Grouped, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
+        return aggregated_schema(self.keys, self.aggregates, inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +163,7 @@ class FinalAggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAggregate:
+class WindowAggregate(Aggregates):
     """Both phases in one vertex."""
 
     holds_ctis: ClassVar[bool] = False
@@ -167,10 +185,6 @@ class WindowAggregate:
     def is_order_free(self, payload: pa.Schema) -> bool:
         """As :meth:`PartialAggregate.is_order_free`."""
         return self.points and is_order_free(self.aggregates, payload)
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
         """The window size; for intervals plus the greatest lifetime of an event."""

@@ -36,8 +36,9 @@ from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import group_start, heads_of, orbit, running_max
 from rvertex.events.lifetime import moved
 from rvertex.events.timeline import sorting
+from rvertex.operators.horizon import Unbounded
 from rvertex.operators.windows.assigned import SingleWindow
-from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.hopping import Aggregates, gathering
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OverSessions:
+class OverSessions(Aggregates, Unbounded):
     """Base: aggregates per key and session. ``max_us`` None: sessions of any length."""
 
     holds_ctis: ClassVar[bool] = True
@@ -61,17 +62,6 @@ class OverSessions:
 
     def __post_init__(self) -> None:
         check_lengths(self.gap_us, self.max_us)
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None, even with ``max_us``.
-
-        While a key stays active, the start of each session depends on the one before it.
-        """
-        return None
 
 
 @dataclass(frozen=True, slots=True)

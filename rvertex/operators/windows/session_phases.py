@@ -104,14 +104,6 @@ class FinalSession:
         """Keys, then aggregates, given the schema of partial rows."""
         return merged_schema(self.keys, self.aggregates, inputs)
 
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: a session may have any length."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: a session may have any length."""
-        return None
-
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""
         (partial,) = inputs

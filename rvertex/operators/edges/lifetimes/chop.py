@@ -15,7 +15,7 @@ watermark) becomes the cut at or before t.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from rvertex.events.lifetime import with_times
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.edges.living_rows import ClosingRows
+from rvertex.operators.horizon import Unbounded
 from rvertex.operators.lifetimes.chop import PIECES_PER_EVENT_MAX
+from rvertex.operators.protocol import SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,22 +40,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeChop:
+class EdgeChop(SameColumns, Unbounded):
     """Cuts rows at ``offset_us + k * period_us``."""
-
-    holds_ctis: ClassVar[bool] = False
 
     period_us: int
     offset_us: int = 0
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
 
     def output_duration(self, durations: Durations) -> int | None:
         """The period, in us."""

@@ -30,18 +30,18 @@ from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.edges.emitted import Lives, in_order
 from rvertex.operators.edges.instants import Instants
 from rvertex.operators.edges.living_rows import LivingRows, bisected
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.operators.horizon import Durations
 
 _CODES_SLACK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeClip:
+class EdgeClip(SameLifetimes):
     """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types."""
 
     holds_ctis: ClassVar[bool] = False
@@ -56,14 +56,6 @@ class EdgeClip:
         """The left schema."""
         left, _right = inputs
         return left
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """At most the left's."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeClipOperator:
         """A new operator with empty state."""

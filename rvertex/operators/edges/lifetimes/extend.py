@@ -14,7 +14,7 @@ ahead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,34 +27,17 @@ from rvertex.events.lifetime import with_times
 from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.protocol import OperatorState, SameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.operators.horizon import Durations
-
 
 @dataclass(frozen=True, slots=True)
-class EdgeExtend:
+class EdgeExtend(SameColumns):
     """Moves every end by ``by``: microseconds, or the name of a column as in ``extend_by``."""
 
-    holds_ctis: ClassVar[bool] = False
-
     by: int | str
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, so any earlier row may still matter."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: a row may never end."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeExtendOperator:
         """A new operator with empty state."""

@@ -47,7 +47,7 @@ from rvertex.events.settled_rows import parted
 from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import sorted_keys
 from rvertex.operators.protocol import OperatorState
-from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.hopping import Aggregates, gathering
 from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
 from rvertex.operators.windows.running.steps import Endless, OfSessions
 from rvertex.operators.windows.session import OverSessions
@@ -63,25 +63,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningAggregate:
+class RunningAggregate(Aggregates):
     """Aggregates per key over events that never end; holistic functions are not supported."""
 
     holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     aggregates: tuple[AggregateSpec, ...]
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: results depend on all events so far."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """None: a result may last forever."""
-        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

@@ -44,6 +44,7 @@ from rvertex.events.run import Run
 from rvertex.events.settled_rows import parted
 from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import numbered_keys
+from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
 from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
@@ -62,7 +63,7 @@ _COUNTS = ("count", "count_distinct")
 
 
 @dataclass(frozen=True, slots=True)
-class FrameAggregate:
+class FrameAggregate(SameLifetimes):
     """Aggregates per row over a frame. ``rows``: ``first`` and ``last`` are rows, else us.
 
     ``first``, ``last``: distance from the current row back to the frame's first and last row;
@@ -102,10 +103,6 @@ class FrameAggregate:
     def horizon_us(self, durations: Durations) -> int | None:
         """``first`` for a frame of time; None for a frame of rows."""
         return None if self.rows else self.first
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: lifetimes do not change."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

@@ -36,10 +36,10 @@ from rvertex.aggregates.accumulators import Rows
 from rvertex.events.reorder_buffer import SortedRuns, empty_batch
 from rvertex.events.run import Run
 from rvertex.keys.key_table import KeyTable
-from rvertex.operators.horizon import sum_us
+from rvertex.operators.horizon import SameLifetimes, sum_us
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.assigned import WindowResults
-from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.hopping import Aggregates, gathering
 from rvertex.operators.windows.snapshots.endpoints import Endpoints
 from rvertex.operators.windows.snapshots.points import SnapshotPoints
 from rvertex.operators.windows.window_log import WindowLog
@@ -58,7 +58,7 @@ _WINDOWS_MAX = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotAggregate:
+class SnapshotAggregate(Aggregates, SameLifetimes):
     """Aggregates per key and snapshot window."""
 
     holds_ctis: ClassVar[bool] = True
@@ -68,10 +68,6 @@ class SnapshotAggregate:
     #: Whether all lifetimes are points.
     points: bool = False
 
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
     def horizon_us(self, durations: Durations) -> int | None:
         """Twice the greatest lifetime.
 
@@ -79,10 +75,6 @@ class SnapshotAggregate:
         begin where another event ended, which started up to one lifetime earlier.
         """
         return sum_us(durations[0], durations[0])
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """The input's: a window is within the lifetime of each of its events."""
-        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""
