@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 ROOT = "blobs://job"
 #: Share of jobs that have strong vertices.
 STRONG_SHARE = 0.1
-#: Durabilities to draw from; mostly volatile, because these streams make recovery hard.
-DURABILITIES: tuple[Durability, ...] = ("volatile",) * 4 + ("async", "sync")
 End = TypeVar("End", InputChannel, OutputEdge)
 
 
