@@ -97,11 +97,12 @@ def _format(parser: Any) -> list[exp.Expr]:
     if not parser._match_text_seq("ENCODE"):
         parser.raise_error("write FORMAT PLAIN ENCODE JSON", name)
     encoded = parser._parse_var(any_token=True)
-    made = [option_of(name, _text(encoded), "format")]
+    made = [option_of(name, _text(encoded, "debezium-" * (form == "DEBEZIUM")), "format")]
     if form == "UPSERT":
         made.append(option_of(name, exp.Literal.string("upsert"), "changelog.mode"))
-    elif form not in ("PLAIN", "APPEND_ONLY"):
-        parser.raise_error(f"FORMAT {form} is not supported; there are PLAIN and UPSERT", name)
+    elif form not in ("PLAIN", "APPEND_ONLY", "DEBEZIUM"):
+        there = "there are PLAIN, UPSERT and DEBEZIUM"
+        parser.raise_error(f"FORMAT {form} is not supported; {there}", name)
     if parser._match(TokenType.L_PAREN, advance=False):
         made += parser._parse_wrapped_csv(lambda: _one_option(parser))
     return made
@@ -116,8 +117,8 @@ def _like(parser: Any) -> exp.Expr:
     return option_of(name, table, LIKE)
 
 
-def _text(word: exp.Expr) -> exp.Expr:
-    made = exp.Literal.string(word.name.lower())
+def _text(word: exp.Expr, prefix: str = "") -> exp.Expr:
+    made = exp.Literal.string(prefix + word.name.lower())
     made.meta.update(word.meta)
     return made
 

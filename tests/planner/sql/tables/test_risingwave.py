@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner import Query, SqlError, sinks, sql
+from planner import Query, SqlError, Stream, sinks, sql
 
 VIEW = """CREATE TABLE IF NOT EXISTS website_visits_stream (
     timestamp timestamp with time zone, user_id varchar, page_id varchar, action varchar,
@@ -44,6 +44,10 @@ DSN = "postgresql://h:4566/dev?user=me&password=p"
             f"({TOPIC}, type='upsert', primary_key='page_id')",
             sinks.kafka("t", servers="h:9092", key="page_id", upsert=True),
         ),
+        (
+            f"({TOPIC}, primary_key='page_id') FORMAT DEBEZIUM ENCODE JSON",
+            sinks.kafka("t", servers="h:9092", key="page_id", format="debezium-json"),
+        ),
         (f"({TOPIC}, type='append-only')", sinks.kafka("t", servers="h:9092")),
     ],
 )
@@ -51,6 +55,17 @@ def test_a_sink_from_a_view(options: str, spec: object) -> None:
     found = sql(f"{VIEW} CREATE SINK visits FROM visits_stream_mv WITH {options};")
     assert isinstance(found, Query)
     assert found.deliveries == (spec,)
+
+
+def test_a_topic_of_debezium_is_a_table() -> None:
+    written = """CREATE TABLE items (id BIGINT, price BIGINT, PRIMARY KEY (id)) WITH (
+        connector='kafka', topic='items', properties.bootstrap.server='h:9092'{}
+    ) {}; SELECT * FROM items"""
+    risingwave = sql(written.format("", "FORMAT DEBEZIUM ENCODE JSON"))
+    flink = sql(written.format(", 'format'='debezium-json'", ""))
+    assert isinstance(risingwave, Stream)
+    assert isinstance(flink, Stream)
+    assert risingwave.plan == flink.plan
 
 
 def test_one_option_in_two_spellings() -> None:
