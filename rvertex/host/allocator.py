@@ -86,7 +86,7 @@ def memory_now() -> tuple[Memory, ...]:
 
 def killed_for_memory() -> int:
     """Return the number of processes that the machine's kernel has killed for lack of memory."""
-    return _fields("/proc/vmstat").get("oom_kill", 0)
+    return _field("/proc/vmstat", "oom_kill")
 
 
 def _memory() -> tuple[Memory, ...]:
@@ -94,8 +94,7 @@ def _memory() -> tuple[Memory, ...]:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
         return ()
-    machine = _fields("/proc/meminfo")
-    limit, free = machine.get("MemTotal", 0) * _KIB, machine.get("MemAvailable", 0) * _KIB
+    limit, free = (_field("/proc/meminfo", f"Mem{n}") * _KIB for n in ("Total", "Available"))
     for mine, used in _limits():
         free = min(free, mine - used)
         limit = min(limit, mine)
@@ -119,15 +118,15 @@ def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
                 with contextlib.suppress(OSError, ValueError):  # no such file, or no limit ("max")
                     limit = int((folder / limit_file).read_text())
                     used = int((folder / usage_file).read_text())
-                    yield limit, used - _fields(str(folder / "memory.stat")).get(cache, 0)
+                    yield limit, used - _field(str(folder / "memory.stat"), cache)
 
 
-def _fields(path: str) -> dict[str, int]:
-    """Return the numbers of a kernel file by name; empty if the file is missing."""
-    found: dict[str, int] = {}
+def _field(path: str, name: str) -> int:
+    """Return a number of a kernel file by its name; 0 if the file or the name is missing."""
     with contextlib.suppress(OSError):
         for line in Path(path).read_text().splitlines():
-            name, *values = line.replace(":", " ").split()
-            if values and values[0].isdecimal():
-                found[name] = int(values[0])
-    return found
+            if line.startswith(name):
+                found, *values = line.replace(":", " ").split()
+                if found == name and values and values[0].isdecimal():
+                    return int(values[0])
+    return 0

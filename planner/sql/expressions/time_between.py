@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.expressions.nodes import resolve
@@ -114,6 +115,8 @@ def within(
         span = span.meet(span_of_keys(nodes))
     if span.lo is None or span.hi is None:
         reason = _UNBOUNDED if span.lo is None and span.hi is None else _ONE_SIDED
+        if reason == _UNBOUNDED:
+            reason = _other_times(at, left, right, names) or reason
         word = "EXISTS with" if IN in right.relations else "AND"
         raise names.text.error(at, reason + _WAYS.format(word))
     if span.lo > span.hi:
@@ -129,6 +132,23 @@ def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead
     """
     if are_points(left, right):
         raise names.text.error(at, _UNBOUNDED + _WAYS.format(instead))
+
+
+def _other_times(at: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
+    """Return the reason if times of both sides are compared that are not both event times."""
+    for part in at.find_all(*_PLAIN[:6]):
+        columns = list(part.find_all(exp.Column))
+        sides = [[c for c in columns if _is_time_of(c, scope)] for scope in (left, right)]
+        if all(sides):
+            shown = " and ".join(names.text.written(found[0]) for found in sides)
+            return f"{shown} are not both the event times of their rows (WATERMARK FOR, or vs=): "
+    return ""
+
+
+def _is_time_of(column: exp.Column, scope: Scope) -> bool:
+    schema = scope.stream.schema
+    names = [name for name in scope.candidates(column) if name in schema.names]
+    return any(pa.types.is_timestamp(schema.field(name).type) for name in names)
 
 
 def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:

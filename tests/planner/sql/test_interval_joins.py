@@ -6,7 +6,7 @@ Cannot catch: what the operator does at the ends of time or under cuts
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from planner import SqlError, Stream, event, sql, vs
+from planner import SqlError, Stream, event, lit, sql, vs
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer
 
@@ -253,3 +253,23 @@ def test_windows_go_by_the_later_time_of_a_pair() -> None:
     assert counted == by_name
     with pytest.raises(SqlError, match="'at' is not the time of 'v': windows go by vs"):
         sql(f"{text}DESCRIPTOR(at), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "b.paid BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
+        "a.paid <= b.paid AND b.paid < a.paid + INTERVAL '10' MINUTE",
+        "a.paid = b.t",
+    ],
+)
+def test_a_bound_on_another_column_of_times_is_named(condition: str) -> None:
+    """Rows are kept until no match can come, which only event times say."""
+    streams = {name: stream_of(rows) for name, rows in ROWS.items()}
+    other = {
+        n: s.with_columns(paid=lit(datetime(2026, 1, 1, tzinfo=UTC))) for n, s in streams.items()
+    }
+    with pytest.raises(SqlError, match="are not both the event times of their rows"):
+        sql(f"SELECT x, y FROM a JOIN b ON a.k = b.k AND {condition}", other)
+    with pytest.raises(SqlError, match="the rows of both sides are points in time, so almost none"):
+        sql("SELECT x, y FROM a JOIN b ON a.k = b.k AND a.x < b.y", other)
