@@ -211,7 +211,9 @@ class Board:
         key = (job.root, job.status.get("written_us"), job.status["state"])
         at_us, known, found = self._examined.get(name, (0, None, []))
         is_fresh = now_us - at_us < FINDINGS_EVERY_S * _US_PER_S
-        if known is None or (known != key and not (is_fresh and known[0] == key[0])):
+        # A job that cannot write its status, as on a full disk, is examined again, too.
+        has_news = known != key or job.status["state"] in OPEN_STATES
+        if known is None or known[0] != key[0] or (has_news and not is_fresh):
             before = job.former[0] if job.former else job.status
             case = case_of(job.root, before, job.status, now_us, job.notices)
             found = [asdict(finding) for finding in findings(case)]

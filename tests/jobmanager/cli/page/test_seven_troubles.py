@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from tests.jobmanager.cli.page.served import Served
 from tests.rooms import ROOT
 from tests.support.feed import Feed
 from tests.support.jobs import WAIT_S, with_limits
-from tests.support.live import FILE_ROWS, Watch, has_read, write_file
+from tests.support.live import Watch, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,10 +47,12 @@ KINDS = {
     "idle-partition": "idle partition",
     "far-future": "odd times",
     "hot-key": "skew",
-    "full-disk": "store",
+    # The job cannot write its status there any more, so the page looks at the disk itself.
+    "full-disk": "disk",
     "no-memory": "memory",
     "slow-lookup": "slow calls",
 }
+REPEATED_S = 0.2
 PLACES = ("page", "metrics", "alert", "doctor")
 QUICK = with_limits(JobConfig(), checkpoint_interval_s=0.2, lease_s=0.5)
 
@@ -63,8 +66,6 @@ class Trial:
     jobs: list[ss.Job] = field(default_factory=list)
     began_s: dict[str, float] = field(default_factory=dict)
     shown_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: Repeated while the places are looked at.
-    again: list[Callable[[], None]] = field(default_factory=list)
 
     def run(self, name: str, query: ss.Query | ss.Stream) -> Watch:
         watch = Watch()
@@ -78,6 +79,19 @@ class Trial:
             )
         )
         return watch
+
+    def repeat(self, action: Callable[[], None]) -> None:
+        """Call ``action`` in a thread, several times a second, until the end of the test."""
+        has_ended = threading.Event()
+
+        def work() -> None:
+            while not has_ended.wait(REPEATED_S):
+                action()
+
+        thread = threading.Thread(target=work)
+        self.closing.callback(thread.join)
+        self.closing.callback(has_ended.set)
+        thread.start()
 
     def begins(self, name: str) -> None:
         self.began_s[name] = time.monotonic()
@@ -116,6 +130,10 @@ def grown(folder: Path) -> ss.Stream:
     return ss.Stream.from_json(str(folder), vs="t", delay="1s", follow=True, poll_every="50ms")
 
 
+def has_begun(status: dict[str, Any]) -> bool:
+    return any(log["position"] for row in status.get("vertices", ()) for log in row["logs"])
+
+
 def dead_delivery(trial: Trial, broker: Broker) -> None:
     inputs = trial.folder.parent / "dead"
     trial.run("dead-delivery", grown(inputs).to_function(refuse))
@@ -130,7 +148,7 @@ def idle_partition(trial: Trial, broker: Broker) -> None:
     watch = trial.run("idle-partition", feed.query())
     watch.until(feed.was_read)
     seconds = iter(range(second + 1, second + 10_000))
-    trial.again.append(lambda: feed.write(0, next(seconds), rows=5))
+    trial.repeat(lambda: feed.write(0, next(seconds), rows=5))
     trial.begins("idle-partition")
 
 
@@ -147,8 +165,8 @@ def hot_key(trial: Trial, broker: Broker) -> None:
     inputs = trial.folder.parent / "hot"
     stream = grown(inputs).group_by("key").process(Copied, deterministic=True)
     watch = trial.run("hot-key", stream.to_parquet())
-    watch.until(has_read(FILE_ROWS))
-    rows = "\n".join(json.dumps({"t": 1_000_000 + t, "key": 3}) for t in range(12_000))
+    watch.until(has_begun)
+    rows = "\n".join(json.dumps({"t": 1_000_000 + 1_000 * t, "key": 3}) for t in range(14_000))
     (inputs / ".part").write_text(rows + "\n")
     (inputs / ".part").rename(inputs / "1.json")
     trial.begins("hot-key")
@@ -175,12 +193,12 @@ def full_disk(trial: Trial, broker: Broker) -> None:
         return
     trial.closing.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
     watch = trial.run("full-disk", grown(inputs).to_parquet())
-    watch.until(has_read(FILE_ROWS))
+    watch.until(has_begun)
     with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
         while True:
             filler.write(bytes(4096))
     numbers = iter(range(1, 10_000))
-    trial.again.append(lambda: write_file(inputs, next(numbers)))
+    trial.repeat(lambda: write_file(inputs, next(numbers)))
     trial.begins("full-disk")
 
 
@@ -188,13 +206,13 @@ def full_disk(trial: Trial, broker: Broker) -> None:
 NEARLY_ALL = """
 import pathlib, sys
 import streamscope as ss
-group, root, inputs = sys.argv[1:]
+group, root, inputs, *files = sys.argv[1:]
 pathlib.Path(group, "cgroup.procs").write_text("0")
 stream = ss.Stream.from_json(inputs, vs="t", delay="1s", follow=True, poll_every="50ms")
 job = ss.run(stream.to_parquet(), root=root, executor="local")
 print("started", flush=True)
 sys.stdin.readline()
-limit, used = (int(pathlib.Path(group, name).read_text()) for name in sys.argv[4:])
+limit, used = (int(pathlib.Path(group, name).read_text()) for name in files)
 ballast = b"x" * (limit - used - limit // 20)
 print("full", flush=True)
 sys.stdin.readline()
@@ -289,8 +307,6 @@ def watched(trial: Trial, served: Served) -> None:
     deadline_s = time.monotonic() + WAIT_S
     has_promtool = shutil.which("promtool") is not None
     while trial.missing and time.monotonic() < deadline_s:
-        for repeat in trial.again:
-            repeat()
         for name in trial.began_s:
             answered, text = served.ask(f"/api/jobs/{name}/findings")
             rows = json.loads(text) if answered == 200 else []  # the page looks each second
@@ -309,6 +325,8 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
     with contextlib.ExitStack() as closing:
         trial = Trial(tmp_path / "jobs", closing)
         yield trial
+        for filler in trial.folder.glob("*/filler"):
+            filler.unlink()
         for job in trial.jobs:
             job.cancel()
         for job in trial.jobs:
@@ -316,13 +334,17 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
                 job.wait(WAIT_S)
 
 
-def test_seven_troubles_are_shown_everywhere(trial: Trial, broker: Broker) -> None:
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_a_trouble_is_shown_everywhere(
+    trouble: Callable[[Trial, Broker], None], trial: Trial, broker: Broker
+) -> None:
     served = Served(trial.folder)
     trial.closing.callback(served.close)
-    for trouble in TROUBLES:
-        trouble(trial, broker)
-        watched(trial, served)
+    trouble(trial, broker)
+    if not trial.began_s:
+        pytest.skip("this machine does not let the test make the trouble")
+    watched(trial, served)
     for name in trial.began_s:
         shown = ", ".join(f"{place} {trial.shown_s.get((name, place), -1):.1f}" for place in PLACES)
-        print(f"{name}: seconds until {shown}")
+        print(f"{name}: seconds until {shown}", flush=True)
     assert not trial.missing
