@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _TOGETHER_ROWS = 1024
 #: Name prefixes of saved tables.
 NEAR, OVERFLOW = "near.", "overflow."
+#: Bytes per group to sort the keys of a closing window: copies of the key, the order.
+_CLOSING_BYTES = 48
 #: Rows between two memory measurements: this number, or one per 256 bytes of groups if more.
 _MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 8
 
@@ -107,9 +109,9 @@ class OpenGroups:
 
     @property
     def memory_bytes(self) -> int:
-        """Estimated bytes in memory, measured now and then."""
+        """Estimated bytes in memory, measured now and then, with those that closing needs."""
         beside = 0 if self._overflow is None else self._overflow.memory_bytes
-        return self._groups_bytes + beside
+        return self._groups_bytes + beside + _CLOSING_BYTES * len(self._table)
 
     @property
     def is_large(self) -> bool:
