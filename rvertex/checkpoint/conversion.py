@@ -22,6 +22,7 @@ from rstream.items.dictionaries import plain_schema, plain_type
 from rvertex.aggregates.spec import lanes_in
 from rvertex.checkpoint.window_conversion import (
     converted_panes,
+    converted_running,
     from_time,
     nothing_yet,
     same_windows,
@@ -31,6 +32,7 @@ from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.panes.row_lifetimes import LIFETIME_LANES
+from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.vertex.reorder import late_payload
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 Verdict = Literal["kept", "converted", "started empty"]
+_RUNNING = (RunningAggregate, RunningSessionAggregate)
 #: Fields of an operator that do not affect which rows it stores, nor for how long.
 _FREE = frozenset({"output", "columns", "aggregates", "any_order"})
 _WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate, PartialSession, FinalSession)
@@ -152,7 +155,11 @@ def converted_state(old: Place, new: Place, state: OperatorState) -> OperatorSta
     """Convert the state of ``old`` for ``new``; None: it cannot be converted."""
     if isinstance(old.spec, _WINDOWS) and isinstance(new.spec, _WINDOWS):
         return _converted_windows(old, new, state) if same_windows(old.spec, new.spec) else None
-    return _reshaped(state, new.spec.open(new.ports).snapshot(), {})
+    fresh = new.spec.open(new.ports).snapshot()
+    if isinstance(old.spec, _RUNNING) and isinstance(new.spec, _RUNNING):
+        found = converted_running((old.spec, old.ports[0]), (new.spec, new.ports[0]), state, fresh)
+        return None if found is None else _reshaped(found, fresh, {})
+    return _reshaped(state, fresh, {})
 
 
 def _converted_windows(old: Place, new: Place, state: OperatorState) -> OperatorState | None:

@@ -6,6 +6,7 @@ empty: open windows have no values of it yet. An unused lane is dropped.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,10 @@ from rvertex.aggregates.accumulators import Rows, takes_gaps
 from rvertex.aggregates.spec import lanes_of
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.operators.windows.grouping import NEAR, OVERFLOW
+from rvertex.operators.windows.running.carried import FirstSeen
+
+#: Tables of a running aggregate that belong to a lane, or to a column of distinct values.
+_NUMBERED = re.compile(r"(carried|at|seen)[0-9]+(\..*)?")
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +30,13 @@ if TYPE_CHECKING:
     from rvertex.aggregates.spec import AggregateSpec
     from rvertex.operators.protocol import OperatorState
     from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+    from rvertex.operators.windows.running.aggregate import (
+        RunningAggregate,
+        RunningSessionAggregate,
+    )
     from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 
+    AnyRunning = RunningAggregate | RunningSessionAggregate
     AnyWindows = PartialAggregate | FinalAggregate | WindowAggregate | PartialSession | FinalSession
 
 
@@ -143,3 +153,39 @@ def from_time(
     if "final" in state.header:
         return replace(state, header={**state.header, "final": moved(state.header["final"])})
     return replace(state, header=moved(state.header))
+
+
+def converted_running(
+    old: tuple[AnyRunning, pa.Schema],
+    new: tuple[AnyRunning, pa.Schema],
+    state: OperatorState,
+    fresh: OperatorState,
+) -> OperatorState | None:
+    """Return the state of a running aggregate for other aggregates over the same windows.
+
+    ``old``, ``new``: the spec and the columns of its events. A new lane has no value yet for the
+    known keys. ``fresh``: a state without keys. None: a lane is kept in another form.
+    """
+    seen_before, seen_after = (FirstSeen(spec.aggregates, given) for spec, given in (old, new))
+    before = lanes_of(seen_before.aggregates, seen_before.payload)
+    after = lanes_of(seen_after.aggregates, seen_after.payload)
+    if not _fit(before, after) or (empty := nothing_yet(after)) is None:
+        return None
+    made = {n: t for n, t in state.tables.items() if not _NUMBERED.fullmatch(n)}
+    places = {field: k for k, field in enumerate(f for lane in before for f in lane.fields)}
+    keys = state.tables["at0"].num_rows
+    for k, field in enumerate(f for lane in after for f in lane.fields):
+        at = places.get(field)
+        if at is not None:
+            made |= {f"{name}{k}": state.tables[f"{name}{at}"] for name in ("carried", "at")}
+        else:
+            nothing = pa.array([empty[field.name].as_py()], field.type)
+            made[f"carried{k}"] = pa.table({"c": nothing})
+            made[f"at{k}"] = pa.table({"c": np.zeros(keys, np.int64)})
+    known = list(seen_before.columns)
+    for k, column in enumerate(seen_after.columns):
+        source = (state, known.index(column)) if column in known else (fresh, k)
+        mark, tables = f"seen{source[1]}.", source[0].tables
+        own = {n: t for n, t in tables.items() if n.startswith(mark)}
+        made |= {f"seen{k}.{n.removeprefix(mark)}": table for n, table in own.items()}
+    return replace(state, tables=made)

@@ -17,6 +17,7 @@ from collections import Counter
 from time import perf_counter
 
 from streamscope.testing.simulation.faults.kinds import KINDS
+from tests.sim.changing import CHANGE_KINDS
 from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.run import Outcome, simulate
 
@@ -91,7 +92,7 @@ def _options() -> argparse.Namespace:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(k for k in text.split(",") if k and k != "none")
-    known = (*KINDS, *DELIVERY_KINDS)
+    known = (*KINDS, *DELIVERY_KINDS, *CHANGE_KINDS)
     unknown = [k for k in kinds if k not in known]
     if unknown:
         sys.exit(f"unknown kinds {unknown}; there are {', '.join(known)}")

@@ -15,6 +15,7 @@ from jobmanager.storage.savepoints import list_savepoints
 from planner import agg, col, hopping, session, tumbling
 from planner.physical.lower import lower
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from streamscope.testing.simulation.faults.kinds import WAYS_TO_DIE, Kind
 from streamscope.testing.simulation.faults.strikes import user_root
 from streamscope.testing.simulation.storage import FaultyBlobs, root_of
 from tests.sim.workload import (
@@ -140,6 +141,25 @@ SHAPES: tuple[Callable[[Random, bool], Query], ...] = (
 def opener(disk: Disk, process: Process) -> Callable[[str], BlobStore]:
     """Opens the stores of streams as this process sees them."""
     return lambda uri: FaultyBlobs(disk, process, root_of(uri))
+
+
+def trap_changing(world: World) -> None:
+    """The job manager dies inside an operation of the store while it carries out a change."""
+    world.change_traps += 1
+
+
+CHANGE_KINDS = {"trap_changing": Kind(trap_changing)}
+#: Most operations of the store until such a death.
+OPERATIONS_MAX = 150
+
+
+def set_trap(world: World, process: Process) -> None:
+    """Have a process die in the change that it begins, if that is due."""
+    if world.change_traps:
+        world.change_traps -= 1
+        random = world.scheduler.random
+        left = random.randint(0, OPERATIONS_MAX)
+        world.disk.mines[process.name] = (left, random.choice(WAYS_TO_DIE))
 
 
 def ask_for_changes(world: World, workload: ChangingWorkload) -> None:

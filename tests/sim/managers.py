@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running.changes.apply import Shell
+from jobmanager.driver.running.changes.pending import FOLDER
 from jobmanager.driver.running.changes.stopped import CHANGE_TRIES_MAX, Changing, change_now
 from jobmanager.driver.running.growing_topics import GrowingTopics
 from rstream.errors import OperatingError
@@ -14,7 +15,7 @@ from rstream.log.overlap import remove_overlap, seal
 from streamscope.testing.simulation import managers as of_query
 from streamscope.testing.simulation.scheduler import SimClock
 from streamscope.testing.simulation.storage import FaultyBlobs, root_of
-from tests.sim.changing import opener
+from tests.sim.changing import opener, set_trap
 from tests.sim.delivering import JOB_ID, SimDeliveryWiring
 from tests.sim.growing import Brokers, grows
 
@@ -63,6 +64,8 @@ class ManagerProcess(of_query.ManagerProcess):
     def _change(self, root: JobRoot, tries_left: int) -> None:
         world, process = self._world, self.process
         shell = Shell(SimClock(world.scheduler, process), world.background(process))
+        if root.store.list(FOLDER):
+            set_trap(world, process)
         with world.changing():
             outcome = change_now(root, tries_left=tries_left, shell=shell)
         if outcome is not None:

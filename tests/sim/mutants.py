@@ -38,6 +38,7 @@ from rvertex.messages import NOTICE_CODEC
 from rvertex.vertex.merge import Merge
 from rvertex.vertex.rvertex import RVertex
 from streamscope.testing.simulation.storage import FaultyBlobs
+from tests.sim.change_mutants import CHANGE_MUTANTS
 from tests.sim.decision_mutants import DECISION_MUTANTS
 from tests.sim.delivery_mutants import DELIVERY_MUTANTS
 from tests.sim.frame_mutants import LINE_MUTANTS
@@ -274,6 +275,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     *DELIVERY_MUTANTS,
     *RETENTION_MUTANTS,
     *OPEN_MUTANTS,
+    *CHANGE_MUTANTS,
 )
 
 
@@ -312,6 +314,7 @@ def _jobs(mutant: Mutant) -> dict[str, bool]:
         "deliver": mutant.deliver,
         "grow": mutant.grow,
         "open_rows": mutant.open_rows,
+        "change": mutant.change,
     }
 
 

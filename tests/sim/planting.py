@@ -32,6 +32,8 @@ class Mutant:
     grow: bool = False
     #: It shows in jobs over rows whose ends come later.
     open_rows: bool = False
+    #: It shows where users change the job.
+    change: bool = False
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamscope.testing.simulation.faults.kinds import KINDS
 from streamscope.testing.simulation.run import Outcome, run_job
 from tests.sim.change_laws import ChangeCheckers
-from tests.sim.changing import make_changing_workload
+from tests.sim.changing import CHANGE_KINDS, make_changing_workload
 from tests.sim.checkers import Checkers
 from tests.sim.delivered_workload import with_deliveries
 from tests.sim.delivery_faults import DELIVERY_KINDS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["Outcome", "simulate"]
-ALL_KINDS = {**KINDS, **DELIVERY_KINDS}
+ALL_KINDS = {**KINDS, **DELIVERY_KINDS, **CHANGE_KINDS}
 
 
 def simulate(
@@ -54,7 +54,7 @@ def simulate(
     if deliver:
         workload = with_deliveries(workload, seed if workload_seed is None else workload_seed)
     if kinds is None:
-        kinds = tuple(ALL_KINDS if deliver else KINDS)
+        kinds = (*KINDS, *(DELIVERY_KINDS if deliver else ()), *(CHANGE_KINDS if change else ()))
     found = {name: ALL_KINDS[name] for name in kinds}
     checkers = ChangeCheckers if change else Checkers
     with mutation():

@@ -42,6 +42,8 @@ class World(of_query.World):
     """One job, from its start to its end."""
 
     workload: Workload
+    #: How many job managers are to die in a change.
+    change_traps = 0
     #: In force while a job manager carries out a change.
     changing: Callable[[], AbstractContextManager[None]] = nullcontext
 

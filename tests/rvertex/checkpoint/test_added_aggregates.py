@@ -134,6 +134,34 @@ def test_open_windows_keep_what_they_have(window: str, name: str) -> None:
             assert row["new"] == later.get((row["_vs"], row["k"]), 0 if "count" in name else None)
 
 
+RUNNING: dict[str, Callable[[Any, Any], Any]] = {
+    "endless": lambda grouped, aggregates: grouped.agg(**aggregates),
+    "session": lambda grouped, aggregates: grouped.window(session("40us", running=True)).agg(
+        **aggregates
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*ADDED, "first in order"])
+@pytest.mark.parametrize("kind", RUNNING)
+def test_running_totals_keep_what_they_have(kind: str, name: str) -> None:
+    plain = {"n": agg.count(), "kinds": agg.count_distinct("x"), "late": agg.last("x")}
+    points = Stream.from_items(SCHEMA, [event(0, k=1, x=1, y=1.0), cti(1)])
+    new = ADDED.get(name, partial(agg.count_distinct, "y"))()
+    more = {"new": new, **plain} if name not in ADDED else {**plain, "new": new}
+    queries = [RUNNING[kind](points.group_by("k"), a).to_parquet() for a in (plain, more)]
+    before, after = map(chain, queries)
+    events = rows(len(name))
+    head, tail = run_of(events[:CUT]), run_of(events[CUT:], cti_at(INF_TIME))
+    begun, states = run_chain(before, [head], [None] * len(before))
+    rest, _ = run_chain(after, [tail], converted(before, after, states))
+    whole, _ = run_chain(before, [head, tail], [None] * len(before))
+    old = [{k: r[k] for k in ("_vs", "_ve", "k", *plain)} for r in _list(begun) + _list(rest)]
+    assert old == [{k: r[k] for k in ("_vs", "_ve", "k", *plain)} for r in _list(whole)]
+    values = [row["new"] for row in _list(rest) if isinstance(row["new"], int | float)]
+    assert all(abs(value) < 1_000 for value in values)
+
+
 def _list(run: Run) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pa.Table.from_batches([run.events]).to_pylist()
     return found

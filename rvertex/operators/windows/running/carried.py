@@ -127,20 +127,21 @@ class FirstSeen:
 
     def __init__(self, aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> None:
         distinct = [a.column for a in aggregates if a.function == "count_distinct"]
-        self._columns = {c: _marks(c, payload) for c in distinct if c is not None}
+        #: By column with ``count_distinct``, the name of the column with its marks.
+        self.columns = {c: _marks(c, payload) for c in distinct if c is not None}
         self._seen = {
             column: KeyTable((pa.int64(), plain_type(payload.field(column).type)))
-            for column in self._columns
+            for column in self.columns
         }
         #: The aggregates, rewritten to count marks.
         self.aggregates = tuple(self._counted(a) for a in aggregates)
-        marks = [pa.field(name, pa.int64()) for name in self._columns.values()]
+        marks = [pa.field(name, pa.int64()) for name in self.columns.values()]
         #: The schema of rows with marks.
         self.payload = pa.schema([*payload, *marks])
 
     def marked(self, rows: pa.RecordBatch, codes: np.ndarray) -> pa.RecordBatch:
         """``rows``, of keys ``codes``, with a mark where a value is new to its key."""
-        for column, mark in self._columns.items():
+        for column, mark in self.columns.items():
             values = plain_array(rows.column(column))
             valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
             table = self._seen[column]
@@ -185,7 +186,7 @@ class FirstSeen:
         """Rewrite ``count_distinct`` to a count of marks."""
         if aggregate.function != "count_distinct" or aggregate.column is None:
             return aggregate
-        return replace(aggregate, function="count", column=self._columns[aggregate.column])
+        return replace(aggregate, function="count", column=self.columns[aggregate.column])
 
 
 def _marks(column: str, payload: pa.Schema) -> str:

@@ -1,0 +1,109 @@
+"""Planted bugs of jobs that change while they run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.driver import root_keeper
+from jobmanager.driver.running.changes import apply, cut, pending
+from jobmanager.driver.running.changes.generation import Builder
+from jobmanager.driver.running.changes.rescaled import Rescaler
+from jobmanager.manager import stopping
+from tests.sim.planting import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TRAPS = ("trap_changing",)
+CRASHES = ("crash_host", "crash_all", "trap_host", "crash_reader")
+
+
+def a_range_is_owned_twice() -> Mutant:
+    """Each new vertex gets the whole state of the old ones."""
+    whole = lambda self, stage, states, slots, all_slots: tuple(states)  # noqa: E731
+    return Mutant(Rescaler, "_restricted", whole, change=True)
+
+
+def a_row_is_left_behind() -> Mutant:
+    """Rows that no vertex has read yet get lost at a rescale."""
+    return Mutant(Rescaler, "_lanes", lambda self, vertex, old, slots: {}, change=True)
+
+
+def a_file_goes_that_a_savepoint_names() -> Mutant:
+    """Nobody looks at the savepoints when obsolete files are deleted."""
+    return Mutant(root_keeper, "named_files", lambda store: frozenset(), change=True)
+
+
+def rows_are_left_out_at_the_change() -> Mutant:
+    """The output goes on one row later than it ended."""
+    original = Rescaler._with_outputs
+
+    def with_outputs(self: Any, vertex: Any, snapshot: Any) -> Any:
+        made = original(self, vertex, snapshot)
+        return replace(made, outputs=tuple(o and o + 1 for o in made.outputs))
+
+    return Mutant(Rescaler, "_with_outputs", with_outputs, change=True)
+
+
+def rows_are_repeated_at_the_change() -> Mutant:
+    """A deployed query begins to write one row too early."""
+    original = Builder._with_outputs
+
+    def with_outputs(self: Any, *given: Any) -> Any:
+        made = original(self, *given)
+        return replace(made, outputs=tuple(o and o - 1 for o in made.outputs))
+
+    return Mutant(Builder, "_with_outputs", with_outputs, change=True)
+
+
+def the_new_plan_is_written_before_the_commit() -> Mutant:
+    """Who dies between them leaves the new plan and the old log."""
+    original = apply._commit
+
+    def commit(root: Any, change: Any, savepoint: Any, built: Any, *given: Any) -> Any:
+        root.replace_plan(built.plan)
+        return original(root, change, savepoint, built, *given)
+
+    return Mutant(apply, "_commit", commit, TRAPS, change=True)
+
+
+def nobody_looks_whether_all_are_level() -> Mutant:
+    """Sources stop before restarted vertices have caught up, and any checkpoints are a cut."""
+    return Mutant(
+        stopping,
+        "_have_caught_up",
+        lambda job: True,
+        CRASHES,
+        more=((cut, "_check_ends", lambda *given: None),),
+        change=True,
+    )
+
+
+def the_output_of_the_time_after_a_rollback_stays() -> Mutant:
+    """It goes back to the savepoint's state, and not to its output."""
+    return Mutant(apply, "truncate", lambda store, end: None, change=True)
+
+
+def a_change_is_closed_before_its_log_begins() -> Mutant:
+    """Who dies then leaves the new plan and the old log."""
+    original = apply.begin_log
+
+    def begin_log(root: Any, copy: Any, shell: Any) -> None:
+        root.store.delete(pending.COMMIT)
+        original(root, copy, shell)
+
+    return Mutant(apply, "begin_log", begin_log, TRAPS, change=True)
+
+
+CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
+    a_range_is_owned_twice,
+    a_row_is_left_behind,
+    a_file_goes_that_a_savepoint_names,
+    rows_are_left_out_at_the_change,
+    rows_are_repeated_at_the_change,
+    the_new_plan_is_written_before_the_commit,
+    nobody_looks_whether_all_are_level,
+    the_output_of_the_time_after_a_rollback_stays,
+    a_change_is_closed_before_its_log_begins,
+)
