@@ -166,9 +166,9 @@ def converted_running(
     ``old``, ``new``: the spec and the columns of its events. A new lane has no value yet for the
     known keys. ``fresh``: a state without keys. None: a lane is kept in another form.
     """
-    seen_before, seen_after = (FirstSeen(spec.aggregates, given) for spec, given in (old, new))
-    before = lanes_of(seen_before.aggregates, seen_before.payload)
-    after = lanes_of(seen_after.aggregates, seen_after.payload)
+    marks_before, marks_after = (FirstSeen(spec.aggregates, given) for spec, given in (old, new))
+    before = lanes_of(marks_before.aggregates, marks_before.payload)
+    after = lanes_of(marks_after.aggregates, marks_after.payload)
     if not _fit(before, after) or (empty := nothing_yet(after)) is None:
         return None
     made = {n: t for n, t in state.tables.items() if not _NUMBERED.fullmatch(n)}
@@ -182,8 +182,8 @@ def converted_running(
             nothing = pa.array([empty[field.name].as_py()], field.type)
             made[f"carried{k}"] = pa.table({"c": nothing})
             made[f"at{k}"] = pa.table({"c": np.zeros(keys, np.int64)})
-    known = list(seen_before.columns)
-    for k, column in enumerate(seen_after.columns):
+    known = list(marks_before.columns)
+    for k, column in enumerate(marks_after.columns):
         source = (state, known.index(column)) if column in known else (fresh, k)
         mark, tables = f"seen{source[1]}.", source[0].tables
         own = {n: t for n, t in tables.items() if n.startswith(mark)}

@@ -170,6 +170,9 @@ def _rolled_back(
 ) -> dict[str, Any]:
     """Return to a savepoint: truncate the result at its ends, and restore its query."""
     savepoint = read_savepoint(root.store, change.savepoint)
+    # Names of hosts and checkpoints since the savepoint must not be given again.
+    epoch, takeovers = cut.job.epoch, cut.job.takeovers
+    savepoint = replace(savepoint, epoch=epoch, takeovers=takeovers)
     former = plan_in(
         read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
         display_uri(root.uri),
