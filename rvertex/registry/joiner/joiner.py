@@ -157,7 +157,7 @@ class IdJoiner:
 
     def _open(self, new_token: str) -> None:
         """Take over what an earlier process has left, and finish its last step."""
-        first = Step(new_token, self._foreign.first_seq(), 0, 0, is_record=True)
+        first = Step(new_token, self._foreign.first_seq(), 0, 0, 0, is_record=True)
         state = self._steps.open(first)
         last = self._last = state.last
         self._next_seq = self._recorded_seq = last.next_seq
@@ -180,7 +180,7 @@ class IdJoiner:
         #: Rows that a successor reads again: of the primary and of the foreign log.
         self._needed = state.primary_from, int(oldest)
         self._reported_s = -_REPORT_S
-        self._registry.resume(last.token, self._steps.number + (0 if is_open else 1))
+        self._registry.resume(last.token, last.claim + (0 if is_open else 1))
 
     def _begin_again(self, last: Step, rows: Rows) -> None:
         """Prepare the step that an earlier process has begun."""
@@ -343,6 +343,7 @@ class IdJoiner:
             self._last.token,
             self._next_seq,
             self._append,
+            self._last.claim + 1,
             self._primary_reader.next_seq,
             joined.seqs,
             marked.seqs,
@@ -377,7 +378,7 @@ class IdJoiner:
         """Claim the ids of the begun step, and append the rows whose ids this site has got."""
         begun = self._begun
         assert begun is not None
-        token, next_number = begun.step.token, self._steps.number + 1
+        token, next_number = begun.step.token, begun.step.claim + 1
         verdicts = self._registry.claim(token, begun.keys, begun.times_us, next_number)
         if Verdict.OLD in verdicts:
             seqs = np.concatenate([begun.step.joined, begun.step.marked])

@@ -30,8 +30,9 @@ class Step:
     token: str
     #: The next row of the foreign log.
     next_seq: int
-    #: The number of the step's append to the output.
+    #: The number of the step's append to the output, and of its claims.
     append: int
+    claim: int
     #: The rows of the primary log before this one are needed to repeat the step.
     primary_seq: int
     #: Rows that are emitted with their primary row, and without one.
@@ -53,6 +54,7 @@ class Step:
                 self.token,
                 self.next_seq,
                 self.append,
+                self.claim,
                 self.primary_seq,
                 self.is_record,
                 self.primary_from,
@@ -64,7 +66,7 @@ class Step:
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
         """Read the stored form."""
-        version, token, next_seq, append, primary, is_record, primary_from, arrays = (
+        version, token, next_seq, append, claim, primary, is_record, primary_from, arrays = (
             msgpack.unpackb(data)
         )
         assert version == _VERSION, f"a step of version {version}"
@@ -73,6 +75,7 @@ class Step:
             token,
             next_seq,
             append,
+            claim,
             primary,
             joined,
             marked,
@@ -122,12 +125,19 @@ class StepLog:
         self.number, self._since_record = 0, 0
 
     def open(self, first: Step) -> Resumed:
-        """Return the state that an earlier process has left; ``first``: of a new joiner."""
+        """Return the state that an earlier process has left; ``first``: of a new joiner.
+
+        The last step is written again. So an earlier process that still runs cannot begin another
+        one: its next entry fails, before it claims an id.
+        """
         numbers = self._journal.numbers()
         if not numbers:
             self._journal.append(0, first.to_bytes())
             numbers = [0]
         steps = [Step.from_bytes(data) for data in self._journal.read(numbers)]
+        self._journal.append(numbers[-1] + 1, steps[-1].to_bytes())
+        numbers.append(numbers[-1] + 1)
+        steps.append(steps[-1])
         record = max(n for n, step in enumerate(steps) if step.is_record)
         self.number, self._since_record = numbers[-1], len(steps) - 1 - record
         return resumed(steps[record:])

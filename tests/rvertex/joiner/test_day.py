@@ -55,7 +55,7 @@ def claimed_before_the_entry(patch: pytest.MonkeyPatch) -> None:
 
     def late(self: StepLog, step: Step) -> None:
         if len(step.joined) and self.number % 2:
-            step = Step(step.token, step.next_seq, step.append, step.primary_seq)
+            step = Step(step.token, step.next_seq, step.append, step.claim, step.primary_seq)
         append(self, step)
 
     patch.setattr(StepLog, "append", late)

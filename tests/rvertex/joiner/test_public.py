@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import streamscope as ss
+from rvertex.errors import OvertakenError
 from rvertex.registry.joiner.errors import JoinerInputError, JoinerRowError
 from tests.support.nats_servers import nats_servers
 
@@ -80,6 +81,17 @@ def test_each_click_once_also_after_a_restart(servers: NatsServers, tmp_path: Pa
         site.run(idle_s=0.3)
         assert site.status()["taken"] >= 2
     assert output(tmp_path, "other") == []
+
+
+def test_a_joiner_that_was_replaced_claims_nothing(servers: NatsServers, tmp_path: Path) -> None:
+    pushed(tmp_path, "searches", (1, BASE_US, "one"))
+    pushed(tmp_path, "clicks", ("a", 1, BASE_US))
+    first, second = joiner(tmp_path, servers), joiner(tmp_path, servers)
+    with first, second:
+        with pytest.raises(OvertakenError):
+            first.run(idle_s=0.3)
+        second.run(idle_s=0.3)
+    assert output(tmp_path) == [("a", "one", False)]
 
 
 def test_rows_that_cannot_be_claimed(servers: NatsServers, tmp_path: Path) -> None:
