@@ -80,9 +80,14 @@ def nobody_looks_whether_all_are_level() -> Mutant:
     )
 
 
-def the_output_of_the_time_after_a_rollback_stays() -> Mutant:
-    """It goes back to the savepoint's state, and not to its output."""
-    return Mutant(apply, "truncate", lambda store, end: None, change=True)
+def a_rollback_goes_to_another_time() -> Mutant:
+    """The output goes back one row further than the state."""
+    original = apply.truncate
+
+    def truncate(store: Any, end: int) -> None:
+        original(store, max(end - 1, 0))
+
+    return Mutant(apply, "truncate", truncate, change=True)
 
 
 def a_change_is_closed_before_its_log_begins() -> Mutant:
@@ -104,6 +109,6 @@ CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     rows_are_repeated_at_the_change,
     the_new_plan_is_written_before_the_commit,
     nobody_looks_whether_all_are_level,
-    the_output_of_the_time_after_a_rollback_stays,
+    a_rollback_goes_to_another_time,
     a_change_is_closed_before_its_log_begins,
 )

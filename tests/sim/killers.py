@@ -111,4 +111,12 @@ KILLERS = {
     "a_start_comes_before_an_end_at_one_instant": 200,
     "the_net_change_is_not_taken": 200,
     "a_tombstone_comes_without_a_row": 200,
+    "a_range_is_owned_twice": 2,
+    "a_row_is_left_behind": 1,
+    "a_file_goes_that_a_savepoint_names": 200,
+    "rows_are_left_out_at_the_change": 200,
+    "rows_are_repeated_at_the_change": 2,
+    "the_new_plan_is_written_before_the_commit": 12,
+    "a_rollback_goes_to_another_time": 82,
+    "a_change_is_closed_before_its_log_begins": 200,
 }

@@ -6,10 +6,19 @@ change (``tests/jobmanager/driver/changes``, ``python -m tests.kills --changes``
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.sim.change_mutants import CHANGE_MUTANTS
+from tests.sim.killers import KILLERS
 from tests.sim.run import simulate
 from tests.support.budget import seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.planting import Mutant
 
 #: Seeds that once broke a law, without faults; the commits say why.
 ONCE_BROKEN = [2, 20, 34, 82]
@@ -27,3 +36,11 @@ def test_changes_without_faults(seed: int) -> None:
 def test_changes_amid_faults(seed: int) -> None:
     outcome = simulate(seed, change=True)
     assert outcome.violations == (), f"python -m tests.sim --change --runs 1 --seed {seed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [m for m in CHANGE_MUTANTS if m.__name__ in KILLERS])
+def test_a_planted_bug_breaks_a_law(make: Callable[[], Mutant]) -> None:
+    mutant = make()
+    outcome = simulate(KILLERS[make.__name__], mutant.kinds, mutant.planted, change=True)
+    assert outcome.violations != ()
