@@ -176,7 +176,7 @@ class IdJoiner:
         due_us = np.full(len(kept.seqs), self._clock.now_us())
         self._waiting.add(kept.seqs, kept.rows, is_marked, due_us)
         self._foreign_reader = self._foreign.open(self._next_seq)
-        oldest = min(state.waiting.min(initial=state.last.next_seq), state.record_seq)
+        oldest = state.waiting.min(initial=state.record_seq)
         #: Rows that a successor reads again: of the primary and of the foreign log.
         self._needed = state.primary_from, int(oldest)
         self._reported_s = -_REPORT_S
@@ -331,8 +331,9 @@ class IdJoiner:
                 "a longer keep= of the registry would have its id; if another site has emitted "
                 'such rows, on_old="skip" drops them'
             )
-            reason = "it is older than the registry keeps"
-            raise JoinerRowError(self._foreign.name, seq, reason, advice)
+            raise JoinerRowError(
+                self._foreign.name, seq, "it is older than the registry keeps", advice
+            )
 
     def _record(self, joined: Rows, marked: Rows, done: np.ndarray, marks: np.ndarray) -> None:
         """Write the entry of a step, if it emits rows or many were read since the last entry."""
