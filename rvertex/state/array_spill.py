@@ -58,7 +58,7 @@ class _Place:
 
 
 def _references(place: _Place) -> int:
-    """References to the value at a place, plus those that this call makes."""
+    """Count the references to the value at a place, including references of this call."""
     return sys.getrefcount(place.get())
 
 

@@ -109,7 +109,7 @@ class OpenGroups:
 
     @property
     def memory_bytes(self) -> int:
-        """Estimated bytes in memory, measured now and then, with those that closing needs."""
+        """Estimated bytes in memory, measured now and then, and the bytes to close them."""
         beside = 0 if self._overflow is None else self._overflow.memory_bytes
         return self._groups_bytes + beside + _CLOSING_BYTES * len(self._table)
 
