@@ -192,7 +192,7 @@ class _Comparing:
     ) -> None:
         known = {v.id: v for v in recorded.plan.vertices}.get(spec.id)
         is_known = known is not None and known.output_payload.equals(spec.output_payload)
-        # Other code over the whole input: the output of a changed job is of several queries.
+        # Other code over the whole input: the output of a changed job has rows from several.
         is_known &= start is not None or not recorded.was_changed
         self._checks = checks_of(recorded, spec, start) if is_known else {}
         self._spec, self._start, self._end_us = spec, start, end_us

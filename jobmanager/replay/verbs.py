@@ -1,6 +1,6 @@
 """The verbs that recompute: ``replay``, ``why``, ``diff``, ``bisect``, ``capsule``.
 
-Each verb imports what it runs, because imports are most of the time to the first breakpoint.
+Each verb imports its modules itself: imports take most of the time to the first breakpoint.
 """
 
 from __future__ import annotations
@@ -85,11 +85,9 @@ def replay(
                 raise UsageError("--break and --code need a VERTEX; jobmanager status lists them")
             _replay_all(root, from_, until, trust=trust, as_json=as_json)
             return
-        from jobmanager.replay import replaying
+        from jobmanager.replay.replaying import replay as run
 
-        found = replaying.replay(
-            root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust
-        )
+        found = run(root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust)
     except bdb.BdbQuit:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     states = ""

@@ -69,9 +69,7 @@ REQUESTS = "requests"
 CHECKPOINTS = "checkpoints"
 EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
-CHANGE = "change"
-#: The setting with the number of changes of the job.
-GENERATION = "generation"
+CHANGE, GENERATION = "change", "generation"
 NOTICES = "notices"
 #: The necessary files of a job, with their contents, for messages.
 _MEANINGS = {
