@@ -11,10 +11,12 @@ from planner.expressions.functions.calendar import UNITS
 from planner.expressions.functions.of_rows.lambdas import lambda_call
 from planner.expressions.functions.texts.codes import Codes
 from planner.expressions.functions.texts.encodings import Encodings
+from planner.expressions.functions.texts.json_parts import JsonParts
 from planner.expressions.functions.texts.json_paths import JsonPaths
 from planner.expressions.functions.texts.likeness import Likeness
 from planner.expressions.functions.texts.parsing import Parsing
 from planner.expressions.functions.texts.places import Places
+from planner.expressions.functions.texts.regexp_lists import RegexpLists
 from planner.expressions.functions.texts.text import Texts
 from planner.expressions.functions.texts.urls import Urls
 from planner.expressions.functions.texts.words import Words
@@ -38,6 +40,8 @@ class StringFunctions(
     Places[E],
     Urls[E],
     JsonPaths[E],
+    JsonParts[E],
+    RegexpLists[E],
 ):
     """Functions of strings; lengths and positions count characters."""
 

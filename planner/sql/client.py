@@ -45,11 +45,13 @@ _ZONE = (
 
 
 def is_sink_of_query(node: exp.Expr) -> bool:
-    """Whether it is ``CREATE SINK s AS SELECT ...``, which has a result."""
+    """Whether it is ``CREATE SINK s AS SELECT ...``, or CREATE TABLE with a connector or path."""
     kind = str(node.args.get("kind")).upper()
-    return (
-        isinstance(node, exp.Create) and kind == "SINK" and node.args.get("expression") is not None
-    )
+    if not isinstance(node, exp.Create) or node.args.get("expression") is None:
+        return False
+    options = node.args.get("properties")
+    names = {option.name.lower() for option in (options.expressions if options else ())}
+    return kind == "SINK" or (kind == "TABLE" and not names.isdisjoint(("connector", "path")))
 
 
 def tell(

@@ -16,6 +16,7 @@ from planner.sql.answers import Answers
 from planner.sql.clauses.select import compile_query, rows_of_query
 from planner.sql.client import is_sink_of_query, refuse_local_times, tell
 from planner.sql.expressions.aggregates import marked
+from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
 from planner.sql.reading.parameters import bound
@@ -79,7 +80,7 @@ def compile_statements(
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
-        told = [marked(rewritten(statement, text), folds) for statement in statements]
+        told = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
         return _answer(compiler, told, own)
     except RecursionError:
         raise text.error_at((0, 1), "this is nested too deeply") from None
@@ -168,8 +169,7 @@ class _Statements:
             return self._sink_of_query(node)
         if isinstance(node, exp.Query):
             return compile_query(node, self._names)
-        place = self.text.statement(node)
-        raise self.text.error_at(place, "a statement is CREATE, SELECT or INSERT INTO")
+        raise self.text.no_statement(self.text.statement(node))
 
     def _sink_of_query(self, node: exp.Create) -> Query:
         """Compile ``CREATE SINK s AS SELECT ... WITH (...)``, RisingWave's spelling."""

@@ -43,3 +43,12 @@ def explained(message: str) -> BatchDataError | BatchFailedError:
     if found is not None:
         return BatchDataError(found[1])
     return BatchFailedError(message.strip().splitlines()[0][:500] if message else "no message")
+
+
+def not_in_batch(call: object, *_args: str) -> str:
+    """The translation to Spark SQL of a function that Spark lacks.
+
+    Raises:
+        UnsupportedInBatchError: always.
+    """
+    raise UnsupportedInBatchError(str(call), "Spark has no exact counterpart")

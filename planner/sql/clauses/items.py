@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -50,7 +50,24 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
         if item.name in seen:
             raise text.error(item.node, f"two columns are called {item.name!r}; rename one with AS")
         seen.add(item.name)
-    return items
+    return _with_aliases(items, scope) if text.engine.reads_aliases else items
+
+
+def _with_aliases(items: list[Item], scope: Scope) -> list[Item]:
+    """Return the items; names that no relation has are aliases of items on their left."""
+    known: dict[str, exp.Expr] = {}
+    made: list[Item] = []
+    for item in items:
+        node = exp.Paren(this=item.node.copy())
+        for column in list(node.find_all(exp.Column)):
+            if not column.table and column.name in known and not scope.candidates(column):
+                column.replace(exp.Paren(this=known[column.name].copy()))
+        node.meta.update(item.node.meta)
+        is_same = item.star or node.this == item.node
+        made.append(item if is_same else replace(item, node=node.this))
+        if not item.star:
+            known.setdefault(item.name, made[-1].node)
+    return made
 
 
 def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[Item]:

@@ -52,6 +52,7 @@ _VERSION = (
     "`jobmanager table --at`"
 )
 _COMMA = "a {} JOIN keeps rows of what it joins, and binds closer than a comma: write CROSS JOIN"
+_TWICE = "{0!r} is there twice; give one another name with AS"
 
 
 def joined(
@@ -81,12 +82,11 @@ def joined(
             waiting = []
             order.append(clause.this.alias)
             continue
+        _name_common(scope, right, clause, names)
         if clause.args.get("using") == []:
             raise names.text.error(clause, "USING () names no column")
         if set(right.relations) & set(order):
-            raise names.text.error(
-                clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
-            )
+            raise names.text.error(clause.this, _TWICE.format(right.relations[0]))
         if is_without_condition(clause) and clause.kind.upper() != "SEMI":
             order += right.relations
             waiting.append((clause, right))
@@ -114,6 +114,21 @@ def joined(
         order.append(scope.columns[-1].relation)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
+
+
+def _name_common(left: Scope, right: Scope, clause: exp.Join, names: Names) -> None:
+    """Rewrite NATURAL JOIN as a join USING the columns that both sides have."""
+    if clause.method.upper() != "NATURAL":
+        return
+    theirs = {column.name for column in right.columns}
+    found = dict.fromkeys(column.name for column in left.columns if column.name in theirs)
+    if not found:
+        raise names.text.error(clause, "NATURAL JOIN: both sides have no column in common")
+    made: list[exp.Expr] = [exp.to_identifier(name, quoted=True) for name in found]
+    for part in made:
+        part.meta.update(clause.this.meta)
+    clause.set("using", made)
+    clause.set("method", None)
 
 
 def _of_where(conditions: list[exp.Expr], clauses: list[exp.Join]) -> list[exp.Expr]:

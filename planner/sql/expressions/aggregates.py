@@ -127,7 +127,7 @@ def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.
     def mark(node: exp.Expr) -> exp.Expr:
         spread = spread_quantiles(node)
         if spread is not node:
-            return spread
+            return spread.transform(mark, copy=False)
         if isinstance(node, exp.List) and len(node.expressions) == 1:
             made: exp.Expr = exp.ArrayAgg(this=node.expressions[0])
         elif isinstance(node, exp.Anonymous) and node.name.lower() in named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -127,6 +128,31 @@ def _frames(values: Expr, keys: Expr, frame: Expr) -> Expr:
     return call("list_frames", values, keys, frame=words(frame))
 
 
+def _matched(text: Expr, pattern: Expr) -> Expr:
+    """``REGEXP_MATCH``: the groups of the first match, or the match; null if there is none."""
+    written = words(pattern)
+    count = re.compile(written).groups
+    groups = [
+        text.str.extract(written, group) for group in (range(1, count + 1) if count else (0,))
+    ]
+    return when(text.str.contains(written, regex=True)).then(list_of(*groups)).otherwise(None)
+
+
+def _place_of(text: Expr, pattern: Expr) -> Expr:
+    """``REGEXP_INSTR``: the place of the first match, from 1; 0 if there is none."""
+    written = words(pattern)
+    before = text.str.extract(rf"^([\s\S]*?)(?:{written})", 1).str.length()
+    is_there = text.str.contains(written, regex=True)
+    return when(text.is_null()).then(None).when(is_there).then(before + 1).otherwise(0)
+
+
+def _part_of(text: Expr, pattern: Expr) -> Expr:
+    """``SUBSTRING(s FROM pattern)``: the first group of the first match, or all of it."""
+    written = words(pattern)
+    found = text.str.extract(written, min(1, re.compile(written).groups))
+    return when(text.str.contains(written, regex=True)).then(found).otherwise(None)
+
+
 def _json_list(*values: Expr) -> Expr:
     return call("to_json", list_of(*map(json_value, values)))
 
@@ -158,6 +184,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
 NAMED: dict[str, Callable[..., Expr]] = {
     "cardinality": lambda held: held.list.length(),
     "size": lambda held: held.list.length(),
+    "map_keys": lambda m: m.map.keys(),
     "map_values": lambda m: m.map.values(),
     "map_contains": lambda m, k: m.map.contains_key(k),
     "map_entries": lambda m: m.map.entries(),
@@ -167,6 +194,17 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "as_map": lambda keys, values: call("map", keys, values),
     "@list_frames": _frames,
     "@list_item": nth,
+    "@list_position": lambda items, x: items.list.position(x),
+    "@list_concat": lambda a, *more: a.list.concat(*more),
+    "@map_from_entries": lambda pairs: call("map_from_entries", pairs),
+    "@sequence": lambda first, last, step: call("sequence", first, last, step),
+    "@head": lambda items, n: items.list.slice(0, when(n > 0).then(n).otherwise(0)),
+    "@tail": lambda items, n: items.list.slice(n, items.list.length()),
+    "@field": lambda held, name: held.field(words(name, "a name")),
+    "@regexp_split": lambda s, p, most=0: s.str.split_regex(p, most),
+    "@regexp_match": _matched,
+    "@regexp_instr": _place_of,
+    "@regexp_part": _part_of,
     "list_value": list_of,
     "extractjsonfield": lambda s, path: s.str.json_value(words(path)),
     "slice": _counted,

@@ -19,6 +19,7 @@ from planner.sql.expressions import calls, containers, patterns
 from planner.sql.expressions.engines import catalogue
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
+from planner.sql.reading.read_parts import READ
 from rvertex.user_code.durations import UNITS_US
 
 if TYPE_CHECKING:
@@ -76,6 +77,20 @@ _TRUNCATED = {
 }  # fmt: skip
 
 _WILD = {"%": ".*", "_": "."}
+
+
+def as_calls(statement: exp.Expr) -> exp.Expr:
+    """Return the statement with calls by name for nodes of sqlglot that are compiled by name."""
+    for node in list(statement.find_all(exp.Func)):
+        name = type(node).sql_name().lower()
+        if isinstance(node, exp.Anonymous | exp.AggFunc) or type(node) in READ:
+            continue
+        is_one = len(type(node).sql_names()) == 1  # so it is the name that was written
+        if is_one and name in NAMED and type(node) not in CALLS:
+            made = exp.Anonymous(this=name.upper(), expressions=arguments(node))
+            made.meta.update(node.meta)
+            node.replace(made)
+    return statement
 
 
 def parts_of(node: exp.Expr, names: tuple[str, ...]) -> list[exp.Expr]:

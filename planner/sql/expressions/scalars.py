@@ -109,7 +109,11 @@ class Expressions:
             if months is not None:
                 with self.text.located(node):
                     moved = months if type(node) is exp.Add else -months
-                    return self.compile(node.this).dt.add_months(moved)
+                    time = self.compile(node.this)
+                    later = time.dt.add_months(moved)
+                    is_day = pa.types.is_date(time.output_type(self.schema))
+                    keeps_days = is_day and self.text.engine.name in ("flink", "spark")
+                    return later.cast("date") if keeps_days else later
         exact = exact_number(node)
         if exact is not None and exact != exact.to_integral_value():
             return lit(float(exact))
@@ -296,7 +300,8 @@ class Expressions:
     def _at_zone(self, node: exp.Expr) -> Expr:
         time = self.compile(node.this)
         kind = time.output_type(self.schema)
-        if pa.types.is_timestamp(kind) and kind.tz is None:
+        is_instant = self.text.engine.name in ("postgres", "duckdb")
+        if pa.types.is_timestamp(kind) and kind.tz is None and not is_instant:
             raise self.text.error(node, _ZONELESS)
         with self.text.located(node):
             return time.dt.at_zone(plain_value(node.args["zone"], self.text))

@@ -99,9 +99,27 @@ def _days_later(day: Expr, count: Expr) -> Expr:
 
 def _between_times(unit: Expr, earlier: Expr, later: Expr) -> Expr:
     """The number of whole units, rounded toward zero."""
-    size = _length(words(unit, "a unit")) // timedelta(microseconds=1)
+    name = words(unit, "a unit").upper().removesuffix("S")
+    if name in _MONTHS:
+        return _whole_months(_MONTHS[name], earlier, later)
+    size = _length(name) // timedelta(microseconds=1)
     apart = later.dt.epoch_us() - earlier.dt.epoch_us()
     return when(apart >= 0).then(apart // size).otherwise(-((-apart) // size))
+
+
+def _whole_months(size: int, earlier: Expr, later: Expr) -> Expr:
+    """The whole spans of ``size`` months; the last day of a month completes it."""
+
+    def forward(a: Expr, b: Expr) -> Expr:
+        months = (b.dt.year() - a.dt.year()) * 12 + b.dt.month() - a.dt.month()
+        last = _last_day(b).dt.day()
+        day = when(a.dt.day() > last).then(last).otherwise(a.dt.day())
+        rest, of = (t.dt.epoch_us() % _DAY_US for t in (b, a))
+        is_less = (b.dt.day() < day) | ((b.dt.day() == day) & (rest < of))
+        return (months - when(is_less).then(1).otherwise(0)) // size
+
+    is_forward = earlier.dt.epoch_us() <= later.dt.epoch_us()
+    return when(is_forward).then(forward(earlier, later)).otherwise(-forward(later, earlier))
 
 
 def _later(unit: Expr, count: Expr, time: Expr) -> Expr:
@@ -244,6 +262,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
 OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
     "to_timestamp": _of_seconds,
     "try_to_timestamp": _of_seconds,
+    "epoch_ms": lambda n: (n * 1000).cast("timestamp"),
 }
 
 #: By name, lower case.
@@ -270,6 +289,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "to_timestamp": _read_time,
     "try_to_timestamp": lambda s, f=None: _read_time(s, f, strict=False),
     "to_date": _read_date,
+    "@to_timestamp": lambda s, f: s.str.to_timestamp(char_format(words(f, "a format"))),
     "strptime": lambda s, f: s.str.to_timestamp(words(f, "a format")),
     "try_strptime": lambda s, f: s.str.to_timestamp(words(f, "a format"), strict=False),
     "timestampadd": _later,

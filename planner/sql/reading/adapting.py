@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.tokens import rewritten_tokens
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -24,7 +26,8 @@ _KEPT = ("RETENTION", "GRACE")
 
 def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
     """Yield the tokens, with our words after ``CREATE`` replaced, and windows as keys."""
-    given = _of_ksqldb(tokens) if engine == "ksqldb" else list(tokens)
+    given = rewritten_tokens(tokens, engine)
+    given = _of_ksqldb(given) if engine == "ksqldb" else given
     words = _created(_with_bounds(_with_windows(given)))
     for at, token in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else None

@@ -58,6 +58,8 @@ class Engine:
     varchar_column: Literal["refuse", "ignore"] = "refuse"
     #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
     replaces_first: bool = False
+    #: An expression of the list may name an alias on its left.
+    reads_aliases: bool = False
     #: ``CAST(2.5 AS INT)`` is 3 for a decimal; for a float it is rounded to even.
     rounds_to_whole: bool = False
     #: ``AVG`` of integers is an integer.
@@ -96,6 +98,7 @@ _FLINK = Engine(
 )
 _SPARK = Engine(
     name="spark",
+    reads_aliases=True,
     cuts_to_zero=True,
     nulls="nulls_are_small",
     ignores_case=True,
@@ -128,6 +131,7 @@ _POSTGRES = Engine(
 )
 _DUCKDB = Engine(
     name="duckdb",
+    reads_aliases=True,
     cuts_to_zero=True,
     ignores_case=True,
     called=_as_written,

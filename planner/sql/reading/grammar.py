@@ -17,7 +17,8 @@ from sqlglot.generator import Generator as PlainGenerator
 from sqlglot.parser import Parser, binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.reading.forms.calls import json_value
+from planner.sql.reading.forms.calls import bracket, json_value, with_unit
+from planner.sql.reading.forms.tokens import OPERATORS
 from planner.sql.reading.hints import CLAUSES
 from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, dotted_name, option_of
 from planner.sql.reading.row_patterns import MatchTable, RowOf, RowPatterns, Semantics
@@ -36,16 +37,10 @@ WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 _BY_PLACE = (
     *("TIMESTAMPDIFF", "DATEDIFF", "DATE_ADD", "DATE_SUB", "DATE_PART", "REGEXP_EXTRACT"),
     *("REGEXP_SUBSTR", "LPAD", "RPAD", "LTRIM", "RTRIM", "LISTAGG", "STRING_AGG"),
-    *("GROUP_CONCAT", "PERCENTILE", "MAP"),
+    *("GROUP_CONCAT", "PERCENTILE", "MAP", "DATE_DIFF", "DATEADD", "DATEPART", "DATESUB"),
+    *("GENERATE_SERIES", "SEQUENCE", "TRANSFORM", "REGEXP_EXTRACT_ALL", "JSON_KEYS", "SPLIT"),
+    *("REGEXP_SPLIT", "REGEXP_INSTR"),
 )
-#: Functions whose first argument is a unit, not a column.
-_OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
-
-
-def _bracket(arguments: list[exp.Expr]) -> exp.Expr:
-    """``ELEMENT_AT(a, b)`` is ``a[b]``."""
-    held, asked = arguments
-    return exp.Bracket(this=held, expressions=[asked], offset=1)
 
 
 class Watermark(exp.Expression):
@@ -109,6 +104,7 @@ class StreamDialect(Dialect):
             **tokens.Tokenizer.KEYWORDS,
             **{kind.name: kind for kind in _UNSIGNED},
             **dict.fromkeys(("EXPLAIN", "EXECUTE"), TokenType.VAR),
+            **OPERATORS,
         }
 
     class Generator(PlainGenerator):
@@ -133,12 +129,24 @@ class _SmallNulls(StreamDialect):
     NULL_ORDERING = "nulls_are_small"
 
 
+class _Spark(_SmallNulls):
+    """Numbers may have a suffix: ``5L``, ``1.5D``."""
+
+    class Tokenizer(StreamDialect.Tokenizer):
+        NUMERIC_LITERALS: ClassVar[dict[str, str]] = {
+            "L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT",
+            "D": "DOUBLE", "F": "FLOAT", "BD": "DECIMAL",
+        }  # fmt: skip
+
+
 class _LargeNulls(StreamDialect):
     NULL_ORDERING = "nulls_are_large"
 
 
 def dialect_of(engine: Engine) -> Dialect:
     """Return the dialect for the grammar, which decides the place of nulls in ORDER BY."""
+    if engine.name == "spark":
+        return _Spark()
     for kind in (_SmallNulls, _LargeNulls):
         if engine.nulls == kind.NULL_ORDERING:
             return kind()
@@ -163,12 +171,13 @@ class StreamParser(RowPatterns):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
-    } | {"ELEMENT_AT": _bracket, "LIST_AGG": lambda given: exp.ArrayAgg(this=given[0])}
+    } | {"ELEMENT_AT": bracket, "LIST_AGG": lambda given: exp.ArrayAgg(this=given[0])}
     #: INITCAP: sqlglot's own parser would add an argument that the text does not have.
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
     } | {"JSON_VALUE": json_value}
 
+    EXPONENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {TokenType.DSTAR: exp.Pow}
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **Parser.RANGE_PARSERS,
         TokenType.TILDE: binary_range_parser(exp.RegexpLike),
@@ -361,7 +370,7 @@ class StreamParser(RowPatterns):
         """Report missing arguments as an SQL error; sqlglot would raise Python's TypeError."""
         name = self._curr
         try:
-            return _with_unit(super()._parse_function(*args, **options))
+            return with_unit(super()._parse_function(*args, **options))
         except (LookupError, AttributeError, TypeError, ValueError):
             self.raise_error(f"{name.text.upper()} does not take these arguments", name)
             raise
@@ -387,14 +396,3 @@ def _by_place(arguments: list[exp.Expr]) -> list[exp.Expr]:
 def _is_clause(after: Token | None) -> bool:
     """Whether a word begins a clause, because the clause's next word follows it."""
     return after is not None and after.token_type not in _BEHIND_ALIASES
-
-
-def _with_unit(node: exp.Expr | None) -> exp.Expr | None:
-    """Return the call, with its unit as a text."""
-    if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_UNIT and node.expressions:
-        unit, *others = node.expressions
-        if isinstance(unit, exp.Column) and not unit.table:
-            text = exp.Literal.string(unit.name)
-            text.meta.update(unit.this.meta)
-            node.set("expressions", [text, *others])
-    return node

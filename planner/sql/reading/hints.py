@@ -44,6 +44,15 @@ CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("GLOBAL", "ANY"), (("JOIN", "INNER", "LEFT"), "write JOIN")),
 }
 
+#: First words of statements that only other engines have.
+STATEMENTS: dict[str, str] = {
+    **dict.fromkeys(("DECLARE", "FETCH"), "read changes with Job.subscribe() or jobmanager tail"),
+    **dict.fromkeys(("DEFINE", "UNDEFINE"), "pass values with --set name=value, or variables="),
+    "PIVOT": "write SELECT * FROM t PIVOT (SUM(x) FOR k IN ('a', 'b'))",
+    "UNPIVOT": "write SELECT * FROM t UNPIVOT (value FOR name IN (a, b))",
+    "COPY": "write INSERT INTO a SINK",
+}
+
 HINTS: dict[str, str] = {
     # Choices and nulls.
     "ZEROIFNULL": "write COALESCE(x, 0)",

@@ -23,7 +23,7 @@ from planner.sql.reading.adapting import adapted
 from planner.sql.reading.engines import PLAIN
 from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
-from planner.sql.reading.hints import SPARK_WINDOW
+from planner.sql.reading.hints import SPARK_WINDOW, STATEMENTS
 from rstream.errors import UsageError
 from rstream.secret_values import with_stars
 
@@ -59,6 +59,8 @@ _WORDS = {
     exp.Offset: TokenType.OFFSET,
 }
 _SHOWN_CHARACTERS = 40
+#: Flink's hint behind a table, which the grammar reads as a comment.
+_OPTIONS_HINT = re.compile(r"\s*\+\s*OPTIONS\b", re.IGNORECASE)
 #: Operators of several words, or without a place of their own.
 _SPELLED: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
@@ -102,6 +104,15 @@ class SqlText:
         line = self.text.count("\n", 0, start) + 1
         code = with_stars(self.text[first:last])
         return SqlError(reason, code, line, start - first + 1, width)
+
+    def no_statement(self, place: Place) -> SqlError:
+        """Return the error for an unknown first word of a statement."""
+        word = self.text[slice(*place)].upper()
+        near = get_close_matches(word, _FIRST_WORDS, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else ""
+        hint = STATEMENTS.get(word, hint)
+        reason = "a statement is CREATE, SELECT or INSERT INTO"
+        return self.error_at(place, f"{reason}; {hint}" if hint else reason)
 
     @contextmanager
     def located(self, node: exp.Expr) -> Iterator[None]:
@@ -228,6 +239,10 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
     except TokenError as error:
         _raise_token_error(SqlText(text, ()), error)
     source = SqlText(text, tokens, engine)
+    for token in tokens:
+        if any(_OPTIONS_HINT.match(comment) for comment in token.comments):
+            where = (token.start, token.end + 1)
+            raise source.error_at(where, "write these OPTIONS in the WITH of the declaration")
     for before, token in itertools.pairwise(tokens):
         place = (token.start, token.end + 1)
         if before.token_type is token.token_type is TokenType.COMMA:
@@ -273,10 +288,7 @@ def _check_first_words(source: SqlText) -> None:
     begins = True
     for token in source.tokens:
         if begins and token.token_type is TokenType.VAR:
-            near = get_close_matches(token.text.upper(), _FIRST_WORDS, n=1, cutoff=0.6)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            place = (token.start, token.end + 1)
-            raise source.error_at(place, f"a statement is CREATE, SELECT or INSERT INTO{hint}")
+            raise source.no_statement((token.start, token.end + 1))
         begins = token.token_type is TokenType.SEMICOLON
 
 

@@ -203,6 +203,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Dot: _TWO,
     exp.Array: ("expressions", "value_constructor"),
     exp.ArrayContains: (*_TWO, "ensure_variant"),
+    exp.ArrayContainsAll: _TWO,
     exp.ArraySize: _TWO,
     exp.MapKeys: ("this",),
     **dict.fromkeys((exp.ArrayReverse, exp.ArrayDistinct, exp.Flatten), ("this",)),

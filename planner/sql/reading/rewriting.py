@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.clauses import with_clauses
 from planner.sql.reading.forms.composed import composed
+from planner.sql.reading.forms.lambdas import with_pairs
+from planner.sql.reading.forms.lateral import with_laterals
+from planner.sql.reading.forms.operators import with_operators
 from planner.sql.reading.forms.scalars import with_forms
 from planner.sql.reading.forms.spellings import spelled
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
@@ -49,7 +53,11 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         SqlError: a spelling has no equivalent.
     """
     whole = exp.Paren(this=statement)
+    with_clauses(whole, text.engine.name)
+    with_laterals(whole)
     spelled(whole, text.engine.name, text.error)
+    with_operators(whole, text.engine.name, expression_of)
+    with_pairs(whole, text.engine.name)
     with_forms(whole, text.engine.name, expression_of)
     for select in list(whole.find_all(exp.Select)):
         _name_windows(select, text)

@@ -252,7 +252,7 @@ LISTS = (
         "LIST_CONTAINS", "LIST_CONTAINS(SPLIT(s, ','), k)", "list_contains(str_split(s, ','), k)"
     ),
     Entry("list[1:2]", "SPLIT(s, ',')[1:2]"),
-    Entry("MAP[...]", "MAP['a', i]['a']", hint="a map comes with the rows"),
+    Entry("MAP[...]", "MAP['a', i]['a']", "i"),
 )
 TIMES = (
     *(

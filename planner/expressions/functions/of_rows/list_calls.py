@@ -23,7 +23,7 @@ from planner.expressions.functions.of_rows.lists import (
     with_rows,
 )
 from planner.expressions.nodes import Function, cast_to
-from planner.expressions.spark.errors import UnsupportedInBatchError
+from planner.expressions.spark.errors import not_in_batch
 from planner.expressions.types import is_list, is_text
 from rstream.items.json_text import json_texts
 
@@ -196,17 +196,13 @@ def _resolve_json(call: Call) -> Node | None:
     return None if pa.types.is_binary(kind) else replace(call, type=pa.string())
 
 
-def _not_in_batch(call: Call, *_args: str) -> str:
-    raise UnsupportedInBatchError(str(call), "Spark has no exact counterpart")
-
-
 def entry_of_lists(
     name: str,
     resolve: Callable[[Call], Node | None],
     evaluate: Callable[[list[pa.Array], Call], pa.Array],
     spark: str = "",
 ) -> Function:
-    written = spark or _not_in_batch
+    written = spark or not_in_batch
     return Function(name, resolve, with_rows(evaluate), method(name), spark=written)
 
 
@@ -224,7 +220,7 @@ FUNCTIONS = {
         _resolve_json,
         with_rows(lambda arrays, _call: json_texts(arrays[0])),
         plain_call("to_json"),
-        spark=_not_in_batch,
+        spark=not_in_batch,
     ),
 }
 
@@ -320,12 +316,22 @@ def _resolve_zip(call: Call) -> Node | None:
 
 
 def _zip(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Combine lists of equal lengths to a list of structs."""
+    """Combine lists to a list of structs; shorter lists are filled with nulls."""
     assert call.type is not None
-    lists = as_list(arrays[0])
-    columns = [flat(as_list(array))[0] for array in arrays]
+    lists = [as_list(array) for array in arrays]
+    sizes = [lengths_of(one) for one in lists]
+    is_null = np.logical_or.reduce([null_mask(one) for one in lists])
+    lengths = np.where(is_null, 0, np.maximum.reduce(sizes))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    columns = []
+    for one, size in zip(lists, sizes, strict=True):
+        starts = (np.cumsum(size) - size)[rows]
+        is_there = places < size[rows]
+        at = pa.array(np.where(is_there, starts + places, 0), mask=~is_there)
+        columns.append(flat(one)[0].take(at))
     made = pa.StructArray.from_arrays(columns, fields=list(call.type.value_type))
-    return rebuilt(lengths_of(lists), made, call, null_mask(lists))
+    return rebuilt(lengths, made, call, is_null)
 
 
 FUNCTIONS["list_over"] = entry_of_lists("list_over", _resolve_over, _over)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node, Resolver, Value
 
 _TEXT = pa.string()
-_STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]|\.?\[\*\]|\.\*")
+_STEP = re.compile(
+    r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]|\.?\[\"([^\"]*)\"\]|\.\"([^\"]*)\"|\.?\[\*\]|\.\*"
+)
 #: A step of a path: a name, an index, or a wildcard (``[*]`` or ``.*``).
 Step = str | int | tuple[str]
 _ELEMENTS, _VALUES = ("elements",), ("values",)
@@ -41,7 +43,7 @@ def json_steps(path: str) -> list[Step]:
         found = _STEP.match(rest)
         if found is None:
             raise InvalidPlanError(f"{path!r} is no path in JSON, as '$.a.b' or '$.list[0]'")
-        name = found[1] if found[1] is not None else found[3]
+        name = next((part for part in (found[1], *found.groups()[2:]) if part is not None), None)
         wild = _VALUES if found[0] == ".*" else _ELEMENTS
         place = wild if found[2] is None else int(found[2])
         steps.append(place if name is None else name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NODES: dict[type[exp.Expr], str] = {exp.Transform: "transform", exp.ArrayFilter: "filter"}
 _NAMES = {
     **dict.fromkeys(
-        ("list_transform", "list_apply", "array_transform", "array_apply"), "transform"
+        ("transform", "list_transform", "list_apply", "array_transform", "array_apply"), "transform"
     ),
     **dict.fromkeys(("list_filter", "array_filter"), "filter"),
     **dict.fromkeys(("reduce", "aggregate"), "reduce"),

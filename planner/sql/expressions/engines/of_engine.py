@@ -28,12 +28,16 @@ _HALF = 0.5
 _DIGITS_MAX = 6
 
 
+_DAY_US = 86_400_000_000
+
+
 def arithmetic(
     node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
 ) -> Expr | None:
     """Return the result of an operator in the dialect; None: it has the default meaning."""
     found = _divided(node, left, right, schema, engine)
     found = _days_later(node, left, right, schema) if found is None else found
+    found = _days_apart(node, left, right, schema, engine) if found is None else found
     return _times_interval(node, left, right, schema) if found is None else found
 
 
@@ -46,6 +50,17 @@ def _days_later(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> E
         return None
     days = right if type(node) is exp.Add else -right
     return (left.cast("timestamp") + days * lit(timedelta(days=1))).cast("date")
+
+
+def _days_apart(
+    node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
+) -> Expr | None:
+    """Compile ``day - day`` of PostgreSQL and DuckDB, a number; None: it is another difference."""
+    if type(node) is not exp.Sub or engine.name not in ("postgres", "duckdb"):
+        return None
+    if not all(pa.types.is_date(side.output_type(schema)) for side in (left, right)):
+        return None
+    return (left.dt.epoch_us() - right.dt.epoch_us()) // _DAY_US
 
 
 def _times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:

@@ -239,6 +239,24 @@ def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
     return made
 
 
+def _length(node: exp.Expr, compiler: Compiler) -> Expr:
+    """The elements of a list, or the characters of a text."""
+    (value,) = (compiler.compile(part) for part in node.expressions)
+    with compiler.text.located(node):
+        is_held = is_list(value.output_type(compiler.schema))
+        return value.list.length() if is_held else value.str.length()
+
+
+def _has_all(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``a @> b``: all elements of a list, or all parts of a JSON."""
+    held, others = compiler.compile(node.this), compiler.compile(node.expression)
+    with compiler.text.located(node):
+        if is_text(held.output_type(compiler.schema)):
+            return held.str.json_contains(others)
+        missing = others.list.filter(lambda x: ~held.list.contains(x).fill_null(False))
+        return missing.list.length() == 0
+
+
 _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {
     exp.Hex: _hexadecimal,
     exp.Concat: _concat,
@@ -249,6 +267,7 @@ _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {
     exp.Floor: _rounded,
     exp.Ceil: _rounded,
     exp.DateBin: _bin,
+    exp.ArrayContainsAll: _has_all,
     exp.Exists: _any,
     exp.JSONBExtract: _path,
     exp.JSONBExtractScalar: _path,
@@ -258,6 +277,7 @@ _NAMED: dict[str, Callable[[exp.Expr, Compiler], Expr | None]] = {
     "TIME_BUCKET": _bin,
     "STRUCT_PACK": _struct,
     "BIN": _binary_digits,
+    "@LENGTH": _length,
     **dict.fromkeys(("FORMAT_STRING", "PRINTF", "FORMAT"), _formatted),
     **dict.fromkeys(("ANY_MATCH", "LIST_ANY", "EXISTS"), _any),
     **dict.fromkeys(("ALL_MATCH", "FORALL"), _all),

@@ -7,16 +7,91 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+_MODES = ("lax ", "strict ")
+#: Functions whose first argument is a unit, not a column.
+_OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "DATEDIFF")
+
+
+def bracket(arguments: list[exp.Expr]) -> exp.Expr:
+    """``ELEMENT_AT(a, b)`` is ``a[b]``."""
+    held, place = arguments
+    return exp.Bracket(this=held, expressions=[place], offset=1)
+
+
+def with_unit(node: exp.Expr | None) -> exp.Expr | None:
+    """Return the call, with its unit as a text."""
+    has_unit = isinstance(node, exp.Anonymous) and node.name.upper() in _OF_UNIT
+    if node is not None and has_unit and len(node.expressions) > 2:
+        unit, *others = node.expressions
+        is_word = isinstance(unit, exp.Column) and not unit.table
+        if is_word and not unit.name.startswith("@"):  # of a template
+            text = exp.Literal.string(unit.name)
+            text.meta.update(unit.this.meta)
+            node.set("expressions", [text, *others])
+    return node
+
 
 def json_value(parser: Any) -> exp.Expr:
-    """Parse ``JSON_VALUE(s, path RETURNING type)`` as a cast that gives NULL where it fails."""
+    """Parse ``JSON_VALUE(s, path RETURNING type DEFAULT x ON EMPTY)``.
+
+    With RETURNING it is a cast that gives NULL where it fails.
+    """
     given = [parser._parse_assignment()]
     while parser._match(TokenType.COMMA):  # ends: each turn reads a token
         given.append(parser._parse_assignment())
+    is_strict = False
+    if len(given) == 2 and isinstance(given[1], exp.Literal):
+        path = str(given[1].this)
+        is_strict = path.startswith(_MODES[1])
+        for mode in _MODES:
+            path = path.removeprefix(mode)
+        given[1].set("this", path)
     made: exp.Expr = exp.Anonymous(this="JSON_VALUE", expressions=given)
-    if parser._match_text_seq("RETURNING"):
-        made = exp.TryCast(this=made, to=parser._parse_types(), safe=True)
-    parser._match_text_seq("NULL", "ON", "EMPTY")
-    parser._match_text_seq("NULL", "ON", "ERROR")
+    kind = parser._parse_types() if parser._match_text_seq("RETURNING") else None
+    others: dict[str, exp.Expr | None] = {"EMPTY": None, "ERROR": None}
+    for _ in range(len(others)):
+        _read_other(parser, others)
+    if any(others.values()) or is_strict:
+        empty = others["ERROR"] if is_strict else others["EMPTY"]
+        made = _with_others(made, empty, others["ERROR"])
+    if kind is not None:
+        made = exp.TryCast(this=made, to=kind, safe=True)
     found: exp.Expr = parser.expression(made)
     return found
+
+
+def _read_other(parser: Any, others: dict[str, exp.Expr | None]) -> None:
+    """Parse ``NULL ON EMPTY``, ``DEFAULT x ON ERROR`` and the like."""
+    value = None
+    if parser._match_text_seq("DEFAULT"):
+        value = parser._parse_unary()
+    elif not parser._match_text_seq("NULL"):
+        return
+    if not parser._match(TokenType.ON):
+        parser.raise_error("write NULL ON EMPTY, or DEFAULT x ON ERROR")
+    word = parser._curr.text.upper() if parser._curr else ""
+    if word not in others:
+        parser.raise_error("write NULL ON EMPTY, or DEFAULT x ON ERROR")
+    parser._advance()
+    others[word] = value
+
+
+def _with_others(call: exp.Expr, empty: exp.Expr | None, error: exp.Expr | None) -> exp.Expr:
+    """Return the value, ``empty`` if there is none, ``error`` for an object, list or no JSON."""
+    held, path = call.expressions
+
+    def call_at(name: str, at: exp.Expr) -> exp.Expr:
+        return exp.Anonymous(this=name, expressions=[held.copy(), at.copy()])
+
+    def case(condition: exp.Expr, value: exp.Expr | None) -> exp.If:
+        return exp.If(this=condition, true=exp.Null() if value is None else value.copy())
+
+    root = exp.Literal.string("$")
+    is_nested = exp.Not(this=exp.Is(this=call_at("JSON_QUERY", path), expression=exp.Null()))
+    ifs = [
+        case(exp.Is(this=held.copy(), expression=exp.Null()), None),
+        case(exp.Not(this=call_at("JSON_EXISTS", root)), error),
+        case(exp.Not(this=call_at("JSON_EXISTS", path)), empty),
+        case(is_nested, error),
+    ]
+    return exp.Case(ifs=ifs, default=call)

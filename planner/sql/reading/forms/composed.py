@@ -116,7 +116,8 @@ def _filled(template: str, node: exp.Expr, condition: exp.Expr | None) -> exp.Ex
     made: exp.Expr = exp.Paren(this=sqlglot.parse_one(text))
     for column in list(made.find_all(exp.Column)):
         if column.name.startswith("@"):
-            column.replace(exp.Paren(this=given[column.name[1:]].copy()))
+            value = given[column.name[1:]].copy()
+            column.replace(value if type(value) is exp.Order else exp.Paren(this=value))
     for part in made.walk():
         if "start" in node.meta:
             part.meta.update({k: node.meta[k] for k in ("start", "end")})

@@ -5,78 +5,26 @@ A template names its arguments ``@1``, ``@2`` and so on. Our grammar parses it.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+
+from planner.sql.reading.forms.templates import NAMED, OF_ENGINE, of_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_DAY = "CAST(LPAD(CAST(@1 AS VARCHAR), 4, '0') || '-' || LPAD(CAST(@2 AS VARCHAR), 2, '0') || '-' "
-_MADE = _DAY + "|| LPAD(CAST(@3 AS VARCHAR), 2, '0') AS DATE)"
-_SPLIT = "SPLIT(@1, {0})"
-_PAIRS = (
-    f"AS_MAP(TRANSFORM({_SPLIT}, p -> SPLIT_PART(p, {{1}}, 1)), "
-    f"TRANSFORM({_SPLIT}, p -> SPLIT_PART(p, {{1}}, 2)))"
+_NATIVE = re.compile(r"@([A-Z_]+)\(")
+#: Compiled functions that no text can name; the others behind ``@`` are not replaced again.
+_INTERNAL = (
+    *("REGEXP_SPLIT", "LIST_POSITION", "LENGTH", "MAP_FROM_ENTRIES", "LIST_CONCAT", "SEQUENCE"),
+    *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
+    *("REGEXP_INSTR", "REGEXP_PART"),
 )
-_OBJECT = (
-    "'{' || ARRAY_JOIN(ARRAY_AGG(TO_JSON(@1) || ':' || TO_JSON(@2)) "
-    "FILTER (WHERE @1 IS NOT NULL), ',') || '}'"
-)
-#: Templates by name and number of arguments.
-_NAMED: dict[tuple[str, int], str] = {
-    ("HYPOT", 2): "SQRT(CAST(@1 AS DOUBLE) * @1 + CAST(@2 AS DOUBLE) * @2)",
-    ("PMOD", 2): "CASE WHEN MOD(@1, @2) < 0 THEN MOD(MOD(@1, @2) + @2, @2) ELSE MOD(@1, @2) END",
-    ("BROUND", 1): ("CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) END"),
-    ("RINT", 1): "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) END",
-    ("MAKE_DATE", 3): _MADE,
-    ("MAKE_TIMESTAMP", 6): (
-        f"CAST({_MADE} AS TIMESTAMP) + INTERVAL '1' HOUR * @4 + INTERVAL '1' MINUTE * @5 "
-        "+ INTERVAL '1' SECOND * CAST(@6 AS DOUBLE)"
-    ),
-    ("MASK", 1): (
-        "REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '[^A-Za-z0-9]', '-', 'g'),"
-        " '[a-z]', 'x', 'g'), '[A-Z]', 'X', 'g'), '[0-9]', 'n', 'g')"
-    ),
-    ("MAP_FROM_ARRAYS", 2): "AS_MAP(@1, @2)",
-    ("SPLIT_TO_MAP", 3): _PAIRS.format("@2", "@3"),
-    ("STR_TO_MAP", 1): _PAIRS.format("','", "':'"),
-    ("STR_TO_MAP", 2): _PAIRS.format("@2", "':'"),
-    ("STR_TO_MAP", 3): _PAIRS.format("@2", "@3"),
-    ("TIMESTAMPTOSTRING", 2): "DATE_FORMAT(TO_TIMESTAMP_LTZ(@1, 3), @2)",
-    ("FORMAT_TIMESTAMP", 2): "DATE_FORMAT(@1, @2)",
-    ("FORMAT_DATE", 2): "DATE_FORMAT(@1, @2)",
-    ("PARSE_TIMESTAMP", 2): "TO_TIMESTAMP(@1, @2)",
-    ("STRINGTOTIMESTAMP", 2): "EPOCH_MS(TO_TIMESTAMP(@1, @2))",
-    ("PARSE_DATE", 2): "TO_DATE(@1, @2)",
-    ("FROM_UNIXTIME_MS", 1): "TO_TIMESTAMP_LTZ(@1, 3)",
-    ("AS_VALUE", 1): "@1",
-    ("URL_EXTRACT_PATH", 1): "PARSE_URL(@1, 'PATH')",
-    ("URL_EXTRACT_HOST", 1): "PARSE_URL(@1, 'HOST')",
-    ("URL_EXTRACT_QUERY", 1): "PARSE_URL(@1, 'QUERY')",
-    ("URL_EXTRACT_PARAMETER", 2): "PARSE_URL(@1, 'QUERY', @2)",
-    ("URL_ENCODE_PARAM", 1): "URL_ENCODE(@1)",
-    ("URL_DECODE_PARAM", 1): "URL_DECODE(@1)",
-    ("JSONB_EXISTS", 2): "JSON_EXISTS(@1, '$.' || @2)",
-    ("LATEST_BY_OFFSET", 2): (
-        "ARRAY_SLICE(ARRAY_AGG(@1) FILTER (WHERE @1 IS NOT NULL), -1 * @2, -1)"
-    ),
-    ("EARLIEST_BY_OFFSET", 2): "ARRAY_SLICE(ARRAY_AGG(@1) FILTER (WHERE @1 IS NOT NULL), 1, @2)",
-    **dict.fromkeys((("JSONB_OBJECT_AGG", 2), ("JSON_OBJECT_AGG", 2)), _OBJECT),
-    ("JSON_OBJECTAGG", 2): _OBJECT,
-    ("UNBASE64", 1): "FROM_BASE64(@1)",
-}
-#: Templates of single dialects, by dialect, name and number of arguments.
-_OF_ENGINE: dict[tuple[str, str, int], str] = {
-    ("postgres", "ARRAY_POSITION", 2): "NULLIF(ARRAY_POSITION(@1, @2), 0)",
-    ("duckdb", "ARRAY_POSITION", 2): "NULLIF(ARRAY_POSITION(@1, @2), 0)",
-    ("spark", "ADD_MONTHS", 2): "CAST(ADD_MONTHS(@1, @2) AS DATE)",
-    ("ksqldb", "UNIX_TIMESTAMP", 1): "EPOCH_MS(@1)",
-    ("ksqldb", "FROM_UNIXTIME", 1): "TO_TIMESTAMP_LTZ(@1, 3)",
-    ("ksqldb", "REGEXP_EXTRACT", 2): "REGEXP_EXTRACT(@2, @1, 0)",
-    ("ksqldb", "REGEXP_EXTRACT", 3): "REGEXP_EXTRACT(@2, @1, @3)",
-}
+#: A mark of nodes that are compiled as they are.
+_DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
     exp.StrToMap: "STR_TO_MAP",
     exp.ArrayPosition: "ARRAY_POSITION",
@@ -87,6 +35,13 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.Rint: "RINT",
     exp.RegexpExtract: "REGEXP_EXTRACT",
     exp.ParseDatetime: "PARSE_TIMESTAMP",
+    exp.StrPosition: "STRPOS",
+    exp.DayOfWeekIso: "ISODOW",
+    exp.DayOfWeek: "DAYOFWEEK",
+    exp.DateDiff: "DATE_DIFF",
+    exp.Split: "SPLIT",
+    exp.Left: "LEFT",
+    exp.Right: "RIGHT",
 }
 _UNITS = ("YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MON", "MM", "WEEK")
 _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
@@ -94,22 +49,30 @@ _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
 def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> exp.Expr:
     """Replace these functions in a statement; ``read`` parses templates."""
-    kinds: tuple[type[exp.Expr], ...] = (exp.Anonymous, exp.Map, exp.Trunc, exp.FromJson, *_NODES)
-    for node in list(statement.find_all(*kinds)):
-        template, given = _of(node, engine)
+    for node in reversed(list(statement.find_all(exp.Func))):  # the inner ones first
+        template, given = (None, []) if node.meta.get(_DONE) else _of(node, engine)
         if template is not None:
-            node.replace(_filled(read, template, given, node))
+            node.replace(_filled(read, engine, template, given, node))
     return statement
+
+
+def _name_of(node: exp.Expr) -> str:
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper()
+    return _NODES.get(type(node)) or type(node).sql_name()  # type: ignore[attr-defined]
 
 
 def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
     """Return the template of a call, and its arguments."""
+    name = _name_of(node)
     if isinstance(node, exp.Anonymous):
-        name, given = node.name.upper(), list(node.expressions)
+        given = list(node.expressions)
     else:
-        name = _NODES.get(type(node), "")
-        parts = [part for part in node.args.values() if isinstance(part, exp.Expr)]
-        given = parts
+        parts = [p for p in node.args.values() if isinstance(p, exp.Expr | list)]
+        listed = [one for p in parts for one in (p if isinstance(p, list) else [p])]
+        given = [part for part in listed if isinstance(part, exp.Expr)]
+        if len(given) == 1 and isinstance(given[0], exp.JSONKeyValue):
+            given = [given[0].this, given[0].expression]
     if isinstance(node, exp.Trunc):
         unit = node.args.get("decimals")
         word = unit.name.upper() if isinstance(unit, exp.Literal) and unit.is_string else ""
@@ -120,8 +83,13 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return _from_json(given), given
     if name == "MAP" or isinstance(node, exp.Map):
         return _map(node, given)
-    known = _OF_ENGINE.get((engine, name, len(given)))
-    return known or _NAMED.get((name, len(given))), given
+    literal = given[-1] if len(given) == 2 else given[0] if len(given) == 3 else None
+    if isinstance(literal, exp.Literal) and literal.is_string:
+        made = of_word(name, str(literal.this).upper(), len(given), engine)
+        if made is not None:
+            return made, given
+    known = OF_ENGINE.get((engine, name, len(given)))
+    return known or NAMED.get((name, len(given))), given
 
 
 def _from_json(given: list[exp.Expr]) -> str | None:
@@ -148,6 +116,8 @@ def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Ex
     for part in given:
         is_pair = isinstance(part, exp.PropertyEQ | exp.Kwarg)
         pairs += [part.this, part.expression] if is_pair else [part]
+    if len(pairs) == 2 and all(isinstance(part, exp.Array) for part in pairs):
+        return "AS_MAP(@1, @2)", pairs
     if not pairs or len(pairs) % 2 or any(isinstance(part, exp.Array) for part in pairs):
         return None, given
     places = range(1, len(pairs) + 1)
@@ -156,12 +126,23 @@ def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Ex
 
 
 def _filled(
-    read: Callable[[str], exp.Expr], template: str, given: list[exp.Expr], node: exp.Expr
+    read: Callable[[str], exp.Expr],
+    engine: str,
+    template: str,
+    given: list[exp.Expr],
+    node: exp.Expr,
 ) -> exp.Expr:
-    text = template
+    native = set(_NATIVE.findall(template))
+    text = _NATIVE.sub(lambda f: f"{'_' * (f[1] in _INTERNAL)}{f[1]}(", template)
     for place in range(len(given), 0, -1):
         text = text.replace(f"@{place}", f'"@{place}"')
     made: exp.Expr = exp.Paren(this=read(text))
+    for call in list(made.find_all(exp.Func)):
+        if isinstance(call, exp.Anonymous) and call.name[1:] in _INTERNAL:
+            call.set("this", f"@{call.name[1:].lower()}")
+        elif _name_of(call) in native:
+            call.meta[_DONE] = True
+    with_forms(made, engine, read)
     for column in list(made.find_all(exp.Column)):
         if column.name.startswith("@"):
             value = given[int(column.name[1:]) - 1]

@@ -1,0 +1,106 @@
+"""Rewrites clauses of other engines: functions in FROM, ORDER BY ALL, SEMI JOIN USING, hints."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from sqlglot import exp
+
+#: Columns of functions in FROM that have none in their alias.
+_COLUMNS = {"EACH": ("key", "value"), "ELEMENTS": ("value",)}
+
+
+def with_clauses(whole: exp.Expr, engine: str) -> None:
+    """Replace these clauses in a statement."""
+    for select in list(whole.find_all(exp.Select)):
+        select.set("hint", None)  # a hint changes how a query runs, not its rows
+        _order_all(select)
+        for join in select.args.get("joins") or []:
+            _unnested(join)
+            _using(join, select)
+        if engine == "ksqldb":
+            _first_rows(select)
+    for node in list(whole.find_all(exp.WithinGroup)):
+        call = node.this
+        if isinstance(call, exp.Anonymous) and call.name.upper() == "APPROX_PERCENTILE":
+            call.replace(exp.PercentileDisc(this=call.expressions[0]))
+        elif isinstance(call, exp.ApproxQuantile):
+            call.replace(exp.PercentileDisc(this=call.this))
+    for definition in whole.find_all(exp.CTE):
+        definition.set("materialized", None)
+    for version in list(whole.find_all(exp.Version)):
+        time = version.args.get("expression")
+        if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME":
+            time.set("this", "vs")
+
+
+def _order_all(select: exp.Select) -> None:
+    """``ORDER BY ALL`` is all columns of the list, from left to right."""
+    order = select.args.get("order")
+    parts = order.expressions if order is not None else []
+    if order is None or len(parts) != 1 or not isinstance(parts[0].this, exp.Column):
+        return
+    column = parts[0].this
+    is_all = column.name.upper() == "ALL" and not column.this.args.get("quoted")
+    if not is_all or any(part.is_star for part in select.expressions):
+        return
+    made = []
+    for place in range(1, len(select.expressions) + 1):
+        part = parts[0].copy()
+        part.set("this", exp.Literal.number(place))
+        part.this.meta.update(column.this.meta)
+        made.append(part)
+    order.set("expressions", made)
+
+
+def _unnested(join: exp.Join) -> None:
+    """``FROM t, JSONB_EACH(x) AS e (k, v)`` is ``CROSS JOIN UNNEST(JSONB_EACH(x)) AS e (k, v)``."""
+    held = join.this
+    call = held.this if isinstance(held, exp.Table | exp.Lateral) else None
+    if not isinstance(call, exp.Func) or (isinstance(held, exp.Lateral) and held.args.get("view")):
+        return
+    if type(call) is exp.GenerateSeries and not call.find(exp.Column):
+        return
+    if type(call) in (exp.Unnest, exp.Explode, exp.Posexplode):
+        return
+    alias = held.args.get("alias")
+    name = call.name if isinstance(call, exp.Anonymous) else type(call).sql_name()
+    alias = exp.TableAlias(this=exp.to_identifier(name.lower())) if alias is None else alias.copy()
+    if not alias.columns:
+        words = name.upper().removesuffix("_TEXT").split("_")
+        names = _COLUMNS.get(words[-1], (alias.name,))
+        alias.set("columns", [exp.to_identifier(one) for one in names])
+    made = exp.Unnest(expressions=[call.copy()], alias=alias)
+    for part in made.walk():
+        part.meta.setdefault("start", call.meta.get("start", 0))
+        part.meta.setdefault("end", call.meta.get("end", 0))
+    held.replace(made)
+
+
+def _using(join: exp.Join, select: exp.Select) -> None:
+    """``a SEMI JOIN b USING (k)`` is ``a SEMI JOIN b ON a.k = b.k``."""
+    names = join.args.get("using")
+    if not names or join.kind.upper() not in ("SEMI", "ANTI") or len(select.args["joins"]) > 1:
+        return
+    sides = [select.args["from_"].this.alias_or_name, join.this.alias_or_name]
+    if not all(sides):
+        return
+    equal: list[exp.Expr] = []
+    for name in names:
+        left, right = (exp.column(name.copy(), exp.to_identifier(side)) for side in sides)
+        equal.append(exp.EQ(this=left, expression=right))
+    condition = reduce(lambda a, b: exp.And(this=a, expression=b), equal)
+    for part in condition.walk():
+        part.meta.update({key: names[0].meta.get(key, 0) for key in ("start", "end")})
+    join.set("using", None)
+    join.set("on", condition)
+
+
+def _first_rows(select: exp.Select) -> None:
+    """``LIMIT n`` of ksqlDB keeps the first rows of a stream."""
+    if select.args.get("limit") is None or select.args.get("order") or select.args.get("group"):
+        return
+    ordered = exp.Ordered(this=exp.Anonymous(this="vs"), nulls_first=False)
+    for part in ordered.walk():
+        part.meta.update({key: select.args["limit"].meta.get(key, 0) for key in ("start", "end")})
+    select.set("order", exp.Order(expressions=[ordered]))

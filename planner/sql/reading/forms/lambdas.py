@@ -1,0 +1,133 @@
+"""Functions with lambdas over two lists or over maps, as lambdas over one list of pairs.
+
+``ZIP_WITH``, ``MAP_FILTER``, ``TRANSFORM_VALUES``, ``TRANSFORM_KEYS``, ``LIST_REDUCE`` without a
+start, and DuckDB's ``[x * 2 FOR x IN list IF x > 1]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_ENTRIES = ("key", "value")
+_PAIR = "@pair"
+
+
+def with_pairs(statement: exp.Expr, engine: str) -> None:
+    """Replace these calls in a statement."""
+    for node in reversed(list(statement.find_all(exp.Array, exp.Anonymous, exp.ArrayFilter))):
+        made = _made(node, engine)
+        if made is not None:
+            for part in made.walk():
+                for key in ("start", "end"):
+                    if key in node.meta:
+                        part.meta.setdefault(key, node.meta[key])
+            node.replace(made)
+
+
+def _made(node: exp.Expr, engine: str) -> exp.Expr | None:
+    if isinstance(node, exp.Array):
+        inner = node.expressions[0] if len(node.expressions) == 1 else None
+        return _listed(inner) if isinstance(inner, exp.Comprehension) else None
+    if isinstance(node, exp.ArrayFilter):
+        name, given = "FILTER", [node.this, node.expression]
+    else:
+        name, given = node.name.upper(), node.expressions
+    build = _BUILT.get((name, len(given)))
+    is_known = _ONLY.get(name, engine) == engine
+    return build(given) if build is not None and is_known else None
+
+
+def _call(name: str, *given: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[part.copy() for part in given])
+
+
+def _listed(node: exp.Comprehension) -> exp.Expr:
+    name = node.expression
+    values = node.args["iterator"].copy()
+    condition = node.args.get("condition")
+    if condition is not None:
+        values = exp.ArrayFilter(this=values, expression=_lambda(condition, name))
+    return _call("LIST_TRANSFORM", values, _lambda(node.this, name))
+
+
+def _lambda(body: exp.Expr, name: exp.Expr) -> exp.Lambda:
+    """``name -> body``, where the body names its parameter as a column."""
+    body = exp.Paren(this=body.copy())
+    for column in list(body.find_all(exp.Column)):
+        if column.name == name.name and not column.table:
+            column.replace(exp.to_identifier(name.name))
+    return exp.Lambda(this=body, expressions=[exp.to_identifier(name.name)])
+
+
+def _of_pair(given: exp.Expr, fields: Sequence[str]) -> exp.Lambda | None:
+    """``(a, b) -> body`` as a lambda of one pair with these fields; None: it is no such lambda."""
+    if not isinstance(given, exp.Lambda) or len(given.expressions) != len(fields):
+        return None
+    names = {part.name: field for part, field in zip(given.expressions, fields, strict=True)}
+    body = exp.Paren(this=given.this.copy())
+    for part in list(body.find_all(exp.Identifier)):
+        around = part.parent
+        is_field = isinstance(around, exp.Dot) and part.arg_key == "expression"
+        if part.name in names and not is_field and not isinstance(around, exp.Column | exp.Lambda):
+            field = exp.to_identifier(names[part.name])
+            part.replace(exp.Dot(this=exp.to_identifier(_PAIR), expression=field))
+    return exp.Lambda(this=body, expressions=[exp.to_identifier(_PAIR)])
+
+
+def _zip_with(given: list[exp.Expr]) -> exp.Expr | None:
+    body = _of_pair(given[2], ("f0", "f1"))
+    return body and _call("LIST_TRANSFORM", _call("@list_zip", given[0], given[1]), body)
+
+
+def _entries(held: exp.Expr) -> exp.Expr:
+    return _call("MAP_ENTRIES", held)
+
+
+def _map_filter(given: list[exp.Expr]) -> exp.Expr | None:
+    body = _of_pair(given[1], _ENTRIES)
+    kept = body and exp.ArrayFilter(this=_entries(given[0]), expression=body)
+    return kept and _call("@map_from_entries", kept)
+
+
+def _values(given: list[exp.Expr]) -> exp.Expr | None:
+    body = _of_pair(given[1], _ENTRIES)
+    made = body and _call("LIST_TRANSFORM", _entries(given[0]), body)
+    return made and _call("AS_MAP", _call("MAP_KEYS", given[0]), made)
+
+
+def _keys(given: list[exp.Expr]) -> exp.Expr | None:
+    body = _of_pair(given[1], _ENTRIES)
+    made = body and _call("LIST_TRANSFORM", _entries(given[0]), body)
+    return made and _call("AS_MAP", made, _call("MAP_VALUES", given[0]))
+
+
+def _both(given: list[exp.Expr]) -> exp.Expr | None:
+    """``TRANSFORM(map, (k, v) => key, (k, v) => value)`` of ksqlDB."""
+    bodies = [_of_pair(part, _ENTRIES) for part in given[1:]]
+    made = [body and _call("LIST_TRANSFORM", _entries(given[0]), body) for body in bodies]
+    return _call("AS_MAP", *made) if all(made) else None  # type: ignore[arg-type]
+
+
+def _reduced(given: list[exp.Expr]) -> exp.Expr | None:
+    if not isinstance(given[1], exp.Lambda):
+        return None
+    rest = _call("@tail", given[0], exp.Literal.number(1))
+    return _call("REDUCE", rest, _call("@list_item", given[0], exp.Literal.number(1)), given[1])
+
+
+_BUILT: dict[tuple[str, int], Callable[[list[exp.Expr]], exp.Expr | None]] = {
+    ("ZIP_WITH", 3): _zip_with,
+    ("MAP_FILTER", 2): _map_filter,
+    ("FILTER", 2): _map_filter,
+    ("TRANSFORM_VALUES", 2): _values,
+    ("TRANSFORM_KEYS", 2): _keys,
+    ("TRANSFORM", 3): _both,
+    ("LIST_REDUCE", 2): _reduced,
+}
+#: Forms of one dialect: others have the name for lists.
+_ONLY = {"FILTER": "ksqldb", "TRANSFORM": "ksqldb", "LIST_REDUCE": "duckdb"}

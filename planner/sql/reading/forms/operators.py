@@ -1,0 +1,133 @@
+"""Rewrites operators and literals of other engines, tree for tree.
+
+``x LIKE ANY ('a%', 'b%')``, ``(a, b) IN ((1, 2))``, ``s GLOB 'a*'``, ``'3 days'::INTERVAL``,
+``s ~* 'a'``, ``SUBSTRING(s FROM 'a.*')``, and DuckDB's ``s.upper()``.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LIKES = (exp.Like, exp.ILike)
+
+
+def with_operators(whole: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> None:
+    """Replace these operators in a statement; ``read`` parses an expression."""
+    kinds = (*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode)
+    for node in reversed(list(whole.find_all(*kinds))):
+        made = _made(node)
+        if made is not None:
+            _replace(node, made)
+    if engine == "duckdb":
+        for node in reversed(list(whole.find_all(exp.Dot))):
+            if isinstance(node.expression, exp.Func):
+                _replace(node, _called(node, read))
+
+
+def _replace(node: exp.Expr, made: exp.Expr) -> None:
+    place = next((part.meta for part in node.walk() if "start" in part.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
+    node.replace(made)
+
+
+def _made(node: exp.Expr) -> exp.Expr | None:
+    if isinstance(node, _LIKES):
+        return _any_like(node)
+    if isinstance(node, exp.In):
+        return _rows_in(node)
+    value, other = node.this, node.args.get("expression")
+    if isinstance(node, exp.Glob) and isinstance(other, exp.Literal):
+        return exp.Like(this=value.copy(), expression=_of_glob(str(other.this)))
+    if isinstance(node, exp.RegexpILike) and isinstance(other, exp.Literal):
+        pattern = exp.Literal.string(f"(?i){other.this}")
+        return exp.RegexpLike(this=value.copy(), expression=pattern)
+    if isinstance(node, exp.Substring) and _is_text(node.args.get("start")):
+        given = [value.copy(), node.args["start"].copy()]
+        return exp.Anonymous(this="@regexp_part", expressions=given)
+    if isinstance(node, exp.Encode):
+        return _of_bytes(node)
+    is_length = isinstance(node, exp.Cast) and node.to.is_type("INTERVAL")
+    return exp.Interval(this=value.copy()) if is_length and _is_text(value) else None
+
+
+def _of_bytes(node: exp.Encode) -> exp.Expr | None:
+    """``ENCODE(s::bytea, 'base64')`` of the bytes of a text."""
+    held, form = node.this, node.args.get("charset")
+    name = {"base64": "TO_BASE64", "hex": "TO_HEX"}.get(form.name.lower() if form else "")
+    if name is None or not isinstance(held, exp.Cast) or not held.to.is_type("VARBINARY"):
+        return None
+    made = exp.Anonymous(this=name, expressions=[held.this.copy()])
+    return exp.Lower(this=exp.Hex(this=held.this.copy())) if name == "TO_HEX" else made
+
+
+def _is_text(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _of_glob(pattern: str) -> exp.Expr:
+    """``a*b?`` as a pattern of LIKE."""
+    kept = "".join(f"\\{c}" if c in "%_\\" else c for c in pattern)
+    return exp.Literal.string(kept.replace("*", "%").replace("?", "_"))
+
+
+def _any_like(node: exp.Expr) -> exp.Expr | None:
+    held = node.args.get("expression")
+    if not isinstance(held, exp.Any | exp.All):
+        return None
+    listed = held.this.unnest()
+    patterns = listed.expressions if isinstance(listed, exp.Tuple | exp.Array) else [listed]
+    if not patterns or isinstance(listed, exp.Query):
+        return None
+    tests: list[exp.Expr] = [
+        type(node)(this=node.this.copy(), expression=pattern.copy()) for pattern in patterns
+    ]
+    if node.args.get("negate"):
+        tests = [exp.Not(this=test) for test in tests]
+    joins = exp.Or if isinstance(held, exp.Any) else exp.And
+    return exp.Paren(this=reduce(lambda a, b: joins(this=a, expression=b), tests))
+
+
+def _rows_in(node: exp.In) -> exp.Expr | None:
+    """``(a, b) IN ((1, 2), (3, 4))``."""
+    row = node.this
+    rows = node.expressions
+    if not isinstance(row, exp.Tuple) or not rows:
+        return None
+    if not all(
+        isinstance(r, exp.Tuple) and len(r.expressions) == len(row.expressions) for r in rows
+    ):
+        return None
+    tests: list[exp.Expr] = []
+    for values in rows:
+        pairs = zip(row.expressions, values.expressions, strict=True)
+        equal: list[exp.Expr] = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
+        tests.append(exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal)))
+    made = exp.Paren(this=reduce(lambda a, b: exp.Or(this=a, expression=b), tests))
+    return exp.Not(this=made) if node.args.get("negate") else made
+
+
+def _called(node: exp.Dot, read: Callable[[str], exp.Expr]) -> exp.Expr:
+    """``value.function(more)`` is ``function(value, more)``."""
+    call = node.expression
+    name = call.name if isinstance(call, exp.Anonymous) else type(call).sql_name()
+    held = node.this
+    value = exp.column(held.copy()) if isinstance(held, exp.Identifier) else held.copy()
+    if isinstance(value, exp.Dot) and isinstance(value.this, exp.Identifier):
+        value = exp.column(value.expression.copy(), value.this.copy())
+    more = list(call.expressions) if isinstance(call, exp.Anonymous) else []
+    given = [value, *(part.copy() for part in more)]
+    named = ", ".join(f'"@{place}"' for place in range(len(given)))
+    made = read(f"{name}({named})")
+    for column in list(made.find_all(exp.Column)):
+        if column.name.startswith("@") and column.name[1:].isdigit():
+            column.replace(given[int(column.name[1:])])
+    return made

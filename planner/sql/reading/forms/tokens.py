@@ -1,0 +1,111 @@
+"""Rewrites the tokens of other engines' literals, operators and statements.
+
+``MAP {'a': 1}`` and ``MAP['a', 1]`` are ``MAP('a', 1)``, ``LIST[1]`` is ``ARRAY[1]``, ``^`` is a
+power in PostgreSQL and DuckDB. ``SUBSCRIBE TO (query)`` and ``TABLE t`` are queries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Operators of PostgreSQL and DuckDB.
+OPERATORS = {
+    "**": TokenType.DSTAR,
+    "//": TokenType.DIV,
+    "@>": TokenType.AT_GT,
+    "|/": TokenType.PIPE_SLASH,
+    "||/": TokenType.DPIPE_SLASH,
+    "^@": TokenType.CARET_AT,
+}
+_OPENED = {TokenType.L_BRACKET: TokenType.R_BRACKET, TokenType.L_BRACE: TokenType.R_BRACE}
+_OPENING = (*_OPENED, TokenType.L_PAREN)
+_CLOSING = (*_OPENED.values(), TokenType.R_PAREN)
+
+
+def rewritten_tokens(tokens: Sequence[Token], engine: str) -> list[Token]:
+    """Return the tokens in the spellings that are parsed."""
+    made = _with_maps(list(tokens))
+    if engine in ("postgres", "duckdb"):
+        made = _with_operators(made, engine)
+    return _with_statements(made) if engine == "postgres" else made
+
+
+def _like(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _with_maps(tokens: list[Token]) -> list[Token]:
+    """Rewrite ``MAP {k: v}`` and ``MAP[k, v]`` as calls, ``LIST[x]`` as ARRAY."""
+    found = list(tokens)
+    for at, token in enumerate(tokens[:-1]):
+        opened = tokens[at + 1].token_type
+        word = token.text.upper()
+        if word == "LIST" and opened is TokenType.L_BRACKET:
+            found[at] = _like(token, TokenType.ARRAY, "ARRAY")
+        is_map = word == "MAP" and token.token_type is not TokenType.IDENTIFIER
+        if not is_map or opened not in _OPENED or tokens[at + 1].start > token.end + 2:
+            continue
+        end = _end(tokens, at + 1)
+        if end < 0:
+            continue
+        found[at + 1] = _like(tokens[at + 1], TokenType.L_PAREN, "(")
+        found[end] = _like(tokens[end], TokenType.R_PAREN, ")")
+        depth = 0
+        for inner in range(at + 1, end):
+            depth += tokens[inner].token_type in _OPENING
+            depth -= tokens[inner].token_type in _CLOSING
+            if depth == 1 and tokens[inner].token_type is TokenType.COLON:
+                found[inner] = _like(tokens[inner], TokenType.COMMA, ",")
+    return found
+
+
+def _end(tokens: list[Token], at: int) -> int:
+    """Return the position of the bracket that closes the one at ``at``; -1: there is none."""
+    depth = 0
+    for end in range(at, len(tokens)):
+        depth += tokens[end].token_type in _OPENING
+        depth -= tokens[end].token_type in _CLOSING
+        if depth == 0:
+            return end
+    return -1
+
+
+def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
+    """Rewrite ``a ^ b`` as a power, and PostgreSQL's ``a # b`` as the XOR of bits."""
+    kinds = {TokenType.CARET: (TokenType.DSTAR, "**")}
+    if engine == "postgres":
+        kinds[TokenType.HASH] = (TokenType.CARET, "^")
+    return [
+        _like(token, *kinds[token.token_type]) if token.token_type in kinds else token
+        for token in tokens
+    ]
+
+
+def _with_statements(tokens: list[Token]) -> list[Token]:
+    """Rewrite Materialize's statements, and drop clauses that do not change rows."""
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):  # ends: each pass takes a token
+        token, word = tokens[at], tokens[at].text.upper()
+        is_first = at == 0 or tokens[at - 1].token_type is TokenType.SEMICOLON
+        words = [one.text.upper() for one in tokens[at : at + 4]]
+        if is_first and word in ("SUBSCRIBE", "TABLE"):
+            at += 2 if words[1:2] == ["TO"] else 1
+            if at < len(tokens) and tokens[at].token_type is not TokenType.L_PAREN:
+                kinds = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"))
+                found += [_like(token, *kind) for kind in (*kinds, (TokenType.FROM, "FROM"))]
+        elif words[:2] == ["IN", "CLUSTER"]:
+            at += 3
+        elif word == "DEFAULT" and words[1:2] == ["INDEX"]:
+            at += 1
+        elif words[:2] == ["OPTIONS", "("] and words[2] in ("AGGREGATE", "DISTINCT", "LIMIT"):
+            at = _end(tokens, at + 1) + 1 or len(tokens)
+        else:
+            found.append(token)
+            at += 1
+    return found
