@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from rstream.errors import OperatingError, UsageError, error_class
 
+ADVICE_ON_OLD = (
+    "a longer keep= of the registry would have its id; if another site has emitted such rows, "
+    'on_old="skip" drops them'
+)
+
 
 @error_class
 class JoinerInputError(UsageError):

@@ -27,7 +27,7 @@ from rstream.errors import StoreError
 from rstream.types import MIN_TIME
 from rvertex.registry.errors import RegistryAwayError
 from rvertex.registry.joiner.emitted import Begun, prepared
-from rvertex.registry.joiner.errors import JoinerRowError, PrimaryRowsLostError
+from rvertex.registry.joiner.errors import ADVICE_ON_OLD, JoinerRowError, PrimaryRowsLostError
 from rvertex.registry.joiner.event_store import EventStore
 from rvertex.registry.joiner.rows import LogInput, Rows, joined_schema
 from rvertex.registry.joiner.steps import Step, StepLog
@@ -327,13 +327,8 @@ class IdJoiner:
 
     def _check_old(self, seq: int) -> None:
         if self._spec.on_old == "fail":
-            advice = (
-                "a longer keep= of the registry would have its id; if another site has emitted "
-                'such rows, on_old="skip" drops them'
-            )
-            raise JoinerRowError(
-                self._foreign.name, seq, "it is older than the registry keeps", advice
-            )
+            reason = "it is older than the registry keeps"
+            raise JoinerRowError(self._foreign.name, seq, reason, ADVICE_ON_OLD)
 
     def _record(self, joined: Rows, marked: Rows, done: np.ndarray, marks: np.ndarray) -> None:
         """Write the entry of a step, if it emits rows or many were read since the last entry."""
