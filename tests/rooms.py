@@ -26,6 +26,7 @@ ROOMS = (
     *("rvertex/aggregates/spec.py", "rvertex/operators", "rvertex/operators/ordered"),
     "rvertex/operators/windows/arithmetic.py",
     "rvertex/operators/windows/window_log.py",
+    "rvertex/operators/windows/panes/near_groups.py",
     "rvertex/operators/windows/grouping.py",
     *("rvertex/operators/windows/panes", "rvertex/operators/windows"),
     *("rvertex/operators/windows/snapshots", "rvertex/operators/windows/running"),
