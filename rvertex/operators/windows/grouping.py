@@ -8,7 +8,6 @@ Invariant: results come by window start, then keys ascending, NaN after numbers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,9 @@ from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import SPAN_MAX, narrowed, numbered_keys, ranks, sorted_keys
 from rvertex.operators.windows.arithmetic import floor_divided
 from rvertex.operators.windows.panes.near_groups import (
+    Grouping as Grouping,
+)
+from rvertex.operators.windows.panes.near_groups import (
     NearGroups,
     lane_columns,
     restore_lanes,
@@ -32,9 +34,8 @@ from rvertex.state.key_runs import KeyRuns, SortedColumns, in_key_order
 from rvertex.state.memory import PIECE_BYTES_MAX, UNLIMITED, held_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from rvertex.aggregates.accumulators import Accumulator
     from rvertex.state.memory import Holder
 
 #: Smaller batches are joined before aggregation, since each call has a fixed cost.
@@ -45,21 +46,6 @@ NEAR, OVERFLOW = "near.", "overflow."
 _CLOSING_BYTES = 48
 #: Rows between two memory measurements: this number, or one per 256 bytes of groups if more.
 _MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """The key columns of a grouping, and a factory of its accumulators."""
-
-    names: tuple[str, ...]
-    types: tuple[pa.DataType, ...]
-    accumulators: Callable[[], list[Accumulator]]
-    #: The event columns that keys and accumulators read; None: all.
-    columns: tuple[str, ...] | None = None
-
-    def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
-        """The key columns of ``events``."""
-        return [events.column(name) for name in self.names]
 
 
 def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...]:

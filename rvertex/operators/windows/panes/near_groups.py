@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +13,24 @@ from rvertex.keys.direct_keys import OffsetKeys
 from rvertex.state.key_runs import SortedColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rvertex.aggregates.accumulators import Accumulator
-    from rvertex.operators.windows.grouping import Grouping
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The key columns of a grouping, and a factory of its accumulators."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    accumulators: Callable[[], list[Accumulator]]
+    #: The event columns that keys and accumulators read; None: all.
+    columns: tuple[str, ...] | None = None
+
+    def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
+        """The key columns of ``events``."""
+        return [events.column(name) for name in self.names]
 
 
 class NearGroups:
