@@ -252,7 +252,6 @@ LISTS = (
         "LIST_CONTAINS", "LIST_CONTAINS(SPLIT(s, ','), k)", "list_contains(str_split(s, ','), k)"
     ),
     Entry("list[1:2]", "SPLIT(s, ',')[1:2]"),
-    Entry("MAP[...]", "MAP['a', i]['a']", "i"),
 )
 TIMES = (
     *(
