@@ -9,6 +9,7 @@ from jobmanager.driver import root_keeper
 from jobmanager.driver.running.changes import apply, cut, pending
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
+from jobmanager.driver.running.changes.truncate import truncate
 from jobmanager.manager import stopping
 from tests.sim.planting import Mutant
 
@@ -82,12 +83,11 @@ def nobody_looks_whether_all_are_level() -> Mutant:
 
 def a_rollback_goes_to_another_time() -> Mutant:
     """The output goes back one row further than the state."""
-    original = apply.truncate
 
-    def truncate(store: Any, end: int) -> None:
-        original(store, max(end - 1, 0))
+    def too_far(store: Any, end: int) -> None:
+        truncate(store, max(end - 1, 0))
 
-    return Mutant(apply, "truncate", truncate, change=True)
+    return Mutant(apply, "truncate", too_far, change=True)
 
 
 def a_change_is_closed_before_its_log_begins() -> Mutant:
