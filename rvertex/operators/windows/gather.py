@@ -122,16 +122,12 @@ class WindowGather:
         output_schema: pa.Schema,
         finish: Callable[[list[pa.Array]], list[pa.Array]],
         sliding: SlidingWindows | None = None,
-        *,
-        is_complete: bool = False,
     ) -> None:
         self._assigner = assigner
         self._grouping = grouping
         self._input_schema = input_schema
         self._output_schema = output_schema
         self._finish = finish
-        #: Whether each row is the only one of its window and key.
-        self._is_complete = is_complete
         #: Has the earliest live rows while windows slide.
         self._sliding = sliding
         #: All other rows that are in an open window, in row order.
@@ -154,9 +150,6 @@ class WindowGather:
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
         """See :class:`EmitsInPieces`: windows with rows on scratch are emitted range by range."""
         (run,) = ports
-        if self._is_complete:
-            yield self._finished(run)
-            return
         closed: Iterable[pa.RecordBatch] = ()
         is_large = self._is_large
         now: list[int] = [int(run.ctis[-1])] if len(run.ctis) else []
@@ -176,22 +169,6 @@ class WindowGather:
         else:
             yield Run(concatenated([*closed], self._output_schema), ctis)
         self._keep_to_memory()
-
-    def _finished(self, run: Run) -> Run:
-        """The results of rows that are the only ones of their windows and keys."""
-        rows, self._live = [*self._live, run.events], []
-        spans = [self._assigner.spans(events)[0] for events in rows]
-        names = self._grouping.names
-        lanes = [name for name in self._input_schema.names if name not in {VS, VE, *names}]
-        out = [
-            self._rows(windows, [*map(events.column, names)], [*map(events.column, lanes)])
-            for windows, events in zip(spans, rows, strict=True)
-            if events.num_rows
-        ]
-        ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
-        if len(ctis):
-            self._last_cti = int(ctis[-1])
-        return Run(concatenated(out, self._output_schema), ctis)
 
     @property
     def _is_large(self) -> bool:

@@ -203,12 +203,7 @@ class WindowAggregate(Aggregates):
                 ByOverlap(Windows(self.size_us, self.every_us)),
                 *gathering(self.keys, self.aggregates, payload),
             )
-        schema = partial.output_schema(inputs)
-        if self.points and self.size_us == self.every_us:
-            windows = ByOverlap(Windows(self.size_us, self.every_us))
-            merged = merging(self.keys, self.aggregates, schema)
-            return TwoPhases(partial.open(inputs), WindowGather(windows, *merged, is_complete=True))
-        return TwoPhases(partial.open(inputs), final.open([schema]))
+        return TwoPhases(partial.open(inputs), final.open([partial.output_schema(inputs)]))
 
 
 def lanes_schema(
