@@ -172,14 +172,14 @@ class OpenGroups:
             yield _merged([part.rows(0, len(part)) for part in parts])
             return
         cuts = sorted({c for part, some in zip(parts, rows, strict=True) for c in part.cuts(some)})
-        ranges = overflow.pieces(cuts) if overflow else (([], cut) for cut in (*cuts, None))
+        ranges = (([], cut) for cut in (*cuts, None)) if overflow is None else overflow.pieces(cuts)
         begins = [0] * len(parts)
         for batches, end in ranges:
             ends = [len(part) if end is None else part.first_at(end) for part in parts]
             spans = zip(parts, begins, ends, strict=True)
             found = [part.rows(lo, hi) for part, lo, hi in spans if lo < hi]
             begins = ends
-            if batches and overflow:
+            if batches and overflow is not None:  # an overflow that is read has no length
                 found.append(self._aggregated(batches, is_large=overflow.is_large(batches)))
             if found:
                 yield _merged(found)
