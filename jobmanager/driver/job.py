@@ -313,10 +313,11 @@ class Job(Readable):
             "notes": [*self._notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
         self._status = {**found, **self._health.look(found, self._clock.now_us())}
-        # Written first: a callback that reads the root finds this status or a later one.
-        self._root.write_status(self._status)
-        if self._on_status is not None:
-            self._on_status(self.status())
+        try:  # before the callback, which then finds this status or a later one in the root
+            self._root.write_status(self._status)
+        finally:  # also while the store is away
+            if self._on_status is not None:
+                self._on_status(self.status())
 
     def _until_published(self, status: dict[str, Any]) -> dict[str, Any]:
         """Return the status, with "running" for "finished" until the result is published."""

@@ -141,15 +141,21 @@ def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
 
 @pytest.mark.slow
 def test_a_request_outlives_a_job_manager_that_has_taken_it(
-    events: Path, tmp_path: Path, gate: Gate
+    events: Path, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is forgotten when the job has ended: what stops as it dies is stopped by the next one."""
     gate.close_at(ROWS // 2)
     root = JobRoot(str(tmp_path / "job"))
-    seen: dict[str, list[str]] = {}
+    before: dict[str, list[str]] = {}
+    write = JobRoot.write_status
+
+    def written(self: JobRoot, status: dict[str, Any]) -> None:
+        before[status["state"]] = root.requests()
+        write(self, status)
+
+    monkeypatch.setattr(JobRoot, "write_status", written)
 
     def look(status: dict[str, Any]) -> None:
-        seen.setdefault(status["state"], root.requests())
         if status["state"] == "running" and status["events_in"]:
             root.request(STOP)
 
@@ -157,7 +163,7 @@ def test_a_request_outlives_a_job_manager_that_has_taken_it(
         two_exchanges(events), root=f"{tmp_path}/job", executor="local", on_status=look
     )
     assert job.wait(WAIT_S)["state"] == "stopped"
-    assert (seen.get("stopping") or seen["stopped"]) == [STOP]
+    assert before["stopped"] == [STOP]
     assert root.requests() == []
 
 

@@ -21,7 +21,6 @@ LIMITS: dict[str, int] = {
     "rvertex.state.memory.RUN_BYTES_MIN": 1,
     "rvertex.state.memory.UNLIMITED_RUN_BYTES": 1,
     "rvertex.state.memory.PIECE_BYTES_MAX": 64,
-    "rvertex.operators.windows.grouping.PIECE_BYTES_MAX": 64,
     "rvertex.state.array_spill.LOOK_BYTES": 1,
     "rvertex.state.key_runs.BLOCK_ROWS": 2,
     "rvertex.state.key_runs.RUNS_MAX": 2,

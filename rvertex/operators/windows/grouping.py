@@ -30,8 +30,9 @@ from rvertex.operators.windows.panes.near_groups import (
     saved_lanes,
     update_all,
 )
+from rvertex.state import memory
 from rvertex.state.key_runs import KeyRuns, SortedColumns, in_key_order
-from rvertex.state.memory import PIECE_BYTES_MAX, UNLIMITED, held_bytes
+from rvertex.state.memory import UNLIMITED, held_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ class OpenGroups:
     @property
     def is_large(self) -> bool:
         """Whether its results are emitted in several pieces."""
-        return self._overflow is not None or self._groups_bytes > PIECE_BYTES_MAX
+        return self._overflow is not None or self._groups_bytes > memory.PIECE_BYTES_MAX
 
     def spill(self) -> None:
         """Add no more groups from now on."""
@@ -167,7 +168,7 @@ class OpenGroups:
         """Yield keys and lanes of all groups, by key. Call it last: it frees the groups."""
         parts = self._in_memory()
         overflow, self._overflow = self._overflow, None
-        rows = [part.piece_rows(PIECE_BYTES_MAX) for part in parts]
+        rows = [part.piece_rows(memory.PIECE_BYTES_MAX) for part in parts]
         if overflow is None and all(map(_is_one_piece, parts, rows)):
             yield _merged([part.rows(0, len(part)) for part in parts])
             return
