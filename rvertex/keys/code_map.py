@@ -23,8 +23,9 @@ class CodeMap:
 
     def get(self, codes: np.ndarray) -> np.ndarray:
         """The values of ``codes`` int64[n], none negative."""
-        self._cover(codes)
-        return self._values.take(codes)
+        found = self._values.take(codes, mode="clip")  # does not grow: values may be on scratch
+        found[codes >= len(self._values)] = self._fill
+        return found
 
     def put(self, codes: np.ndarray, values: np.ndarray) -> None:
         """Set the values of ``codes``; for a repeated code the last value wins."""

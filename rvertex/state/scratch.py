@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import errno
+import itertools
 import mmap
 import os
 import tempfile
@@ -47,6 +48,9 @@ class Scratch:
         #: The addresses of the mapped files, sorted, and where each ends.
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
+        #: Which mapping each start is of: an address may be used again before it is freed here.
+        self._owners: dict[int, int] = {}
+        self._numbers = itertools.count()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
     @property
@@ -155,16 +159,21 @@ class Scratch:
         start = buffer.address
         with self._lock:
             self._used_bytes += size
-            bisect.insort(self._starts, start)
+            if start not in self._ends:  # else its last owner is unmapped, and freed in a moment
+                bisect.insort(self._starts, start)
             self._ends[start] = start + size
+            self._owners[start] = owner = next(self._numbers)
             self._maps.add(pages)
-        weakref.finalize(pages, self._free, start, size)
+        weakref.finalize(pages, self._free, start, size, owner)
         return buffer
 
-    def _free(self, start: int, size: int) -> None:
+    def _free(self, start: int, size: int, owner: int) -> None:
+        """Forget a mapping; another one may have got its addresses since."""
         with self._lock:
             self._used_bytes -= size
-            del self._starts[bisect.bisect_left(self._starts, start)], self._ends[start]
+            if self._owners.get(start) == owner:
+                del self._starts[bisect.bisect_left(self._starts, start)]
+                del self._ends[start], self._owners[start]
 
 
 def _resident_file_bytes() -> int:

@@ -176,7 +176,8 @@ class JoinSide:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
-        return not last.is_spilled or last.nbytes + rows.nbytes <= _MERGED * self._holder.run_bytes
+        merged_bytes = last.rows.nbytes + rows.nbytes  # the map of codes is as long for few rows
+        return not last.is_spilled or merged_bytes <= _MERGED * self._holder.run_bytes
 
     def _keep_to_memory(self) -> None:
         """Report the bytes of the rows; over the budget, move long runs to scratch."""
@@ -187,7 +188,7 @@ class JoinSide:
         for run in inside:  # longest first
             if not self._holder.must_spill:
                 return
-            if run.nbytes >= self._holder.run_bytes_min:
+            if run.rows.nbytes >= self._holder.run_bytes_min:
                 run.spill(self._holder)
                 self._holder.used_bytes -= run.nbytes
 

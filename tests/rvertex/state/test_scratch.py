@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,6 +45,28 @@ def test_space_is_free_when_the_last_array_is_gone(tmp_path: Path) -> None:
     del column
     gc.collect()
     assert (scratch.used_bytes, scratch.files) == (0, 0)
+
+
+def test_addresses_are_used_again_while_their_last_owner_is_freed(tmp_path: Path) -> None:
+    scratch, failed = Scratch(str(tmp_path)), list[KeyError]()
+
+    def work() -> None:
+        values = np.arange(2_000)
+        for _ in range(1_500):
+            try:
+                scratch.holds(scratch.store_array(values).ctypes.data)
+            except KeyError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert not failed
+    assert scratch.used_bytes == 0
+    assert not scratch.holds(1)
 
 
 def test_the_limit_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:

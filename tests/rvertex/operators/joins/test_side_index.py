@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
+from rvertex.state.memory import StateMemory
+from rvertex.state.scratch import Scratch
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STORED = pa.schema([("k", pa.int64())])
 
@@ -63,6 +70,26 @@ def scanned(
         for code, ve, ordinal in rows
         if code == probe and ve > time
     ]
+
+
+def test_short_runs_of_high_codes_are_merged_and_stay_in_memory(tmp_path: Path) -> None:
+    """Their maps of codes are long; counted with the rows they had been 40 runs of 20 MB each."""
+    memory = StateMemory(8 << 20, Scratch(str(tmp_path)))
+    side = JoinSide(STORED, memory)
+    for _ in range(40):
+        codes = 5_000_000 + side.next_ordinal + np.arange(100)
+        side.insert(rows_of(codes, np.full(100, 10**9), side.next_ordinal), 0)
+        side.next_ordinal += 100
+    assert side.runs <= 1 + len(side).bit_length()
+    assert memory.spills == 0
+
+
+def test_a_probe_does_not_lengthen_a_code_map() -> None:
+    """A map that is on scratch would be copied into memory."""
+    codes = CodeMap(np.int32, -1)
+    before = codes.nbytes
+    assert codes.get(np.array([5_000_000])).tolist() == [-1]
+    assert codes.nbytes == before
 
 
 def test_a_code_map_forgets_what_is_cleared() -> None:
