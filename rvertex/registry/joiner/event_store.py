@@ -45,6 +45,7 @@ class EventStore:
         #: Rows found in memory and on scratch, and ids without a row.
         self.hits, self.disk_hits, self.misses = 0, 0, 0
         self.newest_us = int(MIN_TIME)
+        self._below_us = int(MIN_TIME)
 
     @property
     def rows(self) -> int:
@@ -57,10 +58,13 @@ class EventStore:
         return self._added[0][1] if self._added else None
 
     def add(self, first_seq: int, rows: pa.RecordBatch, times_us: np.ndarray) -> None:
-        """Add rows from the log; ``times_us`` int64[rows], MIN_TIME where there is no time."""
-        newest_us = int(times_us.max())
-        self.newest_us = max(self.newest_us, newest_us)
-        self._added.append((newest_us, first_seq))
+        """Add rows from the log; ``times_us`` int64[rows], MIN_TIME where there is no time.
+
+        Rows without a time expire as if they had the newest one.
+        """
+        self.newest_us = max(self.newest_us, int(times_us.max()))
+        times_us = np.where(times_us == MIN_TIME, self.newest_us, times_us)
+        self._added.append((int(times_us.max()), first_seq))
         has_id = pc.is_valid(rows.column(self._on)).to_numpy(zero_copy_only=False)
         if not has_id.all():
             rows, times_us = rows.filter(pa.array(has_id)), times_us[has_id]
@@ -93,7 +97,11 @@ class EventStore:
         return pa.concat_batches([recent, older]), at
 
     def expire(self, below_us: int) -> None:
-        """Drop rows with earlier times, sooner or later."""
+        """Rows with earlier times are not found any more; their memory is freed later.
+
+        A successor reads the log again from :attr:`first_seq`, so it would not find them either.
+        """
+        self._below_us = max(below_us, int(MIN_TIME))
         self._recent.expire(below_us - 1)
         self._older.expire(below_us - 1)
         while len(self._added) > 1 and self._added[0][0] < below_us:
@@ -110,6 +118,7 @@ class EventStore:
         if not found:
             return pa.RecordBatch.from_pylist([], schema=self._payload)
         rows = pa.concat_batches(found).sort_by(NUMBER)
+        rows = rows.filter(pc.greater_equal(rows.column(_UNTIL), self._below_us))
         return rows.select(self._payload.names)
 
     def _positions(self, ids: pa.Array, rows: pa.RecordBatch) -> np.ndarray:

@@ -172,11 +172,13 @@ class IdJoiner:
             self._begin_again(last, rows)
         waiting = np.isin(rows.seqs, state.waiting)
         kept = rows.take(np.flatnonzero(waiting))
+        is_bad, _ = self._bad(kept, self._clock.now_us())  # an earlier process skipped these
+        kept = kept.take(np.flatnonzero(~is_bad))
         is_marked = np.isin(kept.seqs, state.marked)
         due_us = np.full(len(kept.seqs), self._clock.now_us())
         self._waiting.add(kept.seqs, kept.rows, is_marked, due_us)
         self._foreign_reader = self._foreign.open(self._next_seq)
-        oldest = state.waiting.min(initial=state.record_seq)
+        oldest = wanted.min(initial=state.record_seq)
         #: Rows that a successor reads again: of the primary and of the foreign log.
         self._needed = state.primary_from, int(oldest)
         self._reported_s = -_REPORT_S
@@ -235,8 +237,7 @@ class IdJoiner:
     def _accept(self, rows: Rows, now_us: int) -> None:
         """Let new rows wait for their first lookup; rows that cannot be claimed are bad."""
         times = self._foreign.times_us(rows.rows)
-        ahead = times > now_us + self._registry.ahead_max_us
-        bad = self._foreign.is_null(rows.rows, self._spec.id) | (times == MIN_TIME) | ahead
+        bad, ahead = self._bad(rows, now_us)
         if bad.any():
             if self._spec.on_bad_row == "fail":
                 self._refuse(int(rows.seqs[bad][0]), bool(ahead[bad][0]))
@@ -248,6 +249,13 @@ class IdJoiner:
             defer_us = int(self._limits.defer_s * _US_PER_S)
             due_us = np.where(is_ours, now_us, now_us + defer_us)
             self._waiting.add(rows.seqs, rows.rows, np.zeros(len(times), bool), due_us)
+
+    def _bad(self, rows: Rows, now_us: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return which rows cannot be claimed, and which have a time too far ahead."""
+        times = self._foreign.times_us(rows.rows)
+        ahead = times > now_us + self._registry.ahead_max_us
+        is_null = self._foreign.is_null(rows.rows, self._spec.id) | (times == MIN_TIME)
+        return is_null | ahead, ahead
 
     def _refuse(self, seq: int, is_ahead: bool) -> None:
         id_, at = self._spec.id, self._spec.foreign_at
@@ -280,7 +288,7 @@ class IdJoiner:
         )
         is_joined = is_open & (place >= 0)
         is_missing = is_open & (place < 0)
-        waited_us = min(self._store.newest_us, self._clock.now_us()) - times
+        waited_us = self._waited_us(times)
         is_marked = waiting.is_marked[at]
         marks = is_missing & ~is_marked & (waited_us > spec.unjoinable_after_us)
         gives_up = is_missing & (waited_us > spec.unjoinable_after_us + spec.retry_us)
@@ -291,16 +299,8 @@ class IdJoiner:
         self.counts["given_up"] += int(gives_up.sum())
         self.counts["retries"] += int(waits.sum())
         if len(joined.seqs) or len(marked.seqs):
-            self._begun = prepared(
-                self.schema,
-                spec,
-                self._foreign,
-                self._last,
-                joined,
-                marked,
-                found,
-                place[is_joined],
-            )
+            log, step, at_found = self._foreign, self._last, place[is_joined]
+            self._begun = prepared(self.schema, spec, log, step, joined, marked, found, at_found)
         waiting.is_marked[at[marks]] = True
         waiting.postpone(at[waits], self._clock.now_us())
         waiting.remove(done)
@@ -308,6 +308,11 @@ class IdJoiner:
         if self._begun is not None:
             self._finish()
         return bool(len(done) or marks.any())
+
+    def _waited_us(self, times: np.ndarray) -> np.ndarray:
+        """Return by how much the primary log is later than these times; 0 while it has no time."""
+        newest_us = min(self._store.newest_us, self._clock.now_us())
+        return np.zeros_like(times) if newest_us == MIN_TIME else newest_us - times
 
     def _open_rows(
         self, rows: Rows, keys: list[bytes], verdicts: list[Verdict | None]
@@ -357,7 +362,8 @@ class IdJoiner:
         is_marked[marks] = True
         first = self._store.first_seq
         primary_from = step.primary_seq if first is None else first
-        self._needed = primary_from, int(waiting.seqs[stays].min(initial=step.next_seq))
+        # A successor also reads the rows of this step: they still wait here.
+        self._needed = primary_from, int(waiting.seqs.min(initial=step.next_seq))
         return replace(
             step,
             is_record=True,
@@ -365,10 +371,6 @@ class IdJoiner:
             waiting_marked=waiting.seqs[stays & is_marked],
             primary_from=primary_from,
         )
-
-    def _prepared(self, joined: Rows, marked: Rows, found: pa.RecordBatch, at: np.ndarray) -> Begun:
-        spec, step = self._spec, self._last
-        return prepared(self.schema, spec, self._foreign, step, joined, marked, found, at)
 
     def _finish(self) -> None:
         """Claim the ids of the begun step, and append the rows whose ids this site has got."""

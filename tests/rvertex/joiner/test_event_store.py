@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.types import MIN_TIME
 from rvertex.registry.joiner.event_store import EventStore
 from rvertex.state.scratch import Scratch
 
@@ -46,6 +47,18 @@ def test_expired_rows_go_and_others_stay(tmp_path: Path) -> None:
     store.expire(3000)
     assert store.first_seq == 3000
     assert texts(store, ["q3000", "q3999"]) == [3000, 3999]
+    store.expire(3500)  # some rows of a part
+    assert texts(store, ["q3499", "q3500"]) == [None, 3500]
+
+
+def test_rows_without_a_time_are_as_new_as_the_newest() -> None:
+    store = EventStore(PAYLOAD, "q", 1 << 20)
+    rows = pa.RecordBatch.from_pylist([{"q": "a", "text": 1}, {"q": "b", "text": 2}], PAYLOAD)
+    store.add(0, rows, np.array([MIN_TIME, 6]))
+    store.expire(-(1 << 64))
+    assert texts(store, ["a", "b"]) == [1, 2]
+    store.expire(6)
+    assert texts(store, ["a", "b"]) == [1, 2]
 
 
 def test_rows_without_an_id_are_never_found() -> None:

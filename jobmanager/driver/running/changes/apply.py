@@ -96,6 +96,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         root.check_owner()
         if pending.committed(root.store) is not None:
             raise  # a successor completes it
+        if (done := pending.outcome_of(root.store, change.id)) is not None:
+            pending.close(root.store, change.id, done)  # only files were left to delete
+            return done
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome)
         return outcome

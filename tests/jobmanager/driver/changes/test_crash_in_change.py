@@ -14,9 +14,11 @@ import jobmanager
 from jobmanager.driver.running import deploying
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.deploying import deploy, rescale
+from jobmanager.storage.documents import read_json_document
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import GENERATION, JobRoot
 from rstream import Items, open_store
+from rstream.errors import StoreError
 from rstream.items.batch import cti_batch, item_schema
 from rstream.log.durable import DurableLog
 from tests.support.budget import scaled
@@ -101,6 +103,46 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
         if verb == "deploy":
             assert ("total" in rows[0]) == (number == 1), (at, how)
     assert seen == {0, 1}
+
+
+class FilesStay(CrashingBlobs):
+    """A store that fails once, when the files of a change that is done are deleted."""
+
+    failures = 0
+
+    def delete(self, path: str) -> None:
+        is_done = not self._store.exists(pending.COMMIT)
+        if is_done and not self.failures and path.endswith(pending.NEXT_QUERY):
+            self.failures += 1
+            raise StoreError(path, "no answer")
+        self._store.delete(path)
+
+
+@pytest.mark.slow
+def test_a_change_is_done_though_its_files_were_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append()
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    job.stop()
+    job.wait(60)
+    changed.close()
+    stores: list[FilesStay] = []
+
+    def failing(uri: str, **options: Any) -> JobRoot:
+        stores.append(FilesStay(open_store(uri), Life()))
+        return JobRoot(stores[-1], **options)
+
+    monkeypatch.setattr(deploying, "JobRoot", failing)
+    deploy(changed.query("totals", TOTALS), changed.root, yes=True)
+    assert sum(store.failures for store in stores) == 1
+    root = JobRoot(changed.root)
+    assert root.settings()[GENERATION] == 1
+    (at,) = [path for path in root.store.list(pending.FOLDER) if path.endswith(pending.OUTCOME)]
+    assert read_json_document(root.store.get(at))["state"] == "done"
+    assert not any(path.endswith(pending.NEXT_QUERY) for path in root.store.list(pending.FOLDER))
 
 
 @pytest.mark.slow
