@@ -5,8 +5,10 @@ Cannot catch: a power loss of several servers.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from rstream.clock import SystemClock
 from rvertex.registry.nats_log import NatsLog
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.registry.shard import Verdict
+from tests.support.gate import SourceGate
 from tests.support.nats_servers import nats_servers
 
 if TYPE_CHECKING:
@@ -85,7 +88,13 @@ def test_a_newcomer_reads_what_others_have_claimed(servers: NatsServers) -> None
     other_log.close()
 
 
-def test_two_jobs_deliver_each_row_once(servers: NatsServers, tmp_path: Path) -> None:
+def test_two_jobs_deliver_each_row_once(
+    servers: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both begin to read at once; else the first may have all rows before the other is up."""
+    gate, running = SourceGate(), [threading.Event() for _ in range(2)]
+    gate.stand(monkeypatch)
+    gate.close_at_time(-1)
     registry = ss.sinks.registry(servers.urls, "jobs", keep="3650d", shards=2)
     times = [ss.event(n * 1000, id=n % 5000, at_us=n * 1000) for n in range(5000)]
 
@@ -95,10 +104,21 @@ def test_two_jobs_deliver_each_row_once(servers: NatsServers, tmp_path: Path) ->
         to = ss.sinks.parquet(str(tmp_path / site), roll="50ms", roll_rows=100)
         return stamped.deliver(ss.sinks.once(to, id="id", at="at", registry=registry))
 
+    def note(is_running: threading.Event, status: dict[str, Any]) -> None:
+        if status["state"] == "running":
+            is_running.set()
+
     jobs = [
-        ss.run(query(site), root=str(tmp_path / f"job-{site}"), executor="local")
-        for site in ("east", "west")
+        ss.run(
+            query(site),
+            root=str(tmp_path / f"job-{site}"),
+            executor="local",
+            on_status=partial(note, is_running),
+        )
+        for site, is_running in zip(("east", "west"), running, strict=True)
     ]
+    assert all(is_running.wait(WAIT_S) for is_running in running)
+    gate.open()
     for job in jobs:
         job.wait(WAIT_S)
     found = [pq.read_table(tmp_path / site)["id"].to_pylist() for site in ("east", "west")]
