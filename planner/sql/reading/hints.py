@@ -56,6 +56,11 @@ STATEMENTS: dict[str, str] = {
 HINTS: dict[str, str] = {
     # Choices and nulls.
     "ZEROIFNULL": "write COALESCE(x, 0)",
+    "ARRAY_INSERT": "write ARRAY_INSERT(list, 1, x): places count from 1, or from -1 at the end",
+    **dict.fromkeys(
+        (f"{kind}_EXTRACT_PATH{text}" for kind in ("JSON", "JSONB") for text in ("", "_TEXT")),
+        "write its steps as texts without quotes in them, as ('a', '0'), or j -> k ->> 'b'",
+    ),
     "NULLIFZERO": "write NULLIF(x, 0)",
     "TRY": "TRY_CAST(x AS type) is NULL where the cast fails",
     "TRY_TO_NUMBER": "write TRY_CAST(x AS type)",

@@ -253,8 +253,10 @@ def _has_all(node: exp.Expr, compiler: Compiler) -> Expr:
     with compiler.text.located(node):
         if is_text(held.output_type(compiler.schema)):
             return held.str.json_contains(others)
+        if compiler.text.engine.name == "duckdb":
+            others = others.list.filter(lambda x: ~x.is_null())
         missing = others.list.filter(lambda x: ~held.list.contains(x).fill_null(False))
-        return missing.list.length() == 0
+        return when(~held.is_null()).then(missing.list.length() == 0).otherwise(None)
 
 
 _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {

@@ -5,6 +5,7 @@ A template names its arguments ``@1``, ``@2`` and so on. Our grammar parses it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ _INTERNAL = (
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
     *("REGEXP_INSTR", "REGEXP_PART"),
 )
+_EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
+_STEP = re.compile(r"""(?!-\d+$)[^"'@\\]+""")
 #: A mark of nodes that are compiled as they are.
 _DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
@@ -83,6 +86,10 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return _from_json(given), given
     if name == "MAP" or isinstance(node, exp.Map):
         return _map(node, given)
+    if _EXTRACT_PATH.fullmatch(name):
+        return _at_path(name, given), given
+    if name == "ARRAY_INSERT" and len(given) == 3 and given[1] == exp.Literal.number(0):
+        return None, given
     literal = given[-1] if len(given) == 2 else given[0] if len(given) == 3 else None
     if isinstance(literal, exp.Literal) and literal.is_string:
         made = of_word(name, str(literal.this).upper(), len(given), engine)
@@ -104,6 +111,23 @@ def _from_json(given: list[exp.Expr]) -> str | None:
         for name, kind in fields
     ]
     return f"CASE WHEN @1 IS NOT NULL THEN NAMED_STRUCT({', '.join(values)}) END"
+
+
+def _at_path(name: str, given: list[exp.Expr]) -> str | None:
+    """``JSONB_EXTRACT_PATH(j, 'a', '1')``: digits are a place in a list or a name in an object.
+
+    None: a step is no literal, counts from the end of a list, or has a quote.
+    """
+    steps: list[list[str]] = []
+    for step in given[1:]:
+        is_step = isinstance(step, exp.Literal) and step.is_string and _STEP.fullmatch(step.name)
+        if not is_step:
+            return None
+        named = f'."{step.name}"'
+        steps.append([f"[{int(step.name)}]", named] if step.name.isdecimal() else [named])
+    read = "JSON_VALUE" if name.endswith("_TEXT") else "JSON_EXTRACT"
+    reads = [f"{read}(@1, '${''.join(path)}')" for path in itertools.product(*steps)]
+    return f"COALESCE({', '.join(reads)})" if len(reads) > 1 else reads[0]
 
 
 def _is_text(kind: str) -> bool:

@@ -9,9 +9,24 @@ from __future__ import annotations
 _DAY = "CAST(LPAD(CAST(@1 AS VARCHAR), 4, '0') || '-' || LPAD(CAST(@2 AS VARCHAR), 2, '0') || '-' "
 _MADE = _DAY + "|| LPAD(CAST(@3 AS VARCHAR), 2, '0') AS DATE)"
 _SPLIT = "SPLIT(@1, {0})"
-_PAIRS = (
-    f"AS_MAP(TRANSFORM({_SPLIT}, p -> SPLIT_PART(p, {{1}}, 1)), "
-    f"TRANSFORM({_SPLIT}, p -> SPLIT_PART(p, {{1}}, 2)))"
+_KEYS = f"TRANSFORM({_SPLIT}, p -> SPLIT_PART(p, {{1}}, 1))"
+_REST = "CASE WHEN STRPOS(p, {1}) > 0 THEN SUBSTRING(p, STRPOS(p, {1}) + LENGTH({1})) END"
+_PAIRS = f"@MAP_FROM_ENTRIES(@LIST_ZIP({_KEYS}, TRANSFORM({_SPLIT}, p -> {_REST})))"
+#: Spark refuses a key that is there twice.
+_ONCE = f"AS_MAP({_KEYS}, TRANSFORM({_SPLIT}, p -> {_REST}))"
+_PAIRED = "FILTER(SPLIT(@1, @2), p -> STRPOS(p, @3) > 0)"
+_UP_OR_DOWN = "@SEQUENCE(@1, @2, CASE WHEN @1 > @2 THEN -1 ELSE 1 END)"
+#: Nulls between the list and a place outside of it; place 0 is an error of the step.
+_GAP = "TRANSFORM(@SEQUENCE(1, {0} - CARDINALITY(@1) - 1, SIGN({0})), g -> NULLIF(@3, @3))"
+_KEPT = "CARDINALITY(@1) + @2 + 1"
+_INSERTED = (
+    f"CASE WHEN @2 >= 0 THEN ARRAY_CONCAT(@HEAD(@1, @2 - 1), {_GAP.format('@2')}, ARRAY[@3], "
+    f"@TAIL(@1, @2 - 1)) WHEN @2 < 0 THEN ARRAY_CONCAT(@HEAD(@1, {_KEPT}), ARRAY[@3], "
+    f"{_GAP.format('(-@2)')}, @TAIL(@1, GREATEST({_KEPT}, 0))) END"
+)
+_HAS_ALL = (
+    "CASE WHEN @1 IS NOT NULL THEN CARDINALITY(FILTER(@2, x -> {0}"
+    "NOT COALESCE(LIST_CONTAINS(@1, x), FALSE))) = 0 END"
 )
 _OBJECT = (
     "'{' || ARRAY_JOIN(ARRAY_AGG(TO_JSON(@1) || ':' || TO_JSON(@2)) "
@@ -151,7 +166,10 @@ _LISTS: dict[tuple[str, int], str] = {
     ),
     ("MAP_FROM_ENTRIES", 1): "@MAP_FROM_ENTRIES(@1)",
     ("ENTRIES", 2): "MAP_ENTRIES(@1)",
-    ("SPLIT_TO_MAP", 3): _PAIRS.format("@2", "@3"),
+    ("SPLIT_TO_MAP", 3): (
+        f"@MAP_FROM_ENTRIES(@LIST_ZIP(TRANSFORM({_PAIRED}, p -> SPLIT_PART(p, @3, 1)), "
+        f"TRANSFORM({_PAIRED}, p -> SPLIT_PART(p, @3, 2))))"
+    ),
     ("STR_TO_MAP", 1): _PAIRS.format("','", "':'"),
     ("STR_TO_MAP", 2): _PAIRS.format("@2", "':'"),
     ("STR_TO_MAP", 3): _PAIRS.format("@2", "@3"),
@@ -166,10 +184,7 @@ _LISTS: dict[tuple[str, int], str] = {
     ("RANGE", 3): "@SEQUENCE(@1, @2 - SIGN(@3), @3)",
     ("ARRAY_REPEAT", 2): "TRANSFORM(@SEQUENCE(1, @2, 1), i -> @1)",
     ("ARRAY_COMPACT", 1): _VALUES,
-    ("ARRAY_INSERT", 3): (
-        "CASE WHEN @2 BETWEEN 1 AND CARDINALITY(@1) + 1 THEN ARRAY_CONCAT(@HEAD(@1, @2 - 1), "
-        "ARRAY[@3], @TAIL(@1, @2 - 1)) END"
-    ),
+    ("ARRAY_INSERT", 3): _INSERTED,
     (
         "ARRAY_REPLACE",
         3,
@@ -187,14 +202,18 @@ _LISTS: dict[tuple[str, int], str] = {
     ("LIST_AVG", 1): f"ARRAY_SUM(@1) / CAST(NULLIF(CARDINALITY({_VALUES}), 0) AS DOUBLE)",
     **dict.fromkeys(
         (("LIST_HAS_ALL", 2), ("ARRAY_HAS_ALL", 2)),
-        "CARDINALITY(FILTER(@2, x -> NOT COALESCE(LIST_CONTAINS(@1, x), FALSE))) = 0",
+        _HAS_ALL.format("x IS NOT NULL AND "),
     ),
     ("ARRAYS_ZIP", 2): "@LIST_ZIP(@1, @2)",
     ("LIST_ZIP", 2): "@LIST_ZIP(@1, @2)",
     ("ARRAY_CAT", 2): "ARRAY_CONCAT(@1, @2)",
 }
 _JSON: dict[tuple[str, int], str] = {
-    ("JSONB_EXISTS", 2): "JSON_EXISTS(@1, '$.' || @2)",
+    ("JSONB_EXISTS", 2): (
+        "CASE WHEN @1 IS NULL OR @2 IS NULL THEN NULL WHEN JSON_KEYS(@1) IS NOT NULL "
+        "THEN LIST_CONTAINS(JSON_KEYS(@1), @2) ELSE COALESCE(LIST_CONTAINS(JSON_ELEMENTS(@1), "
+        "TO_JSON(@2)), JSON_EXTRACT(@1, '$') = TO_JSON(@2), FALSE) END"
+    ),
     **dict.fromkeys((("JSONB_ARRAY_LENGTH", 1), ("JSON_LENGTH", 1)), "JSON_ARRAY_LENGTH(@1)"),
     **dict.fromkeys((("JSON_OBJECT_KEYS", 1), ("JSONB_OBJECT_KEYS", 1)), "JSON_KEYS(@1)"),
     **dict.fromkeys((("JSONB_ARRAY_ELEMENTS", 1), ("JSON_ARRAY_ELEMENTS", 1)), "JSON_ELEMENTS(@1)"),
@@ -209,17 +228,11 @@ _JSON: dict[tuple[str, int], str] = {
         (("JSONB_EACH_TEXT", 1), ("JSON_EACH_TEXT", 1)),
         "AS_MAP(JSON_KEYS(@1), TRANSFORM(JSON_ELEMENTS(@1), e -> JSON_VALUE(e, '$')))",
     ),
-    ("JSON_ARRAY_CONTAINS", 2): "ARRAY_CONTAINS(JSON_ELEMENTS(@1), TO_JSON(@2))",
+    ("JSON_ARRAY_CONTAINS", 2): "LIST_CONTAINS(JSON_ELEMENTS(@1), TO_JSON(@2))",
     **dict.fromkeys(
         (("IS_JSON_STRING", 1), ("JSON_VALID", 1)),
         "CASE WHEN @1 IS NOT NULL THEN JSON_EXISTS(@1, '$') END",
     ),
-    **{
-        (f"{kind}_EXTRACT_PATH{text}", count): f"{read}(@1, '$.' || {steps})"
-        for kind in ("JSON", "JSONB")
-        for text, read in (("_TEXT", "JSON_VALUE"), ("", "JSON_EXTRACT"))
-        for count, steps in ((2, "@2"), (3, "@2 || '.' || @3"))
-    },
 }
 _AGGREGATES: dict[tuple[str, int], str] = {
     ("LATEST_BY_OFFSET", 2): f"{_COUNTED}-1 * @2, -1)",
@@ -258,6 +271,13 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
             )
         ]
     },
+    ("spark", "STR_TO_MAP", 1): _ONCE.format("','", "':'"),
+    ("spark", "STR_TO_MAP", 2): _ONCE.format("@2", "':'"),
+    ("spark", "STR_TO_MAP", 3): _ONCE.format("@2", "@3"),
+    **{
+        (engine, name, 2): _UP_OR_DOWN
+        for engine, name in (("spark", "SEQUENCE"), ("ksqldb", "GENERATE_SERIES"))
+    },
     ("flink", "STR_TO_MAP", 1): _PAIRS.format("','", "'='"),
     ("flink", "STR_TO_MAP", 2): _PAIRS.format("@2", "'='"),
     ("flink", "JSON_VALUE", 2): "CASE WHEN JSON_QUERY(@1, @2) IS NULL THEN @JSON_VALUE(@1, @2) END",
@@ -273,7 +293,7 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     "* GEO_DISTANCE(@1, @2, @3, @4)",
     ("postgres", "ARRAY_POSITION", 2): "NULLIF(@LIST_POSITION(@1, @2), 0)",
     ("postgres", "ARRAY_PREPEND", 2): "@LIST_CONCAT(ARRAY[@1], @2)",
-    ("postgres", "ARRAY_CONTAINS", 2): "LIST_HAS_ALL(@1, @2)",
+    ("postgres", "ARRAY_CONTAINS", 2): _HAS_ALL.format(""),
     ("postgres", "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)",
     ("postgres", "TO_DATE", 2): "CAST(@TO_TIMESTAMP(@1, @2) AS DATE)",
     ("postgres", "TO_TIMESTAMP", 2): "@TO_TIMESTAMP(@1, @2)",
@@ -344,5 +364,6 @@ def of_word(name: str, word: str, count: int, engine: str) -> str | None:
         return " - ".join(f"{part} DIV {size}" for part in months)
     if unit not in _SIZES_US:
         return None
-    floors = [f"EPOCH_US(DATE_TRUNC('{unit}', CAST(@{n} AS TIMESTAMP)))" for n in (3, 2)]
+    start = "DAY" if unit == "WEEK" else unit  # DuckDB counts whole weeks of days, not Mondays
+    floors = [f"EPOCH_US(DATE_TRUNC('{start}', CAST(@{n} AS TIMESTAMP)))" for n in (3, 2)]
     return f"({floors[0]} - {floors[1]}) DIV {_SIZES_US[unit]}"
