@@ -54,12 +54,17 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
 
 
 def _with_aliases(items: list[Item], scope: Scope) -> list[Item]:
-    """Return the items; names that no relation has are aliases of items on their left."""
+    """Return the items; names that no relation has are aliases of items on their left.
+
+    Names in a subquery are left to it: it may have columns of these names.
+    """
     known: dict[str, exp.Expr] = {}
     made: list[Item] = []
     for item in items:
         node = exp.Paren(this=item.node.copy())
         for column in list(node.find_all(exp.Column)):
+            if column.find_ancestor(exp.Query) is not None:
+                continue
             if not column.table and column.name in known and not scope.candidates(column):
                 column.replace(exp.Paren(this=known[column.name].copy()))
         node.meta.update(item.node.meta)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -10,6 +9,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, call, greatest, least, list_of, lit, struct
 from planner.errors import InvalidPlanError
+from planner.expressions.functions.texts.words import group_count
 from planner.expressions.nodes import Literal
 from planner.sql.expressions.engines.settings import json_value, words
 
@@ -131,7 +131,7 @@ def _frames(values: Expr, keys: Expr, frame: Expr) -> Expr:
 def _matched(text: Expr, pattern: Expr) -> Expr:
     """``REGEXP_MATCH``: the groups of the first match, or the match; null if there is none."""
     written = words(pattern)
-    count = re.compile(written).groups
+    count = group_count(written)
     groups = [
         text.str.extract(written, group) for group in (range(1, count + 1) if count else (0,))
     ]
@@ -149,7 +149,7 @@ def _place_of(text: Expr, pattern: Expr) -> Expr:
 def _part_of(text: Expr, pattern: Expr) -> Expr:
     """``SUBSTRING(s FROM pattern)``: the first group of the first match, or all of it."""
     written = words(pattern)
-    found = text.str.extract(written, min(1, re.compile(written).groups))
+    found = text.str.extract(written, min(1, group_count(written)))
     return when(text.str.contains(written, regex=True)).then(found).otherwise(None)
 
 

@@ -122,6 +122,36 @@ def _whole_months(size: int, earlier: Expr, later: Expr) -> Expr:
     return when(is_forward).then(forward(earlier, later)).otherwise(-forward(later, earlier))
 
 
+def _java_between(unit: Expr, earlier: Expr, later: Expr) -> Expr:
+    """As :func:`_between_times`, but only the same day completes a month, as in Java."""
+    name = words(unit, "a unit").upper().removesuffix("S")
+    if name not in _MONTHS:
+        return _between_times(unit, earlier, later)
+
+    def forward(a: Expr, b: Expr) -> Expr:
+        days = _days_between(b, a)
+        is_less = (days > 0) & (b.dt.epoch_us() % _DAY_US < a.dt.epoch_us() % _DAY_US)
+        return when(is_less).then(1).otherwise(0)
+
+    def spans(a: Expr, b: Expr) -> Expr:
+        return (_packed(b) - _packed(a)) // (32 * _MONTHS[name])
+
+    is_forward = earlier.dt.epoch_us() <= later.dt.epoch_us()
+    time = later.cast("timestamp")
+    before = _minus_days(time, forward(earlier, later))
+    after = _minus_days(time, -forward(later, earlier))
+    return when(is_forward).then(spans(earlier, before)).otherwise(-spans(after, earlier))
+
+
+def _minus_days(time: Expr, days: Expr) -> Expr:
+    return time - days * lit(_LENGTHS["DAY"])
+
+
+def _packed(time: Expr) -> Expr:
+    """The months times 32, plus the day: whole months apart are quotients by 32."""
+    return (time.dt.year() * 12 + time.dt.month()) * 32 + time.dt.day()
+
+
 def _later(unit: Expr, count: Expr, time: Expr) -> Expr:
     name = words(unit, "a unit").upper().removesuffix("S")
     if name in _MONTHS:
@@ -294,4 +324,5 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "try_strptime": lambda s, f: s.str.to_timestamp(words(f, "a format"), strict=False),
     "timestampadd": _later,
     "timestampdiff": _between_times,
+    "@timestampdiff_java": _java_between,
 }

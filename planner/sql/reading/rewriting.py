@@ -56,7 +56,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     with_clauses(whole, text.engine.name)
     with_laterals(whole)
     spelled(whole, text.engine.name, text.error)
-    with_operators(whole, text.engine.name, expression_of)
+    with_operators(whole, text.engine.name, expression_of, text.error)
     with_pairs(whole, text.engine.name)
     with_forms(whole, text.engine.name, expression_of)
     for select in list(whole.find_all(exp.Select)):

@@ -344,3 +344,50 @@ def test_the_time_that_is_not_listed_is_the_order_of_the_stream() -> None:
     for text in ("SELECT DISTINCT n FROM t ORDER BY ts", "SELECT k AS n FROM t ORDER BY nope"):
         with pytest.raises(SqlError, match=r"ORDER BY takes columns of the list|no column 'nope'"):
             sql(text, {"t": stream})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "wanted"),
+    [
+        ("spark", "timestampdiff(MONTH, DATE '2024-01-31', DATE '2024-02-29')", 0),
+        ("spark", "timestampdiff(MONTH, DATE '2024-02-29', DATE '2024-01-31')", 0),
+        ("spark", "timestampdiff(QUARTER, DATE '2024-01-01', DATE '2023-09-30')", -1),
+        ("spark", "mask('AbC-12 é')", "XxX-nn x"),
+        ("postgres", "'[[1]]' @> '1'", False),
+        ("postgres", "'[[1]]' @> '[1]'", False),
+        ("postgres", "'[[1, 2]]' @> '[[1]]'", True),
+        ("postgres", "'[1]' @> '1'", True),
+        ("postgres", "'bad' @> 'null'", None),
+        ("postgres", r"regexp_match('foobar', '\p{L}+')", ["foobar"]),
+        ("postgres", "regexp_match('foobar', '(?<x>o)')", ["o"]),
+        ("postgres", r"substring('foobar' from 'r\z')", "r"),
+        ("flink", r"""JSON_ELEMENTS('["\ud800"]')""", None),
+        ("flink", r"""JSON_VALUE('{"a": "\ud800"}', '$.a')""", None),
+    ],
+)
+def test_functions_at_their_edges(dialect: str, text: str, wanted: Any) -> None:
+    (row,) = _ran(sql(f"SELECT {text} AS v FROM t", {"t": _rows_of_one()}, dialect=dialect))
+    assert row["v"] == wanted
+
+
+def _rows_of_one() -> Stream:
+    return Stream.from_items({"k": "string", "v": "int64"}, [event(0, k="a", v=-7)])
+
+
+def test_an_alias_is_no_column_of_a_subquery() -> None:
+    text = "SELECT 100 AS v, (SELECT max(v) FROM u WHERE u.k = t.k) AS m FROM t"
+    ours = _rows_of_one()
+    (row,) = _ran(sql(text, {"t": ours.select("k"), "u": ours}, dialect="duckdb"))
+    assert row["m"] == -7
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "said"),
+    [
+        ("duckdb", "'abc' GLOB 'a[b]c'", r"GLOB takes \* and \? here"),
+        ("postgres", "regexp_match('foobar', '(')", "is not a regular expression"),
+    ],
+)
+def test_patterns_that_are_refused(dialect: str, text: str, said: str) -> None:
+    with pytest.raises(SqlError, match=said):
+        sql(f"SELECT {text} AS r FROM t", {"t": _rows_of_one()}, dialect=dialect)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.expressions.entries.family import E, Family, Functions, of_texts
+from planner.expressions.functions.texts.json_paths import read_json
 from planner.expressions.functions.texts.words import mapped
 from planner.expressions.nodes import as_array
 from planner.expressions.spark.errors import not_in_batch
@@ -24,7 +25,7 @@ _TEXTS = pa.list_(pa.string())
 def _read(text: str) -> Any:
     """The value; None for invalid JSON."""
     try:
-        return json.loads(text)
+        return read_json(text)
     except (ValueError, RecursionError):
         return None
 
@@ -51,14 +52,23 @@ def _elements(text: str) -> list[str] | None:
 
 
 def _has(held: Any, part: Any) -> bool:
-    """As ``@>`` of PostgreSQL: the order of lists, and repeated elements, do not count."""
+    """Whether it has all of ``part``: order in lists, and repeated elements, do not count."""
     if isinstance(held, dict) and isinstance(part, dict):
         return all(key in held and _has(held[key], value) for key, value in part.items())
-    if isinstance(held, list):
-        wanted = part if isinstance(part, list) else [part]
-        return all(any(_has(one, value) for one in held) for value in wanted)
+    if isinstance(held, list) and isinstance(part, list):
+        return all(any(_has(one, value) for one in held) for value in part)
     is_same_kind = isinstance(held, bool) == isinstance(part, bool)
     return is_same_kind and not isinstance(part, dict | list) and bool(held == part)
+
+
+def _has_text(held: str, part: str) -> bool | None:
+    """As ``@>`` of PostgreSQL, where a whole list contains a plain value; None: invalid JSON."""
+    try:
+        whole, wanted = read_json(held), read_json(part)
+        is_element = isinstance(whole, list) and not isinstance(wanted, dict | list)
+        return _has(whole, [wanted] if is_element else wanted)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _contains(values: Sequence[Value], _call: Call) -> Value:
@@ -67,7 +77,7 @@ def _contains(values: Sequence[Value], _call: Call) -> Value:
     held, part = (as_array(value, rows, pa.string()).to_pylist() for value in values)
     found = pa.array(
         [
-            None if a is None or b is None else _has(_read(a), _read(b))
+            None if a is None or b is None else _has_text(a, b)
             for a, b in zip(held, part, strict=True)
         ],
         pa.bool_(),

@@ -56,10 +56,23 @@ def is_wild(steps: Sequence[Step]) -> bool:
     return any(isinstance(step, tuple) for step in steps)
 
 
+def read_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: the text is not JSON, or a text in it is half of a surrogate pair.
+        RecursionError: it is nested too deeply.
+    """
+    found = json.loads(text)
+    if "\\" in text:  # only an escape can be such a half
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
 def _matches(steps: Sequence[Step], text: str) -> list[Any] | None:
     """The values at a path; None for invalid JSON."""
     try:
-        found = [json.loads(text)]
+        found = [read_json(text)]
     except (ValueError, RecursionError):
         return None
     for step in steps:

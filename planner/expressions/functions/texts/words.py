@@ -111,14 +111,23 @@ def named_groups(pattern: str) -> str:
     return f"(?P<g0>{_GROUP.sub(one, pattern)})"
 
 
-def _resolve_extract(call: Call) -> Node | None:
-    pattern, group = call.option("pattern"), call.option("group")
+def group_count(pattern: str) -> int:
+    """Count the groups of a pattern.
+
+    Raises:
+        InvalidPlanError: it is not a regular expression.
+    """
     try:
         found = pc.extract_regex(pa.array([""]), named_groups(pattern))
     except pa.ArrowInvalid as error:
         raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
-    if not 0 <= group < found.type.num_fields:
-        groups = found.type.num_fields - 1
+    return int(found.type.num_fields) - 1
+
+
+def _resolve_extract(call: Call) -> Node | None:
+    pattern, group = call.option("pattern"), call.option("group")
+    groups = group_count(pattern)
+    if not 0 <= group <= groups:
         raise InvalidPlanError(f"{call}: the pattern has {groups} groups, and no {group}")
     return of_texts(_TEXT)(call)
 

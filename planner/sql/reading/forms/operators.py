@@ -15,12 +15,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIKES = (exp.Like, exp.ILike)
+_NO_SETS = (
+    "GLOB takes * and ? here, and no [...] or \\; write a regular expression, as in "
+    "REGEXP_LIKE(s, '^a[bc].*$')"
+)
 
 
-def with_operators(whole: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> None:
-    """Replace these operators in a statement; ``read`` parses an expression."""
+def with_operators(
+    whole: exp.Expr,
+    engine: str,
+    read: Callable[[str], exp.Expr],
+    error: Callable[[exp.Expr, str], Exception],
+) -> None:
+    """Replace these operators in a statement; ``read`` parses an expression.
+
+    Raises:
+        SqlError: made by ``error``; a pattern of GLOB has more than ``*`` and ``?``.
+    """
     kinds = (*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode)
     for node in reversed(list(whole.find_all(*kinds))):
+        pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None
+        if isinstance(pattern, exp.Literal) and set("[\\") & set(str(pattern.this)):
+            raise error(node, _NO_SETS)
         made = _made(node)
         if made is not None:
             _replace(node, made)

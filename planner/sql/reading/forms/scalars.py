@@ -22,7 +22,7 @@ _NATIVE = re.compile(r"@([A-Z_]+)\(")
 _INTERNAL = (
     *("REGEXP_SPLIT", "LIST_POSITION", "LENGTH", "MAP_FROM_ENTRIES", "LIST_CONCAT", "SEQUENCE"),
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
-    *("REGEXP_INSTR", "REGEXP_PART"),
+    *("REGEXP_INSTR", "REGEXP_PART", "TIMESTAMPDIFF_JAVA"),
 )
 _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
 _STEP = re.compile(r"""(?!-\d+$)[^"'@\\]+""")

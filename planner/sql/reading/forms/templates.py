@@ -253,6 +253,11 @@ NAMED = {**_NUMBERS, **_TEXTS, **_TIMES, **_LISTS, **_JSON, **_AGGREGATES}
 #: Templates of single dialects, by dialect, name and number of arguments.
 OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("spark", "ADD_MONTHS", 2): "CAST(@ADD_MONTHS(@1, @2) AS DATE)",
+    ("spark", "TIMESTAMPDIFF", 3): "@TIMESTAMPDIFF_JAVA(@1, @2, @3)",
+    ("spark", "MASK", 1): (
+        r"REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '\p{Ll}', 'x', 'g'), "
+        r"'\p{Lu}', 'X', 'g'), '\p{Nd}', 'n', 'g')"
+    ),
     ("spark", "SPLIT", 2): "@REGEXP_SPLIT(@1, @2)",
     ("spark", "SPLIT", 3): "@REGEXP_SPLIT(@1, @2, @3)",
     ("spark", "DATE_FORMAT", 2): "@DATE_FORMAT(CAST(@1 AS TIMESTAMP), @2)",
