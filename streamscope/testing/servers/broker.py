@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -35,6 +36,8 @@ READY_S_MAX = 90.0
 STOP_S_MAX = 60.0
 ANSWER_S_MAX = 30.0
 _CONNECT_S = 0.5
+#: Below the ports that Linux gives to outgoing connections (32768 to 60999).
+_PORTS, _PORTS_TRIED = range(10_000, 32_000), 100
 _POLL_S = 0.005
 #: Wait of an empty fetch at the end of a partition.
 _END_WAIT_MS = 10
@@ -281,9 +284,15 @@ def _started(*command: str | Path) -> subprocess.Popen[bytes]:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """A free port of this machine that the system gives to no outgoing connection.
+
+    Otherwise a connection may take it before the server that it is for has started.
+    """
+    for port in random.SystemRandom().sample(_PORTS, _PORTS_TRIED):  # no seed of a test counts
+        with socket.socket() as taken, contextlib.suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
+    raise UsageError(f"{_PORTS_TRIED} ports of this machine are all taken")
 
 
 def _to_the_end(
