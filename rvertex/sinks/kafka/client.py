@@ -64,13 +64,15 @@ _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 )
-#: Error codes without a cause; the cause is in the client's last connection error.
+#: Error codes without a cause; the cause is the client's last error of a connection or record.
 _SILENT = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._MSG_TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._INCONSISTENT,
+    # A transaction that an error has ended already: the record's callback has the error.
+    KafkaError._STATE,
 )
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _log = logging.getLogger(__name__)
