@@ -155,7 +155,7 @@ _TIMES: dict[tuple[str, int], str] = {
     ("ISODOW", 1): "EXTRACT(ISODOW FROM @1)",
     ("DECADE", 1): "EXTRACT(YEAR FROM @1) DIV 10",
     ("UNIX_TIMESTAMP", 1): "UNIX_SECONDS(CAST(@1 AS TIMESTAMP))",
-    ("DATETOSTRING", 2): "DATE_FORMAT(DATE_ADD(DATE '1970-01-01', @1), @2)",
+    ("DATETOSTRING", 2): f"DATE_FORMAT(DATE_ADD({_EPOCH}, @1), @2)",
 }
 _LISTS: dict[tuple[str, int], str] = {
     ("MAP_FROM_ARRAYS", 2): "AS_MAP(@1, @2)",
