@@ -87,8 +87,13 @@ class ChangedJob:
         return self.job
 
     def has_read_all(self) -> None:
-        """Wait until all rows are read, and what follows is written."""
+        """Wait until all rows are read; what follows from them may still be on its way."""
         self.watch.until(_reads(self.appended * ROWS))
+
+    def has_emitted_all(self) -> None:
+        """Wait until no vertex is behind the source; for queries of one window."""
+        has_read = _reads(self.appended * ROWS)
+        self.watch.until(lambda status: has_read(status) and _is_level(status))
 
     def finish(self) -> list[dict[str, Any]]:
         """End the job; its rows, sorted."""
@@ -124,3 +129,7 @@ def _reads(position: int) -> Callable[[dict[str, Any]], bool]:
         return bool(logs) and all(log["position"] >= position for log in logs)
 
     return has_read
+
+
+def _is_level(status: dict[str, Any]) -> bool:
+    return len({vertex["cti_us"] for vertex in status["vertices"]}) == 1

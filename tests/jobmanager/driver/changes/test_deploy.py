@@ -108,7 +108,7 @@ def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None
     new = changed.query("totals", f"{TOTALS}{to}")
     deploy(new, changed.root, yes=True, wait_s=60)
     changed.append(2)
-    changed.has_read_all()
+    changed.has_emitted_all()
     with pytest.raises(JobFailedError, match="were delivered since the change"):
         roll_back(changed.root, wait_s=60)
     changed.append(1)

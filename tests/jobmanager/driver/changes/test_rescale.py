@@ -73,6 +73,7 @@ def test_a_rescaled_job_gets_another_query_and_returns(tmp_path: Path) -> None:
     found = deploy(new, changed.root, yes=True, wait_s=60).comparison
     assert [row.verdict for row in found.rows][:2] == ["converted", "converted"], found.rows
     changed.append()
+    changed.has_emitted_all()  # delivered since the change, they could not be taken back
     rescale(changed.root, parallelism=2, wait_s=60)
     roll_back(changed.root, wait_s=60)
     changed.append()
