@@ -15,7 +15,7 @@ LINTED := $(CODE) streamscope tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
 # Tests wait for disks, and for processes that start, die and are missed: three for two cores.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
-# Random examples of fast tests, as a part of those that the tests name: each run draws others.
+# Random examples of fast tests, as a part of those that the tests name; `make deep` draws others.
 FAST_DEPTH ?= 0.3
 # Per cent of branches and lines of the pure rooms, and the tests that are counted.
 COVERAGE_MIN := 92

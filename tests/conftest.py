@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.budget import scaled
+from tests.support.budget import DEPTH, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,9 +46,12 @@ def _no_fsync(file: int) -> None:
 os.fsync = _no_fsync
 
 # The machine is shared: how long an example takes, or takes to be drawn, says nothing.
+# `make test` draws the same examples each time, so that it fails only for what was changed;
+# `make deep` draws others.
 settings.register_profile(
     "shared",
     deadline=None,
+    derandomize=DEPTH <= 1,
     max_examples=scaled(12),
     suppress_health_check=[HealthCheck.too_slow],
 )
