@@ -57,13 +57,15 @@ class Timing:
     memory_bytes: int = 0
     spills: int = 0
     spilled_bytes: int = 0
+    #: The key with most of the rows sent to the next stage, and its share of a sample of them.
+    hot_key: str = field(default="", repr=False)
+    hot_share: float = field(default=0.0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LogProgress:
     """Progress of a source vertex in one partition of a live log."""
 
-    #: Partition number in the log.
     partition: int
     #: Next position (offset) to read.
     position: int
@@ -394,7 +396,5 @@ HostInstruction = (
     Locate | StartVertex | TakeCheckpoint | Confirm | EndSource | StopVertex | Collect | StopHost
 )
 HOST_NOTICES: tuple[type, ...] = typing.get_args(HostNotice)
-
-
 NOTICE_CODEC: MessageCodec[HostNotice] = MessageCodec(HOST_NOTICES)
 INSTRUCTION_CODEC: MessageCodec[HostInstruction] = MessageCodec(typing.get_args(HostInstruction))

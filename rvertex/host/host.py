@@ -395,5 +395,5 @@ class Host:
             self._notify(VertexFailed(vertex, epoch, family_of(error), message_of(error), detail))
 
     def _add_progress(self, rows: list[VertexProgress], runner: VertexRunner) -> None:
-        timing = self._watch.timing(runner.spec.id, runner.epoch, runner.vertex.memory)
+        timing = self._watch.timing(runner.spec.id, runner.epoch, runner.vertex)
         rows.append(replace(runner.progress(), timing=timing))

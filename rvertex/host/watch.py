@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rstream.clock import Clock
-    from rvertex.state.memory import StateMemory
+    from rvertex.vertex.rvertex import RVertex
 
 #: How often the thread is sampled; a longer pause of the sampler does not count as work.
 SAMPLE_S, SAMPLE_S_MAX = 0.1, 0.5
@@ -45,8 +45,7 @@ class Watch:
         #: By vertex and epoch: seconds in polls, and by function of the user.
         self._busy_s: Counter[tuple[str, int]] = Counter()
         self._user_s: dict[tuple[str, int], Counter[str]] = {}
-        #: The memory of the state of each.
-        self._memory: dict[tuple[str, int], StateMemory] = {}
+        self._vertices: dict[tuple[str, int], RVertex] = {}
 
     def attach(self) -> None:
         """Look after the calling thread."""
@@ -72,16 +71,18 @@ class Watch:
             spent = self._user_s.setdefault(key, Counter())
             spent[function_name(function)] += elapsed_s  # type: ignore[assignment]
 
-    def timing(self, vertex: str, epoch: int, memory: StateMemory | None = None) -> Timing:
-        """Where the time of an instance went; ``memory`` of its state is kept for later calls."""
-        if memory is not None:
-            self._memory[vertex, epoch] = memory
-        memory = self._memory.get((vertex, epoch), UNLIMITED)
+    def timing(self, vertex: str, epoch: int, running: RVertex | None = None) -> Timing:
+        """Where the time of an instance went; ``running`` is remembered for later calls."""
+        if running is not None:
+            self._vertices[vertex, epoch] = running
+        running = self._vertices.get((vertex, epoch))
+        memory = UNLIMITED if running is None else running.memory
+        hottest = ("", 0.0) if running is None else running.hot_keys.hottest
         spent = self._user_s.get((vertex, epoch), Counter())
         function = max(spent, key=lambda name: (spent[name], name), default="")
         user_s, busy_s = sum(spent.values()), self._busy_s[vertex, epoch]
         used = memory.used_bytes, memory.spills, memory.spilled_bytes
-        return Timing(int(busy_s * 1e6), int(user_s * 1e6), function, *used)
+        return Timing(int(busy_s * 1e6), int(user_s * 1e6), function, *used, *hottest)
 
     def look(self) -> HostBusy | None:
         """The work of the running poll, if it lasts long."""

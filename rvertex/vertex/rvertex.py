@@ -24,6 +24,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
+from rvertex.keys.hot_keys import HotKeys
 from rvertex.messages import Counts, Hold
 from rvertex.operators.protocol import Pieces, held_tables, in_pieces
 from rvertex.state.array_spill import ArraySpill
@@ -122,6 +123,7 @@ class RVertex:
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
         self.output_seqs = [0] * len(spec.output_streams)
         self._digests = [StreamDigest() for _ in spec.output_streams]
+        self.hot_keys = HotKeys([edge.keys for edge in spec.outputs if len(edge.streams) > 1])
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
         #: Last start or CTI that the input side released, then that each operator emitted, us.
@@ -156,14 +158,12 @@ class RVertex:
         """The vertex's counters. A source counts its dropped rows in, but not its buffered ones."""
         poisoned = sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
         duplicates = sum(getattr(operator, "duplicates", 0) for operator in self._operators)
-        released, source = self._events_released, self._input
+        released, out, source = self._events_released, self._events_out, self._input
         if isinstance(source, Merge):
-            return Counts(
-                released, self._events_out, poisoned_events=poisoned, duplicates=duplicates
-            )
+            return Counts(released, out, poisoned_events=poisoned, duplicates=duplicates)
         return Counts(
             released + source.passed_over + source.late_dropped,
-            self._events_out,
+            out,
             source.late_events,
             poisoned,
             source.lateness,
@@ -238,8 +238,7 @@ class RVertex:
             states: tuple[OperatorState, ...] = (scalars,)
             origin = ReplayFrom(inputs, scalars) if self.is_finished else origin
         else:
-            inputs = self.consumed
-            states = self.states()
+            inputs, states = self.consumed, self.states()
         return Snapshot(
             vertex=self.spec.id,
             state_schema=self.spec.state_schema,
@@ -379,6 +378,7 @@ class RVertex:
 
     def _emit(self, run: Run, side_events: SideEvents) -> StepResult:
         self._events_out += run.events.num_rows
+        self.hot_keys.observe(run.events)
         if len(run.ctis):
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME

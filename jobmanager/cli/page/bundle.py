@@ -47,6 +47,7 @@ _QUOTED = tuple(
         r"(raised \w+: ).+?(?= at line|\n|$)",
         r"^(\s*\w*(?:Error|Exception|Warning): ).+",
         r"(waits for the end of ).+?(?= since )",
+        r"(sends on have ).+",
         r"(Failing row contains ).+",
         r"(Key \([^)]*\)=).+?\)(?= )",
     )
@@ -153,7 +154,10 @@ def _masked(value: Any, secrets: list[str]) -> Any:
             text = pattern.sub(rf"\g<1>{HIDDEN}", text)
         return text
     if isinstance(value, dict):
-        return {key: _masked(part, secrets) for key, part in value.items()}
+        return {
+            key: HIDDEN if key == "hot_key" else _masked(part, secrets)
+            for key, part in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_masked(part, secrets) for part in value]
     return value

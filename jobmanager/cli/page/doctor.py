@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from jobmanager.cli.page.skew import hot_keys, skewed_vertices
 from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.state import messages as own
 from jobmanager.state.health import with_health
@@ -29,8 +30,6 @@ Gravity = Literal["degraded", "waiting", "note"]
 _GRAVEST_FIRST: tuple[Gravity, ...] = ("degraded", "waiting", "note")
 _US_PER_S = 1_000_000
 _NIGHT_US = 24 * 3600 * _US_PER_S
-#: Skew: a multiple of the median of the stage, and a minimum number of events.
-SKEW_MIN, SKEWED_EVENTS_MIN = 3.0, 10_000
 #: A growing lag: its growth between two looks, and a minimum number of rows.
 LAG_GROWTH_MIN, LAG_ROWS_MIN = 1.05, 1_000
 #: A late checkpoint: a multiple of the median interval, and a minimum age.
@@ -126,25 +125,10 @@ def _lags(status: Status) -> Iterator[tuple[str, int]]:
 
 
 def _skew(case: Case) -> Iterator[Finding]:
-    stages: dict[str, list[Status]] = {}
-    for row in case.status.get("vertices", ()):
-        stages.setdefault(row["stage"], []).append(row)
-    for rows in stages.values():
-        most = max(rows, key=lambda row: row["events_in"])
-        others = [row["events_in"] for row in rows if row is not most]
-        if not others or most["events_in"] < SKEWED_EVENTS_MIN:
-            continue
-        median = statistics.median(others)
-        if most["events_in"] >= SKEW_MIN * max(median, 1):
-            what = (
-                f"{most['vertex']} got {most['events_in']:,} events and the other vertices of its "
-                f"stage {median:,.0f} each: a few keys have most of the rows"
-            )
-            advice = (
-                "add a column to the key, or filter the hot key; of a source: give its input more "
-                "partitions or files"
-            )
-            yield Finding("note", "skew", most["vertex"], what, advice)
+    for about, what, advice in skewed_vertices(case.status):
+        yield Finding("note", "skew", about, what, advice)
+    for about, what, advice in hot_keys(case.status):
+        yield Finding("note", "hot key", about, what, advice)
 
 
 def _restarts(case: Case) -> Iterator[Finding]:

@@ -216,6 +216,13 @@ METRICS = (
         _each("vertices", _VERTEX, "blocked"),
     ),
     Metric(
+        "vertex_hot_key_share",
+        "gauge",
+        _VERTEX,
+        "Share of the rows sent to the next stage that have the most frequent key, sampled.",
+        _each("vertices", _VERTEX, "hot_share"),
+    ),
+    Metric(
         "vertex_state_bytes",
         "gauge",
         _VERTEX,

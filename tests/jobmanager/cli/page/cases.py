@@ -31,6 +31,8 @@ def vertex(name: str, **fields: Any) -> dict[str, Any]:
         "busy_us": 2 * S,
         "user_us": 0,
         "function": "",
+        "hot_key": "",
+        "hot_share": 0.0,
         "waiting": "",
         "logs": [],
         **fields,

@@ -83,12 +83,14 @@ def test_it_answers_as_the_root_does(tmp_path: Path) -> None:
         f"DETAIL:  Failing row contains ({VALUE}, 4).",
         f"Key (name)=({VALUE}) already exists.",
         f"KafkaError: {PASSWORD} again",
+        f"90% of the rows that s00 sends on have name='{VALUE}'",
     ],
 )
 def test_what_messages_quote_is_masked(text: str) -> None:
     shown = _masked({"rows": [text]}, [PASSWORD])["rows"][0]
     assert PASSWORD not in shown
     assert VALUE not in shown
+    assert _masked({"hot_key": VALUE}, []) == {"hot_key": "..."}
     assert "..." in shown or "***" in shown
 
 

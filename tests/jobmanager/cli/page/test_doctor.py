@@ -90,6 +90,20 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
         "note",
         "s01.0 got 90,000 events and the other vertices of its stage 5,000 each",
     ),
+    "a key with most rows": (
+        Case(
+            HEALTHY,
+            status(
+                vertices=[
+                    vertex("s00.0", events_out=90_000, hot_key="user=7", hot_share=0.9),
+                    vertex("s00.1", events_out=10_000, hot_key="user=8", hot_share=0.2),
+                ]
+            ),
+            NOW_US,
+        ),
+        "note",
+        "81% of the rows that s00 sends on have user=7",
+    ),
     "checkpoints that stopped": (
         Case(
             status(vertices=[vertex("s01.0")]),
@@ -250,6 +264,18 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(
             HEALTHY,
             status(vertices=[vertex(f"a.{k}", events_in=50_000 + k) for k in range(4)]),
+            NOW_US,
+        ),
+        # a key that is hot in one of many vertices, one with few rows, an older status
+        Case(
+            HEALTHY,
+            status(
+                vertices=[
+                    vertex("a.0", events_out=10_000, hot_key="user=7", hot_share=0.9),
+                    *(vertex(f"a.{k}", events_out=10_000, hot_key="x=1") for k in range(1, 4)),
+                    vertex("b.0", events_out=900, hot_key="user=7", hot_share=0.9),
+                ]
+            ),
             NOW_US,
         ),
         # checkpoints in time, or of a vertex that got nothing

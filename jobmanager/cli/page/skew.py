@@ -1,0 +1,61 @@
+"""Finds stages in which one vertex gets most of the rows, and keys that have most of them."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Status = dict[str, Any]
+#: Skew: a multiple of the median of the stage, and a minimum number of events.
+SKEW_MIN, SKEWED_EVENTS_MIN = 3.0, 10_000
+#: The share of a stage's output from which on a key is hot.
+HOT_SHARE_MIN = 0.3
+
+
+def skewed_vertices(status: Status) -> Iterator[tuple[str, str, str]]:
+    """Yield vertices with many more events than the others of their stage: name, finding, advice."""
+    for rows in _stages(status):
+        most = max(rows, key=lambda row: row["events_in"])
+        others = [row["events_in"] for row in rows if row is not most]
+        if not others or most["events_in"] < SKEWED_EVENTS_MIN:
+            continue
+        median = statistics.median(others)
+        if most["events_in"] >= SKEW_MIN * max(median, 1):
+            what = (
+                f"{most['vertex']} got {most['events_in']:,} events and the other vertices of its "
+                f"stage {median:,.0f} each: a few keys have most of the rows"
+            )
+            advice = (
+                "add a column to the key, or filter the hot key; of a source: give its input more "
+                "partitions or files"
+            )
+            yield most["vertex"], what, advice
+
+
+def hot_keys(status: Status) -> Iterator[tuple[str, str, str]]:
+    """Yield stages that send most rows to one key: name, finding, advice."""
+    for rows in _stages(status):
+        sent = sum(row["events_out"] for row in rows)
+        most = max(rows, key=lambda row: row.get("hot_share", 0.0) * row["events_out"])
+        share = sum(
+            row["hot_share"] * row["events_out"]
+            for row in rows
+            if row.get("hot_key") == most.get("hot_key")
+        ) / max(sent, 1)
+        if share >= HOT_SHARE_MIN and sent >= SKEWED_EVENTS_MIN:
+            what = f"{share:.0%} of the rows that {most['stage']} sends on have {most['hot_key']}"
+            advice = (
+                "these rows are processed by one vertex: filter the key, or add a column to it; "
+                "sums, counts and other aggregates that merge are combined before they are sent"
+            )
+            yield most["stage"], what, advice
+
+
+def _stages(status: Status) -> Iterator[list[Status]]:
+    stages: dict[str, list[Status]] = {}
+    for row in status.get("vertices", ()):
+        stages.setdefault(row["stage"], []).append(row)
+    yield from stages.values()

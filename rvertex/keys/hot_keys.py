@@ -1,0 +1,87 @@
+"""Estimates which key has most of the rows that a vertex sends to the next stage.
+
+A sample of the rows is counted, so the cost per row is about a nanosecond. It is only shown: no
+output depends on it, and it is in no snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.hashing import hash_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Rows of a batch that are counted, and most rows from one such batch to the next.
+_SAMPLE_ROWS, _PAUSE_ROWS = 256, 1 << 16
+#: With fewer rows in the sample no key is named. With more, old rows count half.
+_NAMED_ROWS_MIN, _RECENT_ROWS = 128, 1 << 13
+#: Keys whose rows are counted; a key with a larger share than 1 / this is never forgotten.
+_KEYS_MAX = 64
+_SHOWN_CHARACTERS = 80
+
+
+class HotKeys:
+    """The most frequent key of each set of key columns."""
+
+    def __init__(self, keys: Sequence[tuple[str, ...]]) -> None:
+        self._samples = {names: _Sample(names) for names in keys}
+        self._rows, self._next_at = 0, 0
+        #: The key with the largest share of the rows, as text, and its share; any thread reads it.
+        self.hottest = ("", 0.0)
+
+    def observe(self, events: pa.RecordBatch) -> None:
+        """Count some rows of a batch, if it is time to."""
+        if not self._samples or not events.num_rows:
+            return
+        self._rows += events.num_rows
+        if self._rows < self._next_at:
+            return
+        self._next_at = self._rows + min(self._rows, _PAUSE_ROWS)
+        step = max(events.num_rows // _SAMPLE_ROWS, 1)
+        at = pa.array(np.arange(0, events.num_rows, step)[:_SAMPLE_ROWS])
+        for sample in self._samples.values():
+            sample.add([events.column(name).take(at) for name in sample.names])
+        self.hottest = max((one.hottest() for one in self._samples.values()), key=itemgetter(1))
+
+
+class _Sample:
+    """Counts of the sampled rows by the hash of their key."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self._counts: Counter[int] = Counter()
+        self._rows = 0
+        #: The last sampled row of each counted key.
+        self._seen: dict[int, list[pa.Scalar]] = {}
+
+    def add(self, columns: list[pa.Array]) -> None:
+        hashes, first, counts = np.unique(hash_rows(columns), return_index=True, return_counts=True)
+        self._rows += len(columns[0])
+        for hash_, count in zip(hashes.tolist(), counts.tolist(), strict=True):
+            self._counts[hash_] += count
+        if self._rows > _RECENT_ROWS:
+            self._rows //= 2
+            self._counts = Counter({key: count // 2 for key, count in self._counts.items()})
+        self._counts = Counter(dict(self._counts.most_common(_KEYS_MAX)))
+        places = dict(zip(hashes.tolist(), first.tolist(), strict=True))
+        new = {
+            hash_: [column[places[hash_]] for column in columns]
+            for hash_ in self._counts
+            if hash_ in places
+        }
+        self._seen = {k: row for k, row in (self._seen | new).items() if k in self._counts}
+
+    def hottest(self) -> tuple[str, float]:
+        if self._rows < _NAMED_ROWS_MIN:
+            return "", 0.0
+        hash_, count = self._counts.most_common(1)[0]
+        values = zip(self.names, self._seen[hash_], strict=True)
+        text = ", ".join(f"{name}={value.as_py()!r}" for name, value in values)
+        return text[:_SHOWN_CHARACTERS], round(count / self._rows, 3)
