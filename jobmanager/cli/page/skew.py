@@ -16,7 +16,7 @@ HOT_SHARE_MIN = 0.3
 
 
 def skewed_vertices(status: Status) -> Iterator[tuple[str, str, str]]:
-    """Yield vertices with many more events than the others of their stage: name, finding, advice."""
+    """Yield vertices with many more events than their siblings: name, finding, advice."""
     for rows in _stages(status):
         most = max(rows, key=lambda row: row["events_in"])
         others = [row["events_in"] for row in rows if row is not most]

@@ -60,7 +60,7 @@ def test_keys_of_several_columns_texts_and_nulls_are_named() -> None:
 
 
 def test_it_is_told_with_the_timing_of_its_vertex() -> None:
-    table = [ev(t, k=t if t % 10 == 0 else 7, x=float(t)) for t in range(0, 4_000)]
+    table = [ev(t, k=t if t % 10 == 0 else 7, x=float(t)) for t in range(4_000)]
     vertex = run_vertex(source_vertex(), [arrival(table)], []).vertex
     watch = Watch("h0.0", ManualClock(), 60.0)
     assert watch.timing("s.0", 1).hot_key == "", "it has not been seen"
