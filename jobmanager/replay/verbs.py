@@ -191,10 +191,15 @@ def bisect(
     if as_json:
         print(json_text(found.to_json()))
         return
-    print(f"After {found.before:,} items no row is wrong. The next one is of {found.source}:")
-    print_rows(found.item)
-    print("\nWith it this row is wrong:")
-    print_rows(found.row)
+    print(f"{found.wrong_rows:,} rows of the result are wrong.")
+    for cause in found.causes:
+        print(f"\n{cause.rows:,} of them become wrong with this item of {cause.source}, ", end="")
+        print(f"after {cause.before:,} items:")
+        print_rows(cause.item)
+        print("\nThe first of them, after this item:")
+        print_rows(cause.row)
+    if found.unexplained:
+        print(f"\n{found.unexplained:,} more rows are wrong because of other items.")
 
 
 def capsule(

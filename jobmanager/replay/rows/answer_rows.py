@@ -44,13 +44,16 @@ class AnswerCondition:
         self._condition = Condition(text, plan.schema, plan.changes or output_form(plan))
         self._has_edges = plan.changes is not None
 
-    def mask(self, events: pa.RecordBatch) -> np.ndarray:
-        """For which events the condition is true, bool[n]; it is false for ends of open rows."""
+    def mask(self, events: pa.RecordBatch, *, not_: bool = False) -> np.ndarray:
+        """For which events the condition is true, bool[n]; with ``not_``, for which it is not.
+
+        Ends of open rows are never among them.
+        """
         if not self._has_edges:
-            return self._condition.mask(events)
+            return self._condition.mask(events) ^ not_
         ends = is_end(int64_column(events, VS), int64_column(events, VE))
         mask = ~ends
-        mask[mask] = self._condition.mask(events.filter(pa.array(~ends)))
+        mask[mask] = self._condition.mask(events.filter(pa.array(~ends))) ^ not_
         return mask
 
     def shown(self, events: pa.RecordBatch) -> pa.Table:

@@ -1,10 +1,15 @@
-"""``bisect``: finds the first input item, or first version of a query, that makes a wrong result.
+"""``bisect``: finds the input items, or the first version of a query, that make a wrong result.
 
 Theory of operation. The items of all sources are sorted by the greatest time that their source has
-reached. This keeps the row order of each source. For each k, a run over the first k items of this
-order, followed by the end of the input, either emits a wrong row or not. Bisection finds a k such
-that k items emit one and k - 1 items do not. Both runs are made, so the result is certain. If wrong
-rows appear and disappear at more than one k, the found k is one of them.
+reached. This keeps the row order of each source. A prefix of this order, followed by the end of the
+input, has an answer. Its rows can be incomplete: a window without its later items, or a row of an
+outer join without its partner. So a row of a prefix counts as wrong only if the whole answer has a
+wrong row with the same start and keys.
+
+For one wrong row of the whole answer, bisection finds a k such that the row is wrong after k + 1
+items and not after k. Both prefixes were run, so the result is certain. Rows that become wrong with
+the same item have the same cause. The search continues with another wrong row. If a row is wrong,
+right and wrong again, the found item is one of those with which it becomes wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from jobmanager.replay.errors import NoSuchRowError
 from jobmanager.replay.newcode import planned_again
@@ -23,30 +29,33 @@ from jobmanager.replay.rows.whys import shown_rows
 from jobmanager.storage.root import JobRoot
 from rstream.errors import UsageError
 from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import plain_array
+from rstream.items.digest import content_hashes
 from rstream.items.json_text import plain_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
+    from collections.abc import Iterator, Sequence
 
     from jobmanager.replay.rows.slices import Slice
     from planner import Query
     from planner.physical.plan import PhysicalPlan
 
+#: Most causes that one bisection finds.
+CAUSES_MAX = 5
+
 
 @dataclass(frozen=True, slots=True)
-class Bisection:
-    """The first input item with which the result is wrong."""
+class Cause:
+    """An input item with which rows of the answer become wrong."""
 
     #: The source vertex that reads the item, and the item as a row with its row number.
     source: str
     item: pa.Table
     #: The number of items before it, over all sources.
     before: int
-    #: The first wrong row.
+    #: The first row that is wrong with it and not without it, and the number of such rows.
     row: pa.Table
-    runs: int
+    rows: int
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -55,8 +64,30 @@ class Bisection:
             "item": next(plain_rows(self.item)),
             "before": self.before,
             "row": next(plain_rows(self.row)),
-            "runs": self.runs,
+            "rows": self.rows,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """The input items with which the result becomes wrong."""
+
+    #: In input order, at least one and at most ``causes_max``.
+    causes: tuple[Cause, ...]
+    #: The number of wrong rows of the answer.
+    wrong_rows: int
+    runs: int
+
+    @property
+    def unexplained(self) -> int:
+        """The number of wrong rows that belong to none of the causes."""
+        return self.wrong_rows - sum(cause.rows for cause in self.causes)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it: the first cause, and all of them."""
+        causes = [cause.to_json() for cause in self.causes]
+        more = {"causes": causes, "wrong_rows": self.wrong_rows, "unexplained": self.unexplained}
+        return {**causes[0], **more, "runs": self.runs}
 
 
 class Wrong:
@@ -68,21 +99,33 @@ class Wrong:
             raise UsageError("bisect needs either a condition on the wrong row or what to expect")
         self._text, self._is_expected = row or expect or "", row is None
 
-    def first(self, runs: SliceRuns, plan: PhysicalPlan, rows: Slice | None) -> pa.Table | None:
-        """Run a slice; its first wrong output row, or None."""
+    def rows(self, runs: SliceRuns, plan: PhysicalPlan, rows: Slice | None) -> Iterator[WrongRows]:
+        """Run a slice; the wrong rows of its answer."""
         condition = AnswerCondition(plan, self._text)
         for _, events in runs.events(rows):
-            mask = condition.mask(events)
-            wrong = np.flatnonzero(~mask if self._is_expected else mask)
-            if len(wrong):
-                return condition.shown(events.slice(int(wrong[0]), 1))
-        return None
+            wrong = pa.array(condition.mask(events, not_=self._is_expected))
+            if wrong.true_count:
+                found = events.filter(wrong)
+                yield WrongRows(condition.shown(found), _names_of(plan, found))
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRows:
+    """Wrong rows as the user reads them. ``names``: a hash of start and keys of each, uint64[n]."""
+
+    shown: pa.Table
+    names: np.ndarray
 
 
 def bisect(
-    root: str, *, row: str | None = None, expect: str | None = None, trust: bool = False
+    root: str,
+    *,
+    row: str | None = None,
+    expect: str | None = None,
+    causes_max: int = CAUSES_MAX,
+    trust: bool = False,
 ) -> Bisection:
-    """Find the first input item with which a job's result has a wrong row.
+    """Find the input items with which a job's result has wrong rows.
 
     ``row`` is a SQL condition that wrong rows satisfy, ``expect`` one that right rows satisfy.
 
@@ -92,24 +135,82 @@ def bisect(
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     plan, wrong = recorded.plan, Wrong(row, expect)
-    runs = SliceRuns(plan, sinks_of(plan), recorded.store)
-    rows = runs.load()
-    order = _Order(rows)
-    if wrong.first(runs, plan, rows) is None:
-        raise NoSuchRowError("a run over all recorded input gives no wrong row")
-    right, bad = 0, len(order)
-    if wrong.first(runs, plan, order.prefix(0)) is not None:
-        raise NoSuchRowError("the answer is wrong without any input")
-    while bad - right > 1:
-        middle = (right + bad) // 2
-        if wrong.first(runs, plan, order.prefix(middle)) is None:
-            right = middle
-        else:
-            bad = middle
-    found = wrong.first(runs, plan, order.prefix(bad))
-    assert found is not None
-    source, item = order.item(right)
-    return Bisection(source, shown_rows(item), right, found, runs.count)
+    return _Search(plan, SliceRuns(plan, sinks_of(plan), recorded.store), wrong).found(causes_max)
+
+
+class _Search:
+    """Searches the causes of the wrong rows of one answer."""
+
+    def __init__(self, plan: PhysicalPlan, runs: SliceRuns, wrong: Wrong) -> None:
+        """Raises NoSuchRowError: no row of the answer is wrong."""
+        self._plan, self._runs, self._wrong = plan, runs, wrong
+        self._order = _Order(runs.load())
+        whole = [found.names for found in wrong.rows(runs, plan, self._order.prefix(self._end))]
+        if not whole:
+            raise NoSuchRowError("a run over all recorded input gives no wrong row")
+        self._all = np.concatenate(whole)
+
+    @property
+    def _end(self) -> int:
+        return len(self._order)
+
+    def found(self, causes_max: int) -> Bisection:
+        """The causes of at most so many rows with different causes."""
+        causes: dict[int, Cause] = {}
+        explained = np.empty(0, np.uint64)
+        for _ in range(causes_max):
+            left = self._all[~np.isin(self._all, explained)]
+            if not len(left):
+                break
+            right = self._before(left[0])
+            names = np.setdiff1d(self._wrong_after(right + 1), self._wrong_after(right))
+            names = np.setdiff1d(names, explained)
+            causes[right] = self._cause(right, names)
+            explained = np.union1d(explained, names)
+        ordered = tuple(causes[at] for at in sorted(causes))
+        return Bisection(ordered, len(self._all), self._runs.count)
+
+    def _before(self, name: np.uint64) -> int:
+        """A number of items after which a row is not wrong, and is wrong with one more."""
+        right, bad = 0, self._end
+        if self._is_wrong(name, right):
+            raise NoSuchRowError("the answer is wrong without any input")
+        while bad - right > 1:
+            middle = (right + bad) // 2
+            if self._is_wrong(name, middle):
+                bad = middle
+            else:
+                right = middle
+        return right
+
+    def _is_wrong(self, name: np.uint64, count: int) -> bool:
+        """Run a prefix up to this row; whether it is wrong."""
+        found = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
+        return any(name in rows.names for rows in found)
+
+    def _wrong_after(self, count: int) -> np.ndarray:
+        """Run a prefix; its rows that are wrong in the whole answer, too."""
+        found = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
+        names = [rows.names for rows in found]
+        return np.intersect1d(np.concatenate([np.empty(0, np.uint64), *names]), self._all)
+
+    def _cause(self, right: int, names: np.ndarray) -> Cause:
+        source, item = self._order.item(right)
+        for rows in self._wrong.rows(self._runs, self._plan, self._order.prefix(right + 1)):
+            places = np.flatnonzero(np.isin(rows.names, names))
+            if len(places):
+                count = int(np.isin(self._all, names).sum())
+                row = rows.shown.slice(int(places[0]), 1)
+                return Cause(source, shown_rows(item), right, row, count)
+        raise AssertionError(f"no wrong row after {right + 1} items")
+
+
+def _names_of(plan: PhysicalPlan, events: pa.RecordBatch) -> np.ndarray:
+    """A hash of the start and the partition keys of each row, uint64[n]."""
+    keys = {name for names in plan.partitioning.keys or () for name in names}
+    kept = [VS, *(name for name in plan.schema.names if name in keys)]
+    columns = [plain_array(events.column(name)) for name in kept]
+    return content_hashes(pa.RecordBatch.from_arrays(columns, names=kept))
 
 
 def first_wrong_version(
@@ -129,7 +230,8 @@ def first_wrong_version(
 
     def is_wrong(version: int) -> bool:
         plan = planned_again(recorded, versions[version])
-        return wrong.first(SliceRuns(plan, sinks_of(plan), recorded.store), plan, None) is not None
+        runs = SliceRuns(plan, sinks_of(plan), recorded.store)
+        return any(True for _ in wrong.rows(runs, plan, None))
 
     right, bad = 0, len(versions) - 1
     if not is_wrong(bad):
