@@ -16,14 +16,29 @@ from jobmanager.intake.errors import IntakeConfigError
 from rstream.transport.tls import CERTIFICATE, KEY, TLS_FOLDER, is_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _BACKLOG = 1024
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Server(uvicorn.Server):
-    """A server that ends on request and leaves signals alone; uvicorn would end the process."""
+    """A server that ends on request and leaves signals alone; uvicorn would end the process.
+
+    Args:
+        options: the configuration of uvicorn.
+        announce: called once when the server answers. Not before: a SIGTERM that follows the
+            announcement ends the server in order.
+    """
+
+    def __init__(self, options: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(options)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

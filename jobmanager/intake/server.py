@@ -51,30 +51,28 @@ def serve(
                 door = FlightDoor(service, tokens, host, flight_port)
                 opened.callback(door.close)
             opened.callback(service.close)  # runs first, so that accepted batches get answers
-            server = Server(
-                server_options(
-                    make_app(service, tokens),
-                    connections_max=config.limits.connections_max,
-                    shutdown_wait_s=config.limits.shutdown_wait_s,
-                )
+            options = server_options(
+                make_app(service, tokens),
+                connections_max=config.limits.connections_max,
+                shutdown_wait_s=config.limits.shutdown_wait_s,
             )
             url = url_of(host, listener.getsockname()[1])
-            _announce(config, url, None if door is None else door.url, as_json=as_json)
-            server.run(sockets=[listener])
+            flight = None if door is None else door.url
+            shown = _announcement(config, url, flight, as_json=as_json)
+            Server(options, lambda: print(shown, flush=True)).run(sockets=[listener])
     finally:
         listener.close()
     if not as_json:
         print("intake: stopped, everything that was taken is durable", file=sys.stderr)
 
 
-def _announce(config: IntakeConfig, url: str, flight: str | None, *, as_json: bool) -> None:
-    told = {"listening": url, "streams": sorted(config.streams)}
+def _announcement(config: IntakeConfig, url: str, flight: str | None, *, as_json: bool) -> str:
+    streams = sorted(config.streams)
     if as_json:
-        line = json.dumps(told if flight is None else told | {"flight": flight})
-    else:
-        places = url if flight is None else f"{url} and {flight}"
-        line = f"intake: {places} takes {', '.join(sorted(config.streams))}"
-    print(line, flush=True)
+        extra = {} if flight is None else {"flight": flight}
+        return json.dumps({"listening": url, "streams": streams} | extra)
+    places = url if flight is None else f"{url} and {flight}"
+    return f"intake: {places} takes {', '.join(streams)}"
 
 
 def _check_address(host: str, has_token: bool, *, is_plain: bool) -> None:

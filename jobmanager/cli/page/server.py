@@ -87,12 +87,12 @@ def serve_page(
             tables = TableServer(board, [] if is_local else tokens, host, flight_port)
             urls["flight"] = tables.url
         shown = (f"{'page' if k == 'listening' else 'tables'}: {url}" for k, url in urls.items())
-        print(json.dumps(urls) if as_json else "\n".join(shown), flush=True)
+        text = json.dumps(urls) if as_json else "\n".join(shown)
         app = make_app(board, tokens, exports, is_local=is_local)
         options = server_options(
             app, connections_max=_CONNECTIONS_MAX, shutdown_wait_s=_SHUTDOWN_WAIT_S
         )
-        Server(options).run(sockets=[listener])
+        Server(options, lambda: print(text, flush=True)).run(sockets=[listener])
     finally:
         listener.close()
         if tables is not None:

@@ -305,7 +305,7 @@ def status(server: IntakeProcess) -> int:
 
 def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
     """Else nobody could end a process that takes long to close its logs."""
-    running = Server(uvicorn.Config(lambda: None))
+    running = Server(uvicorn.Config(lambda: None), lambda: None)
     before = [signal.getsignal(number) for number in STOPS]
     with running.capture_signals():
         assert {signal.getsignal(number) for number in STOPS} == {running.handle_exit}
