@@ -115,8 +115,8 @@ def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_pat
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE / 2)
     deliver(str(root))  # of a job of this process: what is there by now
-    watch.until(lambda status: {d["state"] for d in status["deliveries"]} == {"fenced"})
-    held = {d["partition"]: d["delivered_seq"] for d in watch.status["deliveries"]}
+    status = watch.until(lambda seen: {d["state"] for d in seen["deliveries"]} == {"fenced"})
+    held = {d["partition"]: d["delivered_seq"] for d in status["deliveries"]}
     deliver(str(root))
     watch.until(lambda status: all(seq > held[k] for k, seq in enumerate(kept_from(status))))
     job.wait(WAIT_S)
@@ -136,9 +136,9 @@ def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Pa
     ):
         next(below)
     (folder / STOP).touch()
-    watch.until(lambda status: any(d["state"] == "waiting" for d in status["deliveries"]))
-    held = [d["delivered_seq"] for d in watch.status["deliveries"]]
-    assert all(first <= seq for first, seq in zip(kept_from(watch.status), held, strict=True))
+    status = watch.until(lambda seen: any(d["state"] == "waiting" for d in seen["deliveries"]))
+    held = [d["delivered_seq"] for d in status["deliveries"]]
+    assert all(first <= seq for first, seq in zip(kept_from(status), held, strict=True))
     job.stop()
     job.wait(WAIT_S)
     (folder / STOP).unlink()
