@@ -155,7 +155,7 @@ class _Search:
         return len(self._order)
 
     def found(self, causes_max: int) -> Bisection:
-        """The causes of at most so many rows with different causes."""
+        """The causes of wrong rows, at most ``causes_max``."""
         causes: dict[int, Cause] = {}
         explained = np.empty(0, np.uint64)
         for _ in range(causes_max):
