@@ -135,7 +135,7 @@ def bisect(
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     plan, wrong = recorded.plan, Wrong(row, expect)
-    return _Search(plan, SliceRuns(plan, sinks_of(plan), recorded.store), wrong).found(causes_max)
+    return _Search(plan, SliceRuns(plan, sinks_of(plan), recorded), wrong).found(causes_max)
 
 
 class _Search:
@@ -230,7 +230,7 @@ def first_wrong_version(
 
     def is_wrong(version: int) -> bool:
         plan = planned_again(recorded, versions[version])
-        runs = SliceRuns(plan, sinks_of(plan), recorded.store)
+        runs = SliceRuns(plan, sinks_of(plan), recorded)
         return any(True for _ in wrong.rows(runs, plan, None))
 
     right, bad = 0, len(versions) - 1

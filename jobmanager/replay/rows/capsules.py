@@ -104,8 +104,9 @@ def make_capsule(
     plan = recorded.plan
     _check_mask(plan, mask)
     found = the_row(plan, AnswerCondition(plan, row))
-    _, lineage = lineage_of(recorded, found, runs_max)
+    runs, lineage = lineage_of(recorded, found, runs_max)
     rows, event = lineage.rows, found.event
+    plan = runs.plan_of(plan, rows)
     if mask:
         rows, event = _masked(plan, rows, event, mask)
     bare = _without_input(plan)

@@ -16,6 +16,7 @@ from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.feeds import STEP_ROWS, SourceFeed
 from jobmanager.replay.logs import RecordedLog
 from jobmanager.replay.rerun import PENDING_ROWS_MAX, Rerun, Shape
+from jobmanager.replay.rows.answered import with_answers, with_used_answers
 from rstream.items.batch import KIND, VS, Items, empty_events, int64_column, only_events
 from rstream.items.dictionaries import join_batches
 from rstream.items.digest import content_hashes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jobmanager.replay.feeds import Feed
+    from jobmanager.replay.recorded import Recorded
     from jobmanager.replay.rerun import Stopping
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
@@ -59,9 +61,9 @@ class SliceRuns:
     """Runs slices through the vertices that some output streams depend on."""
 
     def __init__(
-        self, plan: PhysicalPlan, sinks: Sequence[str], store: BlobStore | None = None
+        self, plan: PhysicalPlan, sinks: Sequence[str], recorded: Recorded | None = None
     ) -> None:
-        """``sinks``: the vertices whose output is examined. ``store``: the root, for live logs.
+        """``sinks``: the vertices whose output is examined. ``recorded``: None for a capsule.
 
         Raises:
             CannotReplayError: a vertex would not behave in the same way on a part of its input.
@@ -70,18 +72,28 @@ class SliceRuns:
         cone = {vertex for sink in sinks for vertex in (sink, *plan.ancestors(sink))}
         whole = Shape.of(plan)
         self.vertices = {v: spec for v, spec in whole.vertices.items() if v in cone}
+        if recorded is not None and plan is recorded.plan:
+            self.vertices = with_answers(self.vertices, recorded)
         self.sources = {v: s.source for v, s in self.vertices.items() if s.source is not None}
         for spec in self.vertices.values():
             _check_repeatable(spec)
         without = {v: _without_numbers(spec) for v, spec in self.vertices.items()}
         self._whole = Shape(self.vertices, whole.writers)
         self._sliced = Shape(without, whole.writers)
-        self._store = store
+        self._store = None if recorded is None else recorded.store
         #: All rows of vertices that read live logs.
         self._log_rows: Slice = {}
         self._has_logs = any(source.spec.log is not None for source in self.sources.values())
         #: The number of runs.
         self.count = 0
+
+    def plan_of(self, plan: PhysicalPlan, rows: Slice) -> PhysicalPlan:
+        """The plan with the recorded answers of calls that a run of this slice needs."""
+        with_used_answers(self.vertices)
+        for _ in self.steps(rows):
+            pass
+        known = with_used_answers(self.vertices)
+        return replace(plan, vertices=tuple(known.get(v.id, v) for v in plan.vertices))
 
     def load(self, ranges: Mapping[str, tuple[int, int]] | None = None) -> Slice:
         """The rows of all sources; with ``ranges`` the rows ``[lo, hi)`` of each source."""

@@ -100,7 +100,7 @@ def lineage_of(
     # A change of the job may have moved the row's key to another sink.
     is_moved = recorded.was_changed
     sinks = sinks_of(recorded.plan) if is_moved else [recorded.plan.writers()[row.stream]]
-    runs = SliceRuns(recorded.plan, sinks, recorded.store)
+    runs = SliceRuns(recorded.plan, sinks, recorded)
     try:
         return runs, Shrinking(runs, row.event, runs_max).lineage()
     except NoSuchRowError:
