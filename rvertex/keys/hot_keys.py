@@ -59,7 +59,7 @@ class _Sample:
         self._counts: Counter[int] = Counter()
         self._rows = 0
         #: The last sampled row of each counted key.
-        self._seen: dict[int, list[pa.Scalar]] = {}
+        self._keys: dict[int, list[pa.Scalar]] = {}
 
     def add(self, columns: list[pa.Array]) -> None:
         hashes, first, counts = np.unique(hash_rows(columns), return_index=True, return_counts=True)
@@ -76,12 +76,12 @@ class _Sample:
             for hash_ in self._counts
             if hash_ in places
         }
-        self._seen = {k: row for k, row in (self._seen | new).items() if k in self._counts}
+        self._keys = {k: row for k, row in (self._keys | new).items() if k in self._counts}
 
     def hottest(self) -> tuple[str, float]:
         if self._rows < _NAMED_ROWS_MIN:
             return "", 0.0
         hash_, count = self._counts.most_common(1)[0]
-        values = zip(self.names, self._seen[hash_], strict=True)
+        values = zip(self.names, self._keys[hash_], strict=True)
         text = ", ".join(f"{name}={value.as_py()!r}" for name, value in values)
         return text[:_SHOWN_CHARACTERS], round(count / self._rows, 3)

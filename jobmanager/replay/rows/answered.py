@@ -45,7 +45,7 @@ class Answers:
     """By argument: the times from which on an answer holds, and the answers."""
 
     known: dict[str, tuple[list[int], list[bytes]]] = field(default_factory=dict)
-    #: The arguments that were looked for.
+    #: The arguments that rows had.
     used: set[str] = field(default_factory=set)
 
     def add(self, key: str, at: int, answer: bytes) -> None:
@@ -94,7 +94,7 @@ class _AnsweredOperator(Stateless, AskingOperator):
         """Emit the rows that have answers."""
         (run,) = ports
         kept, found = [], []
-        for row, (key, at) in enumerate(_asked(run.events, self._keys)):
+        for row, (key, at) in enumerate(_arguments(run.events, self._keys)):
             answer = self._known.find(key, at)
             if answer is not None:
                 kept.append(row)
@@ -138,7 +138,7 @@ def _note_all(noting: Mapping[str, VertexSpec], recorded: Recorded) -> None:
 
 
 def with_used_answers(vertices: Mapping[str, VertexSpec]) -> dict[str, VertexSpec]:
-    """The vertices, with only those answers that were looked for since the last call."""
+    """The vertices, with only the answers that rows used since the last call."""
     return {v: replace(s, operators=tuple(map(_used, s.operators))) for v, s in vertices.items()}
 
 
@@ -167,7 +167,7 @@ class _Noting(AskingOperator):
     def _note(self, events: pa.RecordBatch) -> None:
         width = len(events.schema) - len(self._asking.schema)
         answers = events.select(range(width, len(events.schema)))
-        for row, (key, at) in enumerate(_asked(events, self.keys)):
+        for row, (key, at) in enumerate(_arguments(events, self.keys)):
             self.noted.add(key, at, answers.slice(row, 1).serialize().to_pybytes())
 
 
@@ -218,7 +218,7 @@ def _keys_of(spec: Asking, payload: pa.Schema) -> tuple[str, ...]:
     return tuple(names) or tuple(payload.names)
 
 
-def _asked(events: pa.RecordBatch, keys: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+def _arguments(events: pa.RecordBatch, keys: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """For each row the text of its argument, and its start."""
     columns = events.select([VS, VE, *dict.fromkeys(keys)])
     texts = (key_of(argument) for argument in arguments_of(columns, keys))
