@@ -40,7 +40,7 @@ _RETAIN = "Start jobs with --retain all"
 _O = TypeVar("_O", bound="_Noting")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answers:
     """By argument: the times from which on an answer holds, and the answers."""
 
