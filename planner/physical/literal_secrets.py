@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rstream.connection_strings import holds_password
-from rstream.secret_values import has_literal_password, is_reference, is_secret_option
+from rstream.connection_strings import holds_password, passwords_in
+from rstream.secret_values import (
+    has_literal_password,
+    is_reference,
+    is_secret_option,
+    password_of,
+)
 from rvertex.sinks.spec import KafkaSink, OnceSink, PostgresSink
 
 if TYPE_CHECKING:
@@ -39,6 +44,32 @@ def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
             notes += sink_notes([spec.to])
             notes += _notes(where, [("servers", server) for server in spec.registry.servers])
     return notes
+
+
+def literal_secrets(sources: Iterable[SourceSpec], sinks: Iterable[SinkSpec]) -> set[str]:
+    """Return the secrets that sources and destinations contain as plain text."""
+    found: set[str] = set()
+    for source in sources:
+        found |= _values(() if source.log is None else source.log.config)
+    for sink in sinks:
+        if isinstance(sink, KafkaSink):
+            found |= _values(sink.config)
+        elif isinstance(sink, PostgresSink) and holds_password(sink.dsn):
+            found |= {text for text in passwords_in(sink.dsn) if not is_reference(text)}
+        elif isinstance(sink, OnceSink):
+            found |= literal_secrets((), [sink.to])
+            found |= _values(("servers", server) for server in sink.registry.servers)
+    return found
+
+
+def _values(config: Iterable[tuple[str, str]]) -> set[str]:
+    found: set[str] = set()
+    for name, value in config:
+        if is_secret_option(name) and not is_reference(value):
+            found.add(value)
+        elif has_literal_password(value):
+            found.add(password_of(value) or value)
+    return found
 
 
 def _notes(where: str, config: Iterable[tuple[str, str]]) -> list[str]:

@@ -13,6 +13,7 @@ import os
 import stat
 import time
 import warnings
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,12 @@ import streamscope as ss
 from jobmanager import options
 from jobmanager.cli.main import app
 from jobmanager.driver.notes import NoteWarning
+from jobmanager.errors import NoJobError
+from jobmanager.replay.recorded import Recorded
+from jobmanager.replay.rows.answer_rows import recorded_events
+from jobmanager.replay.rows.capsules import make_capsule, open_capsule
+from jobmanager.storage.query_file import query_file
+from jobmanager.storage.root import JobRoot
 from planner.explain.text import explain
 from planner.physical.literal_secrets import source_notes
 from planner.physical.lower import lower
@@ -294,3 +301,38 @@ def test_a_job_that_has_begun_stays_as_it_is() -> None:
         options.merged({}, {"shared_root": True})
     with pytest.raises(UsageError, match="decided when a job begins"):
         options.merged({"shared_root": True}, {"shared_root": False})
+
+
+@pytest.mark.slow
+def test_a_capsule_has_no_secret_of_its_job(tmp_path: Path) -> None:
+    """Neither the plan nor the file of the query, which holds a password as plain text."""
+    code, root, made = tmp_path / "query.py", tmp_path / "root", tmp_path / "row.zip"
+    dsn = f"postgresql://me:{LITERAL}@{NOWHERE}/db"
+    code.write_text(f"DSN = {dsn!r}\nCONFIG = {{'sasl.password': {LITERAL!r}}}\npassword = 'x y'\n")
+    specs = sinks(LITERAL, dsn)
+    file = query_file(str(code))
+    with pytest.warns(NoteWarning):
+        job = ss.run(stream().deliver(*specs), root=str(root), executor="local", query_file=file)
+    try:
+        end_s = time.monotonic() + WAIT_S
+        while durable_rows(str(root)) < 3:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+    finally:
+        job.cancel()
+        job.wait()
+    make_capsule(str(root), "x = 1", str(made))
+    assert open_capsule(str(made), trust=True).is_reproduced()
+    with zipfile.ZipFile(made) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert not [name for name, data in files.items() if LITERAL.encode() in data]
+    assert not [name for name, data in files.items() if b"x y" in data]
+    assert b"DSN = 'postgresql://me:*******" in files["code/query.py"]
+
+
+def durable_rows(root: str) -> int:
+    try:
+        plan = Recorded(JobRoot(root)).plan
+    except NoJobError:
+        return 0
+    return sum(events.num_rows for _, events in recorded_events(plan))

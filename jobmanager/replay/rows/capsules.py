@@ -35,10 +35,12 @@ from jobmanager.storage.documents import BrokenDocumentError, pickle_document, r
 from jobmanager.storage.places import plan_without_place
 from jobmanager.storage.query_file import changed_note
 from jobmanager.storage.root import JobRoot
+from planner.physical.literal_secrets import literal_secrets
 from rstream.items.batch import empty_events
 from rstream.items.dictionaries import plain_array, plain_type
 from rstream.items.digest import content_hashes
 from rstream.items.json_text import json_text, plain_rows
+from rstream.secret_values import with_stars
 from rvertex.user_code.modules import put_on_path
 from rvertex.user_code.sources import has_changed
 
@@ -122,7 +124,11 @@ def make_capsule(
         "row": json.loads(json_text(_shown(plan, event))),
     }
     capsule = Capsule(manifest, bare, rows, event)
-    Path(path).write_bytes(_zipped(capsule, _code_files(recorded)))
+    secrets = _secrets(recorded.plan)
+    if any(secret.encode() in pickle_document(bare) for secret in secrets):
+        reason = "the code of the query contains it; write env:NAME or file:/PATH in its place"
+        raise CannotMaskError("the secret of a source or destination", reason)
+    Path(path).write_bytes(_zipped(capsule, _code_files(recorded, secrets)))
     return capsule
 
 
@@ -244,8 +250,22 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
     return plan_without_place(bare)
 
 
-def _code_files(recorded: Recorded) -> dict[str, bytes]:
-    """The files of the query, if they have not changed since the job started."""
+def _secrets(plan: PhysicalPlan) -> set[str]:
+    """The secrets that the query's sources and destinations contain as plain text."""
+    sources = [v.source.spec for v in plan.vertices if v.source is not None]
+    return literal_secrets(sources, plan.deliveries)
+
+
+def _starred(code: bytes, secrets: set[str]) -> bytes:
+    """The code with stars for its secrets."""
+    text = with_stars(code.decode(errors="surrogateescape"))
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "*" * len(secret))
+    return text.encode(errors="surrogateescape")
+
+
+def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, bytes]:
+    """The files of the query, if they have not changed since the job started, without secrets."""
     known = recorded.settings.get("query_file")
     if known is None or changed_note({**known, "imports": {}}) != "":
         return {}
@@ -253,7 +273,7 @@ def _code_files(recorded: Recorded) -> dict[str, bytes]:
     own = Path(__file__).parents[3]  # skip this product's packages: the reader has them installed
     paths = [Path(p) for p, digest in imports.items() if not has_changed(Path(p), digest)]
     paths = [Path(known["path"]), *(p for p in paths if p.parent != own)]
-    return {path.name: path.read_bytes() for path in paths if path.is_file()}
+    return {path.name: _starred(path.read_bytes(), secrets) for path in paths if path.is_file()}
 
 
 def _zipped(capsule: Capsule, code: dict[str, bytes]) -> bytes:
