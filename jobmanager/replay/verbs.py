@@ -23,6 +23,7 @@ from rstream.items.json_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobmanager.replay.replaying import Replay
     from planner import Query
 
 #: The output differs from the recorded one; the user has left the debugger.
@@ -30,6 +31,7 @@ EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
 #: Priority of a process that works when others are idle.
 LOWEST = 19
 #: Input rows of one source that are printed; ``--json`` has all.
+_NO_STOP = "No row that {vertex} reads satisfies --break, so it did not stop."
 ROWS_SHOWN = 20
 
 From = Annotated[
@@ -88,7 +90,9 @@ def replay(
         from jobmanager.replay.replaying import replay as run
 
         found = run(root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust)
-    except bdb.BdbQuit:
+    except Exception as error:
+        if not _has_quit(error):
+            raise
         raise typer.Exit(EXIT_INTERRUPTED) from None
     states = ""
     if found.difference is not None and query is None:
@@ -98,8 +102,7 @@ def replay(
     if as_json:
         print(json.dumps({**found.to_json(), "states": states}))
     else:
-        print(found)
-        print(states, end="\n" if states else "")
+        print("\n".join(filter(None, (str(found), states, _unstopped(found, break_)))))
     if not found.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)
 
@@ -231,6 +234,17 @@ def capsule(
         print(f"{out}: {size:,} bytes, {rows:,} input rows; jobmanager replay {out} --trust")
 
 
+def _unstopped(found: Replay, break_: str | None) -> str:
+    return "" if break_ is None or found.stops else _NO_STOP.format(vertex=found.vertex)
+
+
+def _has_quit(error: BaseException | None) -> bool:
+    """Whether the user has left the debugger, perhaps inside of code whose errors are wrapped."""
+    while error is not None and not isinstance(error, bdb.BdbQuit):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def _query(target: str, settings: Sequence[str] = ()) -> Query:
     from jobmanager.storage.query_file import load_query
 
@@ -275,12 +289,15 @@ def _replay_capsule(
     from jobmanager.replay.rows import capsules
 
     found = capsules.open_capsule(path, trust=trust)
-    is_same = found.is_reproduced(vertex, break_)
+    stops = None if break_ is None else found.stops(vertex, break_)
+    is_same = found.is_reproduced(stops)
     if as_json:
         print(json.dumps({"equal": is_same, **found.manifest}))
     else:
         text = "gives this row" if is_same else "does not give this row any more"
         print(f"{path}: {sum(found.manifest['rows'].values()):,} input rows; its input {text}:")
         print(json_text(found.shown()))
+        if stops is not None and not stops.count:
+            print(_NO_STOP.format(vertex=stops.vertex))
     if not is_same:
         raise typer.Exit(EXIT_DIFFERENT)

@@ -47,7 +47,7 @@ def checked_modules(given: Iterable[str]) -> list[str]:
 
 def put_on_path(modules: Iterable[str], folders: Iterable[str] = ()) -> None:
     """Let this process import the modules, and those in ``folders``, before others."""
-    for place in (*folders, *(_import_place(path) for path in modules)):
+    for place in (*folders, *(import_place(path) for path in modules)):
         if place not in sys.path and os.path.exists(place):
             sys.path.insert(0, place)
 
@@ -66,8 +66,8 @@ def shipped_modules(modules: Sequence[str]) -> list[str]:
     return [_kept(one) for one in (*data, *([_packed(rest)] if rest else []))]
 
 
-def _import_place(path: str) -> str:
-    """What Python's path needs for the module."""
+def import_place(path: str) -> str:
+    """Return the entry of ``sys.path`` for a module, a package or a folder of modules."""
     is_inside = path.endswith(".py") or os.path.exists(f"{path}/{_INIT}")
     return os.path.dirname(path) if is_inside else path
 
@@ -77,7 +77,7 @@ def _packed(modules: Sequence[str]) -> bytes:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in modules:
             for file in _files(path):
-                name = os.path.relpath(file, _import_place(path))
+                name = os.path.relpath(file, import_place(path))
                 archive.writestr(zipfile.ZipInfo(name, _TIME), Path(file).read_bytes())
     return data.getvalue()
 

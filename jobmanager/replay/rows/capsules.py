@@ -33,7 +33,7 @@ from jobmanager.replay.rows.whys import lineage_of
 from jobmanager.replay.stops import Stops
 from jobmanager.storage.documents import BrokenDocumentError, pickle_document, read_pickle_document
 from jobmanager.storage.places import plan_without_place
-from jobmanager.storage.query_file import changed_note
+from jobmanager.storage.query_file import changed_note, module_places
 from jobmanager.storage.root import JobRoot
 from planner.physical.literal_secrets import literal_secrets
 from rstream.items.batch import empty_events
@@ -41,7 +41,7 @@ from rstream.items.dictionaries import plain_array, plain_type
 from rstream.items.digest import content_hashes
 from rstream.items.json_text import json_text, plain_rows
 from rstream.secret_values import with_stars
-from rvertex.user_code.modules import put_on_path
+from rvertex.user_code.modules import import_place, put_on_path
 from rvertex.user_code.sources import has_changed
 
 if TYPE_CHECKING:
@@ -71,11 +71,16 @@ class Capsule:
         rows = with_all_sources(self.plan, self.rows)
         return [events for _, events in runs.events(rows, stops)]
 
-    def is_reproduced(self, vertex: str | None = None, break_: str | None = None) -> bool:
-        """Whether a run still emits the row; ``break_`` stops ``vertex`` in a debugger."""
-        stops = None
-        if break_ is not None:
-            stops = Stops(vertex_of(self.plan, vertex or ""), break_)
+    def stops(self, vertex: str | None, break_: str) -> Stops:
+        """Stops of a vertex in a debugger: before each step with a row that satisfies ``break_``.
+
+        Raises:
+            CannotReplayError, InvalidConditionError: there is no such vertex, or no such condition.
+        """
+        return Stops(vertex_of(self.plan, vertex or ""), break_)
+
+    def is_reproduced(self, stops: Stopping | None = None) -> bool:
+        """Whether a run still emits the row."""
         target = content_hashes(self.row)[0]
         return any((content_hashes(events) == target).any() for events in self.events(stops))
 
@@ -152,7 +157,7 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
             folder = tempfile.mkdtemp(prefix="capsule-") if code else ""
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             for name in code:
-                Path(folder, Path(name).name).write_bytes(archive.read(name))
+                _write_inside(folder, name.removeprefix(CODE), archive.read(name))
             put_on_path([], [folder] if folder else [])
             plan = read_pickle_document(archive.read(PLAN), to_run=True)
             rows = {
@@ -163,6 +168,15 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
             return Capsule(manifest, plan, rows, _batch_of(archive.read(ROW)))
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, BrokenDocumentError) as error:
         raise NotACapsuleError(path, str(error)) from error
+
+
+def _write_inside(folder: str, name: str, data: bytes) -> None:
+    """Write a file below a folder; a name that leads out of it is an error."""
+    path = Path(folder, name)
+    if not path.resolve().is_relative_to(Path(folder).resolve()):
+        raise ValueError(f"the file {name} does not belong into a folder of modules")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
 def with_all_sources(plan: PhysicalPlan, rows: Slice) -> Slice:
@@ -271,9 +285,26 @@ def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, bytes]:
         return {}
     imports: dict[str, str] = known.get("imports", {})
     own = Path(__file__).parents[3]  # skip this product's packages: the reader has them installed
-    paths = [Path(p) for p, digest in imports.items() if not has_changed(Path(p), digest)]
-    paths = [Path(known["path"]), *(p for p in paths if p.parent != own)]
-    return {path.name: _starred(path.read_bytes(), secrets) for path in paths if path.is_file()}
+    modules = [Path(p) for p, digest in imports.items() if not has_changed(Path(p), digest)]
+    given, folders = module_places(recorded.settings)
+    places = [str(Path(known["path"]).parent), *folders, *map(import_place, given)]
+    files = {Path(known["path"]).name: Path(known["path"])}
+    for path in modules:
+        if path.parent != own:
+            files.update(_with_packages(path, places))
+    found = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
+    return {name: _starred(data, secrets) for name, data in found.items()}
+
+
+def _with_packages(path: Path, places: Sequence[str]) -> dict[str, Path]:
+    """A module and the packages around it, by their paths below the nearest of ``places``.
+
+    ``places``: where Python imports from.
+    """
+    place = Path(max((p for p in places if path.is_relative_to(p)), key=len, default=path.parent))
+    inner = [folder for folder in path.parents if folder != place and folder.is_relative_to(place)]
+    files = [path, *(folder / "__init__.py" for folder in inner)]
+    return {file.relative_to(place).as_posix(): file for file in files}
 
 
 def _zipped(capsule: Capsule, code: dict[str, bytes]) -> bytes:

@@ -9,6 +9,8 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -121,22 +123,30 @@ def test_a_capsule_is_opened_only_on_trust_and_only_whole(root: str, tmp_path: P
 
 FILE = """
 import streamscope as ss
-from limits import MOST
+from shop_rules.limits import MOST
+from shop_rules.inner.limits import kept
 
 events = ss.Stream.from_parquet({path!r}, vs="t", delay="1s").filter(ss.col("x") < MOST)
-kept = events.apply(lambda b: {{"name": b.column("name"), "x": b.column("x")}},
-                    {{"name": "string", "x": "float64"}})
-query = kept.group_by("name").window(ss.tumbling("2s")).agg(n=ss.agg.count(), most=ss.agg.max("x"))
+rows = events.apply(kept, {{"name": "string", "x": "float64"}})
+query = rows.group_by("name").window(ss.tumbling("2s")).agg(n=ss.agg.count(), most=ss.agg.max("x"))
+"""
+RULES = """
+from shop_rules.limits import COLUMNS
+
+def kept(batch):
+    return {name: batch.column(name) for name in COLUMNS}
 """
 
 
-@pytest.mark.slow
-def test_it_opens_where_neither_root_nor_input_is(events: Path, tmp_path: Path) -> None:
-    home, away = tmp_path / "home", tmp_path / "away"
-    home.mkdir()
-    away.mkdir()
+@pytest.fixture(scope="module")
+def away(events: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a capsule of a query of several modules, of which nothing else is left."""
+    home, away = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("away")
+    (home / "shop_rules" / "inner").mkdir(parents=True)
     shutil.copy(events, home / "events.parquet")
-    (home / "limits.py").write_text("MOST = 1e99\n")
+    (home / "shop_rules" / "__init__.py").write_text("")
+    (home / "shop_rules" / "limits.py").write_text('MOST = 1e99\nCOLUMNS = ("name", "x")\n')
+    (home / "shop_rules" / "inner" / "limits.py").write_text(RULES)
     (home / "q.py").write_text(FILE.format(path=str(home / "events.parquet")))
     calls = [
         ["run", str(home / "q.py"), "--root", str(home / "job"), "--executor", "local"],
@@ -146,10 +156,45 @@ def test_it_opens_where_neither_root_nor_input_is(events: Path, tmp_path: Path) 
         run = CliRunner().invoke(app, call)
         assert run.exit_code == 0, run.output
     shutil.rmtree(home)
-    command = [sys.executable, "-m", "jobmanager", "replay", "wrong.zip", "--trust", "--json"]
-    done = subprocess.run(command, cwd=away, capture_output=True, text=True, check=False)
+    return away
+
+
+def replayed(away: Path, *options: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "jobmanager", "replay", "wrong.zip", "--trust", *options]
+    return subprocess.run(
+        command, cwd=away, input=typed, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_it_opens_where_neither_root_nor_input_nor_modules_are(away: Path) -> None:
+    done = replayed(away, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["equal"]
     assert found["row"]["most"] == 1e15
     assert [path.name for path in away.iterdir()] == ["wrong.zip"]
+
+
+@pytest.mark.slow
+def test_its_code_can_be_stopped_and_left_in_a_debugger(away: Path) -> None:
+    with zipfile.ZipFile(away / "wrong.zip") as archive:
+        vertex = max(json.loads(archive.read("manifest.json"))["rows"].items(), key=itemgetter(1))[
+            0
+        ]
+    typed = "import shop_rules.inner.limits as rules\nb rules.kept\nc\np batch.num_rows\nq\n"
+    done = replayed(away, vertex, "--break", "x > 1e12", typed=typed)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert "/shop_rules/inner/limits.py(5)kept()" in done.stdout
+    done = replayed(away, vertex, "--break", "x > 1e30")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"No row that {vertex} reads satisfies --break" in done.stdout
+
+
+def test_a_file_that_leads_out_of_its_folder_is_not_written(root: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.zip"
+    make_capsule(root, "most > 1e12", str(path))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("code/../../planted.py", "")
+    with pytest.raises(NotACapsuleError, match="does not belong"):
+        open_capsule(str(path), trust=True)
