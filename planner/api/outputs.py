@@ -19,16 +19,14 @@ from planner.logical.nodes import LogicalNode, Sink
 from planner.logical.query import Publishing, Query
 from planner.logical.table_form import DEFAULT, table_form
 from rstream.items.batch import item_schema
-from rvertex.sinks.spec import check_names, rows_of
+from rvertex.registry.checks import check_claims
+from rvertex.sinks.spec import SinkSpec, check_names, rows_of
 from rvertex.sources.versions import absolute, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rstream.format.table import TableForm
-    from rvertex.sinks.spec import (
-        SinkSpec,
-    )
 
 
 OutputMode = Literal["append", "overwrite", "error"]
@@ -92,13 +90,14 @@ class Outputs:
         Destinations are made by :mod:`planner.api.sinks`, such as ``ss.sinks.kafka(...)``. Rows are
         delivered as soon as they are computed, each once, with the columns of ``to_parquet()``.
         """
-        if not destinations:
+        if not destinations or not all(isinstance(spec, SinkSpec) for spec in destinations):
             raise InvalidPlanError("deliver() takes destinations, such as sinks.kafka(...)")
         form = table_form(self.plan, start, end)
         columns = form.file_schema(item_schema(self.plan.schema))
         for spec in destinations:
             spec.check(rows_of(spec, columns))
         check_names(destinations)
+        check_claims(destinations)
         return replace(self._query(None, cti_every, form), deliveries=destinations)
 
     # Each destination of :mod:`planner.api.sinks` is also a method, with the same options.

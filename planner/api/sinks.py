@@ -13,16 +13,15 @@ from planner.expressions.suggestions import missing, suggest_in_module
 from planner.logical.query import only_output
 from planner.user_code import user_code
 from rstream.items.batch import item_schema
+from rvertex.registry.checks import checked_registry, once_sink, registry_spec
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.kafka.avro_rows import avro_schema as schema_of_records
 from rvertex.sinks.spec import (
     ConsoleSink,
     FunctionSink,
     KafkaSink,
-    OnceSink,
     ParquetSink,
     PostgresSink,
-    RegistrySpec,
 )
 
 if TYPE_CHECKING:
@@ -37,9 +36,11 @@ if TYPE_CHECKING:
         Deletes,
         KafkaFormat,
         KafkaMode,
+        OnceSink,
         OnOld,
         OnRefused,
         PostgresMode,
+        RegistrySpec,
         SinkSpec,
     )
 
@@ -167,19 +168,15 @@ def registry(
     their entries are deleted. ``shards``: their number, if the registry does not exist yet.
     ``replicas``: the number of servers that store each entry.
     """
-    urls = _names(servers)
-    if not urls or not name.replace("-", "").replace("_", "").isalnum():
-        reason = "servers= are urls, and a name has letters, digits, - and _"
-        raise InvalidSinkError(f"registry {name!r}", reason)
-    kept_us = positive_duration_us(keep, what="keep")
-    return RegistrySpec(urls, name, kept_us, shards, replicas)
+    keep_us = positive_duration_us(keep, what="keep")
+    return registry_spec(servers, name, keep_us, shards, replicas)
 
 
 def open_registry(registry: RegistrySpec) -> IdRegistry:
     """Connect to a registry to read its undelivered ids, its releases, and its number of shards."""
     from rvertex.registry.once import opened_registry
 
-    return opened_registry(registry)
+    return opened_registry(checked_registry(registry, "open_registry"))
 
 
 def once(
@@ -195,7 +192,7 @@ def once(
     site delivered them. ``"fail"`` ends the delivery; ``"skip"`` drops them, which a site needs to
     catch up after a longer outage.
     """
-    return OnceSink(to, id, at, registry, on_old)
+    return once_sink(to, id, at, registry, on_old)
 
 
 def avro_schema(query: Query) -> str:

@@ -40,6 +40,20 @@ class RegistryChangeError(UsageError):
 
 
 @error_class
+class RegistryLostError(UsageError):
+    """Entries of a registry are gone, so ids that were claimed could be claimed again."""
+
+    registry: str
+    reason: str
+
+    message = (
+        "registry {registry}: {reason}, so rows that were delivered could be delivered again. "
+        "Restore its streams from a backup. Or accept repeated rows: stop all sites, delete its "
+        "streams, call sinks.open_registry(...).create(), and start the sites"
+    )
+
+
+@error_class
 class RegistryClientError(UsageError):
     """The client library is not installed."""
 

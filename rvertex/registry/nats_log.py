@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import nats
 from nats.errors import Error as NatsError
 from nats.js.api import RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import APIError, BadRequestError, NotFoundError
+from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
 from rvertex.registry.errors import RegistryAwayError
 
@@ -57,7 +57,11 @@ class NatsLog:
 
         async def publish() -> int:
             js = await self._jetstream(stream)
-            return int((await js.publish(stream, data, timeout=REQUEST_S)).seq)
+            try:
+                return int((await js.publish(stream, data, timeout=REQUEST_S)).seq)
+            except NoStreamResponseError:
+                self._streams.discard(stream)  # the next call creates it if it was deleted
+                raise
 
         return self._tried(publish, once=True)
 

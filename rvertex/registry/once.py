@@ -67,8 +67,11 @@ class OnceDestination:
     def open(self, epoch: int) -> DeliveryProgress | None:
         """Open the destination; claims of an earlier instance belong to this one."""
         progress = self._to.open(epoch)
-        if progress is not None:
-            self._registry.resume(self._token, progress.next_seq)
+        if progress is None:
+            self._registry.create()  # so later it is known that it existed
+        else:
+            has_claimed = progress.next_seq > 0
+            self._registry.resume(self._token, progress.next_seq, has_claimed=has_claimed)
         return progress
 
     def write(self, rows: DeliveredRows) -> None:

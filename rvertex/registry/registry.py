@@ -18,7 +18,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rvertex.registry.entries import Entry, Ids
-from rvertex.registry.errors import RegistryAwayError, RegistryChangeError, RegistryTimeError
+from rvertex.registry.errors import (
+    RegistryAwayError,
+    RegistryChangeError,
+    RegistryLostError,
+    RegistryTimeError,
+)
 from rvertex.registry.shard import Shard, Verdict
 from rvertex.registry.shard_map import SHARDS_MAX, ShardMap
 
@@ -176,8 +181,20 @@ class IdRegistry:
                 if any(opened.shard.has_open(token, next_seq) for token, next_seq in notes):
                     self._write(number, opened, ())
 
-    def resume(self, token: str, next_seq: int) -> None:
-        """Record deliveries that an earlier instance of the joiner could not record."""
+    def create(self) -> None:
+        """Create the registry, if it does not exist."""
+        self._stored_map()
+
+    def resume(self, token: str, next_seq: int, *, has_claimed: bool = False) -> None:
+        """Record deliveries that an earlier instance of the joiner could not record.
+
+        ``has_claimed``: the joiner has claimed ids, so the registry must exist.
+
+        Raises:
+            RegistryLostError: it does not exist.
+        """
+        if has_claimed and self._log.read_map() is None:
+            raise RegistryLostError(self._name, f"it is empty, and {token} has claimed ids in it")
         for opened in self._followed():
             opened.delivered[token] = next_seq
         self.flush()
@@ -308,7 +325,11 @@ class IdRegistry:
                 break
         delivered = tuple(sorted(opened.delivered.items()))
         entry = Entry(opened.shard.floor_us, tuple(claims), delivered)
-        self._read(number, opened, self._append(number, entry), batch)
+        seq = self._append(number, entry)
+        if seq < opened.shard.next_seq:
+            reason = f"the log of shard {number} begins anew at entry {seq}"
+            raise RegistryLostError(self._name, reason)
+        self._read(number, opened, seq, batch)
         for token, next_seq in delivered:
             if opened.delivered.get(token) == next_seq:
                 del opened.delivered[token]

@@ -16,6 +16,7 @@ from rstream.limits import AppendLimits
 from rstream.log.reader import open_reader
 from rstream.store.blobs import open_store
 from rvertex.checkpoint.journal import Journal
+from rvertex.registry.checks import checked_registry
 from rvertex.registry.joiner.joiner import IdJoiner
 from rvertex.registry.joiner.limits import JoinerLimits
 from rvertex.registry.joiner.rows import JoinSpec, LogInput, joined_schema
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rvertex.sinks.spec import RegistrySpec
 
 _FOLDER = "_joiner"
+_INPUTS = 2
 #: The output's only producer may be silent for any time.
 _OUTPUT = AppendLimits(producer_silence_s=100 * 365 * 86_400.0)
 
@@ -69,6 +71,11 @@ def id_joiner(
     registry's ``keep``. ``"fail"`` ends ``run()`` with an error; ``"skip"`` drops and counts them.
     """
     spec = _spec(on, id, at, (unjoinable_after, retry, keep), (on_bad_row, on_old), share)
+    if not all(isinstance(uri, str) for uri in (primary, foreign, to)) or to in (primary, foreign):
+        raise InvalidPlanError("id_joiner(primary, foreign, to): three logs, each a path or a url")
+    if not isinstance(limits, JoinerLimits | None):
+        raise InvalidPlanError(f"id_joiner(limits={limits!r:.80}): they are JoinerLimits(...)")
+    registry = checked_registry(registry, "id_joiner")
     inputs = _input(primary, spec.primary_at, to), _input(foreign, spec.foreign_at, to)
     output = Appender(to, joined_schema(spec, *inputs), limits=_OUTPUT)
     try:
@@ -110,8 +117,14 @@ def _spec(
     share: tuple[int, int],
 ) -> JoinSpec:
     """Check the arguments of :func:`id_joiner`."""
-    if not 0 <= share[0] < share[1]:
-        raise InvalidPlanError(f"id_joiner(share={share}): a number from 0, and how many there are")
+    times_at = (at, at) if isinstance(at, str) else at
+    is_pair = isinstance(times_at, list | tuple) and len(times_at) == _INPUTS
+    if not is_pair or not all(isinstance(name, str) for name in (on, id_, *times_at)):
+        reason = "on and id are names of columns, and at is one, or a pair of them"
+        raise InvalidPlanError(f"id_joiner(on={on!r}, id={id_!r}, at={at!r}): {reason}")
+    is_pair = isinstance(share, list | tuple) and [type(n) for n in share] == [int, int]
+    if not is_pair or not 0 <= share[0] < share[1]:
+        raise InvalidPlanError(f"id_joiner(share={share!r}): a number from 0, and how many sites")
     for name, choice in zip(("on_bad_row", "on_old"), choices, strict=True):
         if choice not in ("fail", "skip"):
             raise InvalidPlanError(f"id_joiner({name}={choice!r}): 'fail' or 'skip'")
@@ -120,5 +133,4 @@ def _spec(
         raise InvalidPlanError(f"id_joiner(retry={times[1]!r}): must be 0 or more")
     after_us = positive_duration_us(times[0], what="unjoinable_after")
     keep_us = positive_duration_us(times[2], what="keep")
-    primary_at, foreign_at = (at, at) if isinstance(at, str) else at
-    return JoinSpec(on, id_, primary_at, foreign_at, after_us, retry_us, keep_us, *choices, share)
+    return JoinSpec(on, id_, *times_at, after_us, retry_us, keep_us, *choices, (share[0], share[1]))

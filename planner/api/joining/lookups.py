@@ -98,9 +98,11 @@ def _require_arguments(function: Any, what: str, count: int) -> None:
 
 
 def _columns(names: str | Sequence[str] | None, what: str) -> tuple[str, ...]:
-    columns = (names,) if isinstance(names, str) else tuple(names or ())
+    columns = (names,) if isinstance(names, str) else names or ()
+    if not isinstance(columns, list | tuple) or not all(isinstance(n, str) for n in columns):
+        raise InvalidPlanError(f"{what}= takes names of columns, not {names!r:.80}")
     naming.require_distinct(columns, what)
-    return columns
+    return tuple(columns)
 
 
 def require_new(plan: LogicalNode, schema: pa.Schema, what: str) -> None:

@@ -21,6 +21,15 @@ class JoinerInputError(UsageError):
 
 
 @error_class
+class JoinerLimitError(UsageError):
+    """Limits of a joiner contradict each other."""
+
+    rule: str
+
+    message = "JoinerLimits: {rule} does not hold"
+
+
+@error_class
 class JoinerRowError(UsageError):
     """A foreign row cannot be claimed, and the joiner does not skip such rows."""
 

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from rvertex.state.scratch import Scratch
 
 _log = logging.getLogger(__name__)
-_US_PER_S = 1e6
-_TOKEN_BYTES = 8
+_US_PER_S, _TOKEN_BYTES = 1e6, 8
 #: Most primary rows that a step reads.
 PRIMARY_ROWS_MAX = 1 << 19
 #: How often the joiner records which rows it needs.
@@ -93,15 +92,19 @@ class IdJoiner:
         Raises:
             JoinerRowError: a foreign row has no id or time, or is older than the registry keeps.
             AppenderFencedError, OvertakenError: another process continues this output.
+            RegistryAwayError: the registry did not answer for ``limits.away_max_s``.
         """
-        active_s = self._clock.monotonic_s()
+        active_s = answered_s = self._clock.monotonic_s()
         while not self._stopped.is_set():
             pause_s = self._limits.poll_s
             try:
                 if self.step():
                     active_s, pause_s = self._clock.monotonic_s(), 0.0
+                answered_s = self._clock.monotonic_s()
             except RegistryAwayError as error:
                 self.counts["away"] += 1
+                if self._clock.monotonic_s() - answered_s >= self._limits.away_max_s:
+                    raise
                 _log.warning("the joiner waits", extra={"reason": str(error)})
                 pause_s = self._limits.away_s
             if idle_s is not None and self._clock.monotonic_s() - active_s >= idle_s:
@@ -131,10 +134,8 @@ class IdJoiner:
         ``wasted``: rows that were joined and then claimed by another site first.
         """
         store = self._store
-        names = ("read", "joined", "unjoinable", "taken", "repeated", "old", "bad", "given_up")
-        found: dict[str, float] = {
-            name: self.counts[name] for name in (*names, "wasted", "retries", "away")
-        }
+        names = "read joined unjoinable taken repeated old bad given_up wasted retries away"
+        found: dict[str, float] = {name: self.counts[name] for name in names.split()}
         found |= {"waiting": len(self._waiting), "stored": store.rows}
         found |= {"memory_hits": store.hits, "disk_hits": store.disk_hits, "misses": store.misses}
         lag_us = max(self._clock.now_us() - self._newest_us, 0)
@@ -182,7 +183,8 @@ class IdJoiner:
         #: Rows that a successor reads again: of the primary and of the foreign log.
         self._needed = state.primary_from, int(oldest)
         self._reported_s = -_REPORT_S
-        self._registry.resume(last.token, last.claim + (0 if is_open else 1))
+        next_claim = last.claim + (0 if is_open else 1)
+        self._registry.resume(last.token, next_claim, has_claimed=last.claim > 0)
 
     def _begin_again(self, last: Step, rows: Rows) -> None:
         """Prepare the step that an earlier process has begun."""
@@ -246,8 +248,7 @@ class IdJoiner:
         if len(times):
             self._newest_us = max(self._newest_us, int(times.max()))
             is_ours = self._foreign.is_of(rows.rows, self._spec.id, self._spec.share)
-            defer_us = int(self._limits.defer_s * _US_PER_S)
-            due_us = np.where(is_ours, now_us, now_us + defer_us)
+            due_us = now_us + np.where(is_ours, 0, int(self._limits.defer_s * _US_PER_S))
             self._waiting.add(rows.seqs, rows.rows, np.zeros(len(times), bool), due_us)
 
     def _bad(self, rows: Rows, now_us: int) -> tuple[np.ndarray, np.ndarray]:

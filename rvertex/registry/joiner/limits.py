@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from rvertex.registry.joiner.errors import JoinerLimitError
 
 MIB = 1 << 20
 
@@ -29,11 +32,21 @@ class JoinerLimits:
     poll_s: float = 0.05
     #: Pause after a call that the registry or a log did not answer.
     away_s: float = 0.5
+    #: How long the registry may not answer before the joiner ends with an error.
+    away_max_s: float = math.inf
     #: A record of all waiting rows is written after this many steps.
     steps_per_record: int = 256
 
     def __post_init__(self) -> None:
-        assert 0 < self.step_rows_max <= self.waiting_rows_max, self.step_rows_max
-        assert 0 < self.retry_first_s <= self.retry_max_s, self.retry_first_s
-        assert self.steps_per_record > 0, self.steps_per_record
-        assert self.rows_per_s_max is None or self.rows_per_s_max > 0, self.rows_per_s_max
+        rules = {
+            "0 < step_rows_max <= waiting_rows_max": (
+                0 < self.step_rows_max <= self.waiting_rows_max
+            ),
+            "0 < retry_first_s <= retry_max_s": 0 < self.retry_first_s <= self.retry_max_s,
+            "0 < steps_per_record": self.steps_per_record > 0,
+            "0 < rows_per_s_max": self.rows_per_s_max is None or self.rows_per_s_max > 0,
+            "0 <= away_max_s": self.away_max_s >= 0,
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise JoinerLimitError(rule)

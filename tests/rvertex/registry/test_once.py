@@ -16,13 +16,14 @@ import pytest
 
 import streamscope as ss
 from rstream.clock import ManualClock
+from rvertex.registry.errors import RegistryLostError
 from rvertex.registry.once import ID_BYTES_MAX, OnceDestination
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.sinks.errors import InvalidSinkError, RowsRefusedError
 from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
 from rvertex.sinks.spec import DeliveryPlace
-from tests.rvertex.registry.sites import MemoryLog, Output
+from tests.rvertex.registry.sites import MemoryLog, Output, Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,10 +156,77 @@ def test_what_cannot_be_delivered_so_is_refused_when_the_query_is_built(
         stream.deliver(ss.sinks.once(**given))
 
 
-def test_a_registry_needs_servers_and_a_name_for_streams() -> None:
-    for servers, name in (("nats://a", "a.b"), ((), "a"), ("nats://a", "")):
-        with pytest.raises(InvalidSinkError, match="servers= are urls, and a name has letters"):
-            ss.sinks.registry(servers, name)
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"name": "a.b"}, "a name has letters"),
+        ({"name": ""}, "a name has letters"),
+        ({"name": None}, "a name has letters"),
+        ({"servers": ()}, "servers= is a url"),
+        ({"servers": None}, "servers= is a url"),
+        ({"servers": [3]}, "servers= is a url"),
+        ({"shards": 0}, "shards=0: a whole number from 1 to 4,096"),
+        ({"shards": "2"}, "shards='2'"),
+        ({"shards": 4097}, "shards=4097"),
+        ({"replicas": 6}, "replicas=6: a whole number from 1 to 5"),
+        ({"replicas": True}, "replicas=True"),
+        ({"keep": "7us"}, "keep= is at least 8 microseconds"),
+    ],
+)
+def test_a_registry_that_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidSinkError, match=re.escape(reason)):
+        ss.sinks.registry(**({"servers": "nats://a", "name": "a"} | given))
+
+
+def test_what_is_no_registry_or_no_destination_is_refused() -> None:
+    to: Any = ss.sinks.console()
+    any_: Any = "clicks"
+    behind = ss.sinks.once(to, id="id", at="at", registry=REGISTRY)
+    for registry in (any_, None):
+        with pytest.raises(InvalidSinkError, match="a registry is made by"):
+            ss.sinks.open_registry(registry)
+        with pytest.raises(InvalidSinkError, match="a registry is made by"):
+            ss.sinks.once(to, id="id", at="at", registry=registry)
+    for other in (any_, behind):
+        with pytest.raises(InvalidSinkError, match="it takes another destination"):
+            ss.sinks.once(other, id="id", at="at", registry=REGISTRY)
+
+
+def test_two_destinations_of_a_query_do_not_take_ids_from_each_other() -> None:
+    rows = ss.Stream.from_items({"id": "int64", "at": "timestamp[us]"}, [ss.event(1, id=1, at=1)])
+    one, two = (
+        ss.sinks.once(ss.sinks.parquet(path), id="id", at="at", registry=REGISTRY)
+        for path in ("one", "two")
+    )
+    with pytest.raises(InvalidSinkError, match="claims ids in the registry 'clicks', too"):
+        rows.deliver(one, two)
+    other = ss.sinks.registry("nats://none", "others")
+    rows.deliver(one, ss.sinks.once(two.to, id="id", at="at", registry=other))
+    with pytest.raises(ss.InvalidPlanError, match="deliver\\(\\) takes destinations"):
+        rows.deliver("parquet")  # type: ignore[arg-type]
+
+
+def test_a_registry_that_was_emptied_is_named_and_grants_nothing_again() -> None:
+    log, place = MemoryLog(), Place()
+    running = once(log, place, "east")
+    running.write(rows(["a", "b"]))
+    running.commit(DeliveryProgress(2, b""))
+    log.store = Store()
+    with pytest.raises(RegistryLostError, match="the log of shard 0 begins anew at entry 1"):
+        running.write(rows(["c"], 2))
+    log.store = Store()
+    with pytest.raises(RegistryLostError, match="it is empty, and east/d/0 has claimed ids in it"):
+        once(log, place, "east")
+    IdRegistry(log, ManualClock(10**15), "r", RegistryLimits()).create()
+    once(log, place, "east").write(rows(["c"], 2))
+
+
+def test_a_partition_without_rows_so_far_does_not_miss_its_registry() -> None:
+    log, place = MemoryLog(), Place()
+    quiet = once(log, place, "east")
+    quiet.write(rows([]))
+    quiet.commit(DeliveryProgress(5, b""))
+    once(log, place, "east").write(rows(["a"], 5))
 
 
 def test_limits_are_those_of_the_destination() -> None:

@@ -1,0 +1,102 @@
+"""Wrong arguments of ``ss.id_joiner``, and a registry that is away or was emptied, are named."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streamscope as ss
+from rvertex.registry.errors import RegistryAwayError, RegistryLostError
+from rvertex.registry.joiner.errors import JoinerLimitError
+from rvertex.registry.joiner.limits import JoinerLimits
+from rvertex.sinks.errors import InvalidSinkError
+from tests.rvertex.joiner.test_restart import Claims, OneSite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REGISTRY = ss.sinks.registry("nats://none", "clicks")
+#: How often a registry tries an append.
+TRIES = 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"on": 3}, "on and id are names of columns"),
+        ({"id": None}, "on and id are names of columns"),
+        ({"at": ("searched",)}, "at is one, or a pair of them"),
+        ({"at": None}, "at is one, or a pair of them"),
+        ({"at": ("a", "b", "c")}, "at is one, or a pair of them"),
+        ({"share": 2}, "share=2): a number from 0, and how many sites"),
+        ({"share": (0.5, 2)}, "a number from 0, and how many sites"),
+        ({"share": (2, 2)}, "a number from 0, and how many sites"),
+        ({"share": (0, 1, 2)}, "a number from 0, and how many sites"),
+        ({"limits": 3}, "limits=3): they are JoinerLimits(...)"),
+        ({"primary": 3}, "three logs, each a path or a url"),
+        ({"to": "clicks"}, "three logs, each a path or a url"),
+        ({"retry": -1}, "retry=-1): must be 0 or more"),
+        ({"on_old": "drop"}, "on_old='drop'): 'fail' or 'skip'"),
+    ],
+)
+def test_wrong_arguments_are_named(given: dict[str, Any], message: str) -> None:
+    right: dict[str, Any] = {"on": "q", "id": "click", "at": "at", "unjoinable_after": "1h"}
+    right |= {"primary": "searches", "foreign": "clicks", "to": "joined", "registry": REGISTRY}
+    with pytest.raises(ss.InvalidPlanError, match=re.escape(message)):
+        ss.id_joiner(**(right | given))
+    with pytest.raises(InvalidSinkError, match="a registry is made by"):
+        ss.id_joiner(**(right | {"registry": "nats://none"}))
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        ({"step_rows_max": 0}, "0 < step_rows_max <= waiting_rows_max"),
+        ({"rows_per_s_max": -1.0}, "0 < rows_per_s_max"),
+        ({"retry_max_s": 0.1}, "0 < retry_first_s <= retry_max_s"),
+        ({"away_max_s": -1.0}, "0 <= away_max_s"),
+    ],
+)
+def test_limits_that_contradict_each_other(limits: dict[str, Any], rule: str) -> None:
+    with pytest.raises(JoinerLimitError, match=re.escape(f"JoinerLimits: {rule} does not hold")):
+        JoinerLimits(**limits)
+
+
+def test_a_registry_that_stays_away_ends_the_joiner_after_its_limit() -> None:
+    site = OneSite(away_max_s=60.0, away_s=0.001)
+    site.search(1, 0)
+    site.click(1, 1, 0)
+    joiner = site.begin()
+    site.claims.append = away_after(site, seconds=25)  # type: ignore[method-assign]
+    with pytest.raises(RegistryAwayError, match="no majority"):
+        joiner.run(idle_s=1e9)
+    assert joiner.status()["away"] == 3
+    site.claims.append = Claims.append.__get__(site.claims)  # type: ignore[method-assign]
+    site.steps(site.begin(), 1)
+    assert site.joined() == [(1, 7)]
+
+
+def away_after(site: OneSite, seconds: int) -> Callable[[int, bytes], int]:
+    def append(_shard: int, _data: bytes) -> int:
+        site.time_us += seconds * 1_000_000 // TRIES
+        raise RegistryAwayError("r", "no majority")
+
+    return append
+
+
+def test_a_registry_that_was_emptied_ends_a_joiner_that_has_claimed() -> None:
+    site = OneSite()
+    running = site.begin()
+    site.search(1, 0)
+    site.click(1, 1, 0)
+    site.steps(running, 0)
+    site.claims.shared = type(site.claims.shared)()
+    site.click(2, 1, 0)
+    with pytest.raises(RegistryLostError, match="registry r: the log of shard 0 begins anew"):
+        site.steps(running, 1)
+    site.claims.shared = type(site.claims.shared)()
+    with pytest.raises(RegistryLostError, match="it is empty, and east has claimed ids in it"):
+        site.begin()
+    assert site.joined() == [(1, 7)]
