@@ -1,4 +1,4 @@
-"""Checks what users say about registries, when a query or a joiner is built."""
+"""Checks the arguments of registries when a query or a joiner is built."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def checked_registry(given: Any, what: str) -> RegistrySpec:
 
 
 def once_sink(to: Any, id_: Any, at: Any, registry: Any, on_old: Any) -> OnceSink:
-    """Return the destination behind a registry; its columns are checked with those of the query."""
+    """Wrap a destination with claims; the query checks the columns later."""
     if not isinstance(to, SinkSpec) or isinstance(to, OnceSink):
         reason = f"it takes another destination, such as sinks.kafka(...), not {to!r:.80}"
         raise InvalidSinkError("once", reason)

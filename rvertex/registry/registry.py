@@ -327,7 +327,7 @@ class IdRegistry:
         entry = Entry(opened.shard.floor_us, tuple(claims), delivered)
         seq = self._append(number, entry)
         if seq < opened.shard.next_seq:
-            reason = f"the log of shard {number} begins anew at entry {seq}"
+            reason = f"the log of shard {number} starts again at entry {seq}"
             raise RegistryLostError(self._name, reason)
         self._read(number, opened, seq, batch)
         for token, next_seq in delivered:

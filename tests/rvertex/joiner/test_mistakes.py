@@ -94,7 +94,7 @@ def test_a_registry_that_was_emptied_ends_a_joiner_that_has_claimed() -> None:
     site.steps(running, 0)
     site.claims.shared = type(site.claims.shared)()
     site.click(2, 1, 0)
-    with pytest.raises(RegistryLostError, match="registry r: the log of shard 0 begins anew"):
+    with pytest.raises(RegistryLostError, match="registry r: the log of shard 0 starts again"):
         site.steps(running, 1)
     site.claims.shared = type(site.claims.shared)()
     with pytest.raises(RegistryLostError, match="it is empty, and east has claimed ids in it"):

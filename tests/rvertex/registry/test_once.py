@@ -212,7 +212,7 @@ def test_a_registry_that_was_emptied_is_named_and_grants_nothing_again() -> None
     running.write(rows(["a", "b"]))
     running.commit(DeliveryProgress(2, b""))
     log.store = Store()
-    with pytest.raises(RegistryLostError, match="the log of shard 0 begins anew at entry 1"):
+    with pytest.raises(RegistryLostError, match="the log of shard 0 starts again at entry 1"):
         running.write(rows(["c"], 2))
     log.store = Store()
     with pytest.raises(RegistryLostError, match="it is empty, and east/d/0 has claimed ids in it"):
