@@ -18,8 +18,10 @@ import functools
 import hashlib
 import inspect
 import os
+import platform
 import random
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 #: Modules whose functions all return different results in two runs.
 _MODULES = (random.__name__, secrets.__name__, "numpy.random")
-_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _FORBIDDEN: dict[Any, str] = {
     **{getattr(time, name): f"time.{name}" for name in _CLOCKS},
     **{getattr(time, f"{name}_ns"): f"time.{name}_ns" for name in _CLOCKS},
@@ -47,11 +49,12 @@ _FORBIDDEN: dict[Any, str] = {
     time.ctime: "time.ctime",
     os.urandom: "os.urandom",
     os.getenv: "os.getenv",
-    os.getpid: "os.getpid",
+    **{getattr(os, name): f"os.{name}" for name in ("getpid", "getppid", "getlogin", "uname")},
+    platform.node: "platform.node",
+    socket.gethostname: "socket.gethostname",
     threading.get_ident: "threading.get_ident",
     pc.random: "pyarrow.compute.random",
-    uuid.uuid1: "uuid.uuid1",
-    uuid.uuid4: "uuid.uuid4",
+    **{getattr(uuid, name): f"uuid.{name}" for name in ("uuid1", "uuid4", "getnode")},
     builtins.hash: "hash",
     builtins.id: "id",
 }

@@ -15,6 +15,7 @@ from planner.logical.nodes import UserStep
 from planner.logical.traversal import topological
 from rstream.errors import UsageError
 from rvertex.user_code.code import UserCode
+from rvertex.user_code.pickled import pickled
 from streamscope.testing.errors import NotDeterministicError, RepeatedDifferentlyError
 from streamscope.testing.inputs import Input, bound, input_of
 from streamscope.testing.plan_run import Schedule
@@ -61,6 +62,7 @@ _SHARED = "the code shares state between keys or vertices, or depends on which r
 _ELSEWHERE = (
     "the code depends on its process: the order of a set, hash(), id(), a clock, the time zone"
 )
+_REMEMBERS = "a variable that outlives the run, such as a cache, depends on which rows come first"
 #: Aggregates whose results have no rounding.
 _EXACT = {"count", "count_distinct", "min", "max", "first", "last", "user"}
 _GROWS = "clear state with a timer, or keep a bounded number of values"
@@ -81,8 +83,8 @@ def assert_deterministic(
     The rows are divided into any batches, arrive in any order within the delay, are distributed to
     partitions, and pass through several vertices. Vertices are restored between any two items. They
     are also killed, and compute again from an older snapshot. A query with user code also runs in
-    another process with another hash seed, time zone and date, and over its input repeated many
-    times.
+    new processes with another hash seed, time zone, locale and date, and over its input repeated
+    many times. Files and other environment variables are the same in all runs.
 
     Args:
         query: SQL, a function of streams, a ``Stream`` or a ``Query``.
@@ -146,6 +148,8 @@ class _Ways:
         self._adds = not is_exact(test.query.plan)
         self._tolerance = TOLERANCE * greatest(self._feeds)
         self._plans: dict[tuple[int, int], PhysicalPlan] = {(1, 1): self.plan}
+        #: The plan before its code has run.
+        self._pickled = pickled(self.plan)
         self._answer = answer_of(self.plan, self._feeds, Schedule((0,)))
 
     def run(self, runs: int, *, other_process: bool, bounded_state: bool) -> None:
@@ -165,7 +169,7 @@ class _Ways:
             self._check("killed", _RESTORED, plan, feeds, killed, same=True)
         if not any(code.draws_values for code in self._codes):
             self._rearranged(runs // 2)
-        if other_process and has_user_code(plan):
+        if other_process and has_user_code(self._pickled):
             self._elsewhere()
         if bounded_state and (growth := growth_of(plan, feeds)) is not None:
             raise NotDeterministicError(f"the state grows without bound. {growth}; {_GROWS}")
@@ -210,8 +214,14 @@ class _Ways:
             self._compare("floats of other magnitudes", _ROUNDING, run, False, before)
 
     def _elsewhere(self) -> None:
-        what = "another process, time zone and date"
-        self._compare(what, _ELSEWHERE, lambda: answer_elsewhere(self.plan, self._feeds), True)
+        what, run = "another process, time zone and date", answer_elsewhere
+        whole = Schedule((0,))
+        self._compare(what, _ELSEWHERE, lambda: run(self._pickled, self._feeds, whole), True)
+        if any(code.draws_values for code in self._codes):
+            return
+        reverse = in_order(self._test, self.plan, self._rows, reversed_rows)
+        what = "a new process, ties in reverse"
+        self._compare(what, _REMEMBERS, lambda: run(self._pickled, reverse, whole), False)
 
     def _numbers(self, k: int) -> tuple[int, ...]:
         random = Random(f"{self._seed} {k}")

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import os
+import platform
 import random
+import socket
 import threading
 import time
 import uuid
@@ -86,6 +89,10 @@ NUMPY = np.random.default_rng(3)
         (lambda x: NUMPY.random(), "'NUMPY', a Generator, whose state is lost"),
         (lambda x: np.random.rand(), "numpy.random"),
         (lambda x: uuid.uuid4(), "uuid.uuid4"),
+        (lambda x: uuid.getnode(), "uuid.getnode"),
+        (lambda x: platform.node(), "platform.node"),
+        (lambda x: socket.gethostname(), "socket.gethostname"),
+        (lambda x: os.uname(), "os.uname"),
         (lambda x: hash(x), "uses hash"),
         (lambda x: MODEL.predict(x), "numpy.random"),
         (lambda x: Model().predict(x), "numpy.random"),

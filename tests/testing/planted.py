@@ -45,6 +45,7 @@ CLICKS = rows("""
 COUNTS = {"count": 0}
 LOG: list[int] = []
 SEEN: set[str] = set()
+FIRST: dict[str, int] = {}
 _PAGES = ("home", "shop", "cart", "pay", "news", "help", "jobs", "team")
 
 
@@ -162,6 +163,19 @@ class Cached(ss.KeyedProcess):
     def on_event(self, event: Any, ctx: ss.KeyedContext) -> None:
         ctx.emit(event.page not in SEEN)
         SEEN.add(event.page)
+
+
+class FirstOfPage(ss.KeyedProcess):
+    """A cache that the first run fills, so that later runs in the same process agree with it."""
+
+    output = {"n": "int64"}  # noqa: RUF012
+
+    def on_event(self, event: Any, ctx: ss.KeyedContext) -> None:
+        ctx.emit(FIRST.setdefault(event.page, event.n))
+
+
+def with_locale(batch: pa.RecordBatch) -> Any:
+    return made(batch, [len(hidden("os", "environ").get("LC_ALL", ""))] * batch.num_rows)
 
 
 def with_default(batch: pa.RecordBatch, seen: list[int] = []) -> Any:  # noqa: B006
@@ -286,6 +300,8 @@ BUGS: dict[str, Any] = {
     "number in a global dictionary": per_row(numbered),
     "log in a global list": per_user(Logged),
     "cache in a global set": per_user(Cached),
+    "first number of a page in a global dictionary": per_user(FirstOfPage),
+    "locale": per_row(with_locale),
     "mutable default": per_row(with_default),
     "total in a shared dictionary": per_user(OnTheClass),
     "size of the batch": per_row(of_batch),

@@ -2,7 +2,8 @@
 
 Code that iterates over a set of strings, reads a clock or uses local time has another result there.
 The process starts once per test session and ends with it. Requests and responses are pickles over
-its standard input and output, which only the parent process can access.
+its standard input and output, which only the parent process can access. It forks for each request
+before it imports any code of the user, so each run begins with empty caches and globals.
 """
 
 from __future__ import annotations
@@ -19,26 +20,32 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rvertex.user_code.code import UserCode
 from rvertex.user_code.pickled import pickled
-from streamscope.testing.plan_run import Schedule
 from streamscope.testing.runs import answer_of
 
 if TYPE_CHECKING:
-    from planner.physical.plan import PhysicalPlan
+    from streamscope.testing.plan_run import Schedule
     from streamscope.testing.runs import Answer, Feeds
 
 #: How far the clocks of the other process are ahead.
 LATER = datetime.timedelta(days=400, hours=7)
-_ENVIRONMENT = {"PYTHONHASHSEED": "20260714", "TZ": "Pacific/Kiritimati"}
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "20260714",
+    "TZ": "Pacific/Kiritimati",
+    **dict.fromkeys(("LANG", "LC_ALL"), "C"),
+    **dict.fromkeys(("USER", "LOGNAME", "HOSTNAME"), "elsewhere"),
+}
 _LENGTH_BYTES = 8
 
 
-def has_user_code(plan: PhysicalPlan) -> bool:
-    """Whether a plan has user code."""
-    return UserCode.__module__.rpartition(".")[0].encode() in pickled(plan)
+def has_user_code(plan: bytes) -> bool:
+    """Whether a pickled plan has user code."""
+    return UserCode.__module__.rpartition(".")[0].encode() in plan
 
 
-def answer_elsewhere(plan: PhysicalPlan, feeds: Feeds) -> Answer:
-    """Run a plan in the other process; its result.
+def answer_elsewhere(plan: bytes, feeds: Feeds, schedule: Schedule) -> Answer:
+    """Run a plan in the other process, with new copies of the user's modules; its result.
+
+    ``plan``: pickled before its first run, because a pickle has the globals of a main module.
 
     Raises:
         Exception: the error that the query raised there.
@@ -47,7 +54,7 @@ def answer_elsewhere(plan: PhysicalPlan, feeds: Feeds) -> Answer:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        _send(process.stdin, pickled((sys.path, plan, feeds)))
+        _send(process.stdin, pickled((sys.path, pickled((plan, feeds, schedule)))))
         found = pickle.loads(_receive(process.stdout))
     except (BrokenPipeError, EOFError):
         _process.cache_clear()
@@ -93,18 +100,29 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Run plans for the parent until it closes the pipe."""
+    """Run plans for the parent, each in a new fork, until it closes the pipe."""
     while True:  # ends with the parent, or when it closes the pipe
         try:
-            path, plan, feeds = pickle.loads(_receive(requests))
+            path, request = pickle.loads(_receive(requests))
         except EOFError:
             return
-        sys.path[:] = path
-        try:
-            data = pickled(answer_of(plan, feeds, Schedule((0,))))
-        except Exception as error:
-            data = _error(error)
-        _send(answers, data)
+        child = os.fork()
+        if child == 0:
+            sys.path[:] = path
+            _send(answers, _answer(request))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            _send(answers, pickled(RuntimeError("the process of another machine has ended")))
+
+
+def _answer(request: bytes) -> bytes:
+    """Run a plan; its result, or the error that the query raised."""
+    try:
+        plan, feeds, schedule = pickle.loads(request)
+        return pickled(answer_of(pickle.loads(plan), feeds, schedule))
+    except Exception as error:
+        return _error(error)
 
 
 def _error(error: Exception) -> bytes:
