@@ -36,7 +36,8 @@ LOOK_BYTES = 8 << 20
 _CALL_BYTES = 1 << 12
 #: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
 _ITEMS_MAX = 1 << 10
-_ARROW = pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table
+_ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
+_PLAIN = {int, float, bool, str, bytes, type(None)}
 
 
 class _Place:
@@ -153,16 +154,14 @@ class _Look:
         todo: list[tuple[object, _Place | None]] = [(operator, None) for operator in operators]
         while todo:  # ends: no object is entered twice
             value, place = todo.pop()
-            if isinstance(value, np.ndarray | _ARROW):
+            if isinstance(value, _ARRAYS):
                 if place is not None:
                     self._note(value, place)
             elif isinstance(value, tuple):
                 value = None  # no reference may be added
                 if place is not None and _references(place) <= _OWN_REFERENCES:
                     todo += [(item, place.item(i)) for i, item in enumerate(place.get())]
-            elif (
-                not isinstance(value, str | bytes | int | float) and id(value) not in self._entered
-            ):
+            elif type(value) not in _PLAIN and id(value) not in self._entered:
                 self._entered.add(id(value))
                 if issubclass(type(value), self._ends_at):  # isinstance: 0.1 ms if it is not
                     self.ends.append(value)
