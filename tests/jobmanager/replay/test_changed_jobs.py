@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobmanager.driver.running.deploying import deploy, rescale
+from jobmanager.driver.running.deploying import deploy, rescale, roll_back
 from jobmanager.replay.errors import CannotReplayError, NoSuchRowError
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.replaying import Replay, replay, replay_all
 from jobmanager.replay.rows.auditing import audit
+from jobmanager.replay.rows.bisecting import bisect
+from jobmanager.replay.rows.capsules import make_capsule, open_capsule
 from jobmanager.replay.rows.diffing import diff
 from jobmanager.replay.rows.whys import why
 from jobmanager.replay.state_at import read_state
@@ -91,3 +93,44 @@ def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
     assert (again.is_equal, again.compared_items) == (True, 0)
     with pytest.raises(CannotReplayError, match="the job was changed after that time"):
         read_state(changed.root, found[-1].vertex, at=100_000)
+
+
+def test_a_job_that_was_rolled_back(tmp_path: Path) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("counts", COUNTS), retain="all")
+    changed.has_read_all()
+    deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=100)
+    changed.append()
+    changed.has_emitted_all()
+    roll_back(changed.root, wait_s=100)
+    changed.append()
+    changed.has_read_all()
+    all_equal(changed.root)
+    rows = changed.finish()
+    all_equal(changed.root)
+    for row in (rows[0], rows[len(rows) // 2], rows[-1]):
+        assert why(changed.root, condition(row)).rows == row["n"]
+    assert bisect(changed.root, row="m > 99").wrong_rows == sum(row["m"] > 99 for row in rows)
+    make_capsule(changed.root, condition(rows[-1]), str(tmp_path / "row.zip"))
+    assert open_capsule(str(tmp_path / "row.zip"), trust=True).is_reproduced()
+    assert diff(changed.root, load_query(str(tmp_path / "counts.py"))).is_equal
+
+
+def test_vertices_behind_code_that_is_not_deterministic(tmp_path: Path) -> None:
+    """They read its recorded output; the code itself, and lineage through it, are refused."""
+    code = 'lambda b: {"key": b.column("key"), "x": b.column("x")}, {"key": "int64", "x": "int64"}'
+    strong = COUNTS.replace("rows.", f"rows.apply({code}, deterministic=False).")
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("strong", strong), retain="all")
+    changed.has_read_all()
+    rows = changed.finish()
+    refused, *found = replay_all(changed.root)
+    assert isinstance(refused, CannotReplayError)
+    assert len(found) == 2
+    assert all(isinstance(one, Replay) and one.is_equal for one in found), found
+    assert sum(one.compared_items for one in found if isinstance(one, Replay)) > 0
+    assert diff(changed.root, load_query(str(tmp_path / "strong.py"))).is_equal
+    with pytest.raises(CannotReplayError, match="declared not deterministic"):
+        why(changed.root, condition(rows[0]))
