@@ -32,6 +32,9 @@ GRANT_MIN_US = 100_000
 #: Divisor of the delay that gives the grant. When a partition resumes, its rows may be out of order
 #: by the rest of the delay. A larger divisor leaves more of it, and journals promises more often.
 GRANT_SHARE = 8
+#: An end that the log reported within this time is recent, also if ``idle_after`` is shorter: the
+#: answer of a busy machine takes longer than that, and no partition would ever be idle.
+CONFIRMED_S = 2.0
 #: Number of looks kept. If the log answers a query for its end later than that, the look is gone
 #: and the partition promises nothing.
 LOOKS_KEPT = 256
@@ -57,7 +60,8 @@ class PartitionFacts:
         end = self.end
         if self.is_ended or end is None or end.position > self.position:
             return False
-        return end.seen_s - self.last_row_s >= idle_after_s and now_s - end.seen_s <= idle_after_s
+        is_recent = now_s - end.seen_s <= max(idle_after_s, CONFIRMED_S)
+        return is_recent and end.seen_s - self.last_row_s >= idle_after_s
 
     def state(self, now_s: float, idle_after_s: float) -> str:
         """Return "active", "idle" or "ended"."""

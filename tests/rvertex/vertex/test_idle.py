@@ -16,6 +16,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.logs.protocol import LogEnd
 from rvertex.sources.spec import LogSpec
 from rvertex.vertex.idle import (
+    CONFIRMED_S,
     GRANT_MIN_US,
     LOOKS_KEPT,
     Look,
@@ -92,6 +93,12 @@ def test_a_row_in_step_with_the_others_is_never_late(delay_us: int) -> None:
 )
 def test_who_is_not_idle_promises_nothing(partition: PartitionFacts) -> None:
     assert asked(partition, facts(40, silent_s=0.1)) == {}
+
+
+def test_an_answer_that_takes_longer_than_idle_after_is_recent_enough() -> None:
+    late = facts(10, told_s=CONFIRMED_S - 0.1)
+    assert late.is_idle(NOW_S, idle_after_s=0.05)
+    assert not facts(10, told_s=CONFIRMED_S + 0.1).is_idle(NOW_S, idle_after_s=0.05)
 
 
 def test_if_all_are_idle_time_stands_unless_others_of_the_stage_are_not() -> None:
