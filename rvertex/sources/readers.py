@@ -143,7 +143,7 @@ class UnitsReader:
         events, faults = faults_of(self._spec, raw.filter(pa.array(is_good)), unit.path)
         if events is None:
             events = empty_events(self._spec.row_schema)
-        found = {k: self._located(unit, row + k, bad[k]) for k in np.flatnonzero(~is_good).tolist()}
+        found = self._located(unit, row, np.flatnonzero(~is_good).tolist(), bad.drop_null())
         for k, fault in faults.items():
             place = int(places[k])
             at = self._units.origin(unit, row + place)
@@ -155,10 +155,16 @@ class UnitsReader:
         times = (pc.fill_null(batch.column(k), INF_TIME) for k in (0, 1))  # nothing waits for it
         return pa.RecordBatch.from_arrays([*times, *batch.columns[2:]], schema=batch.schema)
 
-    def _located(self, unit: Unit, row: int, bad: pa.StructScalar) -> BadRow:
-        at = self._units.origin(unit, row)
-        said = bad.as_py()
-        return located(BadRow(said["reason"], said["column"], said["value"]), unit, at)
+    def _located(
+        self, unit: Unit, row: int, places: list[int], bad: pa.StructArray
+    ) -> dict[int, BadRow]:
+        """Return the bad rows with their file positions, by place; ``row``: number of place 0."""
+        said = (bad.field(name).to_pylist() for name in ("reason", "column", "value"))
+        found = {}
+        for k, reason, column, value in zip(places, *said, strict=True):
+            at = self._units.origin(unit, row + k)
+            found[k] = BadRow(reason, column, value, at.line, at.raw, unit.path, at.row)
+        return found
 
 
 def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:

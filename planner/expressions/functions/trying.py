@@ -1,7 +1,7 @@
 """``try_cast``: like a cast, but null where the cast fails.
 
 The distinct values of a batch are converted at once. If that fails, they are halved until each
-failing value is alone. Text without any digit is null at once if a number or time is wanted.
+failing value is alone; texts without the form of the type are left out before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from planner.expressions.entries.signature import method
 from planner.expressions.functions import casting
 from planner.expressions.nodes import Function
 from planner.expressions.types import is_text
+from rstream.items.text_failures import failing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,20 +45,12 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
     plain = value.dictionary_decode() if pa.types.is_dictionary(value.type) else value
     if pa.types.is_nested(plain.type):
         return pa.concat_arrays(_converted(plain, target))
-    distinct = plain.dictionary_encode()
-    found = pa.concat_arrays(_converted(_without_hopeless(distinct.dictionary, target), target))
-    return found.take(distinct.indices)
-
-
-def _without_hopeless(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Replace text that cannot be a number or a time by null."""
-    needs_digit = (
-        pa.types.is_integer(target) or pa.types.is_decimal(target) or pa.types.is_temporal(target)
-    )
-    if not is_text(values.type) or not needs_digit:
-        return values
-    has_digit = pc.match_substring_regex(values, "[0-9]")
-    return pc.if_else(has_digit, values, pa.scalar(None, values.type))
+    if not is_text(plain.type):
+        distinct = plain.dictionary_encode()
+        found = pa.concat_arrays(_converted(distinct.dictionary, target))
+        return found.take(distinct.indices)
+    fails = failing(plain, target, lambda part: casting.convert(part, target))
+    return casting.convert(pc.if_else(pa.array(fails), pa.scalar(None, plain.type), plain), target)
 
 
 def _converted(values: pa.Array, target: pa.DataType) -> list[pa.Array]:

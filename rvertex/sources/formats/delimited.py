@@ -7,20 +7,23 @@ alone; only errors pay for that.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from rstream.items.exact import check_infinite
+from rstream.items.text_failures import failing, not_utf8
 from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
 from rvertex.sources.files import bytes_to_read, first_line
 from rvertex.sources.formats.rows.bad_rows import NO_TEXT, BadRow
 from rvertex.sources.formats.rows.column_names import check_has
-from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, whole_rows
+from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, field_counts, whole_rows
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 from rvertex.sources.formats.rows.text_encoding import (
     NO_TEXT_IN,
@@ -47,6 +50,7 @@ csv.field_size_limit(1 << 40)  # of the process; Arrow, which reads the rows, ha
 #: Empty, and what R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 _NOT_NULL = ', and null_values= does not name ""'
+_WRONG_COUNT = "{} fields where the header has {}"
 BOM = b"\xef\xbb\xbf"
 
 
@@ -86,7 +90,13 @@ class CsvUnits:
                     batch = None
             if batch is None:
                 batch = rows_of(
-                    self._spec, unit, self._rows(), rows, self._parse_whole, self._explain
+                    self._spec,
+                    unit,
+                    self._rows(),
+                    rows,
+                    self._parse_whole,
+                    self._inspect,
+                    self._explain,
                 )
             lines += lines_of(piece)
             if batch is not None and batch.num_rows:
@@ -126,6 +136,7 @@ class CsvUnits:
                 first_row=first_row,
                 first_line=line,
                 before=self._before,
+                is_open=rows.is_open,
             )
         return self._cut
 
@@ -143,26 +154,34 @@ class CsvUnits:
         self._reads_times_as_text = True
         return found
 
-    def _with_times(self, rows: bytes, columns: pa.Schema) -> pa.RecordBatch | None:
+    def _with_times(
+        self, rows: bytes, columns: pa.Schema, header: list[str] | None = None
+    ) -> pa.RecordBatch | None:
         """These columns of the rows; times may be written with and without a zone."""
-        return self._exact(rows, columns, self._converted(times_as_text(decimals_as_text(columns))))
+        as_text = self._converted(times_as_text(decimals_as_text(columns)))
+        return self._exact(rows, columns, as_text, header)
 
     def _exact(
-        self, rows: bytes, columns: pa.Schema, convert: pacsv.ConvertOptions
+        self,
+        rows: bytes,
+        columns: pa.Schema,
+        convert: pacsv.ConvertOptions,
+        header: list[str] | None = None,
     ) -> pa.RecordBatch | None:
         """These columns of the rows, parsed as ``convert`` says.
 
         Raises:
             pyarrow.ArrowInvalid: a row is bad.
         """
-        batch = parse_csv(rows, self._header, self._delimiter, convert)
+        header = self._header if header is None else header
+        batch = parse_csv(rows, header, self._delimiter, convert)
         if batch is None:
             return None
         batch = batch if batch.schema == columns else with_values(batch, columns)
         infinite = [f.name for f in columns if _has_infinite(batch.column(f.name))]
         if infinite:
             as_text = pa.schema([(name, pa.string()) for name in infinite])
-            written = parse_csv(rows, self._header, self._delimiter, self._converted(as_text))
+            written = parse_csv(rows, header, self._delimiter, self._converted(as_text))
             assert written is not None, "there are rows"
             for name in infinite:
                 check_infinite(batch.column(name), written.column(name))
@@ -185,6 +204,52 @@ class CsvUnits:
         assert batch is not None, rows[:80]
         return batch
 
+    def _inspect(self, rows: LineRows) -> dict[int, BadRow]:
+        """The bad rows among many, and why they are bad."""
+        bad = {k: BadRow(UNCLOSED) for k in np.flatnonzero(rows.is_open).tolist()}
+        fields = field_counts(rows, self._delimiter)
+        wrong = (fields != len(self._header)) & ~rows.is_open
+        for k, count in zip(np.flatnonzero(wrong).tolist(), fields[wrong].tolist(), strict=True):
+            bad[k] = BadRow(_WRONG_COUNT.format(count, len(self._header)))
+        left = np.flatnonzero(~(wrong | rows.is_open))
+        columns = pa.schema([(f.name, pa.binary()) for f in self._spec.columns])
+        batch = None
+        if len(left):
+            with contextlib.suppress(pa.ArrowInvalid):  # then the caller halves the rows
+                batch = parse_csv(
+                    rows.of(left), self._header, self._delimiter, self._converted(columns)
+                )
+        if batch is None or batch.num_rows != len(left):
+            return bad
+        for values, field in zip(batch.columns, self._spec.columns, strict=True):
+            for k, row in self._bad_values(values, field).items():
+                bad.setdefault(int(left[k]), row)
+        return bad
+
+    def _bad_values(self, values: pa.Array, field: pa.Field) -> dict[int, BadRow]:
+        """The values of a column that do not have its type, and why; nulls have it."""
+
+        def convert(texts: pa.Array) -> None:
+            quoted = pc.replace_substring(texts, '"', '""')
+            lines = pc.binary_join_element_wise('"', quoted, '"\n', "").to_pylist()
+            self._with_times("".join(lines).encode(), pa.schema([field]), [field.name])
+
+        is_no_text = not_utf8(values)
+        mask = pa.array(is_no_text)
+        texts = pc.if_else(mask, pa.scalar(None, pa.binary()), values).cast(pa.string())
+        is_wrong = failing(texts, field.type, convert)
+        as_text = times_as_text(decimals_as_text(pa.schema([field]))).field(0).type
+        places = np.flatnonzero(is_no_text | is_wrong)
+        reason = f"not of type {field.type}"
+        found = {}
+        for k, value in zip(
+            places.tolist(), values.take(pa.array(places)).to_pylist(), strict=True
+        ):
+            why = NO_TEXT if is_no_text[k] and pa.types.is_string(as_text) else reason
+            text = value.decode("utf-8", "backslashreplace")
+            found[k] = BadRow(why if value else why + _NOT_NULL, field.name, text)
+        return found
+
     def _explain(self, row: bytes) -> BadRow:
         """Why a row that was refused by itself is bad."""
         if whole_rows(row, self._delimiter, is_last=True)[1]:
@@ -192,7 +257,7 @@ class CsvUnits:
         text = row.decode("utf-8", "backslashreplace")
         fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter), [])
         if len(fields) != len(self._header):
-            return BadRow(f"{len(fields)} fields where the header has {len(self._header)}")
+            return BadRow(_WRONG_COUNT.format(len(fields), len(self._header)))
         for field in self._spec.columns:
             try:
                 self._with_times(row, pa.schema([field]))
@@ -289,6 +354,8 @@ def parse_csv(
     """
     if not rows.strip(b"\r\n"):
         return None
+    if rows.startswith(BOM):  # the parser would remove it, but only from the first row
+        rows = b"\n" + rows
     table = pacsv.read_csv(
         pa.BufferReader(rows),
         read_options=pacsv.ReadOptions(

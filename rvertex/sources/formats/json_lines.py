@@ -7,8 +7,6 @@ stand alone; only errors pay for that.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +17,7 @@ from rstream.items.exact import widened
 from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
 from rvertex.sources.files import bytes_to_read, first_line
 from rvertex.sources.formats.rows.bad_rows import ENCODED, NO_TEXT, BadRow
+from rvertex.sources.formats.rows.json_values import bad_objects, repeated_key, value_of
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
 from rvertex.sources.formats.rows.text_encoding import (
@@ -36,7 +35,7 @@ from rvertex.sources.formats.rows.text_values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rvertex.sources.formats.rows.line_rows import Origin
     from rvertex.sources.spec import SourceSpec, Unit
@@ -72,7 +71,15 @@ class JsonUnits:
             except MemoryError:
                 raise
             except pa.ArrowException:
-                batch = rows_of(self._spec, unit, self._rows(), rows, self._parse, self._explain)
+                batch = rows_of(
+                    self._spec,
+                    unit,
+                    self._rows(),
+                    rows,
+                    self._parse,
+                    self._inspect,
+                    self._explain,
+                )
             lines += chunk.count(b"\n")
             if batch is not None and batch.num_rows:
                 yield batch
@@ -97,6 +104,12 @@ class JsonUnits:
 
     def _parse(self, lines: bytes) -> pa.RecordBatch:
         return _batch(lines, self._spec.columns)
+
+    def _inspect(self, rows: LineRows) -> dict[int, BadRow]:
+        """Bad lines among many, and why they are bad."""
+        lines = [rows.raw(k) for k in range(len(rows.starts))]
+        found = bad_lines(lines, self._spec.columns, NO_OBJECT)
+        return {k: BadRow(*why) for k, why in found.items()}
 
     def _explain(self, line: bytes) -> BadRow:
         """Why a line that was refused by itself is bad."""
@@ -222,29 +235,36 @@ def _check_nulls(chunk: bytes) -> None:
         raise pa.ArrowInvalid("a row is null, and no object")
 
 
+def bad_lines(
+    lines: Sequence[bytes], columns: pa.Schema, no_object: str
+) -> dict[int, tuple[str, str | None, str | None]]:
+    """Bad lines by their place: the reason, the column and the value; some may be missing."""
+    found: dict[int, tuple[str, str | None, str | None]] = {}
+    places, objects = [], []
+    for k, line in enumerate(lines):
+        text = line.strip(_SPACE)
+        if not is_text(line):
+            found[k] = (NO_TEXT, None, None)
+        elif text[:1] != b"{" or text[-1:] != b"}":
+            found[k] = (no_object, None, None)
+        else:
+            places.append(k)
+            objects.append(text)
+    for k, field in bad_objects(objects, columns, parse_json).items():
+        if field is None:
+            found[places[k]] = (no_object, None, None)
+        else:
+            value = value_of(objects[k], field.name)
+            found[places[k]] = (f"not of type {field.type}", field.name, value)
+    return found
+
+
 def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
     """The column that is to blame for a refused line; None if the line is no object at all."""
     refused = [f for f in columns if _refuses(line, pa.schema([f]))]
     if refused and (len(refused) < len(columns) or len(columns) == 1):
         return None if _refuses(line, pa.schema([])) else refused[0]
     return None
-
-
-def repeated_key(line: bytes) -> str | None:
-    """A key that an object of the line, or within it, has more than once; None if there is none."""
-    found: list[str] = []
-
-    def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found.extend(
-            name for name, times in Counter(name for name, _ in pairs).items() if times > 1
-        )
-        return dict(pairs)
-
-    try:
-        json.loads(line, object_pairs_hook=look)
-    except (ValueError, RecursionError):
-        return None
-    return found[0] if found else None
 
 
 def object_lines(chunk: bytes) -> int | None:
@@ -354,15 +374,6 @@ def _line_places(chunk: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 def _stripped(text: bytes) -> bytes:
     return text.strip(_SPACE)
-
-
-def value_of(line: bytes, name: str) -> str | None:
-    """The value of a field as it is written, for a message."""
-    try:
-        found = json.loads(line)
-        return json.dumps(found[name], ensure_ascii=False) if name in found else None
-    except (ValueError, TypeError, RecursionError):
-        return None
 
 
 def _refuses(chunk: bytes, schema: pa.Schema) -> bool:

@@ -98,26 +98,29 @@ def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:
     if not bad:
         return good
     rows = good.num_rows + len(bad)
+    places = sorted(bad)
     is_good = np.ones(rows, np.bool_)
-    is_good[list(bad)] = False
+    is_good[places] = False
     take = pa.array(np.cumsum(is_good) - 1, mask=~is_good)
     columns = [column.take(take) for column in good.columns]
-    dead = [_record(bad[k]) if k in bad else None for k in range(rows)]
+    dead = _records([bad[k] for k in places]).take(pa.array(np.cumsum(~is_good) - 1, mask=is_good))
     fields = [*good.schema, pa.field(_COLUMN, BAD)]
-    return pa.RecordBatch.from_arrays([*columns, pa.array(dead, BAD)], schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays([*columns, dead], schema=pa.schema(fields))
 
 
-def _record(row: BadRow) -> dict[str, object]:
-    value = None if row.value is None else row.value[:VALUE_CHARS_MAX]
-    return {
-        "source": row.source,
-        "position": row.position,
-        "line": row.line,
-        "column": row.column,
-        "value": value,
-        "reason": row.reason,
-        "raw": row.raw,
+def _records(rows: list[BadRow]) -> pa.StructArray:
+    found: dict[str, list[object]] = {
+        "source": [row.source for row in rows],
+        "position": [row.position for row in rows],
+        "line": [row.line for row in rows],
+        "column": [row.column for row in rows],
+        "value": [None if row.value is None else row.value[:VALUE_CHARS_MAX] for row in rows],
+        "reason": [row.reason for row in rows],
+        "raw": [row.raw for row in rows],
     }
+    nothing = [None] * len(rows)
+    arrays = [pa.array(found.get(field.name, nothing), field.type) for field in DEAD]
+    return pa.StructArray.from_arrays(arrays, fields=list(DEAD))
 
 
 def bad_of(batch: pa.RecordBatch, columns: int) -> pa.StructArray | None:

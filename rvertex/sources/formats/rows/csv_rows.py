@@ -12,11 +12,16 @@ been read.
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from rvertex.sources.formats.rows.line_rows import LineRows
 
 #: The longest row with quotes, in bytes.
 QUOTED_BYTES_MAX = 4 << 20
@@ -151,3 +156,15 @@ def _lengths(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     last = text[np.maximum(starts + lengths - 1, 0)]
     lengths -= (last == _CR) & (text[ends - 1] == _LF) & (lengths > 0)
     return lengths
+
+
+def field_counts(rows: LineRows, delimiter: str) -> np.ndarray:
+    """Number of fields of each row, int64[n]."""
+    if b'"' in rows.data:
+        texts = (rows.raw(k).decode("latin-1") for k in range(len(rows.starts)))
+        return np.array(
+            [len(next(csv.reader((text,), delimiter=delimiter), ())) for text in texts], np.int64
+        )
+    at = np.flatnonzero(np.frombuffer(rows.data, np.uint8) == ord(delimiter))
+    between: np.ndarray = np.searchsorted(at, rows.ends) - np.searchsorted(at, rows.starts)
+    return between + 1

@@ -1,7 +1,8 @@
 """A piece of a text file with one row per line: row positions, and the search for bad rows.
 
-If the parser refuses a piece, the piece is halved until each bad row is alone. So whether a row is
-bad depends on that row alone, and only pieces with bad rows cost the search.
+If the parser refuses a piece, its rows are inspected together. If it refuses the others, too, they
+are halved until each bad row is alone. So whether a row is bad depends on that row alone, and only
+pieces with bad rows cost the search.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rvertex.errors import SourceRowError
 from rvertex.sources.formats.rows.bad_rows import BadRow, remedy, with_bad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rvertex.sources.spec import SourceSpec, Unit
 
@@ -61,63 +62,76 @@ class LineRows:
         first_row: int,
         first_line: int,
         before: Before = NOTHING_BEFORE,
+        is_open: np.ndarray | None = None,
     ) -> None:
         """Row k is ``data[starts[k]:ends[k]]``.
 
         ``first_row``: number of row 0 in its unit, from 0. ``first_line``: number of the first line
         of ``data`` in the unit, from 1. ``before``: rows and lines of the file before the unit.
+        ``is_open``: bool[n], whether the row has a quote that is not closed.
         """
         self.data, self.starts, self.ends = data, starts, ends
         self._first_row, self._first_line = first_row, first_line
-        self._line_ends = _line_ends(data)
+        self._lines: list[int] | None = None
         self._before = before
+        self.is_open = np.zeros(len(starts), np.bool_) if is_open is None else is_open
 
     def origin(self, row: int) -> Origin:
         """The file position of a row; ``row``: its number in the unit, from 0."""
         k = row - self._first_row
-        line = self._first_line + int(np.searchsorted(self._line_ends, self.starts[k]))
+        if self._lines is None:
+            before = np.searchsorted(_line_ends(self.data), self.starts)
+            self._lines = (self._first_line + before).tolist()
         rows, lines = self._before.rows_and_lines()
-        return Origin(rows + row + 1, lines + line, self.raw(k))
+        return Origin(rows + row + 1, lines + self._lines[k], self.raw(k))
 
     def raw(self, k: int) -> bytes:
         """Bytes of row ``k`` of the piece, without the line end."""
         return self.data[self.starts[k] : self.ends[k]].rstrip(b"\r\n")
 
-    def between(self, lo: int, hi: int) -> bytes:
-        """Bytes from row ``lo`` to the end of row ``hi - 1``, skipped lines included."""
-        return self.data[self.starts[lo] : self.ends[hi - 1]]
+    def of(self, rows: np.ndarray) -> bytes:
+        """Bytes of these rows, with their line ends; ``rows``: int64[n], sorted, n > 0."""
+        first = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+        runs = zip(rows[first], rows[[*(first[1:] - 1), -1]], strict=True)
+        return b"".join([self.data[self.starts[lo] : self.ends[hi]] for lo, hi in runs])
 
     def parsed(
         self,
         parse: Callable[[bytes], pa.RecordBatch],
+        inspect: Callable[[LineRows], Mapping[int, BadRow]],
         explain: Callable[[bytes], BadRow],
         *,
         first_only: bool,
     ) -> tuple[list[pa.RecordBatch], dict[int, BadRow]]:
         """Parse the good rows, and explain the bad ones: batches, and bad rows by row number.
 
-        ``first_only``: stop at the first bad row.
+        ``inspect`` finds bad rows, if not all. ``first_only``: stop at the first bad row.
         """
         found: list[pa.RecordBatch] = []
-        bad: dict[int, BadRow] = {}
-        todo = [(0, len(self.starts))]
+        bad = dict(inspect(self))
+        is_left = np.ones(len(self.starts), np.bool_)
+        is_left[list(bad)] = False
+        if first_only and bad:
+            is_left[min(bad) :] = False
+        todo = [np.flatnonzero(is_left)]
         while todo:  # ends: each piece is parsed, or halved until it is one row
-            lo, hi = todo.pop()
-            if lo == hi:
+            part = todo.pop()
+            if not len(part):
                 continue
             try:
-                batch = parse(self.between(lo, hi))
+                batch = parse(self.of(part))
             except MemoryError:
                 raise
             except pa.ArrowException:
                 batch = None
-            if batch is not None and batch.num_rows == hi - lo:
+            if batch is not None and batch.num_rows == len(part):
                 found.append(batch)
-            elif hi - lo > 1:
-                middle = (lo + hi) // 2
-                todo += [(middle, hi), (lo, middle)]
+            elif len(part) > 1:
+                half = len(part) // 2
+                todo += [part[half:], part[:half]]
             else:
-                bad[lo] = explain(self.raw(lo))
+                row = int(part[0])
+                bad[row] = explain(self.raw(row))
                 if first_only:
                     break
         return found, bad
@@ -129,6 +143,7 @@ def rows_of(
     rows: LineRows,
     first_row: int,
     parse: Callable[[bytes], pa.RecordBatch],
+    inspect: Callable[[LineRows], Mapping[int, BadRow]],
     explain: Callable[[bytes], BadRow],
 ) -> pa.RecordBatch | None:
     """All rows of a piece that the parser refused as a whole; bad rows keep their positions.
@@ -137,7 +152,7 @@ def rows_of(
         SourceRowError: a row is bad, and the source does not skip bad rows.
     """
     fails = spec.on_bad_row == "fail"
-    found, bad = rows.parsed(parse, explain, first_only=fails)
+    found, bad = rows.parsed(parse, inspect, explain, first_only=fails)
     if bad and fails:
         k = min(bad)
         row = bad[k]

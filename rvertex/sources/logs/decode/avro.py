@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
 
 HEADER_BYTES = 5
+NO_RECORD = "not an Avro record of the writer's schema"
 NO_HEADER = "no header of a schema registry (a byte 0 and the schema's number)"
 
 
@@ -48,7 +49,7 @@ class AvroDecoder:
             self._readers[b""] = self._reader(writer)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        return decode_one_row_each(values, self._schema, self._parse, self._explain)
+        return decode_one_row_each(values, self._schema, self._parse, self._inspect, self._explain)
 
     def _parse(self, values: Sequence[bytes]) -> pa.RecordBatch:
         if self._registry is None:
@@ -92,9 +93,26 @@ class AvroDecoder:
         except ImportError as error:
             raise DecoderMissingError(str(error)) from error
 
+    def _inspect(self, values: Sequence[bytes]) -> dict[int, Bad]:
+        """Values whose bytes are no record, and why; values that fail otherwise are missing."""
+        width = 0 if self._registry is None else HEADER_BYTES
+        places: dict[bytes, list[int]] = {}
+        for k, value in enumerate(values):
+            places.setdefault(value[:width], []).append(k)
+        bad: dict[int, Bad] = {}
+        for head, found in places.items():
+            try:
+                reader = self._of_header(head)
+            except Refused as error:
+                bad |= {k: Bad(str(error)) for k in found}
+                continue
+            is_bad = reader.are_bad([values[k][width:] for k in found])
+            bad |= {found[k]: Bad(NO_RECORD) for k in np.flatnonzero(is_bad).tolist()}
+        return bad
+
     def _explain(self, value: bytes) -> Bad:
         try:
             self._parse([value])
         except Refused as error:
-            return Bad(str(error) or "not an Avro record of the writer's schema")
+            return Bad(str(error) or NO_RECORD)
         raise AssertionError("a value was refused once and then not")

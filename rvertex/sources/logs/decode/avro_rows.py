@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from rvertex.sources.files import first_line
@@ -49,6 +50,16 @@ class AvroRows:
         found = conformed(table, self._schema)
         if isinstance(found, Bad):
             raise Refused(str(found))
+        return found
+
+    def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
+        """Whether each of the bodies is no such record, bool[n]."""
+        found = np.zeros(len(bodies), np.bool_)
+        for k, body in enumerate(bodies):
+            try:
+                self._row(body)
+            except Refused:
+                found[k] = True
         return found
 
     def _row(self, body: bytes) -> dict[str, Any]:

@@ -63,12 +63,14 @@ def decode_one_row_each(
     values: Sequence[bytes | None],
     schema: pa.Schema,
     parse: Callable[[Sequence[bytes]], pa.RecordBatch],
+    inspect: Callable[[Sequence[bytes]], Mapping[int, Bad]],
     explain: Callable[[bytes], Bad],
 ) -> Decoded:
     """Decode values that have one row each.
 
     ``parse`` gives a row for each of its values or raises :class:`Refused`. All values are tried
-    at once; if they are refused, halves of them are, until the bad ones stand alone.
+    at once. If they are refused, ``inspect`` finds bad ones among them, if not all. If the others
+    are refused, too, halves of them are tried, until the bad ones are alone.
     """
     bad: dict[int, Bad] = {}
     left = np.arange(len(values))
@@ -79,21 +81,27 @@ def decode_one_row_each(
         present = [value for value in values if value is not None]
     pieces: list[pa.RecordBatch] = []
     good: list[np.ndarray] = []
-    todo = [(0, len(left))]
+    is_inspected = False
+    todo = [np.arange(len(left))]
     while todo:  # ends: each piece is parsed, or halved until it is one value
-        lo, hi = todo.pop()
-        if lo == hi:
+        part = todo.pop()
+        if not len(part):
             continue
-        some = present[lo:hi] if hi - lo < len(present) else present
+        some = [present[k] for k in part.tolist()] if len(part) < len(present) else present
         try:
             pieces.append(parse(some))
-            good.append(left[lo:hi])
+            good.append(left[part])
         except Refused:
-            if hi - lo == 1:
-                bad[int(left[lo])] = explain(some[0])
+            if len(part) == 1:
+                bad[int(left[part[0]])] = explain(some[0])
+            elif not is_inspected:
+                is_inspected = True
+                found = inspect(some)
+                bad |= {int(left[k]): why for k, why in found.items()}
+                todo.append(np.delete(part, list(found)))
             else:
-                middle = (lo + hi) // 2
-                todo += [(middle, hi), (lo, middle)]
+                half = len(part) // 2
+                todo += [part[half:], part[:half]]
     value_of = np.concatenate([left[:0], *good])
     return Decoded(joined(pieces, schema), value_of, dict(sorted(bad.items())))
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from rvertex.sources.formats.json_lines import (
     TWICE,
+    bad_lines,
     is_text,
     parse_json,
     refused_column,
-    repeated_key,
-    value_of,
 )
 from rvertex.sources.formats.rows.bad_rows import NO_TEXT
+from rvertex.sources.formats.rows.json_values import repeated_key, value_of
 from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
 from rvertex.sources.logs.decode.decoded import (
     Bad,
@@ -44,7 +44,7 @@ class JsonDecoder:
         self._schema = schema
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        return decode_one_row_each(values, self._schema, self._parse, self._explain)
+        return decode_one_row_each(values, self._schema, self._parse, self._inspect, self._explain)
 
     def _parse(self, values: Sequence[bytes]) -> pa.RecordBatch:
         lines = b"\n".join(values)
@@ -64,6 +64,10 @@ class JsonDecoder:
             raise Refused
         (batch,) = table.combine_chunks().to_batches()
         return batch.select(self._schema.names)
+
+    def _inspect(self, values: Sequence[bytes]) -> dict[int, Bad]:
+        found = bad_lines([_as_line(value) for value in values], self._schema, NO_OBJECT)
+        return {k: Bad(*why) for k, why in found.items()}
 
     def _explain(self, value: bytes) -> Bad:
         line = _as_line(value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.items.text_failures import not_utf8
 from rvertex.sources.formats.rows.bad_rows import NO_TEXT
 from rvertex.sources.logs.decode.decoded import (
     Bad,
@@ -36,7 +37,11 @@ class RawDecoder:
             return Decoded(rows, everything, {})
         # null is no bad text, so it must not be met as a value
         found = decode_one_row_each(
-            [b"" if value is None else value for value in values], self._schema, self._parse, _bad
+            [b"" if value is None else value for value in values],
+            self._schema,
+            self._parse,
+            _all_bad,
+            _bad,
         )
         is_null = np.array([values[i] is None for i in found.value_of], bool)
         (texts,) = found.rows.columns
@@ -49,6 +54,11 @@ class RawDecoder:
         except pa.ArrowInvalid as error:
             raise Refused from error
         return pa.record_batch([texts], schema=self._schema)
+
+
+def _all_bad(values: Sequence[bytes]) -> dict[int, Bad]:
+    is_bad = not_utf8(pa.array(values, pa.binary()))
+    return {k: Bad(NO_TEXT) for k in np.flatnonzero(is_bad).tolist()}
 
 
 def _bad(_: bytes) -> Bad:

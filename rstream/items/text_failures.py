@@ -1,0 +1,122 @@
+"""Finds which texts do not convert to a type, at about the cost of converting them.
+
+Arrow only tells that one of many texts does not convert. Each distinct text is tried once. Texts
+that no conversion to the type accepts are found by a pattern, the others by halving.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_CLOCK = r"[0-2]\d(?::?[0-5]\d(?::?[0-6]\d(?:\.\d*)?)?)?"
+_ZONE = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)?"
+#: Times in ISO's basic form and in weeks, which are rewritten before they are converted.
+_OTHER_TIME = r"\d{8}T.*|\d{4}-?W\d\d.*"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_INFINITE = r"[+-]?(?i:inf(?:inity)?|nan(?:\([a-z0-9_]*\))?)"
+#: What is removed around numbers and times before they are converted.
+_SPACE = r"(?:\s|\p{Z}|[\x0b\x1c-\x1f\x{85}])*"
+_LOGICAL = "(?i:true|false|[a-z]{1,3}|[01])"
+
+
+def failing(
+    texts: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array], object]
+) -> np.ndarray:
+    """Return which of the texts fail to convert to ``kind``, bool[n]; nulls do not fail.
+
+    ``convert`` raises an ArrowException or OverflowError if one or more texts fail. Whether a text
+    fails may depend on that text only.
+    """
+    found = texts if kinds.is_dictionary(texts.type) else texts.dictionary_encode()
+    values = found.dictionary
+    is_bad = hopeless(values, kind)
+    for place in alone(np.flatnonzero(~is_bad), values, convert):
+        is_bad[place] = True
+    at = found.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    if not len(values):
+        return np.zeros(len(texts), np.bool_)
+    bad: np.ndarray = is_bad[at]
+    if found.indices.null_count:
+        bad &= found.indices.is_valid().to_numpy(zero_copy_only=False)
+    return bad
+
+
+def alone(places: np.ndarray, values: pa.Array, convert: Callable[[pa.Array], object]) -> list[int]:
+    """Return those of the ``places`` whose values fail, by halving."""
+    bad: list[int] = []
+    todo = [places]
+    while todo:  # ends: a part converts, or is halved until it is one value
+        part = todo.pop()
+        if not len(part):
+            continue
+        try:
+            convert(values.take(pa.array(part)))
+        except MemoryError:
+            raise
+        except (pa.ArrowException, OverflowError):
+            if len(part) == 1:
+                bad.append(int(part[0]))
+            else:
+                half = len(part) // 2
+                todo += [part[half:], part[:half]]
+    return bad
+
+
+def not_utf8(values: pa.BinaryArray) -> np.ndarray:
+    """Return which values are not UTF-8, bool[n]."""
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([v is not None and not _is_utf8(v) for v in values.to_pylist()], np.bool_)
+    return np.zeros(len(values), np.bool_)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def hopeless(texts: pa.Array, kind: pa.DataType) -> np.ndarray:
+    """Return which texts no conversion to ``kind`` accepts, bool[n]; false if not known."""
+    pattern = _pattern(kind)
+    if pattern is None:
+        return np.zeros(len(texts), np.bool_)
+    may = pc.match_substring_regex(texts, f"^{_SPACE}(?:{pattern}){_SPACE}$")
+    found: np.ndarray = (~_bools(may)) & texts.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _bools(mask: pa.Array) -> np.ndarray:
+    found: np.ndarray = mask.fill_null(False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _pattern(kind: pa.DataType) -> str | None:
+    """Return a pattern that each text has that some conversion accepts; None: there is none."""
+    if kinds.is_integer(kind):
+        digits = len(str(2**kind.bit_width))
+        return rf"[+-]?0*\d{{1,{digits}}}|0[xX][0-9a-fA-F]+"
+    if kinds.is_floating(kind):
+        return f"{_NUMBER}|{_INFINITE}"
+    if kinds.is_boolean(kind):
+        return _LOGICAL
+    if kinds.is_date(kind):
+        return _DATE
+    if kinds.is_timestamp(kind):
+        return rf"{_DATE}(?:[ T]{_CLOCK}{_ZONE})?|{_OTHER_TIME}"
+    if kinds.is_decimal(kind):
+        whole = max(kind.precision - kind.scale, 0)
+        return rf"[+-]?(?:0*\d{{0,{whole}}}(?:\.\d*)?)|{_NUMBER}[eE].*"
+    return None

@@ -1,0 +1,202 @@
+"""Finds the bad ones among many JSON objects, at about the cost of parsing them in Python.
+
+Arrow only tells that one of many lines is bad. This module finds the usual kinds of bad lines. What
+it does not decide (deep nesting, keys twice, surrogates, numbers beyond a double) is left to Arrow,
+which parses all other lines in any case.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from rstream.items.text_failures import failing
+from rvertex.sources.formats.rows.nesting import LEVELS_MAX
+from rvertex.sources.formats.rows.text_values import with_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: ``_TEXT``: it depends on the value's text.
+_GOOD, _BAD, _TEXT, _UNKNOWN = range(4)
+#: What Python's parser and Arrow's do not agree on.
+_SPECIAL = re.compile(rb"Inf|\x00|\\u[dD][89a-fA-F]|\d[eE]\+?\d{3}|\d{300}|-0[^.\d]")
+
+
+class _Number(str):
+    """A number with a fraction or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
+def bad_objects(
+    lines: Sequence[bytes],
+    columns: pa.Schema,
+    parse: Callable[[bytes, pa.Schema], object],
+) -> dict[int, pa.Field | None]:
+    """Return bad lines by their place, with the column to blame; None: the line is no object.
+
+    ``lines`` are UTF-8 and begin and end as objects do. ``parse`` raises an ArrowException if one
+    or more of its lines are bad. Bad lines may be missing from the result.
+    """
+    found: dict[int, pa.Field | None] = {}
+    places: list[int] = []
+    rows: list[dict[str, Any]] = []
+    number = _Number if any(kinds.is_decimal(f.type) for f in columns) else float
+    decode = json.JSONDecoder(parse_float=number).decode
+    text = b"\n".join(lines)
+    is_special = _SPECIAL.search(text) is not None
+    is_deep = text.count(b"{") + text.count(b"[") - len(lines) >= LEVELS_MAX
+    for k, line in enumerate(lines):
+        if is_special and _SPECIAL.search(line):
+            continue
+        if is_deep and line.count(b"{") + line.count(b"[") > LEVELS_MAX:
+            continue
+        try:
+            rows.append(decode(line.decode()))
+            places.append(k)
+        except json.JSONDecodeError:
+            found[k] = None
+        except ValueError:  # a number with more digits than Python reads
+            continue
+    marks = {f.name: _column_marks(rows, f, parse) for f in columns}
+    is_bad = np.any([mark == _BAD for mark in marks.values()], axis=0)
+    is_known = ~np.any([mark == _UNKNOWN for mark in marks.values()], axis=0)
+    for i in np.flatnonzero(is_bad & is_known).tolist():
+        line = lines[places[i]]
+        if repeated_key(line) is None:
+            refused = [f for f in columns if marks[f.name][i] == _BAD]
+            is_object = len(refused) < len(columns) or len(columns) == 1
+            found[places[i]] = refused[0] if is_object else None
+    return found
+
+
+def repeated_key(line: bytes) -> str | None:
+    """A key that an object of the line, or within it, has more than once; None if there is none."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found.extend(
+            name for name, times in Counter(name for name, _ in pairs).items() if times > 1
+        )
+        return dict(pairs)
+
+    try:
+        json.loads(line, object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        return None
+    return found[0] if found else None
+
+
+def value_of(line: bytes, name: str) -> str | None:
+    """The value of a field as it is written, for a message."""
+    try:
+        found = json.loads(line)
+        return json.dumps(found[name], ensure_ascii=False) if name in found else None
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _column_marks(
+    rows: Sequence[dict[str, Any]],
+    field: pa.Field,
+    parse: Callable[[bytes, pa.Schema], object],
+) -> np.ndarray:
+    """Whether each row's value has the type of the field: ``_GOOD``, ``_BAD`` or ``_UNKNOWN``."""
+    values = [row.get(field.name) for row in rows]
+    found = set(map(type, values)) - {type(None)}
+    if _are_good(values, found, field.type):
+        return np.full(len(values), _GOOD)
+    if found <= {str} and (kinds.is_timestamp(field.type) or kinds.is_date32(field.type)):
+        return np.where(_wrong_texts(values, field, parse), _BAD, _GOOD)
+    marks = np.array([_judged(value, field.type) for value in values])
+    at = np.flatnonzero(marks == _TEXT)
+    texts = [str(values[k]) for k in at.tolist()]
+    marks[at] = np.where(_wrong_texts(texts, field, parse), _BAD, _GOOD)
+    return marks
+
+
+def _wrong_texts(
+    texts: list[Any], field: pa.Field, parse: Callable[[bytes, pa.Schema], object]
+) -> np.ndarray:
+    """Which texts, or None, do not have the type of the field."""
+
+    def convert(some: pa.Array) -> None:
+        if not kinds.is_decimal(field.type):
+            with_values(pa.RecordBatch.from_arrays([some], [field.name]), [field])
+            return
+        head = f'{{{json.dumps(field.name)}: "'  # texts with the form of a decimal need no escapes
+        lines = pc.binary_join_element_wise(head, some, '"}', "").to_pylist()
+        parse("\n".join(lines).encode(), pa.schema([field]))
+
+    return failing(pa.array(texts, pa.string()), field.type, convert)
+
+
+def _are_good(values: list[Any], found: set[type], kind: pa.DataType) -> bool:
+    """Whether all values have a plain type, of which ``found`` are in Python; false: not known."""
+    if kinds.is_integer(kind):
+        present = [value for value in values if value is not None]
+        low, high = _bounds(kind)
+        return found <= {int} and low <= min(present, default=0) and max(present, default=0) <= high
+    if kinds.is_floating(kind):
+        return found <= {int, float, _Number}
+    if kinds.is_string(kind):
+        return found <= {str}
+    return bool(kinds.is_boolean(kind)) and found <= {bool}
+
+
+def _bounds(kind: pa.DataType) -> tuple[int, int]:
+    low = -(2 ** (kind.bit_width - 1)) if kinds.is_signed_integer(kind) else 0
+    return low, low + 2**kind.bit_width - 1
+
+
+def _judged(value: Any, kind: pa.DataType) -> int:
+    """Return whether a value has the type."""
+    if value is None:
+        return _GOOD
+    is_number = isinstance(value, int | _Number) and not isinstance(value, bool)
+    if kinds.is_integer(kind):
+        if not isinstance(value, int) or isinstance(value, bool):
+            return _UNKNOWN if value == "NaN" else _BAD
+        low, high = _bounds(kind)
+        return _GOOD if low <= value <= high else _BAD
+    if kinds.is_floating(kind):
+        return _GOOD if is_number or isinstance(value, float) else _BAD
+    if kinds.is_string(kind):
+        return _GOOD if _is_text(value) else _BAD
+    if kinds.is_boolean(kind):
+        return _GOOD if isinstance(value, bool) else _BAD
+    if kinds.is_timestamp(kind):
+        return _TEXT if _is_text(value) else _BAD
+    if kinds.is_date32(kind):
+        return _TEXT if _is_text(value) else _UNKNOWN if is_number else _BAD
+    if kinds.is_decimal(kind):
+        return _TEXT if is_number or _is_text(value) else _BAD
+    return _judged_nested(value, kind)
+
+
+def _judged_nested(value: Any, kind: pa.DataType) -> int:
+    if kinds.is_list(kind):
+        if not isinstance(value, list):
+            return _BAD
+        marks = [_judged(one, kind.value_type) for one in value]
+    elif kinds.is_struct(kind):
+        if not isinstance(value, dict):
+            return _BAD
+        marks = [_judged(value.get(f.name), f.type) for f in kind]
+    else:
+        return _UNKNOWN
+    if _TEXT in marks or _UNKNOWN in marks:
+        return _UNKNOWN
+    return _BAD if _BAD in marks else _GOOD
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not isinstance(value, _Number)

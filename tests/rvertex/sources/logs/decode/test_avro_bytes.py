@@ -1,0 +1,107 @@
+"""Which bytes are records of a schema is found before they are decoded, for many at once.
+
+Cannot catch: malformed records that the check and fastavro both take for right.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from rvertex.sources.logs.decode.avro import NO_RECORD, AvroDecoder
+from rvertex.sources.logs.decode.avro_bytes import malformed
+from rvertex.sources.logs.decode.avro_schema import AvroTypes, arrow_columns
+from tests.rvertex.sources.logs.decode.test_avro_types import (
+    POINT,
+    SHAPES,
+    TYPES,
+    body_of,
+    record,
+    written,
+)
+
+pytest.importorskip("fastavro", reason="Avro is an extra")
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "s", "type": ["null", "string"]},
+        {"name": "k", "type": "long"},
+        {"name": "l", "type": {"type": "array", "items": "double"}},
+    ],
+}
+GOOD = body_of(SCHEMA, {"s": "abc", "k": 5, "l": [1.5]})
+#: Bytes that are no record: cut, too long, an unknown branch, negative and huge lengths.
+WRONG = {
+    "empty": b"",
+    "cut": GOOD[:-3],
+    "long": GOOD + b"\x00",
+    "numbers without an end": b"\xff" * 11,
+    "branch": b"\x08" + GOOD[1:],
+    "negative branch": b"\x01" + GOOD[1:],
+    "negative length": b"\x02\x01" + GOOD[2:],
+    "huge length": b"\x02" + b"\xfe" + b"\xff" * 7 + b"\x7f" + GOOD[2:],
+    "huge count": b"\x00\x0a" + b"\xfe" + b"\xff" * 7 + b"\x7f",
+    "JSON": b'{"a":1}',
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_records_of_all_types_are_right_and_their_pieces_are_not(shape: str) -> None:
+    make, spread = SHAPES[shape]
+    for name, (kind, values) in TYPES.items():
+        schema = record(make(kind))
+        bodies = written(schema, spread(values))
+        assert not malformed(bodies, schema).any(), name
+        cut = [body[:k] for body in bodies for k in range(len(body))]
+        more = [body + b"\x00" for body in bodies]
+        assert malformed(cut + more, schema).all(), name
+
+
+def test_a_type_that_is_used_by_its_name_is_known_also_if_no_record_has_its_first_place() -> None:
+    fields = [("p", ["null", {**POINT, "namespace": "n"}]), ("q", "n.P"), ("r", ["null", "n.P"])]
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
+    body = body_of(schema, {"p": None, "q": {"x": 1}, "r": {"x": 2}})
+    assert malformed([body, body[:-1], body], schema).tolist() == [False, True, False]
+
+
+def test_malformed_records_are_bad_without_a_word_of_the_decoder(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert AvroTypes(SCHEMA).are_in_blocks
+    bodies = [body for wrong in WRONG.values() for body in (GOOD, wrong)]
+    found = AvroDecoder(arrow_columns(SCHEMA), SCHEMA).decode(bodies)
+    assert found.rows.to_pylist() == [{"s": "abc", "k": 5, "l": [1.5]}] * len(WRONG)
+    assert {k: str(bad) for k, bad in found.bad.items()} == {
+        2 * k + 1: NO_RECORD for k in range(len(WRONG))
+    }
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("shape", ["alone", "null first", "list of nullable", "map"])
+def test_random_bytes_are_decoded_or_bad_and_nothing_is_printed(
+    shape: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(json.dumps(shape))
+    make, spread = SHAPES[shape]
+    for name in ("long", "double", "string", "boolean", "enum", "record", "float"):
+        kind, values = TYPES[name]
+        schema = record(make(kind))
+        bodies = written(schema, spread(values)) * 4
+        for k, body in enumerate(bodies):
+            changed = bytearray(body)
+            changed[rng.randrange(len(body))] = rng.randrange(256)
+            bodies[k] = bytes(changed)
+        together = AvroDecoder(arrow_columns(schema), schema).decode(bodies)
+        alone = [AvroDecoder(arrow_columns(schema), schema).decode([body]) for body in bodies]
+        assert list(together.bad) == [k for k, found in enumerate(alone) if found.bad]
+        rows = [row for found in alone for row in found.rows.to_pylist()]
+        assert repr(together.rows.to_pylist()) == repr(rows)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,282 @@
+"""Many bad rows: found together, they are the same, for the same reasons, as found one by one.
+
+Cannot catch: a row whose finding one by one is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pytest
+
+from rvertex.sources.formats import delimited
+from rvertex.sources.formats.delimited import CsvUnits
+from rvertex.sources.formats.json_lines import JsonUnits
+from rvertex.sources.logs.decode.json_objects import JsonDecoder
+from rvertex.sources.readers import open_reader
+from tests.rvertex.sources.conftest import make_spec, only_partition
+from tests.support.budget import scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
+
+TYPES = {
+    "int64": pa.int64(),
+    "int8": pa.int8(),
+    "uint16": pa.uint16(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us"),
+    "zoned": pa.timestamp("ms", "UTC"),
+    "date": pa.date32(),
+    "decimal": pa.decimal128(10, 2),
+    "text": pa.string(),
+    "clock": pa.time64("us"),
+    "list": pa.list_(pa.int64()),
+    "struct": pa.struct([("a", pa.int64())]),
+}
+#: For each type a value that it has.
+GOOD = ["7", "7", "7", "0.5", "true", "2026-01-01", "2026-01-01", "2026-01-01", "1.25", "é"]
+TEXTS = [
+    "1",
+    "-5",
+    "+5",
+    "0x1F",
+    "99999999999999999999",
+    "9223372036854775808",
+    "128",
+    "1.5",
+    "1e3",
+    "1e999",
+    "1e",
+    "inf",
+    "nanx",
+    "NaN",
+    "true",
+    "TRUE",
+    "tRue",
+    "yes",
+    "0",
+    "2026-01-01",
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T24:00:00",
+    "2026-02-30",
+    "20260101T000000Z",
+    "2026-W01-3",
+    "01.02.2026",
+    "NA",
+    "null",
+    "-",
+    "x",
+    "ü",
+    "12345678.25",
+    "1.255",
+    ".5",
+    "5.",
+    "99999999.99",
+    "0000000000001.50",
+    "12:00",
+    "12:00:00",
+    "1_0",
+    "1,5",
+    "--1",
+    "٣",
+]
+TEXTS += [
+    "",
+    " 5",
+    "5 ",
+    "\t7",
+    "\u00a05",
+    "5\u00a0",
+    "\x0b5",
+    "1 2",
+    'a"b',
+    "\x00",
+    " 2026-01-01 ",
+]
+TEXTS += ["2026-01-01T00:00:00 +01:00", "2026-01-01 10", "2026-01-01T00:00:60"]
+PLAIN = [
+    "1",
+    "-1",
+    "300",
+    "1.5",
+    "1e3",
+    "1e400",
+    "NaN",
+    "Infinity",
+    "Inf",
+    "99999999999999999999",
+    "-0",
+    "01",
+    "1.",
+    "null",
+    "true",
+    "[]",
+    "[1]",
+    '["x"]',
+    "{}",
+    '{"a":1}',
+    '{"a":"b"}',
+    '"\\ud800"',
+    '"\\x"',
+    '"\\u0000"',
+    "123456789.123",
+    "5e-3",
+]
+PLAIN += ['"a\tb"', '{"a":1,"a":2}', '"2026-01-01"', '"1.5"', '" 5"', '"\\n2026-01-01"']
+
+
+def csv_row(rng: random.Random, values: list[str]) -> bytes:
+    quoted = [
+        '"' + value.replace('"', '""') + '"'
+        if {",", '"'} & {*value} or rng.random() < 0.1
+        else value
+        for value in values
+    ]
+    row = ",".join(quoted)
+    made = rng.choice([row] * 20 + [f"{row},more", f'"{row}', f'a"b,{row}', f"\r\n{row}"])
+    data = made.encode()
+    return data.replace(b"7", b"\xff") if rng.random() < 0.03 else data
+
+
+def json_row(rng: random.Random, values: list[str]) -> bytes:
+    kept = [(f"c{k}", value) for k, value in enumerate(values) if rng.random() < 0.95]
+    more = [("c0", "1"), ("z", "[1,2]"), ("z", '{"a":1,"a":2}'), ("z", "1e400"), ("z", "Inf")]
+    kept += [rng.choice(more)] * (rng.random() < 0.1)
+    row = "{" + ",".join(f'"{name}":{value}' for name, value in kept) + "}"
+    deep = '{"a":' * 60 + "1" + "}" * 60
+    others = [row[:-1], "null", f"  {row}\t", f"[{row}]", "", f"{row[:-1]}\x00}}", f"{row[:-1]},}}"]
+    data = rng.choice([row] * 30 + [*others, deep]).encode()
+    return data.replace(b"7", b"\xff") if rng.random() < 0.03 else data
+
+
+def dirty(format: str, rng: random.Random) -> tuple[pa.Schema, list[bytes]]:
+    """Columns of random types, and rows of which many are bad."""
+    names = rng.sample([*TYPES][: 10 if format == "csv" else None], rng.randint(1, 4))
+    columns = pa.schema([(f"c{k}", TYPES[name]) for k, name in enumerate(names)])
+    share = rng.choice([0.05, 0.3, 0.8])
+    rows = []
+    for _ in range(rng.choice([3, 30])):
+        values = []
+        for name in names:
+            at = [*TYPES].index(name)
+            good = GOOD[at] if at < len(GOOD) else "null"
+            if format == "json" and at not in (0, 1, 2, 3, 4) and at < len(GOOD):
+                good = json.dumps(good)
+            bad = rng.choice(TEXTS) if format == "csv" else rng.choice(PLAIN)
+            if format == "json" and rng.random() < 0.5:
+                bad = json.dumps(rng.choice(TEXTS))
+            values.append(bad if rng.random() < share else good)
+        rows.append((csv_row if format == "csv" else json_row)(rng, values))
+    return columns, rows
+
+
+def read(format: Any, path: Path, columns: pa.Schema, policy: str) -> list[str]:
+    options = (("on_bad_row", policy),)
+    spec = make_spec(format, path, schema=columns, columns=columns, vs=None, options=options)
+    found: list[str] = []
+    try:
+        reader = open_reader(only_partition(spec, is_watched=False), 0)
+        while (batch := reader.read_next(1 << 20)) is not None:
+            found += map(repr, batch.to_pylist())
+    except Exception as error:
+        found.append(f"{type(error).__name__} {error}")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("format", "units"), [("csv", CsvUnits), ("json", JsonUnits)])
+def test_bad_rows_are_the_same_together_and_alone(
+    format: str, units: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"a.{format}"
+    for seed in range(scaled(12)):
+        columns, rows = dirty(format, random.Random(seed))
+        head = ",".join(columns.names).encode() + b"\n" if format == "csv" else b""
+        path.write_bytes(head + b"\n".join(rows) + b"\n")
+        for policy in ("skip", "fail"):
+            together = read(format, path, columns, policy)
+            with monkeypatch.context() as patch:
+                patch.setattr(units, "_inspect", lambda *_: {})
+                assert together == read(format, path, columns, policy), (seed, rows)
+
+
+def test_bad_messages_are_the_same_together_and_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(scaled(12)):
+        columns, rows = dirty("json", random.Random(seed))
+        together = JsonDecoder(columns).decode(rows)
+        with monkeypatch.context() as patch:
+            patch.setattr(JsonDecoder, "_inspect", lambda *_: {})
+            alone = JsonDecoder(columns).decode(rows)
+        assert repr(together.rows.to_pylist()) == repr(alone.rows.to_pylist()), (seed, rows)
+        assert together.value_of.tolist() == alone.value_of.tolist()
+        assert together.bad == alone.bad, (seed, rows)
+
+
+def calls_of(function: Callable[..., Any], action: Callable[[], object]) -> int:
+    """How often Python calls a function of C within an action."""
+    calls = 0
+
+    def count(_: FrameType, event: str, called: object) -> None:
+        nonlocal calls
+        calls += event == "c_call" and called is function
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+BAD = {
+    "csv": [b"2026-01-01,x%d,1", b"2026-01-01,%d.5,1", b"32.01.%d,1,1", b"2026-01-01,%d,1,2"],
+    "json": [
+        b'{"c0":"2026-01-01","c1":"%d"}',
+        b'{"c0":"2026-01-01","c1":%d.5}',
+        b'{"c0":"32.01.%d","c1":1}',
+        b'{"c0":"2026-01-01","c1":%d',
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("format", "parser"), [("csv", pacsv.read_csv), ("json", pajson.read_json)]
+)
+@pytest.mark.parametrize("share", [0.01, 0.2, 1])
+def test_the_parser_is_called_a_few_times_however_many_rows_are_bad(
+    format: str, parser: Callable[..., Any], share: float, tmp_path: Path
+) -> None:
+    columns = pa.schema([("c0", pa.timestamp("us")), ("c1", pa.int64()), ("c2", pa.float64())])
+    good = b"2026-01-01,1,1" if format == "csv" else b'{"c0":"2026-01-01","c1":1,"c2":1}'
+    rng = random.Random(1)
+    kinds = BAD[format]
+    rows = [kinds[k % 4] % k if rng.random() < share else good for k in range(1_000)]
+    path = tmp_path / f"a.{format}"
+    path.write_bytes((b"c0,c1,c2\n" if format == "csv" else b"") + b"\n".join(rows))
+    found: list[str] = []
+    calls = calls_of(parser, lambda: found.extend(read(format, path, columns, "skip")))
+    assert sum("'reason': " in row for row in found) == sum(row != good for row in rows) > 0
+    assert calls <= 20
+
+
+def test_a_byte_order_mark_within_a_file_is_part_of_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow removes it from the first value of a piece, so values depended on the pieces."""
+    path = tmp_path / "a.csv"
+    path.write_bytes("c0,c1\na,1\n\ufeffa,2\n\ufeffb,3\n".encode())
+    columns = pa.schema([("c0", pa.string()), ("c1", pa.int64())])
+    whole = read("csv", path, columns, "skip")
+    assert "'\\ufeffa'" in whole[1]
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1)
+    assert read("csv", path, columns, "skip") == whole
