@@ -43,10 +43,14 @@ class Retained:
 class Recorded:
     """The retained data of one job."""
 
-    def __init__(self, root: JobRoot) -> None:
-        """Raises NoJobError, UntrustedRootError, BrokenFileError, ChangedCodeError."""
+    def __init__(self, root: JobRoot, *, to_run: bool = True) -> None:
+        """``to_run``: whether code of the plan will be called, so it must not have changed.
+
+        Raises:
+            NoJobError, UntrustedRootError, BrokenFileError, ChangedCodeError: see JobRoot.
+        """
         self.settings = root.readable_settings()
-        plan = root.read_plan(to_run=True)
+        plan = root.read_plan(to_run=to_run)
         if plan is None:
             raise NoJobError(display_uri(root.uri))
         self.uri = display_uri(root.uri)

@@ -103,7 +103,7 @@ def replay(
         CannotReplayError: something that it needs is not retained, or there is no such vertex.
         InvalidConditionError: ``break_`` is no condition on the rows.
     """
-    recorded = Recorded(JobRoot(root, trust=trust))
+    recorded = Recorded(JobRoot(root, trust=trust), to_run=code is None)
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
     end = INF_TIME if until is None else time_us(until, what="until")
     plan: PhysicalPlan = recorded.plan

@@ -226,7 +226,7 @@ def first_wrong_version(
     Raises:
         NoSuchRowError: the last version has no wrong row, or the first version has one.
     """
-    recorded, wrong = Recorded(JobRoot(root, trust=trust)), Wrong(row, expect)
+    recorded, wrong = Recorded(JobRoot(root, trust=trust), to_run=False), Wrong(row, expect)
 
     def is_wrong(version: int) -> bool:
         plan = planned_again(recorded, versions[version])

@@ -154,23 +154,29 @@ def diff(
     Raises:
         CannotReplayError: the new version reads other files, or needed input is not retained.
     """
-    recorded = Recorded(JobRoot(root, trust=trust))
+    job_root = JobRoot(root, trust=trust)
+    recorded = Recorded(job_root, to_run=False)
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
     end = INF_TIME if until is None else time_us(until, what="until")
     plan = planned_again(recorded, code)
     check_one_output(recorded.plan)
     check_one_output(plan)
-    old = _rows(recorded.plan, _old_events(recorded), begin, end)
+    old = _rows(recorded.plan, _old_events(recorded, job_root), begin, end)
     new = _rows(
         plan, _events(plan, recorded, is_same=same_meaning(recorded.plan, plan)), begin, end
     )
     return _compared(old, new, tuple(keys) or _keys(recorded.plan, old, new))
 
 
-def _old_events(recorded: Recorded) -> Iterable[pa.RecordBatch]:
-    """The recorded result if all of it is retained, else the old version's result, recomputed."""
+def _old_events(recorded: Recorded, root: JobRoot) -> Iterable[pa.RecordBatch]:
+    """The recorded result if all of it is retained, else the old version's result, recomputed.
+
+    Raises:
+        ChangedCodeError: it has to be recomputed, and its code has changed.
+    """
     if is_complete(recorded.plan.output) and _has_beginning(recorded):
         return (events for _, events in recorded_events(recorded.plan))
+    recorded = Recorded(root)
     return _events(recorded.plan, recorded, is_same=lambda _: True)
 
 

@@ -6,6 +6,8 @@ Cannot catch: keys that are not the ones a user thinks of.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -138,3 +140,42 @@ def test_other_files_are_refused_by_name(root: str, tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": [1], "key": [1], "x": [1.0]}), other)
     with pytest.raises(CannotReplayError, match=r"other\.parquet: the job has not read it"):
         diff(root, base(source(other)).to_parquet())
+
+
+RATES = "RATE = {rate}\n\n\ndef euros(amount):\n    return amount / RATE\n"
+SALES = """
+import streamscope as ss
+from diffed_rates import euros
+
+converted = ss.udf(euros, returns="float64", deterministic=True)
+rows = ss.Stream.from_csv({path!r}, vs="t", delay="1s", schema={{"x": "double"}})
+rows = rows.with_columns(x=ss.when(ss.col("key") == 1).then(converted(ss.col("x"))).otherwise(0.0))
+query = rows.group_by("key").window(ss.tumbling("10s")).agg(total=ss.agg.sum("x"))
+"""
+
+
+@pytest.mark.slow
+def test_a_change_of_an_imported_module_is_compared(tmp_path: Path) -> None:
+    """As in a pull request: the query's file is the same, and the job's code is gone."""
+    path, root = tmp_path / "in.csv", str(tmp_path / "job")
+    rows = [f"1970-01-01T00:00:{t:02},{t % 3},{t}" for t in range(60)]
+    path.write_text("\n".join(["t,key,x", *rows]))
+    (tmp_path / "q.py").write_text(SALES.format(path=str(path)))
+
+    def called(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "jobmanager", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    (tmp_path / "diffed_rates.py").write_text(RATES.format(rate=2))
+    done = called("run", "q.py", "--root", root, "--executor", "local")
+    assert done.returncode == 0, done.stderr
+    assert called("diff", root, "q.py").stdout == "equal: 18 rows\n"
+    (tmp_path / "diffed_rates.py").write_text(RATES.format(rate=4))
+    done = called("diff", root, "q.py", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["changed"], found["differing"], found["columns"]) == (6, 6, {"total": 6})
+    done = called("replay", root, "s01-in.0", "--code", "q.py")
+    assert done.returncode == 1, done.stderr
+    done = called("replay", root)
+    assert (done.returncode, "has changed" in done.stderr) == (2, True)
