@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.driver.running.changes.errors import ChangeWaitsError
 from jobmanager.driver.running.deploying import rescale
-from jobmanager.errors import JobFailedError
 from jobmanager.storage.liveness import STATUS_STALE_US
-from rstream.errors import UsageError
+from rstream.errors import StreamEngineError
 from tests.kills.life import HOST_SILENCE_S
 from tests.kills.queries import EVENTS
 from tests.kills.scene import (
@@ -171,8 +171,8 @@ def _change(
     def body() -> None:
         try:
             found.append(rescale(scene.spec.root, parallelism=width, wait_s=RECOVERY_S_MAX))
-        except (UsageError, JobFailedError) as error:
-            found.append({"state": str(error)})
+        except StreamEngineError as error:
+            found.append({"state": str(error), "is_pending": isinstance(error, ChangeWaitsError)})
 
     thread = threading.Thread(target=body, daemon=True)
     thread.start()
@@ -183,7 +183,7 @@ def _change(
     thread.join(RECOVERY_S_MAX)
     if not found:
         raise WrongError(f"no outcome of a rescale to {width}: {scene.status}")
-    scene.rescales += found[0]["state"] == "done"
+    scene.rescales += found[0]["state"] == "done" or found[0].get("is_pending", False)
     return f"rescale to {width}: {found[0]['state']} in {found[0].get('seconds')} s; {shown}"
 
 

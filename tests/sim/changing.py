@@ -148,7 +148,22 @@ def trap_changing(world: World) -> None:
     world.change_traps += 1
 
 
-CHANGE_KINDS = {"trap_changing": Kind(trap_changing)}
+def crash_changing(world: World) -> None:
+    """All hosts die, and a user asks for a change before their successors have caught up."""
+    workload, random = world.changes, world.scheduler.random
+    if not isinstance(workload, ChangingWorkload):
+        return
+    for host in world.live_hosts():
+        host.process.kill("killed before a change")
+    world.change_crashes += 1
+    number, kind = FIRST_AFTER_CRASH + world.change_crashes, random.choice(["rescale", "deploy"])
+    ask = partial(_ask, world, workload, number, kind, TRIES_MAX)
+    world.scheduler.after(world.scheduler.between(0.0, 0.6), None, ask)
+
+
+CHANGE_KINDS = {"trap_changing": Kind(trap_changing), "crash_changing": Kind(crash_changing)}
+#: Numbers of changes after a crash; those of the workload are smaller.
+FIRST_AFTER_CRASH = 100
 #: Most operations of the store until such a death.
 OPERATIONS_MAX = 150
 

@@ -44,6 +44,8 @@ class World(of_query.World):
     workload: Workload
     #: How many job managers are to die in a change.
     change_traps = 0
+    #: How many changes were asked for right after a crash of all hosts.
+    change_crashes = 0
     #: In force while a job manager carries out a change.
     changing: Callable[[], AbstractContextManager[None]] = nullcontext
 

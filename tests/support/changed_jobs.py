@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("t", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
 QUICK = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, lease_s=0.5)
-ROWS = 200
+ROWS, DELAY_US = 200, 50_000
 _HEAD = 'import streamscope as ss\nrows = ss.Stream.from_rstream({log!r}, vs="t", delay="50ms", '
 _FOLLOW = 'follow={follow}, idle_after="100ms")\nquery = '
 _BY_KEY = 'rows.group_by("key")'
@@ -83,6 +83,7 @@ class ChangedJob:
 
     def resume(self, root: str | None = None) -> Job:
         """Go on with it, or with the one at ``root``."""
+        self.watch.forget()
         self.job = jobmanager.resume(root or self.root, config=QUICK, on_status=self.watch)
         return self.job
 
@@ -91,9 +92,9 @@ class ChangedJob:
         self.watch.until(_reads(self.appended * ROWS))
 
     def has_emitted_all(self) -> None:
-        """Wait until no vertex is behind the source; for queries of one window."""
-        has_read = _reads(self.appended * ROWS)
-        self.watch.until(lambda status: has_read(status) and _is_level(status))
+        """Wait until all vertices have passed the last row on; for queries of one window."""
+        last_us = batch(self.appended - 1).column("t")[-1].as_py()
+        self.watch.until(lambda status: _has_passed(status, last_us - DELAY_US))
 
     def finish(self) -> list[dict[str, Any]]:
         """End the job; its rows, sorted."""
@@ -131,5 +132,6 @@ def _reads(position: int) -> Callable[[dict[str, Any]], bool]:
     return has_read
 
 
-def _is_level(status: dict[str, Any]) -> bool:
-    return len({vertex["cti_us"] for vertex in status["vertices"]}) == 1
+def _has_passed(status: dict[str, Any], time_us: int) -> bool:
+    times = [vertex["cti_us"] for vertex in status.get("vertices", ())]
+    return bool(times) and min(times) >= time_us

@@ -45,6 +45,11 @@ class Watch:
             self.status = status
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """Wait from now on for statuses of the next job manager."""
+        with self._changed:
+            self.status = {}
+
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first status for which it holds."""
         with self._changed:

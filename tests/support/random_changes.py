@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,9 @@ import pyarrow.parquet as pq
 
 from jobmanager.driver.running.changes.pending import REQUEST
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back, take_savepoint
-from jobmanager.errors import JobFailedError
+from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JobRoot
-from rstream.errors import UsageError
+from rstream.errors import StreamEngineError
 from tests.support.changed_jobs import ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 from tests.support.trouble import BrittleWiring
@@ -79,6 +80,7 @@ class RandomChanges:
         self._wait_changed()
         thread.join(WAIT_S)
         assert not thread.is_alive(), self.steps
+        self._wait_changed()  # the request may have come after the trouble
 
     def _note(self, what: str) -> None:
         self.steps.append(what)
@@ -113,7 +115,7 @@ class RandomChanges:
     def _tried(self, what: str, change: Callable[[], dict[str, Any] | None]) -> str:
         try:
             outcome = change()
-        except (UsageError, JobFailedError) as error:
+        except StreamEngineError as error:
             return f"{what}: {error}"
         return f"{what}: {outcome}"
 
@@ -136,8 +138,19 @@ class RandomChanges:
         assert job is not None
         getattr(job, how)()
         state = job.wait(WAIT_S)["state"]
-        self._changed.resume()
+        self._resume()
         return f"{how}: {state}"
+
+    def _resume(self) -> None:
+        """Resume the job, once nobody changes it where it stands."""
+        until_s = time.monotonic() + WAIT_S
+        while True:  # ends: at until_s
+            try:
+                self._changed.resume()
+                return
+            except JobRunningError:
+                assert time.monotonic() < until_s, self.steps
+                threading.Event().wait(0.05)
 
     def _wait_changed(self) -> None:
         """Wait until nothing is pending and the job runs."""

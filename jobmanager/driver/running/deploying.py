@@ -16,13 +16,15 @@ from jobmanager.driver.running.changes.apply import carry_out, last_change
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.errors import (
     ChangeRefusedError,
+    ChangeUndoneError,
+    ChangeWaitsError,
     NotACutError,
     NotApprovedError,
 )
 from jobmanager.driver.running.changes.pending import new_change
 from jobmanager.driver.running.changes.widths import RescaleError, widths_for
 from jobmanager.driver.running.inputs import lowered, with_inputs_in
-from jobmanager.errors import JobFailedError, NoJobError
+from jobmanager.errors import JobRunningError, NoJobError
 from jobmanager.options import applied, configured, merged, planned
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.ownership import give_back, owned
@@ -93,7 +95,8 @@ def deploy(
     Raises:
         ChangeRefusedError: the job does not allow this change.
         NotApprovedError: neither ``yes`` nor the hash of the comparison was given.
-        JobFailedError: the change was undone, with the reason; the job continues unchanged.
+        ChangeUndoneError: the change could not be carried out; the job continues unchanged.
+        ChangeWaitsError: the change is not done after ``wait_s``.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -133,7 +136,8 @@ def roll_back(root: str, *, trust: bool = False, wait_s: float = 600.0) -> dict[
 
     Raises:
         ChangeRefusedError: the job was never changed.
-        JobFailedError: the change cannot be undone, with the reason; the job continues unchanged.
+        ChangeUndoneError: the change cannot be rolled back; the job continues unchanged.
+        ChangeWaitsError: the rollback is not done after ``wait_s``.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -159,7 +163,8 @@ def rescale(
 
     Raises:
         NotByKeyError, ChangeRefusedError, RescaleError: the job does not allow this change.
-        JobFailedError: the change was undone, with the reason; the job continues unchanged.
+        ChangeUndoneError: the change could not be carried out; the job continues unchanged.
+        ChangeWaitsError: the change is not done after ``wait_s``.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -203,41 +208,52 @@ def _done(
     if state == "finished":
         reason = "it has finished: run the new query in another root"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    is_running = state in OPEN_STATES
     pending.request(root, change, query, plan)
     begun_s = clock.monotonic_s()
-    if is_running:
+    outcome = None if state in OPEN_STATES else _carried_out_here(root, change)
+    if outcome is None:
         root.request(CHANGE)
-        outcome = _awaited(root, change, begun_s + wait_s)
-    else:
-        outcome = _carried_out_here(root, change)
+        outcome = _awaited(root, change, wait_s)
     outcome["seconds"] = round(clock.monotonic_s() - begun_s, 3)
     if outcome["state"] != "done":
-        raise JobFailedError(root.name, f"the change was undone: {outcome['reason']}")
+        raise ChangeUndoneError(display_uri(root.uri), outcome["reason"])
     return outcome
 
 
-def _carried_out_here(root: JobRoot, change: Change) -> dict[str, Any]:
-    """Change a job that has no job manager. The status file stays as it is."""
+def _carried_out_here(root: JobRoot, change: Change) -> dict[str, Any] | None:
+    """Change a job that has no job manager. The status file stays as it is.
+
+    None: the job was resumed meanwhile, so its job manager carries the change out.
+    """
     status = root.read_status()
-    with owned(root):
-        try:
-            outcome = carry_out(root)
-        except NotACutError:
-            pending.close(root.store, change.id, {"state": "undone", "reason": "no cut"})
-            raise
-        finally:
-            root.write_status(status)
-            give_back(root)
-    assert outcome is not None, change
-    return outcome
+    try:
+        with owned(root):
+            try:
+                return carry_out(root) or pending.outcome_of(root.store, change.id)
+            except NotACutError:
+                pending.close(root.store, change.id, {"state": "undone", "reason": "no cut"})
+                raise
+            finally:
+                root.write_status(status)
+                give_back(root)
+    except JobRunningError:
+        return None
 
 
-def _awaited(root: JobRoot, change: Change, until_s: float) -> dict[str, Any]:
+def _awaited(root: JobRoot, change: Change, wait_s: float) -> dict[str, Any]:
+    """Return the outcome, once the next change can be requested.
+
+    Raises:
+        ChangeWaitsError: there is none after ``wait_s``.
+    """
     clock, pause = SystemClock(), threading.Event()
-    while (outcome := pending.outcome_of(root.store, change.id)) is None:  # ends: at until_s
-        if clock.monotonic_s() > until_s:
-            reason = "it is not done yet; it will be, when the job has a cut"
-            return {"state": "waiting", "reason": reason}
+    until_s = clock.monotonic_s() + wait_s
+    while True:  # ends: at until_s
+        outcome, left = pending.outcome_of(root.store, change.id), pending.pending(root.store)
+        is_closed = left is None or left.id != change.id
+        is_over = clock.monotonic_s() > until_s
+        if outcome is not None and (is_closed or is_over):
+            return outcome
+        if is_over:
+            raise ChangeWaitsError(display_uri(root.uri), wait_s)
         pause.wait(LOOK_S)
-    return outcome

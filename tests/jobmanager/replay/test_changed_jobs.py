@@ -33,11 +33,11 @@ TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")
 
 
 def all_equal(root: str) -> list[Replay]:
+    """Replay each vertex; of a running job there may be nothing durable yet to compare with."""
     found = [one for one in replay_all(root) if isinstance(one, Replay)]
     assert [one.vertex for one in found] == list(Recorded(JobRoot(root)).plan.topological_order())
     assert all(one.is_equal for one in found), found
     assert all(one.checkpoint.endswith("-000000.ckpt") for one in found), found
-    assert sum(one.compared_digests + one.compared_items for one in found) > 0
     return found
 
 
@@ -81,6 +81,7 @@ def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
     all_equal(changed.root)
     rows = changed.finish()
     found = all_equal(changed.root)
+    assert sum(one.compared_items for one in found) > 0
     with pytest.raises(NoSuchRowError, match="but a former one did: the job was changed since"):
         why(changed.root, condition(rows[0]))
     assert why(changed.root, condition(rows[-1])).rows == rows[-1]["n"]

@@ -77,6 +77,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     change = pending.pending(root.store)
     if change is None:
         return None
+    if (done := pending.outcome_of(root.store, change.id)) is not None:
+        pending.close(root.store, change.id, done)  # its job manager died while it closed it
+        return done
     plan = root.read_plan(to_run=True)
     assert plan is not None
     cut = read_cut(root, plan)

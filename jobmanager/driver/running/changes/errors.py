@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rstream.errors import UsageError, error_class
+from rstream.errors import OperatingError, UsageError, error_class
 
 
 @error_class
@@ -38,6 +38,29 @@ class ChangeRefusedError(UsageError):
     reason: str
 
     message = "{root} cannot be changed: {reason}"
+
+
+@error_class
+class ChangeUndoneError(OperatingError):
+    """The job stopped at a cut, but the change could not be carried out there."""
+
+    root: str
+    reason: str
+
+    message = "{root} was not changed, and continues as before: {reason}"
+
+
+@error_class
+class ChangeWaitsError(OperatingError):
+    """A requested change is not done yet."""
+
+    root: str
+    wait_s: float
+
+    message = (
+        "{root} is not changed yet after {wait_s:g} s; the change is still pending, and is done "
+        "once the job has a cut: jobmanager status {root} shows what the job waits for"
+    )
 
 
 @error_class

@@ -89,18 +89,25 @@ def committed(store: BlobStore) -> dict[str, Any] | None:
 
 
 def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
-    """Write the outcome of a change. Afterwards no change is pending."""
+    """Write the outcome of a change. Afterwards no change is pending.
+
+    The request is deleted last: then the next request can be stored, and nothing that is left of
+    this change can be mistaken for a part of the next one.
+    """
     path_of_outcome = f"{FOLDER}/{change_id}/{OUTCOME}"
     store.put(path_of_outcome, json_document(outcome))
-    store.delete(REQUEST)
     store.delete(COMMIT)
     for path in store.list(f"{FOLDER}/{change_id}"):
         if path != path_of_outcome:
             store.delete(path)
+    store.delete(REQUEST)
 
 
 def outcome_of(store: BlobStore, change_id: str) -> dict[str, Any] | None:
-    """Return the outcome of a change; None while it has none."""
+    """Return the outcome of a change; None while it has none.
+
+    While :func:`pending` still returns the change, no other change can be requested.
+    """
     return _document(store, f"{FOLDER}/{change_id}/{OUTCOME}")
 
 

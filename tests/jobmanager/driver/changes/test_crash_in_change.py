@@ -24,7 +24,8 @@ from rstream.log.durable import DurableLog
 from tests.support.budget import scaled
 from tests.support.changed_jobs import QUICK, ChangedJob, rows_of, whole_answer
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
-from tests.support.live import Watch, finish
+from tests.support.jobs import WAIT_S
+from tests.support.live import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,8 @@ def outcome(root: str) -> tuple[int, list[dict[str, Any]]]:
     job = jobmanager.resume(root, config=QUICK, on_status=watch)
     watch.until(lambda status: not JobRoot(root).store.exists(pending.REQUEST))
     watch.until(lambda status: status["state"] == "running" and bool(status["vertices"]))
-    assert finish(job)["state"] == "finished"
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["state"] == "finished"
     assert pending.committed(JobRoot(root).store) is None
     return int(JobRoot(root).settings().get(GENERATION, 0)), rows_of(job)
 

@@ -11,9 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotApprovedError
+from jobmanager.driver.running.changes.errors import (
+    ChangeRefusedError,
+    ChangeUndoneError,
+    NotApprovedError,
+)
 from jobmanager.driver.running.deploying import compared, deploy, roll_back
-from jobmanager.errors import JobFailedError
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
 from tests.support.changed_jobs import ChangedJob, whole_answer
@@ -109,7 +112,7 @@ def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None
     deploy(new, changed.root, yes=True, wait_s=60)
     changed.append(2)
     changed.has_emitted_all()
-    with pytest.raises(JobFailedError, match="were delivered since the change"):
+    with pytest.raises(ChangeUndoneError, match="were delivered since the change"):
         roll_back(changed.root, wait_s=60)
     changed.append(1)
     changed.has_read_all()

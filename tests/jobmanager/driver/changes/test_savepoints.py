@@ -27,7 +27,7 @@ from jobmanager.storage.savepoints import (
 )
 from rstream.errors import UsageError
 from tests.support.changed_jobs import QUICK, ChangedJob, rows_of, whole_answer
-from tests.support.live import Watch, finish
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,10 +53,9 @@ def test_a_running_job_is_saved_and_another_one_starts_from_there(tmp_path: Path
     changed.has_read_all()
     other = str(tmp_path / "other")
     export(JobRoot(changed.root), "early", other)
-    watch = Watch()
-    job = jobmanager.resume(other, config=QUICK, on_status=watch)
-    watch.until(lambda s: bool(s["vertices"]) and s["vertices"][0]["logs"] != [])
-    assert finish(job)["state"] == "finished"
+    job = jobmanager.resume(other, config=QUICK)
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["state"] == "finished"
     whole = whole_answer(changed, COUNTS)
     assert sorted([*early, *rows_of(job)], key=str) == sorted(whole, key=str)
     assert changed.finish() == whole
