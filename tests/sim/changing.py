@@ -43,6 +43,8 @@ FIRST_BY_S, PAUSE_S = 1.2, 3.0
 WIDTHS = (1, 2, 3, 4, 5)
 #: How often a user asks again for a change that another one was in the way of.
 TRIES_MAX = 40
+#: Steps of hosts that follow on a crash take so many times longer; looks for such hosts.
+SLOWNESS, SLOW_LOOKS = 100.0, 150
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,20 @@ def crash_changing(world: World) -> None:
     number, kind = FIRST_AFTER_CRASH + world.change_crashes, random.choice(["rescale", "deploy"])
     ask = partial(_ask, world, workload, number, kind, TRIES_MAX)
     world.scheduler.after(world.scheduler.between(0.0, 0.6), None, ask)
+    _slow_successors(world, {id(host) for host in world.live_hosts()}, SLOW_LOOKS)
+
+
+def _slow_successors(world: World, known: set[int], left: int) -> None:
+    """The next hosts are slow for a while, so that a change finds them on their way."""
+    for host in world.live_hosts():
+        if id(host) not in known:
+            known.add(id(host))
+            host.slowness = SLOWNESS
+            heal = partial(setattr, host, "slowness", 1.0)
+            world.scheduler.after(world.scheduler.between(0.2, 3.0), None, heal)
+    if left and not world.state:
+        again = partial(_slow_successors, world, known, left - 1)
+        world.scheduler.after(0.01, None, again)
 
 
 CHANGE_KINDS = {"trap_changing": Kind(trap_changing), "crash_changing": Kind(crash_changing)}

@@ -107,7 +107,7 @@ def deploy(
     if dry_run:
         return Deployment(found)
     if found.refusals:
-        raise ChangeRefusedError(display_uri(job_root.uri), "; ".join(found.refusals))
+        raise ChangeRefusedError(display_uri(job_root.uri), found.refusal)
     if not yes and approve != found.hash:
         raise NotApprovedError(display_uri(job_root.uri), found.hash, approve)
     file = query_file(target)

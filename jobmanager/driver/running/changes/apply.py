@@ -124,7 +124,7 @@ def _deployed(
     new = _next_plan(root, change)
     found = compare(plan, new)
     if found.refusals:
-        raise ChangeRefusedError(display_uri(root.uri), "; ".join(found.refusals))
+        raise ChangeRefusedError(display_uri(root.uri), found.refusal)
     if change.approved and change.approved != found.hash:
         reason = "the job has changed since the comparison was approved; deploy again"
         raise ChangeRefusedError(display_uri(root.uri), reason)

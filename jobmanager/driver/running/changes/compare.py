@@ -56,6 +56,11 @@ class Comparison:
     links: dict[str, str] = field(default_factory=dict)
 
     @property
+    def refusal(self) -> str:
+        """All reasons why the change is impossible, and what else to do."""
+        return "; ".join([*self.refusals, "or run the new query in another root"])
+
+    @property
     def hash(self) -> str:
         """The hash of the comparison, which ``--approve`` takes."""
         reasons = json.dumps([[asdict(row) for row in self.rows], self.refusals])
@@ -229,23 +234,34 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
     for new, old in links.items():
         counts = len(before.vertices[old]), len(after.vertices[new])
         if counts[0] != counts[1]:
-            found.append(f"stage {new} would have {counts[1]} vertices, and has {counts[0]}")
+            found.append(
+                f"stage {new} would have {counts[1]} vertices, and has {counts[0]}: keep the "
+                "number of its partitions"
+            )
             continue
         for was, is_now in zip(before.sources(old), after.sources(new), strict=True):
             if was.spec.log is None and was.units != is_now.units:
                 found.append(
-                    f"stage {new} would read other rows of {was.spec.shown or was.spec.path}"
+                    f"stage {new} would read other rows of {was.spec.shown or was.spec.path}: "
+                    "without follow=True a job reads the files of its start"
                 )
                 break
             other = sorted(_source_fields(was, is_now) - _RULES_OF_SOURCE)
             if other:
-                found.append(f"stage {new} would read its source with another {', '.join(other)}")
+                names = ", ".join(other)
+                found.append(f"stage {new} would read its source with another {names}: keep it")
     for side in (before, after):
         for name, vertices in side.vertices.items():
             if vertices[0].recovery.strategy == "strong":
-                found.append(f"stage {name} is recovered as 'strong', which cannot be changed")
+                found.append(
+                    f"stage {name} is recovered as 'strong', which cannot be changed: start the "
+                    "job that is to change with recovery='checkpoint'"
+                )
             if any(draws_values(operator) for operator in vertices[0].operators):
-                found.append(f"stage {name} draws logged values, which cannot be changed")
+                found.append(
+                    f"stage {name} draws logged values, which cannot be changed: call the "
+                    "function in a job of its own, and change the job that reads its output"
+                )
     return list(dict.fromkeys(found))
 
 
@@ -253,22 +269,25 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
     if len(old.of_outputs) > 1 or len(new.of_outputs) > 1:
         return ["a job with several outputs cannot be changed: run the new queries as a new job"]
     if old.output != new.output:
-        return [f"its answer would go to {new.output}, and goes to {old.output}"]
+        return [f"its answer would go to {new.output}, and goes to {old.output}: keep the folder"]
     if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):
-        return ["its answer would be written in another way"]
+        return ["its answer would be written in another way: keep the options of its output"]
     if len(old.sink_streams()) != len(new.sink_streams()):
         counts = len(new.sink_streams()), len(old.sink_streams())
-        return [f"its answer would have {counts[0]} partitions, and has {counts[1]}"]
+        many = f"its answer would have {counts[0]} partitions, and has {counts[1]}"
+        return [f"{many}: keep the last step that divides rows by key"]
     last = new.stages[-1].name
     if links.get(last) != old.stages[-1].name:
-        return [f"stage {last} would write the answer, and continues no stage that wrote it"]
+        continued = f"stage {last} would write the answer, and continues no stage that wrote it"
+        return [f"{continued}: keep the sources and the last step with state"]
     found = []
     for column in old.schema:
         if column.name not in new.schema.names:
-            found.append(f"column {column.name!r} of the answer would be gone")
+            found.append(f"column {column.name!r} of the answer would be gone: keep it")
         elif not new.schema.field(column.name).type.equals(column.type):
             kinds = new.schema.field(column.name).type, column.type
             found.append(
-                f"column {column.name!r} of the answer would be {kinds[0]}, not {kinds[1]}"
+                f"column {column.name!r} of the answer would be {kinds[0]}, not {kinds[1]}: give "
+                "the new values another name"
             )
     return found

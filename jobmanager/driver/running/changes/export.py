@@ -24,6 +24,8 @@ from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot, display_uri
 from jobmanager.storage.savepoints import folder_of, read_savepoint
 from rstream.clock import SystemClock
+from rstream.store.blobs import open_store
+from rstream.store.marks import raise_mark
 
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
@@ -57,6 +59,9 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
     store, folder = root.store, folder_of(name)
     settings = read_json_document(store.get(f"{folder}/{JOB}"))
+    for row in savepoint.vertices:
+        streams = there.vertex(row.vertex).output_streams
+        _begin_output(there, dict(zip(streams, row.outputs, strict=True)))
     renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, "generation": 0}
     target.make_private()
     target.store.put(QUERY, store.get(f"{folder}/{QUERY}"))
@@ -67,6 +72,17 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     target.store.put(JOB, json_document({**settings, **renewed}))
     target.write_status(status)
     return savepoint.name
+
+
+def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
+    """Let the streams that users read begin where the savepoint's job had written them to.
+
+    So a change finds them complete, though they have no items yet.
+    """
+    sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
+    for stream, uri in (*plan.sink_streams(), *sides):
+        if ends.get(stream):
+            raise_mark(open_store(uri), ends[stream], ())
 
 
 def _plan_at(root: JobRoot, name: str, place: str) -> PhysicalPlan:

@@ -5,12 +5,14 @@ Cannot catch: whether the state is right afterwards (test_kept.py, test_deploy.p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 import streamscope as ss
 from jobmanager.driver.running.changes.compare import Comparison, compare
+from planner.logical.query import together
 from planner.physical.lower import lower
 from rstream import Appender
 from tests.rooms import ROOT
@@ -101,6 +103,72 @@ CHANGES = [
 ]
 
 
+class Draws(ss.KeyedProcess):
+    """Its values are logged."""
+
+    output: ClassVar[dict[str, str]] = {"value": "float64"}
+
+    def on_event(self, event: Any, ctx: Any) -> None:
+        ctx.emit(ctx.random())
+
+
+STRONG = f'{COUNTS}.recover_with("strong")'
+DRAWN = 'rows.group_by("key").process(Draws)'
+#: The words of the page, the query before, the query after, the reason and what to write.
+REFUSED = [
+    ("a column of the answer goes", COUNTS, f'{COUNTS}.select("key")', "gone: keep it"),
+    (
+        "a column of the answer has another type",
+        COUNTS,
+        f'{COUNTS}.select("key", n=ss.col("n") * 1.5)',
+        "column 'n' of the answer would be double, not int64: give the new values another name",
+    ),
+    (
+        "the answer goes to another folder",
+        COUNTS,
+        f'{COUNTS}.to_parquet("/elsewhere")',
+        "its answer would go to /elsewhere, and goes to .*: keep the folder",
+    ),
+    (
+        "another source",
+        COUNTS,
+        COUNTS.replace("rows", "other"),
+        "continues no stage that wrote it: keep the sources and the last step with state",
+    ),
+    ("a window becomes a session", COUNTS, SESSIONS, "keep the sources and the last step"),
+    (
+        "a source ends that had no end",
+        COUNTS,
+        COUNTS.replace("rows", "ended"),
+        "continues no stage that wrote it: keep the sources and the last step with state",
+    ),
+    (
+        "a source has its time in another column",
+        COUNTS,
+        COUNTS.replace("rows", "by_x"),
+        "would read its source with another vs: keep it",
+    ),
+    (
+        "a stage is recovered as `strong`",
+        STRONG,
+        STRONG,
+        "is recovered as 'strong', which cannot be changed: start the job that is to change with",
+    ),
+    (
+        "user code draws values",
+        DRAWN,
+        DRAWN,
+        "draws logged values, which cannot be changed: call the function in a job of its own",
+    ),
+    (
+        "a second output",
+        COUNTS,
+        f"together({{'a': {COUNTS}.to_parquet(), 'b': {SESSIONS}.to_parquet()}})",
+        "a job with several outputs cannot be changed: run the new queries as a new job",
+    ),
+]
+
+
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("logs")
@@ -118,9 +186,12 @@ def compared(logs: dict[str, str], old: str, new: str) -> Comparison:
         name: ss.Stream.from_rstream(uri, vs="t", delay="50ms", follow=True)
         for name, uri in logs.items()
     }
+    uri = logs["rows"]
+    streams["by_x"] = ss.Stream.from_rstream(uri, vs="x", delay="50ms", follow=True)
+    streams["ended"] = ss.Stream.from_rstream(uri, vs="t", delay="50ms")
     plans = []
     for text in (old, new):
-        query = eval(text, {"ss": ss, **streams})
+        query = eval(text, {"ss": ss, "Draws": Draws, "together": together, **streams})
         query = query.to_parquet() if isinstance(query, ss.Stream) else query
         plans.append(lower(query, root="ROOT", parallelism=2))
     return compare(*plans)
@@ -145,6 +216,18 @@ def test_what_becomes_of_state(logs: dict[str, str], change: tuple[str, str, str
     assert f"| {words} | {verdict(found)} |" in page
 
 
+@pytest.mark.parametrize("change", REFUSED, ids=[words for words, *_ in REFUSED])
+def test_what_is_refused_and_what_to_write(
+    logs: dict[str, str], change: tuple[str, str, str, str]
+) -> None:
+    words, old, new, reason = change
+    found = compared(logs, old, new)
+    assert re.search(reason, found.refusal), found.refusal
+    assert found.refusal.endswith("; or run the new query in another root")
+    page = (ROOT / "docs/howto/change-a-job.md").read_text()
+    assert f"| {words} |" in page.partition("## Changes that are refused")[2]
+
+
 def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> None:
     def plan(**options: str) -> PhysicalPlan:
         rows = ss.Stream.from_rstream(logs["rows"], follow=True, **options)  # type: ignore[arg-type]
@@ -155,4 +238,4 @@ def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> 
     (source, _) = compare(old, plan(vs="t", delay="2s")).rows
     assert source.reason == "another delay_us from the change on"
     (refusal,) = compare(old, plan(vs="x", delay="50ms")).refusals
-    assert refusal == "stage s01-rows would read its source with another vs"
+    assert refusal == "stage s01-rows would read its source with another vs: keep it"

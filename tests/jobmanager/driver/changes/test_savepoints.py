@@ -14,7 +14,7 @@ import jobmanager
 from jobmanager import JobConfig
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.driver.running.changes.export import export
-from jobmanager.driver.running.deploying import take_savepoint
+from jobmanager.driver.running.deploying import deploy, take_savepoint
 from jobmanager.storage import garbage
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.root import JobRoot
@@ -58,6 +58,33 @@ def test_a_running_job_is_saved_and_another_one_starts_from_there(tmp_path: Path
     assert job.wait(WAIT_S)["state"] == "finished"
     whole = whole_answer(changed, COUNTS)
     assert sorted([*early, *rows_of(job)], key=str) == sorted(whole, key=str)
+    assert changed.finish() == whole
+
+
+@pytest.mark.slow
+def test_an_exported_savepoint_is_tried_with_another_query(tmp_path: Path) -> None:
+    """It delivers nowhere and leaves the live job as it is."""
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    take_savepoint(changed.root, "now", wait_s=60)
+    early = list(rows_of_now(changed))
+    other = str(tmp_path / "other")
+    export(JobRoot(changed.root), "now", other)
+    totals = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
+    deploy(changed.query("totals", totals), other, yes=True)
+    changed.append(2)
+    job = jobmanager.resume(other, config=QUICK)
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["state"] == "finished"
+    tried = rows_of(job)
+    assert tried[-1].pop("total") is not None
+    for row in tried:
+        row.pop("total", None)
+    whole = whole_answer(changed, COUNTS)
+    assert sorted([*early, *tried], key=str) == sorted(whole, key=str)
+    changed.has_read_all()
     assert changed.finish() == whole
 
 
