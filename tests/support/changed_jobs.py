@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("t", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
 QUICK = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, lease_s=0.5)
-ROWS, DELAY_US = 200, 50_000
+ROWS, DELAY_US, WINDOW_US = 200, 50_000, 700_000
 _HEAD = 'import streamscope as ss\nrows = ss.Stream.from_rstream({log!r}, vs="t", delay="50ms", '
 _FOLLOW = 'follow={follow}, idle_after="100ms")\nquery = '
 _BY_KEY = 'rows.group_by("key")'
@@ -92,9 +92,10 @@ class ChangedJob:
         self.watch.until(_reads(self.appended * ROWS))
 
     def has_emitted_all(self) -> None:
-        """Wait until all vertices have passed the last row on; for queries of one window."""
-        last_us = batch(self.appended - 1).column("t")[-1].as_py()
-        self.watch.until(lambda status: _has_passed(status, last_us - DELAY_US))
+        """Wait until each window that can be over is emitted; for queries like ``COUNTS``."""
+        passed_us = batch(self.appended - 1).column("t")[-1].as_py() - DELAY_US
+        over_us = passed_us // WINDOW_US * WINDOW_US  # no time in between leaves a window
+        self.watch.until(lambda status: _has_passed(status, over_us))
 
     def finish(self) -> list[dict[str, Any]]:
         """End the job; its rows, sorted."""

@@ -22,6 +22,7 @@ from jobmanager.replay.state_at import read_state
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import JobRoot
 from tests.support.changed_jobs import COUNTS, STATEFUL, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
 from tests.support.retained import contents
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def test_vertices_of_a_rescaled_job_begin_at_the_change(name: str, tmp_path: Pat
     changed.run(changed.query("query", query), retain="all")
     changed.has_read_all()
     for width in (5, 3):
-        rescale(changed.root, parallelism=width, wait_s=100)
+        rescale(changed.root, parallelism=width, wait_s=WAIT_S)
         changed.append()
         changed.has_read_all()
     all_equal(changed.root)
@@ -75,7 +76,7 @@ def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
     changed.append(2)
     changed.run(changed.query("counts", COUNTS), retain="all")
     changed.has_read_all()
-    deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=100)
+    deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=WAIT_S)
     changed.append()
     changed.has_read_all()
     all_equal(changed.root)

@@ -78,7 +78,7 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
     job = changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
     job.stop()
-    job.wait(60)
+    job.wait(WAIT_S)
     changed.close()
     new, life = changed.query("totals", TOTALS), Life()
     stopped, root = tmp_path / "stopped", tmp_path / "job"
@@ -129,7 +129,7 @@ def test_a_change_is_done_though_its_files_were_not_deleted(
     job = changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
     job.stop()
-    job.wait(60)
+    job.wait(WAIT_S)
     changed.close()
     stores: list[FilesStay] = []
 

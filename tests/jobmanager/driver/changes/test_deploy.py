@@ -20,6 +20,7 @@ from jobmanager.driver.running.deploying import compared, deploy, roll_back
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
 from tests.support.changed_jobs import ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
 
 WINDOW = 'rows.group_by("key").window(ss.tumbling("700ms"))'
 COUNTS = f"{WINDOW}.agg(n=ss.agg.count())"
@@ -48,7 +49,7 @@ def test_an_aggregate_and_a_column_are_added_to_a_running_job(tmp_path: Path) ->
     with pytest.raises(NotApprovedError) as refused:
         deploy(new, changed.root)
     assert verdicts(changed, new) == [("s01-log", "converted"), ("s02-agg", "converted")]
-    done = deploy(new, changed.root, approve=refused.value.hash, wait_s=60)
+    done = deploy(new, changed.root, approve=refused.value.hash, wait_s=WAIT_S)
     assert done.outcome is not None
     assert done.outcome["state"] == "done"
     changed.append(3)
@@ -70,10 +71,10 @@ def test_rolled_back_a_job_gives_what_it_would_have_given(tmp_path: Path) -> Non
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
-    deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=60)
+    deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=WAIT_S)
     changed.append(2)
     changed.has_read_all()
-    assert roll_back(changed.root, wait_s=60)["state"] == "done"
+    assert roll_back(changed.root, wait_s=WAIT_S)["state"] == "done"
     changed.append(1)
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, COUNTS)
@@ -86,7 +87,7 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
     job = changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
     job.stop()
-    job.wait(60)
+    job.wait(WAIT_S)
     dropped = changed.query("dropped", f'{COUNTS}.select("key", m=ss.col("n"))')
     with pytest.raises(ChangeRefusedError, match="column 'n' of the answer would be gone"):
         deploy(dropped, changed.root, yes=True)
@@ -109,11 +110,11 @@ def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None
     changed.run(changed.query("counts", f"{COUNTS}{to}"))
     changed.has_read_all()
     new = changed.query("totals", f"{TOTALS}{to}")
-    deploy(new, changed.root, yes=True, wait_s=60)
+    deploy(new, changed.root, yes=True, wait_s=WAIT_S)
     changed.append(2)
     changed.has_emitted_all()
     with pytest.raises(ChangeUndoneError, match="were delivered since the change"):
-        roll_back(changed.root, wait_s=60)
+        roll_back(changed.root, wait_s=WAIT_S)
     changed.append(1)
     changed.has_read_all()
     rows = changed.finish()

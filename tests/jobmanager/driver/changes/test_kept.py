@@ -11,6 +11,7 @@ import pytest
 
 from jobmanager.driver.running.deploying import deploy
 from tests.support.changed_jobs import STATEFUL, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +25,10 @@ def test_the_answer_is_that_of_a_job_that_never_changed(name: str, tmp_path: Pat
     changed.run(changed.query("first", STATEFUL[name]))
     again = changed.query("again", STATEFUL[name])
     changed.has_read_all()
-    comparison = deploy(again, changed.root, yes=True, wait_s=60).comparison
+    comparison = deploy(again, changed.root, yes=True, wait_s=WAIT_S).comparison
     assert {row.verdict for row in comparison.rows} == {"kept"}
     assert not comparison.refusals
     changed.append(2)
-    deploy(again, changed.root, yes=True, wait_s=60)  # in the midst of the rows
+    deploy(again, changed.root, yes=True, wait_s=WAIT_S)  # in the midst of the rows
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, STATEFUL[name])

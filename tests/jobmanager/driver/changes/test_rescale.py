@@ -31,6 +31,7 @@ from tests.support.changed_jobs import (
     rows_of,
     whole_answer,
 )
+from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
 
 QUERIES = {"tumbling": COUNTS, **STATEFUL}
@@ -47,7 +48,7 @@ def test_the_answer_is_that_of_a_job_that_was_never_rescaled(name: str, tmp_path
     width = QUICK.parallelism
     for _ in range(3):
         width = draw.choice([n for n in (1, 2, 3, 5) if n != width])
-        outcome = rescale(changed.root, parallelism=width, wait_s=60)
+        outcome = rescale(changed.root, parallelism=width, wait_s=WAIT_S)
         assert outcome["state"] == "done"
         changed.append()
     changed.has_read_all()
@@ -67,15 +68,15 @@ def test_a_rescaled_job_gets_another_query_and_returns(tmp_path: Path) -> None:
     changed.run(changed.query("counts", f"{COUNTS}{to}"))
     changed.has_read_all()
     for width in (5, 2, 3):
-        rescale(changed.root, parallelism=width, wait_s=60)
+        rescale(changed.root, parallelism=width, wait_s=WAIT_S)
         changed.append()
     new = changed.query("totals", f"{TOTALS}{to}")
-    found = deploy(new, changed.root, yes=True, wait_s=60).comparison
+    found = deploy(new, changed.root, yes=True, wait_s=WAIT_S).comparison
     assert [row.verdict for row in found.rows][:2] == ["converted", "converted"], found.rows
     changed.append()
     changed.has_emitted_all()  # delivered since the change, they could not be taken back
-    rescale(changed.root, parallelism=2, wait_s=60)
-    roll_back(changed.root, wait_s=60)
+    rescale(changed.root, parallelism=2, wait_s=WAIT_S)
+    roll_back(changed.root, wait_s=WAIT_S)
     changed.append()
     changed.has_read_all()
     rows = changed.finish()
@@ -102,7 +103,7 @@ def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path
     with pytest.raises(NotByKeyError, match="s01-log cannot be divided"):
         rescale(changed.root, stages={"s01": 2})
     job.stop()
-    job.wait(60)
+    job.wait(WAIT_S)
     changed.append()
     resumed = jobmanager.resume(changed.root, config=QUICK, on_status=changed.watch, parallelism=5)
     assert resumed.plan.stage("s02-agg").parallelism == 5
@@ -118,11 +119,11 @@ def test_a_rescaled_job_with_replay_is_resumed(tmp_path: Path) -> None:
     changed.append(2)
     job = changed.run(changed.query("first", text), recovery="replay")
     changed.has_read_all()
-    rescale(changed.root, stages={"s02": 1}, wait_s=60)
+    rescale(changed.root, stages={"s02": 1}, wait_s=WAIT_S)
     changed.append()
     changed.has_read_all()
     job.cancel()
-    job.wait(60)
+    job.wait(WAIT_S)
     changed.resume()
     changed.append()
     changed.has_read_all()
@@ -139,9 +140,9 @@ def test_a_job_that_reads_the_answer_is_not_left_without_new_partitions(tmp_path
     reader = jobmanager.run(
         answer.select("key", "n"), root=str(tmp_path / "reader"), executor="local", config=QUICK
     )
-    rescale(changed.root, parallelism=5, wait_s=60)
+    rescale(changed.root, parallelism=5, wait_s=WAIT_S)
     with pytest.raises(JobFailedError, match="has 5 partitions, and this job reads 2"):
-        reader.wait(60)
+        reader.wait(WAIT_S)
     changed.append()
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, COUNTS)
@@ -194,18 +195,18 @@ def test_rows_that_wait_for_a_slower_source_go_to_the_owner_of_their_key(
     )  # fmt: skip
     watch.until(lambda status: _read(status) == sum(counts) * ROWS)
     for log, width in ((1, 3), (0, 2), (1, 5)):
-        rescale(root, parallelism=width, wait_s=60)
+        rescale(root, parallelism=width, wait_s=WAIT_S)
         append(log, 1)
     append(1, counts[0] - counts[1])
     watch.until(lambda status: _read(status) == sum(counts) * ROWS)
     assert job.plan.stages[-1].parallelism >= 5
     job.stop(finish=True)
-    assert job.wait(60)["state"] == "finished"
+    assert job.wait(WAIT_S)["state"] == "finished"
     for appender in logs:
         appender.close()
     query_of_all = load_query(file(follow=False))
     whole = jobmanager.run(query_of_all, root=str(tmp_path / "w"), executor="local", config=QUICK)
-    whole.wait(60)
+    whole.wait(WAIT_S)
     assert rows_of(job) == rows_of(whole)
 
 

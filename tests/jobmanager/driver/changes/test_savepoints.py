@@ -47,7 +47,7 @@ def test_a_running_job_is_saved_and_another_one_starts_from_there(tmp_path: Path
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
-    assert take_savepoint(changed.root, "early", wait_s=60)["state"] == "done"
+    assert take_savepoint(changed.root, "early", wait_s=WAIT_S)["state"] == "done"
     early = list(rows_of_now(changed))
     changed.append(2)
     changed.has_read_all()
@@ -68,7 +68,7 @@ def test_an_exported_savepoint_is_tried_with_another_query(tmp_path: Path) -> No
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
-    take_savepoint(changed.root, "now", wait_s=60)
+    take_savepoint(changed.root, "now", wait_s=WAIT_S)
     early = list(rows_of_now(changed))
     other = str(tmp_path / "other")
     export(JobRoot(changed.root), "now", other)
@@ -100,11 +100,11 @@ def test_what_a_savepoint_names_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
     changed.append(2)
     job = changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
-    take_savepoint(changed.root, "early", wait_s=60)
+    take_savepoint(changed.root, "early", wait_s=WAIT_S)
     changed.append(2)
     changed.has_read_all()
     job.stop()
-    job.wait(60)
+    job.wait(WAIT_S)
     root = JobRoot(changed.root)
     assert {one.name for one in list_savepoints(root.store)} == {"early", STOP}
     files = saved_files(changed.root)
@@ -140,7 +140,7 @@ def test_a_cancelled_job_has_no_cut(tmp_path: Path) -> None:
     changed.has_read_all()
     changed.append(1)
     job.cancel()
-    job.wait(60)
+    job.wait(WAIT_S)
     changed.close()
     with contextlib.suppress(NotACutError):  # it may have been cancelled where a cut is
         take_savepoint(changed.root, "now")
