@@ -260,7 +260,7 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
             if any(draws_values(operator) for operator in vertices[0].operators):
                 found.append(
                     f"stage {name} draws logged values, which cannot be changed: call the "
-                    "function in a job of its own, and change the job that reads its output"
+                    "function in a separate job, and change the job that reads it"
                 )
     return list(dict.fromkeys(found))
 

@@ -158,7 +158,7 @@ REFUSED = [
         "user code draws values",
         DRAWN,
         DRAWN,
-        "draws logged values, which cannot be changed: call the function in a job of its own",
+        "draws logged values, which cannot be changed: call the function in a separate job",
     ),
     (
         "a second output",
