@@ -1,6 +1,6 @@
 """Finds which texts do not convert to a type, at about the cost of converting them.
 
-Arrow only tells that one of many texts does not convert. Each distinct text is tried once. Texts
+Arrow only reports that one of many texts does not convert. Each distinct text is tried once. Texts
 that no conversion to the type accepts are found by a pattern, the others by halving.
 """
 
@@ -51,7 +51,7 @@ def failing(
 
 
 def alone(places: np.ndarray, values: pa.Array, convert: Callable[[pa.Array], object]) -> list[int]:
-    """Return those of the ``places`` whose values fail, by halving."""
+    """Return the ``places`` with values that fail, found by halving."""
     bad: list[int] = []
     todo = [places]
     while todo:  # ends: a part converts, or is halved until it is one value

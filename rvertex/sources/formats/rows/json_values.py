@@ -1,8 +1,8 @@
 """Finds the bad ones among many JSON objects, at about the cost of parsing them in Python.
 
-Arrow only tells that one of many lines is bad. This module finds the usual kinds of bad lines. What
-it does not decide (deep nesting, keys twice, surrogates, numbers beyond a double) is left to Arrow,
-which parses all other lines in any case.
+Arrow only reports that one of many lines is bad. This module finds the usual kinds of bad lines.
+Other lines (deep nesting, a key twice, surrogates, numbers beyond a double) are left to Arrow,
+which parses all good lines in any case.
 """
 
 from __future__ import annotations

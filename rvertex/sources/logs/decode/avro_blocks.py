@@ -1,23 +1,25 @@
 """Avro records decoded many at once: their bytes as one block of a container file.
 
 The block does not say where a record ends. A record that is too short would take bytes of the next
-one. So :mod:`rvertex.sources.logs.decode.avro_bytes` checks the bytes of each record before.
+one. So the bytes of each record are checked first: the decoder panics on some malformed records and
+reads some as if they were right. The check skips the same field of all records at once, with one
+position per record.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rvertex.sources.logs.decode.avro_bytes import malformed
+import numpy as np
+
 from rvertex.sources.logs.decode.conform import conformed
 from rvertex.sources.logs.decode.decoded import Bad, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     import pyarrow as pa
 
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
@@ -25,18 +27,24 @@ if TYPE_CHECKING:
 _COUNT = "__count"
 _SYNC = bytes(range(16))
 _MASK = (1 << 64) - 1
+_VARINT_BYTES_MAX = 10
+_SIZES = {"boolean": 1, "float": 4, "double": 8, "null": 0}
+_SIMPLE = ("int", "long", "string", "bytes")
+_BLOCKS = ("array", "map")
+_RECORDS = ("record", "error")
+_NAMED = (*_RECORDS, "enum", "fixed")
 
 
 class AvroBlocks:
     """Records of one writer's schema, into the columns of ``schema``."""
 
     def __init__(self, writer: AvroSchema, schema: pa.Schema) -> None:
-        import polars  # that it is missing is said here, not with the first message
+        import polars  # fails here if it is missing, not at the first message
 
         del polars
         self._schema = schema
         self._writer = writer
-        # A column that nobody asks for says how many rows there are.
+        # An unused column has the number of rows, also if no other column is read.
         count = {"name": _COUNT, "type": "boolean"}
         text = json.dumps({**writer, "fields": [*writer["fields"], count]}).encode()
         meta = {b"avro.schema": text, b"avro.codec": b"null"}
@@ -85,3 +93,157 @@ def _long(value: int) -> bytes:
         left >>= 7
     out.append(left)
     return bytes(out)
+
+
+def malformed(bodies: Sequence[bytes], writer: AvroSchema) -> np.ndarray:
+    """Return which bodies are not exactly one record, bool[n].
+
+    Whether text is UTF-8 is not checked.
+    """
+    walk = _Walk(bodies, writer)
+    walk.skip(writer, np.arange(len(bodies)), "")
+    found: np.ndarray = walk.is_bad | (walk.at != walk.ends)
+    return found
+
+
+class _Walk:
+    """A position in each of many records."""
+
+    def __init__(self, bodies: Sequence[bytes], writer: AvroSchema) -> None:
+        lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
+        self._data = np.frombuffer(b"".join(bodies) + bytes(_VARINT_BYTES_MAX), np.uint8)
+        self.ends = np.cumsum(lengths)
+        #: The first byte of each record that is not skipped; int64[n].
+        self.at = self.ends - lengths
+        self.is_bad = np.zeros(len(bodies), np.bool_)
+        self._named: dict[str, tuple[Any, str]] = {}
+        self._define(writer, "")
+
+    def skip(self, kind: Any, rows: np.ndarray, space: str) -> None:
+        """Skip a value of this type in each of the rows; ``space``: the namespace of names."""
+        rows = rows[~self.is_bad[rows]]
+        if not len(rows):
+            return
+        kind, space = self._resolved(kind, space)
+        if isinstance(kind, list):
+            self._skip_union(kind, rows, space)
+            return
+        name = kind["type"]
+        if name in _RECORDS:
+            for field in kind["fields"]:
+                self.skip(field["type"], rows, space)
+        elif name in _BLOCKS:
+            self._skip_blocks(kind, rows, space)
+        elif name == "enum":
+            at = self._number(rows)
+            self.is_bad[rows] |= (at < 0) | (at >= len(kind["symbols"]))
+        elif name == "int":
+            value = self._number(rows)
+            self.is_bad[rows] |= (value < -(2**31)) | (value >= 2**31)
+        elif name == "long":
+            self._number(rows)
+        elif name in ("string", "bytes"):
+            self._advance(rows, self._number(rows))
+        else:
+            size = kind["size"] if name == "fixed" else _SIZES[name]
+            self._advance(rows, np.full(len(rows), size, np.int64))
+            if name == "boolean":
+                rows = rows[~self.is_bad[rows]]
+                self.is_bad[rows] |= self._data[self.at[rows] - 1] > 1
+
+    def _resolved(self, kind: Any, space: str) -> tuple[Any, str]:
+        """Return a union, or a type as an object, and the namespace within it."""
+        while not isinstance(kind, list):  # ends: each pass follows a name or opens an object
+            if isinstance(kind, str):
+                named = self._named.get(f"{space}.{kind}") or self._named.get(kind)
+                if named is None:
+                    return {"type": kind}, space
+                return named
+            if "name" in kind and isinstance(kind["type"], str) and kind["type"] in _NAMED:
+                full = _full_name(kind, space)
+                return kind, full.rpartition(".")[0]
+            if isinstance(kind["type"], str) and kind["type"] in (*_SIZES, *_SIMPLE, *_BLOCKS):
+                return kind, space
+            kind = kind["type"]
+        return kind, space
+
+    def _define(self, kind: Any, space: str) -> None:
+        """Note the types that have a name."""
+        if isinstance(kind, list):
+            for member in kind:
+                self._define(member, space)
+        elif isinstance(kind, dict):
+            if kind["type"] in _NAMED:
+                full = _full_name(kind, space)
+                space = full.rpartition(".")[0]
+                self._named[full] = kind, space
+            fields = (field["type"] for field in kind.get("fields", ()))
+            self._define([kind.get("items"), kind.get("values"), *fields, kind["type"]], space)
+
+    def _is_empty(self, kind: Any, space: str) -> bool:
+        """Whether values of a type have no bytes."""
+        kind, space = self._resolved(kind, space)
+        if isinstance(kind, list):
+            return False
+        if kind["type"] in _RECORDS:
+            return all(self._is_empty(field["type"], space) for field in kind["fields"])
+        return bool(kind["type"] == "null" or kind.get("size") == 0)
+
+    def _skip_union(self, kinds: list[Any], rows: np.ndarray, space: str) -> None:
+        branch = self._number(rows)
+        self.is_bad[rows] |= (branch < 0) | (branch >= len(kinds))
+        for k, kind in enumerate(kinds):
+            self.skip(kind, rows[branch == k], space)
+
+    def _skip_blocks(self, kind: Any, rows: np.ndarray, space: str) -> None:
+        is_map = kind["type"] == "map"
+        inner = kind["values" if is_map else "items"]
+        is_empty = not is_map and self._is_empty(inner, space)
+        while len(rows):  # ends: each pass skips a byte or more of each row
+            rows, count = self._good(rows, self._number(rows))
+            self._number(rows[count < 0])  # such a block has its size in bytes, too
+            count = np.abs(count)
+            if not is_empty:  # an element has a byte or more
+                self.is_bad[rows] |= (count < 0) | (count > self.ends[rows] - self.at[rows])
+            rows, count = self._good(rows, count)
+            rows, count = rows[count > 0], count[count > 0]
+            for k in range(0 if is_empty else int(count.max(initial=0))):
+                some = rows[count > k]
+                if is_map:
+                    self._advance(some, self._number(some))
+                self.skip(inner, some, space)
+            rows = rows[~self.is_bad[rows]]
+
+    def _good(self, rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        is_good = ~self.is_bad[rows]
+        return rows[is_good], values[is_good]
+
+    def _advance(self, rows: np.ndarray, lengths: np.ndarray) -> None:
+        left = self.ends[rows] - self.at[rows]
+        is_bad = (lengths < 0) | (lengths > left)
+        self.is_bad[rows] |= is_bad
+        self.at[rows] += np.where(is_bad, 0, lengths)
+
+    def _number(self, rows: np.ndarray) -> np.ndarray:
+        """Read a number in each of the rows, int64[n]; 0 where there is none."""
+        value = np.zeros(len(rows), np.uint64)
+        at = self.at[rows]
+        goes_on = np.ones(len(rows), np.bool_)
+        for k in range(_VARINT_BYTES_MAX):
+            byte = self._data[np.minimum(at, len(self._data) - 1)]
+            part = (byte & 0x7F).astype(np.uint64) << np.uint64(7 * k)
+            value |= np.where(goes_on, part, np.uint64(0))
+            at = at + goes_on
+            goes_on &= byte > 0x7F
+            if not goes_on.any():
+                break
+        is_bad = goes_on | (at > self.ends[rows])
+        self.is_bad[rows] |= is_bad
+        self.at[rows] = np.where(is_bad, self.at[rows], at)
+        signed = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
+        return np.where(is_bad, 0, signed)
+
+
+def _full_name(kind: AvroSchema, space: str) -> str:
+    name, space = str(kind["name"]), kind.get("namespace", space)
+    return name if "." in name or not space else f"{space}.{name}"

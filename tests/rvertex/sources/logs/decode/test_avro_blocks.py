@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rvertex.sources.logs.decode.avro import NO_RECORD, AvroDecoder
-from rvertex.sources.logs.decode.avro_bytes import malformed
+from rvertex.sources.logs.decode.avro_blocks import malformed
 from rvertex.sources.logs.decode.avro_schema import AvroTypes, arrow_columns
 from tests.rvertex.sources.logs.decode.test_avro_types import (
     POINT,
