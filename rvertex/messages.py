@@ -1,8 +1,7 @@
 """Messages between a host and the job manager.
 
-A host sends notices, named in the past tense; the job manager sends instructions, named in the
-imperative. :mod:`rstream.format.message_codec` encodes both. A host stops if it cannot decode a
-message.
+A host sends notices (past tense), the job manager sends instructions (imperative), both encoded by
+:mod:`rstream.format.message_codec`. A host stops if it cannot decode a message.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ class Counts:
     poisoned_events: int = field(default=0, repr=False)
     #: Histogram of how late source rows were (:mod:`rvertex.vertex.lateness_counts`), encoded.
     lateness: bytes = field(default=b"", repr=False)
-    #: Source rows that could not be decoded into events and were skipped.
+    #: Source rows that could not be decoded and were skipped; events that deduplication dropped.
     bad_rows: int = field(default=0, repr=False)
-    #: Events that deduplication dropped.
     duplicates: int = field(default=0, repr=False)
 
 
@@ -60,6 +58,10 @@ class Timing:
     #: The key with most of the rows sent to the next stage, and its share of a sample of them.
     hot_key: str = field(default="", repr=False)
     hot_share: float = field(default=0.0, repr=False)
+    #: Keys in memory and on scratch; bytes and files on scratch that are in use.
+    state_keys: int = 0
+    scratch_bytes: int = 0
+    scratch_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,11 @@ class LogProgress:
     """Progress of a source vertex in one partition of a live log."""
 
     partition: int
-    #: Next position (offset) to read.
+    #: Next position (offset) to read; rows from there to the end of the log, -1: unknown.
     position: int
-    #: Rows from ``position`` to the end of the log; -1: unknown.
     lag: int
-    #: No later row has a smaller event time, us; MIN_TIME before the first row.
+    #: No later row has a smaller event time; its rows' greatest event time, us, at first MIN_TIME.
     frontier: int
-    #: Greatest event time of its rows, us.
     max_vs: int
     #: "active", "idle" (the frontier of the vertex does not wait for it), "ended".
     state: str

@@ -82,7 +82,9 @@ class Watch:
         function = max(spent, key=lambda name: (spent[name], name), default="")
         user_s, busy_s = sum(spent.values()), self._busy_s[vertex, epoch]
         used = memory.used_bytes, memory.spills, memory.spilled_bytes
-        return Timing(int(busy_s * 1e6), int(user_s * 1e6), function, *used, *hottest)
+        now = memory.keys, memory.stored.nbytes, memory.stored.files
+        spent_us = int(busy_s * 1e6), int(user_s * 1e6)
+        return Timing(*spent_us, function, *used, *hottest, *now)
 
     def look(self) -> HostBusy | None:
         """The work of the running poll, if it lasts long."""

@@ -82,6 +82,8 @@ class KeyIndex:
 
     def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
         """The key columns of ``codes`` int64[m], or of all codes in order. Costs time in m."""
+        if codes is None and len(self._columns) == 1:
+            return [self._columns[0].all_values()]
         if codes is None:
             codes = np.arange(len(self))
         out: list[pa.Array] = []
@@ -153,6 +155,12 @@ class _NullableColumn:
         codes[nulls] = UNKNOWN if self._null_code is None else self._null_code
         return codes
 
+    def all_values(self) -> pa.Array:
+        """The values of all codes in order; 64-bit values are not copied."""
+        if self._null_code is None and isinstance(self._inner, _BitsColumn):
+            return self._typed(self._inner.values(slice(None)))
+        return self.values(np.arange(len(self)))
+
     def values(self, codes: np.ndarray) -> pa.Array:
         if self._null_code is None:
             return self._typed(self._inner.values(codes))
@@ -183,11 +191,12 @@ class _BitsColumn:
     def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray:
         return self._index.codes(_bits(column), insert=insert)
 
-    def values(self, codes: np.ndarray) -> pa.Array:
+    def values(self, codes: np.ndarray | slice) -> pa.Array:
         bits = self._index.keys[codes]
         if pa.types.is_boolean(self._type):
             return pa.array(bits.astype(bool))
-        narrow = bits.astype(f"i{_bit_width(self._type) // 8}")  # type: ignore[operator]
+        width = _bit_width(self._type) // 8  # type: ignore[operator]
+        narrow = bits.astype(f"i{width}", copy=False)
         return pa.Array.from_buffers(self._type, len(narrow), [None, pa.py_buffer(narrow)])
 
 

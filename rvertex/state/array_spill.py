@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rvertex.keys.key_index import KeyIndex
+from rvertex.keys.key_table import KeyTable
 from rvertex.state import memory as limits
 from rvertex.state.memory import Holder, SpillsState, StateMemory, give_memory, held_bytes
 from rvertex.state.scratch import Scratch
@@ -105,7 +107,7 @@ class ArraySpill:
             if looked.nbytes < limits.RUN_BYTES_MIN:
                 return
             self._holder = self._memory.holder()
-        self._holder.used_bytes = looked.nbytes
+        self._holder.used_bytes, self._holder.keys = looked.nbytes, looked.keys
         for nbytes, place in sorted(looked.arrays, key=lambda found: -found[0]):
             if nbytes < limits.RUN_BYTES_MIN or not self._holder.must_spill:
                 return
@@ -144,7 +146,7 @@ class _Look:
         """``ends_at``: the search lists objects of this type and does not enter them."""
         self._scratch, self._ends_at = scratch, ends_at
         self._entered: set[int] = set()
-        self.nbytes = 0
+        self.nbytes = self.keys = 0
         #: Bytes in memory and the place of each array.
         self.arrays: list[tuple[int, _Place]] = []
         self.ends: list[object] = []
@@ -204,6 +206,9 @@ class _Look:
         elif _is_state(value):
             found = list(_attributes(value))
             if not any(isinstance(attribute, Holder) for attribute, _ in found):
+                if type(value).__module__.startswith("rvertex.operators."):
+                    tables = (t for t, _ in found if isinstance(t, KeyTable | KeyIndex))
+                    self.keys += sum(map(len, tables))
                 yield from found
 
 

@@ -37,6 +37,8 @@ BLOCK_ROWS = 1 << 14
 RUNS_MAX = 256
 #: A range is not sorted at once if it is larger than a piece by this factor.
 _LARGE = 4
+#: Rows are read in parts of a piece, because to aggregate them takes more than to sort them.
+_READ_PART = 2
 _NUMBER, _NAN, _NULL = 0, 1, 2
 
 #: A key in comparable form, a tuple: per column a rank (value, NaN or null) and the value.
@@ -212,7 +214,7 @@ class KeyRuns:
         if not runs:
             return BLOCK_ROWS
         block = runs[0].blocks[0]
-        fitting = self._holder.piece_bytes * block.num_rows // max(block.nbytes, 1)
+        fitting = self._holder.piece_bytes // _READ_PART * block.num_rows // max(block.nbytes, 1)
         return max(int(fitting), BLOCK_ROWS)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from rvertex.state.scratch import Scratch
+from rvertex.state.scratch import Scratch, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,9 @@ RUN_BYTES_MIN = 4 << 20
 UNLIMITED_RUN_BYTES = 256 << 20
 #: Bytes of rows to sort or emit at once. Sorting needs about three times as much.
 PIECE_BYTES_MAX = 16 << 20
+#: Memory that a step needs beside the state: its batch, the rows that it sorts, a piece of output.
+#: This much of a budget is kept free for it, but at most 1 / _WORK_PART.
+WORK_BYTES, _WORK_PART = 192 << 20, 4
 #: To close state in one table takes about this number of times its memory.
 _CLOSING_COPIES = 3
 #: Mapped pages up to this much are never dropped; the code of libraries is mapped, too.
@@ -60,8 +63,10 @@ class StateMemory:
         self.host = host or self
         #: Files and bytes written to scratch so far.
         self.spills = self.spilled_bytes = 0
-        #: Bytes that all holders have in memory.
-        self.used_bytes = 0
+        #: Bytes that all holders have in memory, and their keys, also those on scratch.
+        self.used_bytes = self.keys = 0
+        #: The files on scratch that are in use.
+        self.stored = Usage()
         self._holders = 0
         # Reentrant: Python's collector may delete a holder, which takes the lock, in the middle of
         # code whose thread already has the lock.
@@ -76,24 +81,25 @@ class StateMemory:
         """A memory for one vertex: the host's budget, with separate counts."""
         return StateMemory(self.budget_bytes, self.scratch, self.host)
 
-    def add(self, nbytes: int, holders: int = 0) -> None:
-        """Add to the bytes of all holders; only holders call this."""
+    def add(self, nbytes: int, holders: int = 0, keys: int = 0) -> None:
+        """Add to the bytes and keys of all holders; only holders call this."""
         with self._lock:
             self.used_bytes += nbytes
             self._holders += holders
+            self.keys += keys
         if self.host is not self:
-            self.host.add(nbytes, holders)
+            self.host.add(nbytes, holders, keys)
 
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
-        stored = self.scratch.store(batches)
+        stored = self.scratch.store(batches, self.stored)
         self.spills += 1
         self.spilled_bytes += sum(batch.nbytes for batch in stored)
         return stored
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
         """The same array on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
-        stored = self.scratch.store_array(array)
+        stored = self.scratch.store_array(array, self.stored)
         self.spills += 1
         self.spilled_bytes += stored.nbytes
         return stored
@@ -107,11 +113,12 @@ class StateMemory:
         """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
         if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
-        return self.scratch.store_bytes(part)
+        return self.scratch.store_bytes(part, self.stored)
 
     def mapped(self, path: str, total_bytes: int) -> pa.Buffer | None:
         """Map a file with a part of a state of ``total_bytes``; None if the state is in budget."""
-        return self.scratch.map_file(path) if self._exceeds(total_bytes) else None
+        is_over = self._exceeds(total_bytes)
+        return self.scratch.map_file(path, self.stored) if is_over else None
 
     def _exceeds(self, total_bytes: int) -> bool:
         return self.budget_bytes is not None and total_bytes > self.budget_bytes
@@ -130,20 +137,37 @@ class StateMemory:
     def share_bytes(self) -> int:
         """Bytes that each holder may keep without spilling."""
         assert self.budget_bytes is not None
-        return self.budget_bytes // max(self._holders, 1)
+        return self.limit_bytes // max(self._holders, 1)
+
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes of state at which holders begin to spill: the budget without the work memory."""
+        assert self.budget_bytes is not None
+        return self.budget_bytes - min(self.budget_bytes // _WORK_PART, WORK_BYTES)
 
 
 class Holder:
-    """The memory of one operator; the operator sets ``used_bytes``."""
+    """The memory of one operator; the operator sets ``used_bytes`` and ``keys``."""
 
-    __slots__ = ("_memory", "_used_bytes")
+    __slots__ = ("_keys", "_memory", "_used_bytes")
 
     def __init__(self, memory: StateMemory) -> None:
         self._memory = memory
-        self._used_bytes = 0
+        self._used_bytes = self._keys = 0
 
     def __del__(self) -> None:
-        self._memory.add(-self._used_bytes, holders=-1)
+        self._memory.add(-self._used_bytes, holders=-1, keys=-self._keys)
+
+    @property
+    def keys(self) -> int:
+        """Keys of the operator, in memory and on scratch."""
+        return self._keys
+
+    @keys.setter
+    def keys(self, keys: int) -> None:
+        if keys != self._keys:
+            self._memory.add(0, keys=keys - self._keys)
+            self._keys = keys
 
     @property
     def used_bytes(self) -> int:
@@ -164,10 +188,13 @@ class Holder:
     @property
     def must_spill(self) -> bool:
         """Whether this holder has to spill: the budget is exceeded, and it is over its share."""
+        return self.is_crowded and self.used_bytes > self._memory.host.share_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether all holders together exceed the budget."""
         host = self._memory.host
-        if host.budget_bytes is None or host.used_bytes <= host.budget_bytes:
-            return False
-        return self.used_bytes > host.share_bytes
+        return host.budget_bytes is not None and host.used_bytes > host.limit_bytes
 
     @property
     def run_bytes(self) -> int:

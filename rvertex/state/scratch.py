@@ -32,6 +32,15 @@ _PREFIX = "streamscope-state-"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
+class Usage:
+    """The files of one owner, such as a vertex, that are in use now, and their bytes."""
+
+    __slots__ = ("files", "nbytes")
+
+    def __init__(self) -> None:
+        self.files = self.nbytes = 0
+
+
 class Scratch:
     """Files in ``folder`` (None: the system's folder for temporary files).
 
@@ -68,32 +77,36 @@ class Scratch:
         """How many files are in use."""
         return len(self._starts)
 
-    def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def store(
+        self, batches: Sequence[pa.RecordBatch], usage: Usage | None = None
+    ) -> list[pa.RecordBatch]:
         """The same batches (at least one, all of one schema), mapped from a new file.
+
+        ``usage``: counts the file while it is in use.
 
         Raises:
             ScratchFullError: the limit is reached, or the disk is full.
             ScratchUnusableError: the folder cannot be written to.
         """
         nbytes = sum(batch.nbytes for batch in batches)
-        mapped = self._write(nbytes, lambda file: _write_stream(file, batches))
+        mapped = self._write(nbytes, lambda file: _write_stream(file, batches), usage)
         # Zero copy: the reader touches only the messages' headers.
         found = list(pa.ipc.open_stream(mapped))
         assert [b.num_rows for b in found] == [b.num_rows for b in batches]
         return found
 
-    def store_bytes(self, data: bytes | memoryview) -> pa.Buffer:
+    def store_bytes(self, data: bytes | memoryview, usage: Usage | None = None) -> pa.Buffer:
         """The same bytes, mapped from a new file. Raises as :meth:`store`."""
-        return self._write(len(data), lambda file: file.write(data))
+        return self._write(len(data), lambda file: file.write(data), usage)
 
-    def store_array(self, array: np.ndarray) -> np.ndarray:
+    def store_array(self, array: np.ndarray, usage: Usage | None = None) -> np.ndarray:
         """The same values, mapped from a new file; writable if ``array`` is. Raises as `store`."""
         writes = array.flags.writeable
         data = pa.py_buffer(np.ascontiguousarray(array))
-        mapped = self._write(data.size, lambda file: file.write(data), writes=writes)
+        mapped = self._write(data.size, lambda file: file.write(data), usage, writes=writes)
         return np.frombuffer(mapped, array.dtype).reshape(array.shape)
 
-    def map_file(self, path: str) -> pa.Buffer | None:
+    def map_file(self, path: str, usage: Usage | None = None) -> pa.Buffer | None:
         """Map a file that this object did not write; None if it is empty, missing or not local.
 
         Its owner may delete the file while it is mapped. A network disk may not allow that, so only
@@ -105,7 +118,7 @@ class Scratch:
                 is_near = found.st_dev == os.stat(self.folder).st_dev
                 if not is_near or not found.st_size or self._is_over(found.st_size):
                     return None
-                return self._mapped(file.fileno(), found.st_size)
+                return self._mapped(file.fileno(), found.st_size, usage)
         except OSError:
             return None
 
@@ -132,7 +145,12 @@ class Scratch:
             return at >= 0 and address < self._ends[self._starts[at]]
 
     def _write(
-        self, nbytes: int, write: Callable[[BinaryIO], object], *, writes: bool = False
+        self,
+        nbytes: int,
+        write: Callable[[BinaryIO], object],
+        usage: Usage | None = None,
+        *,
+        writes: bool = False,
     ) -> pa.Buffer:
         if self._is_over(nbytes):
             raise ScratchFullError(self.folder, nbytes, f"its limit is {self.limit_bytes} bytes")
@@ -144,7 +162,7 @@ class Scratch:
                 with open(path, "r+b" if writes else "rb") as file:
                     size = os.path.getsize(path)
                     self._written_bytes += size
-                    return self._mapped(file.fileno(), size, writes=writes)
+                    return self._mapped(file.fileno(), size, usage, writes=writes)
             finally:
                 os.unlink(path)
         except OSError as error:
@@ -152,25 +170,29 @@ class Scratch:
                 raise ScratchFullError(self.folder, nbytes, "its disk is full") from error
             raise ScratchUnusableError(self.folder, str(error)) from error
 
-    def _mapped(self, number: int, size: int, *, writes: bool = False) -> pa.Buffer:
+    def _mapped(
+        self, number: int, size: int, usage: Usage | None, *, writes: bool = False
+    ) -> pa.Buffer:
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writes else 0)
         pages = mmap.mmap(number, size, prot=prot)
         buffer = pa.py_buffer(pages)
-        start = buffer.address
+        start, usage = buffer.address, usage or Usage()
         with self._lock:
             self._used_bytes += size
+            usage.files, usage.nbytes = usage.files + 1, usage.nbytes + size
             if start not in self._ends:  # else its last owner is unmapped, and freed in a moment
                 bisect.insort(self._starts, start)
             self._ends[start] = start + size
             self._owners[start] = owner = next(self._numbers)
             self._maps.add(pages)
-        weakref.finalize(pages, self._free, start, size, owner)
+        weakref.finalize(pages, self._free, start, size, owner, usage)
         return buffer
 
-    def _free(self, start: int, size: int, owner: int) -> None:
+    def _free(self, start: int, size: int, owner: int, usage: Usage) -> None:
         """Forget a mapping; another one may have got its addresses since."""
         with self._lock:
             self._used_bytes -= size
+            usage.files, usage.nbytes = usage.files - 1, usage.nbytes - size
             if self._owners.get(start) == owner:
                 del self._starts[bisect.bisect_left(self._starts, start)]
                 del self._ends[start], self._owners[start]

@@ -120,9 +120,16 @@ def options(tmp_path: Path, name: str, budget: int | None) -> dict[str, Any]:
 def has_spilled(status: dict[str, Any]) -> bool:
     hosts = [host["memory"] for host in status["hosts"] if host.get("memory")]
     assert all(memory["state_budget_bytes"] == 1_000 for memory in hosts)
+    assert all(
+        (vertex["scratch_bytes"] > 0) == (vertex["scratch_files"] > 0)
+        for vertex in status["vertices"]
+    )
     spills = sum(vertex["spills"] for vertex in status["vertices"])
     written = sum(vertex["spilled_bytes"] for vertex in status["vertices"])
-    return sum(memory["spilled_bytes"] for memory in hosts) > 0 and 0 < spills < written
+    used = sum(vertex["scratch_bytes"] for vertex in status["vertices"])
+    return (
+        sum(memory["spilled_bytes"] for memory in hosts) > 0 and 0 < spills < written and used > 0
+    )
 
 
 @pytest.mark.parametrize("make", [*QUERIES, sessions])

@@ -24,6 +24,7 @@ from jobmanager.delivery.answer import CurrentTable, read_table
 from jobmanager.delivery.deliveries import clean_rows
 from jobmanager.errors import CannotListError, NoJobError
 from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.state_size import state_lines
 from jobmanager.storage.root import PLAN, JobRoot
 from jobmanager.storage.shown import roots_in
 from rstream.store.blobs import open_store
@@ -169,6 +170,7 @@ class Board:
         return {"name": name, "status": job.status, "looks": list(job.looks)} | {
             "outputs": answers.freshness(job.status),
             "shares": job.shares(),
+            "states": [*state_lines(job.status)],
             "findings": self.findings(name),
         }
 

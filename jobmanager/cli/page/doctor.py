@@ -18,6 +18,7 @@ from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.state import messages as own
 from jobmanager.state.health import with_health
 from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.state_size import state_text
 from rvertex import messages as sent
 
 if TYPE_CHECKING:
@@ -155,15 +156,17 @@ def _is_its_end(case: Case, rows: list[tuple[int, str]]) -> bool:
     return len(rows) == 1 and ((bool(message) and message in error) or at_us > last_us > 0)
 
 
-_ADVICE = {"memory lost": "see 'When it is too much' in docs/howto/size-memory.md"}
+_ADVICE = {
+    "memory lost": "see 'When a job needs too much memory' in docs/howto/size-memory.md",
+    "spilled state": "more memory makes it faster: --state-memory, or more hosts",
+}
 
 
 def _failure(notice: Notice) -> tuple[str, str, str] | None:
     """Kind, subject and description of a failure."""
     if isinstance(notice, sent.VertexFailed):
         kind = "memory lost" if notice.family == "memory" else "restart"
-        what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
-        return kind, notice.vertex, what
+        return kind, notice.vertex, f"{notice.vertex} failed ({notice.family}): {notice.message}"
     if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # "stopped": no failure
         slot = notice.host.partition(".")[0]  # a replacement has the same slot and another suffix
         return "restart", slot, f"host {notice.host} was lost: {notice.reason}"
@@ -216,10 +219,8 @@ def _slow_code(case: Case) -> Iterator[Finding]:
         if share >= USER_SHARE_MIN:
             taken = min(100, round(100 * share))
             what = f"{row['function']} takes {taken} % of the time of the host of {row['vertex']}"
-            advice = (
-                "make it faster (whole columns, a cache, a table join instead of a lookup), or "
-                "give the job a larger --parallelism"
-            )
+            advice = "make it faster (whole columns, a cache, a table join instead of a lookup), "
+            advice += "or give the job a larger --parallelism"
             yield Finding("note", "slow user code", row["vertex"], what, advice)
 
 
@@ -248,10 +249,8 @@ def _growing_state(case: Case) -> Iterator[Finding]:
         grows = first * GROWTH_MIN <= middle and middle * GROWTH_MIN <= last
         if grows and last >= GROWING_BYTES_MIN:
             what = f"the state of {vertex} grows: {_mib(int(first))}, then {_mib(int(last))}"
-            advice = (
-                f"jobmanager state ROOT {vertex} shows it; give keys an end: a window, a "
-                "within= of a join, a timer that deletes"
-            )
+            advice = f"jobmanager state ROOT {vertex} shows it; give keys an end: a window, a "
+            advice += "within= of a join, a timer that deletes"
             yield Finding("waiting", "growing state", vertex, what, advice, found[0][0])
 
 
@@ -308,10 +307,10 @@ def _checkpoints(case: Case) -> Iterator[Finding]:
     """Yield a finding per vertex whose checkpoints have stopped, although it had events."""
     taken = {vertex: [at for at, _ in rows] for vertex, rows in _checkpoints_of(case).items()}
     before = {row["vertex"]: row["events_in"] for row in case.before.get("vertices", ())}
-    for row in case.status.get("vertices", ()):
+    for row in case.status.get("vertices", ()) if case.is_open else ():
         times = taken.get(row["vertex"], [])
         is_busy = row["events_in"] > before.get(row["vertex"], row["events_in"])
-        if not case.is_open or len(times) < 2 or not is_busy:
+        if len(times) < 2 or not is_busy:
             continue
         gap_us = statistics.median(b - a for a, b in itertools.pairwise(times))
         age_us = case.now_us - times[-1]
@@ -329,20 +328,24 @@ def _memory(case: Case) -> Iterator[Finding]:
         free_bytes = memory["free_bytes"]
         share = 1 - free_bytes / memory["limit_bytes"]
         if share > MEMORY_SHARE_MAX:
-            what = (
-                f"host {host['host']} on {host['machine']} has {free_bytes / 2**20:,.0f} MiB of "
-                f"memory left; its process uses {memory['used_bytes'] / 2**20:,.0f} MiB"
-            )
-            advice = "see 'When it is too much' in docs/howto/size-memory.md"
-            yield Finding("waiting", "memory", host["host"], what, advice)
+            what = f"host {host['host']} on {host['machine']} has {_mib(free_bytes)} of memory left"
+            what += f"; its process uses {_mib(memory['used_bytes'])}"
+            yield Finding("waiting", "memory", host["host"], what, _ADVICE["memory lost"])
 
 
 def _unflushed(case: Case) -> Iterator[Finding]:
-    for row in case.status.get("vertices", ()):
-        if case.is_open and row["tail_bytes"] > UNFLUSHED_BYTES_MAX:
-            what = f"{row['vertex']} holds {row['tail_bytes'] / 2**20:,.0f} MiB of output in memory"
+    for row in case.status.get("vertices", ()) if case.is_open else ():
+        if row["tail_bytes"] > UNFLUSHED_BYTES_MAX:
+            what = f"{row['vertex']} holds {_mib(row['tail_bytes'])} of output in memory"
             advice = "its readers or the store are slower than it is"
             yield Finding("note", "back pressure", row["vertex"], what, advice)
+
+
+def _spilled_state(case: Case) -> Iterator[Finding]:
+    for row in case.status.get("vertices", ()) if case.is_open else ():
+        if row.get("scratch_bytes", 0) > row["memory_bytes"]:
+            what = f"{row['vertex']} has spilled state to scratch: {state_text([row])}"
+            yield Finding("note", "spilled state", row["vertex"], what, _ADVICE["spilled state"])
 
 
 def _clock(case: Case) -> Iterator[Finding]:
@@ -379,6 +382,7 @@ RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _long_steps,
     _skew,
     _unflushed,
+    _spilled_state,
     _clock,
     _restarts,
 )

@@ -251,6 +251,27 @@ METRICS = (
         _each("vertices", _VERTEX, "spills"),
     ),
     Metric(
+        "vertex_state_keys",
+        "gauge",
+        _VERTEX,
+        "Keys of a vertex in memory and on scratch, without rows of windows on scratch.",
+        _each("vertices", _VERTEX, "state_keys"),
+    ),
+    Metric(
+        "vertex_scratch_bytes",
+        "gauge",
+        _VERTEX,
+        "State of a vertex on scratch.",
+        _each("vertices", _VERTEX, "scratch_bytes"),
+    ),
+    Metric(
+        "vertex_scratch_files",
+        "gauge",
+        _VERTEX,
+        "Files (runs) of that state.",
+        _each("vertices", _VERTEX, "scratch_files"),
+    ),
+    Metric(
         "vertex_unflushed_bytes",
         "gauge",
         _VERTEX,

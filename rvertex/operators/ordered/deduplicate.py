@@ -162,6 +162,7 @@ class _Deduplicator:
         self._measured_keys = len(self._keys)
         keys_bytes = held_bytes(self._keys, self._free.read())
         self._holder.used_bytes = self._log.memory_bytes + keys_bytes
+        self._holder.keys = len(self._keys) + self._log.free_rows
         if keys_bytes < self._holder.run_bytes_min or not self._holder.must_spill:
             return
         needed = np.flatnonzero(self._free.read() > now)

@@ -202,6 +202,10 @@ class WindowGather:
         """Report the bytes of the live rows; over the budget, move them to scratch."""
         self._holder.used_bytes = self._live_bytes + self._sliding_bytes
         if not self._holder.must_spill:
+            # Rows are written and read once, so a gather spills before it reaches its share.
+            if self._holder.is_crowded and self._live_bytes >= self._holder.run_bytes:
+                self._store_live()
+                self._holder.used_bytes = self._sliding_bytes
             return
         if self._sliding is not None and self._sliding_bytes:
             self._live[:0] = self._sliding.release()
@@ -213,9 +217,16 @@ class WindowGather:
 
     def _store_live(self) -> None:
         """Move the live rows to scratch."""
-        rows = as_declared(join_batches(self._live[self._spilled :]), self._input_schema)
-        self._live[self._spilled :] = self._holder.store(blocks_of(rows))
-        self._spilled, self._live_bytes = len(self._live), 0
+        while self._spilled < len(self._live):  # ends: each turn stores at least one batch
+            end, nbytes = self._spilled, 0
+            while end < len(self._live) and nbytes < self._holder.piece_bytes:
+                nbytes += batch_bytes(self._live[end])
+                end += 1
+            rows = as_declared(join_batches(self._live[self._spilled : end]), self._input_schema)
+            stored = self._holder.store(blocks_of(rows))
+            self._live[self._spilled : end] = stored
+            self._spilled += len(stored)
+        self._live_bytes = 0
 
     def _closed(self, window: int) -> Iterator[pa.RecordBatch]:
         """Emit the windows below ``window``, and drop the rows that are in no later window."""

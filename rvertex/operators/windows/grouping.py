@@ -88,6 +88,8 @@ class OpenGroups:
         #: Rows of keys without a group, on scratch; None: there are none.
         self._overflow: KeyRuns | None = None
         self._rows_unmeasured = self._groups_bytes = 0
+        #: The groups in memory when they were last measured.
+        self.groups = 0
 
     def __len__(self) -> int:
         """The number of groups in memory."""
@@ -163,6 +165,7 @@ class OpenGroups:
         if self._rows_unmeasured >= max(_MEASURE_ROWS, self._groups_bytes >> _MEASURE_SHIFT):
             self._rows_unmeasured = 0
             self._groups_bytes = held_bytes(self._near, self._table, self._accumulators)
+            self.groups = len(self._table) + (0 if self._near is None else len(self._near))
 
     def results(self) -> Iterator[tuple[list[pa.Array], list[pa.Array]]]:
         """Yield keys and lanes of all groups, by key. Call it last: it frees the groups."""
@@ -197,7 +200,9 @@ class OpenGroups:
             del table  # before the order is made, which takes as much
             order = sorted_keys(keys, groups)
             by_key = pa.array(order)
-            keys = [column.take(by_key) for column in keys]
+            for i, column in enumerate(keys):  # one column is copied at a time
+                keys[i] = column.take(by_key)
+            del column
             parts.append(SortedColumns(keys, lane_columns(accumulators), order))
         return parts
 

@@ -121,7 +121,7 @@ class KeyedState:
             return False
         stored = self._log.memory_bytes + self._stored_timers.memory_bytes
         held = len(self.slots) * self._slot_bytes
-        self._holder.used_bytes = stored + held
+        self._holder.used_bytes, self._holder.keys = stored + held, len(self)
         if held < self._holder.run_bytes_min or not self._holder.must_spill:
             return False
         self.spill()

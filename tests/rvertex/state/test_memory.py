@@ -16,7 +16,7 @@ from rvertex.state.memory import UNLIMITED, StateMemory, held_bytes
 
 
 def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
-    memory = StateMemory(100)
+    memory = StateMemory(133)  # a quarter is kept free for work
     busy, idle = memory.holder(), memory.holder()
     busy.used_bytes = 100
     assert [busy.must_spill] == [False], "the idle one does not need its share"
@@ -29,7 +29,7 @@ def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
 
 
 def test_vertices_share_the_budget_of_their_host_and_have_counts_of_their_own() -> None:
-    host = StateMemory(100)
+    host = StateMemory(133)
     busy, idle = host.of_vertex(), host.of_vertex()
     holders = busy.holder(), idle.holder()
     holders[0].used_bytes, holders[1].used_bytes = 90, 20
@@ -37,9 +37,13 @@ def test_vertices_share_the_budget_of_their_host_and_have_counts_of_their_own() 
     assert [holder.must_spill for holder in holders] == [True, False]
     holders[0].store([pa.record_batch({"x": pa.array(range(10))})])
     assert (busy.spills, busy.spilled_bytes, idle.spills) == (1, 80, 0)
-    del holders
+    kept = holders[1].store_array(np.arange(9))
+    holders[0].keys, holders[1].keys = 7, 5
+    assert (busy.keys, idle.keys, host.keys) == (7, 5, 12)
+    assert (busy.stored.files, idle.stored.files, idle.stored.nbytes) == (0, 1, kept.nbytes)
+    del holders, kept
     gc.collect()
-    assert host.used_bytes == 0
+    assert (host.used_bytes, host.keys, idle.stored.files, idle.stored.nbytes) == (0, 0, 0, 0)
 
 
 def test_without_a_budget_nobody_spills() -> None:

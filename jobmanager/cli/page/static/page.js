@@ -145,7 +145,7 @@ async function overview(base, name) {
     table("Outputs: watermark, and how far it is behind the newest row", OUTPUT_HEADS, job.outputs.map((out) => [out.output, out.state,
       out.watermark_us === undefined ? "" : watermark(out.watermark_us),
       out.lag_s !== undefined ? seconds(out.lag_s) : `${(out.lag_items ?? 0).toLocaleString("en")} items`, out.held_by])),
-    table("Vertices", VERTEX_HEADS, vertices),
+    table("Vertices", VERTEX_HEADS, vertices), ...(job.states ?? []).map((line) => make("p", {}, line)),
     ...(deliveries.length ? [table("Deliveries", ["delivery", "partition", "state", "rows", "items left", "error"], deliveries)] : []),
     table("Hosts", ["host", "state", "machine", "pid", "memory", "limit", "drain"], hosts)];
 }

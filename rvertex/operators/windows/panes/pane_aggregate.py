@@ -204,6 +204,7 @@ class PaneAggregate:
     def _keep_to_memory(self) -> None:
         """Report the bytes of the open panes; over the budget, none of them adds groups."""
         self._holder.used_bytes = sum(groups.memory_bytes for groups in self._open.values())
+        self._holder.keys = sum(groups.groups for groups in self._open.values())
         if self._holder.must_spill:
             for groups in self._open.values():
                 groups.spill()

@@ -13,6 +13,13 @@ from rvertex import messages as sent
 from tests.jobmanager.cli.page.cases import NOW_US, S, delivery, host, log, status, vertex
 
 HEALTHY = status()
+SPILLED = vertex(
+    "s01.0",
+    memory_bytes=200 << 20,
+    scratch_bytes=1 << 30,
+    scratch_files=3,
+    state_keys=40_000_000,
+)
 
 
 def taken(ago_s: int, name: str = "s01.0", *, size: int = 0, took_s: int = 0) -> tuple[int, Any]:
@@ -123,6 +130,11 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
         Case(HEALTHY, status(vertices=[vertex("s01.0", tail_bytes=60 << 20)]), NOW_US),
         "note",
         "s01.0 holds 60 MiB of output in memory",
+    ),
+    "state on scratch": (
+        Case(HEALTHY, status(vertices=[SPILLED]), NOW_US),
+        "note",
+        "s01.0 has spilled state to scratch: state 1.2 GiB in 3 runs, 40M keys, of which 200 MiB",
     ),
     "poisoned events": (Case(HEALTHY, status(poisoned_events=3), NOW_US), "note", "3 events"),
     "a clock that is ahead": (
