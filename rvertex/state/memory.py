@@ -44,7 +44,7 @@ _RUNS_PER_SHARE = 4
 _SAMPLE = 64
 _OBJECT_BYTES = 64
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
-#: Most objects in state, told by their type: a test by isinstance takes ten times as long.
+#: Most objects in state, recognised by their type: a test by isinstance takes ten times as long.
 _NUMBERS = {int, float, bool, type(None)}
 
 

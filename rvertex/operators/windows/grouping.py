@@ -200,9 +200,8 @@ class OpenGroups:
             del table  # before the order is made, which takes as much
             order = sorted_keys(keys, groups)
             by_key = pa.array(order)
-            for i, column in enumerate(keys):  # one column is copied at a time
-                keys[i] = column.take(by_key)
-            del column
+            for i in range(len(keys)):  # a column is freed before the next one is copied
+                keys[i] = keys[i].take(by_key)
             parts.append(SortedColumns(keys, lane_columns(accumulators), order))
         return parts
 
