@@ -79,6 +79,8 @@ class DeliveryView:
     refused: int = 0
     #: The reason for the states "waiting" and "failed"; else empty.
     error: str = ""
+    #: Since when the present call to the destination runs, s; 0: there is none.
+    call_s: float = 0.0
 
 
 class PartitionDelivery:
@@ -122,6 +124,8 @@ class PartitionDelivery:
         self._refused = refused
         #: Maximum rows of a commit; halved while the delivery searches for a rejected row.
         self._rows_max = limits.commit_rows_max
+        #: When the present call to the destination began (monotonic s); None: there is none.
+        self._called_s: float | None = None
         self._committed_s = float("-inf")
         self._commit_took_s = 0.0
         self._retry_s = limits.retry_pause_s
@@ -132,8 +136,10 @@ class PartitionDelivery:
     def view(self) -> DeliveryView:
         """Return its state and progress. Safe from any thread."""
         refused = 0 if self._refused is None else self._refused.rows
+        called_s = self._called_s
+        call_s = 0.0 if called_s is None else round(self._clock.monotonic_s() - called_s, 1)
         return DeliveryView(
-            self.state, self._delivered_seq, self._rows, self._commits, refused, self._error
+            self.state, self._delivered_seq, self._rows, self._commits, refused, self._error, call_s
         )
 
     def stop(self) -> None:
@@ -239,7 +245,9 @@ class PartitionDelivery:
             self._pending_rows += rows.table.num_rows
             if self._refused is not None:
                 self._pending.append(rows)
+            self._called_s = self._clock.monotonic_s()
             self._destination.write(rows)
+            self._called_s = None
 
     def _without_refused(self, rows: DeliveredRows, refused: RefusedRows) -> DeliveredRows | None:
         """Return the rows except those in the dead letters, and except the ends of these."""
@@ -288,8 +296,9 @@ class PartitionDelivery:
     def _commit(self) -> None:
         assert self._destination is not None
         progress = DeliveryProgress(self._output.next_seq, self._output.digest)
-        self._committed_s = self._clock.monotonic_s()
+        self._committed_s = self._called_s = self._clock.monotonic_s()
         self._destination.commit(progress)
+        self._called_s = None
         self._commit_took_s = self._clock.monotonic_s() - self._committed_s
         self._claim.note_begun()
         self._delivered_seq = progress.next_seq
@@ -374,6 +383,7 @@ class PartitionDelivery:
 
     def _release(self) -> None:
         """Close the destination and discard uncommitted rows."""
+        self._called_s = None
         if self._destination is None:
             return
         destination, self._destination = self._destination, None

@@ -58,8 +58,8 @@ def progress(job: JobState, notice: Progress) -> None:
         if vertex.advance(instance, report):
             host.losses.clear()
             job.advanced_us = job.now_us
-            if vertex.store_failing_us is not None:
-                vertex.store_answers(job.now_us)
+        if vertex.store_failing_us is not None:
+            vertex.store_answers(job.now_us)
     release_volatile(job, [report.vertex for report in notice.vertices])
     live.confirm(job, notice)
 
@@ -108,7 +108,7 @@ def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
         return
     instance.reached(notice.inputs, notice.outputs)
     instance.parts = notice.parts
-    vertex.store_took()
+    vertex.store_answers(job.now_us, has_stored=True)
     ref = record_checkpoint(job, notice)
     if ref is None:
         _delete(job, vertex, [notice.name])

@@ -26,6 +26,8 @@ _US_PER_S = 1_000_000
 #: The partition or operator that holds time back changes often. It becomes a reason if it is the
 #: same for this time.
 HELD_S_MIN = 2.0
+#: A source that waits for less than this, for its broker or for its job manager, is well.
+SOURCE_S_MIN = 5.0
 #: Calls of a lookup are slow from this 99th percentile on; a running call is silent from this age.
 SLOW_CALL_S, SILENT_CALL_S = 0.1, 5.0
 #: Advice by words in the message of a store's error.
@@ -214,15 +216,33 @@ def _store_away(status: Status) -> Iterator[Reason]:
     text = status.get("waiting", "")
     if text and status["state"] in OPEN_STATES:
         advice = next((a for word, a in _STORE_ADVICE.items() if word in text), _STORE_IS_AWAY)
-        yield Reason("waiting", "store", "job", f"waits for the {text}", advice)
+        what = text.replace("store: store: ", "store: ")  # errors of stores name themselves, too
+        yield Reason("waiting", "store", "job", f"waits for the {what}", advice)
+
+
+def _silent_destinations(status: Status) -> Iterator[Reason]:
+    """Yield a reason per delivery whose destination does not return from a call."""
+    for row in status.get("deliveries", ()):
+        if status["state"] in OPEN_STATES and row.get("call_s", 0) >= SILENT_CALL_S:
+            yield Reason(
+                "waiting",
+                "slow destination",
+                _delivery(row),
+                f"the destination of the delivery {_delivery(row)} has not answered for "
+                f"{row['call_s']:.0f} s: {row['lag_items']:,} items are left",
+                "see whether it is overloaded or waits for a lock; make a slow function faster",
+            )
 
 
 def _sources_away(status: Status) -> Iterator[Reason]:
+    if status["state"] not in OPEN_STATES:
+        return
+    # While a host is in a long step, its vertices cannot report that they do not wait any more.
+    busy = {host["host"] for host in status.get("hosts", ()) if host.get("busy")}
     for row in status.get("vertices", ()):
-        if row.get("waiting"):
-            yield Reason(
-                "waiting", "source", row["vertex"], f"{row['vertex']} waits for {row['waiting']}"
-            )
+        if row.get("waiting") and row.get("host") not in busy:
+            what = f"{row['vertex']} waits for {row['waiting']}"
+            yield Reason("waiting", "source", row["vertex"], what, lasts_s=SOURCE_S_MIN)
 
 
 def _time_held(status: Status) -> Iterator[Reason]:
@@ -232,7 +252,7 @@ def _time_held(status: Status) -> Iterator[Reason]:
         yield Reason(
             row["health"],
             "time held",
-            f"{row['vertex']} at {row['time_us']}",
+            row.get("about") or f"{row['vertex']} at {row['time_us']}",
             row["reason"],
             row["advice"],
             lasts_s=HELD_S_MIN,
@@ -284,6 +304,7 @@ RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _no_progress,
     _store_away,
     _failing_deliveries,
+    _silent_destinations,
     _sources_away,
     _odd_times,
     _refused_rows,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rvertex.messages import LogProgress
     from rvertex.sources.spec import LogSpec, SourceSpec
 
+#: A partition is far behind from this distance to the others on, us of event time.
+BEHIND_US_MIN = 60_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOLLOW = 'idle="follow" advances time without this partition'
 
@@ -48,6 +50,7 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
     holding = [f for f in found if f[2].state == "active" or f[1].idle == "wait"] or found
     bound = min((log.frontier for *_, log in holding), default=INF_TIME)
     is_silent = all(log.state != "active" for *_, log in found)
+    yield from _behind(found)
     told: set[str] = set()
     for vertex, rules, log in holding:
         spec = vertex.shape.source
@@ -58,6 +61,34 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
         if row is not None and row["reason"] not in told:
             told.add(row["reason"])
             yield {"vertex": vertex.shape.id, "time_us": log.frontier, **row}
+
+
+def _behind(
+    found: Sequence[tuple[VertexState, LogSpec, LogProgress]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the active partition that is far behind all others, once these have been read."""
+    active = [(v, log) for v, _, log in found if log.state == "active" and log.max_vs > MIN_TIME]
+    if len(active) < 2:
+        return
+    (vertex, last), *others = sorted(active, key=lambda row: row[1].frontier)
+    next_us = others[0][1].frontier
+    if next_us - last.frontier < BEHIND_US_MIN or (last.lag and any(log.lag for _, log in others)):
+        return
+    spec = vertex.shape.source
+    assert spec is not None
+    name = f"partition {last.partition} of {spec.shown}"
+    left = f", with {last.lag:,} rows left to read" if last.lag > 0 else ""
+    yield {
+        "vertex": vertex.shape.id,
+        "time_us": last.frontier,
+        "about": name,
+        "health": "ok",
+        "reason": (
+            f"{name} holds time back: its rows are at {time_of(last.frontier)}, and all other "
+            f"partitions are at {time_of(next_us)} or later{left}"
+        ),
+        "advice": "see why its producer is behind, or whether its clock is",
+    }
 
 
 def _open_partitions(
@@ -120,4 +151,5 @@ def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
         "health": health,
         "reason": reason,
         "advice": "",
+        "is_window": hold.is_window,
     }

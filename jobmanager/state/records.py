@@ -266,15 +266,26 @@ class VertexState:
         self.store_failures, self.store_failed_us = self.store_failures + 1, now_us
         self.store_durable = self.durable
 
-    def store_answers(self, now_us: int) -> None:
-        """Note progress of the vertex. If it is only in memory, the store may still fail."""
-        is_calm = now_us - self.store_failed_us >= STORE_CALM_US
-        if is_calm or sum(self.durable) > sum(self.store_durable):
-            self.store_took()
+    def store_answers(self, now_us: int, *, has_stored: bool = False) -> None:
+        """Note progress of the vertex. If it is only in memory, the store may still fail.
 
-    def store_took(self) -> None:
-        """Note a successful write, so the store works again."""
-        self.store_failing_us, self.store_failures = None, 0
+        So it may if only other streams, in other stores, have become durable since.
+
+        ``has_stored``: a checkpoint became durable.
+        """
+        is_calm = now_us - self.store_failed_us >= STORE_CALM_US
+        has_stored |= is_calm or sum(self.durable) > sum(self.store_durable)
+        if has_stored and not self._is_stuck():
+            self.store_failing_us, self.store_failures = None, 0
+
+    def _is_stuck(self) -> bool:
+        """Whether items of a durable output wait to be stored since the last failure."""
+        written = self.best[len(self.best) - len(self.durable) :]
+        rows = zip(self.shape.outputs, self.durable, self.store_durable, written, strict=False)
+        return any(
+            stream.is_durable and durable <= failed < items
+            for stream, durable, failed, items in rows
+        )
 
     def finish(self, instance: InstanceState, notice: VertexFinished) -> None:
         """Note that an instance has finished, and so the vertex has."""

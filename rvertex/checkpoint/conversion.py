@@ -34,6 +34,7 @@ from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, 
 from rvertex.operators.windows.panes.row_lifetimes import LIFETIME_LANES
 from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
+from rvertex.vertex.holding import words_of
 from rvertex.vertex.reorder import late_payload
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ Verdict = Literal["kept", "converted", "started empty"]
 _RUNNING = (RunningAggregate, RunningSessionAggregate)
 #: Fields of an operator that do not affect which rows it stores, nor for how long.
 _FREE = frozenset({"output", "columns", "aggregates", "any_order"})
+#: Words of the query for fields with other names.
+_WORDS = {
+    "every_us": "window step",
+    "size_us": "window size",
+    "pane_us": "window",
+    "gap_us": "session gap",
+    "lo_us": "within=",
+    "hi_us": "within=",
+    "keys": "key",
+}
 _WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate, PartialSession, FinalSession)
 
 
@@ -106,7 +117,7 @@ def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
             continue
         at = next((k for k, p in enumerate(before) if type(p.spec) is type(place.spec)), None)
         if at is None:
-            pairs.append(Pair(None, place, "started empty", "the operator is new"))
+            pairs.append(Pair(None, place, "started empty", f"the {words_of(place.spec)} is new"))
             continue
         found, before = before[at], before[at + 1 :]
         pairs.append(Pair(found, place, *_verdict(found, place)))
@@ -118,11 +129,11 @@ def _verdict(old: Place, new: Place) -> tuple[Verdict, str]:
     is_same = not differing and old.ports == new.ports
     if is_same:
         return "kept", ""
-    what = ", ".join(sorted(differing - _FREE))
+    what = ", ".join(sorted({words_of_field(name) for name in differing - _FREE}))
     if what:
-        return "started empty", f"{_name(new.spec)} differs in {what}"
+        return "started empty", f"the {words_of(new.spec)} has another {what}"
     if converted_state(old, new, old.spec.open(old.ports).snapshot()) is None:
-        return "started empty", f"{_name(new.spec)} keeps its rows in another form"
+        return "started empty", f"the {words_of(new.spec)} keeps its rows in another form"
     return "converted", _note(old, new)
 
 
@@ -134,8 +145,9 @@ def _note(old: Place, new: Place) -> str:
     return "columns that are new are null in rows that it remembers"
 
 
-def _name(spec: OperatorSpec) -> str:
-    return type(spec).__name__
+def words_of_field(name: str) -> str:
+    """Return the name of a field of a source or an operator in words of the query."""
+    return _WORDS.get(name, name.removesuffix("_us").replace("_", " "))
 
 
 def _differing(old: OperatorSpec, new: OperatorSpec) -> set[str]:
@@ -268,7 +280,7 @@ def converted_operators(
             if pair.verdict == "converted":
                 state = converted_state(pair.old, place, state)
                 if state is None:
-                    raise CannotConvertError(new.id, _name(place.spec))
+                    raise CannotConvertError(new.id, words_of(place.spec))
         if state is None:
             state = place.spec.open(place.ports).snapshot()
             if pair is not None and isinstance(place.spec, FinalAggregate | WindowAggregate):

@@ -44,7 +44,7 @@ def case_of(root: str, before: Status, status: Status, now_us: int, read: ReadLo
     notices: list[tuple[int, Notice]] = []
     with contextlib.suppress(StreamEngineError):
         notices = read()
-    return Case(before, status, now_us, notices, _disk(root))
+    return Case(before, status, now_us, notices, _disks(status.get("root", root), status))
 
 
 def log_of(root: str) -> list[tuple[int, Notice]]:
@@ -52,9 +52,13 @@ def log_of(root: str) -> list[tuple[int, Notice]]:
     return read_notices(JobRoot(root).store)
 
 
-def _disk(root: str) -> tuple[int, int] | None:
-    path = root.removeprefix("file://")
-    if not os.path.isdir(path):
-        return None
-    usage = shutil.disk_usage(path)
-    return usage.free, usage.total
+def _disks(root: str, status: Status) -> dict[str, tuple[int, int]]:
+    """Free and total bytes of the local disks of the root and the output, each disk once."""
+    found = {}
+    for folder in (root, status.get("output", "")):
+        path = folder.removeprefix("file://")
+        if os.path.isdir(path):
+            usage = shutil.disk_usage(path)
+            if (os.stat(path).st_dev, usage.total) not in found:
+                found[os.stat(path).st_dev, usage.total] = folder, (usage.free, usage.total)
+    return dict(found.values())

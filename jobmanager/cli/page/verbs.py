@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +15,16 @@ from jobmanager.cli import options
 from jobmanager.cli.page.answers import ROWS_MAX
 from jobmanager.cli.page.bundle import write_bundle
 from jobmanager.cli.page.doctor import Finding, findings
-from jobmanager.cli.page.looking import case_of, log_of, look_at
+from jobmanager.cli.page.looking import Status, case_of, log_of, look_at
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.shown import roots_in
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from rstream.clock import Clock
 
 DEFAULT_PORT = 8470
 #: Pause between the two statuses of a running job.
@@ -125,11 +128,13 @@ def _examined(roots: list[str]) -> dict[str, list[Finding]]:
     before = {root: look_at(root, clock.now_us(), must_exist=len(roots) == 1) for root in roots}
     if any(status["state"] in OPEN_STATES for status in before.values()):
         time.sleep(_LOOK_S)
-    now_us = clock.now_us()
-    return {
-        root: findings(case_of(root, status, look_at(root, now_us), now_us, partial(log_of, root)))
-        for root, status in before.items()
-    }
+    return {root: _of_root(root, status, clock) for root, status in before.items()}
+
+
+def _of_root(root: str, before: Status, clock: Clock) -> list[Finding]:
+    status = look_at(root, clock.now_us())
+    # The time after the status was read: else a status of this very moment is from the future.
+    return findings(case_of(root, before, status, clock.now_us(), partial(log_of, root)))
 
 
 def _counted(rows: list[Finding]) -> str:

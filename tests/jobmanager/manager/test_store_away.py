@@ -85,6 +85,22 @@ def test_a_store_works_again_if_it_is_calm_or_took_a_checkpoint() -> None:
         assert waiting(scene) == ""
 
 
+def test_another_store_that_works_does_not_end_the_wait() -> None:
+    scene = Scene(hosts=1, store_wait_s=600.0, host_silence_s=1e9)
+    scene.start_all()
+    scene.progress("c", 10, 10)
+    fail(scene, "c")
+    scene.pass_time(1.0)
+    scene.progress("c", 10, 10)
+    scene.checkpoint("c", "c-1", 0, 0)
+    assert waiting(scene), "the output was not stored, a checkpoint elsewhere was"
+    scene.pass_time(40.0)
+    scene.progress("c", 11, 11)
+    assert waiting(scene), "nothing failed for a while, and nothing was stored"
+    scene.progress("c", 11, 11, durable=10)
+    assert waiting(scene) == "", "also without new input"
+
+
 def test_the_first_restart_is_at_once_and_later_ones_wait() -> None:
     limits: dict[str, float] = {"restart_pause_s": 1.0, "restart_pause_max_s": 4.0}
     scene = Scene(hosts=1, store_wait_s=300.0, host_silence_s=1e9, **limits)

@@ -63,6 +63,26 @@ def lookup(**counts: int) -> dict[str, Any]:
             "waiting",
             "s00.0 waits for Kafka at x",
         ),
+        (
+            {"vertices": [{"vertex": "s00.0", "waiting": "Kafka at x"}], "state": "finished"},
+            "ok",
+            "",
+        ),
+        (
+            {
+                "vertices": [{"vertex": "s00.0", "host": "h0.0", "waiting": "a confirmation"}],
+                "hosts": [{"host": "h0.0", "busy": "s01.0 did not return"}],
+            },
+            "ok",
+            "",
+        ),
+        (
+            {"deliveries": [{**delivery("delivering"), "call_s": 7.2, "lag_items": 3_000}]},
+            "waiting",
+            "postgres:t, partition 1 has not answered for 7 s: 3,000 items are left",
+        ),
+        ({"deliveries": [{**delivery("delivering"), "call_s": 2.0, "lag_items": 3}]}, "ok", ""),
+        ({"waiting": "store: store: /x: no space"}, "waiting", "waits for the store: /x"),
         ({"held": [HELD]}, "waiting", "clip waits"),
         ({"held": [{**HELD, "health": "ok"}]}, "ok", "clip waits"),
         (

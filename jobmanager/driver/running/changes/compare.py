@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from planner.physical.layout import Stages, chain_of, laid_out
-from rvertex.checkpoint.conversion import pairs_of
+from rvertex.checkpoint.conversion import pairs_of, words_of_field
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.sinks.spec import name_of
 
@@ -183,17 +183,19 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
     pairs = pairs_of(old, new)
     reasons = [pair.reason for pair in pairs if pair.reason]
     if any(pair.verdict == "started empty" for pair in pairs):
-        return Row(stage, former, "started empty", "; ".join(reasons))
+        if new.source is not None:
+            reasons.append("it continues at its positions in the input")
+        return Row(stage, former, "started empty", _text(reasons))
     added = _new_columns(old, new)
     if old.source is not None and new.source is not None:
         rules = sorted(_source_fields(old.source, new.source))
-        reasons += [f"another {rule} from the change on" for rule in rules]
+        reasons += [f"another {words_of_field(rule)} from the change on" for rule in rules]
     if added:
         reasons.append(f"{', '.join(added)}: null in rows that were read before the change")
     is_same = not reasons and all(pair.verdict == "kept" for pair in pairs)
-    return Row(
-        stage, former, "kept" if is_same and _is_equal(old, new) else "converted", _text(reasons)
-    )
+    if is_same and _is_equal(old, new):
+        return Row(stage, former, "kept", "")
+    return Row(stage, former, "converted", _text(reasons))
 
 
 def _text(reasons: Sequence[str]) -> str:
@@ -248,7 +250,7 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
                 break
             other = sorted(_source_fields(was, is_now) - _RULES_OF_SOURCE)
             if other:
-                names = ", ".join(other)
+                names = ", ".join(words_of_field(rule) for rule in other)
                 found.append(f"stage {new} would read its source with another {names}: keep it")
     for side in (before, after):
         for name, vertices in side.vertices.items():

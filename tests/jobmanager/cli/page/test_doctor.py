@@ -55,6 +55,14 @@ def reason(health: str, kind: str) -> dict[str, Any]:
     return {"health": health, "kind": kind, **words}
 
 
+#: A reason of a window that is not over yet.
+WINDOW = "s01.0 waits for the end of a window"
+OPEN_WINDOW: dict[str, Any] = {
+    "reasons": [{**reason("ok", "time held"), "reason": WINDOW}],
+    "held": [{"reason": WINDOW, "is_window": True}],
+}
+
+
 def busy(name: str) -> dict[str, Any]:
     return status(vertices=[vertex(name, events_in=6_000)])
 
@@ -196,9 +204,38 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
         "checkpoints of s01.0 take 20 s until they are durable",
     ),
     "a disk that is nearly full": (
-        Case(HEALTHY, HEALTHY, NOW_US, disk=(300 << 20, 100 << 30)),
+        Case(HEALTHY, HEALTHY, NOW_US, disks={"/jobs/j": (300 << 20, 100 << 30)}),
         "waiting",
         "the disk of /jobs/j has 300 MiB left",
+    ),
+    "a disk that is full, and a job that cannot write its status there": (
+        Case(HEALTHY, status(written_us=NOW_US - 30 * S), NOW_US, disks={"/jobs/j": (0, 4 << 20)}),
+        "waiting",
+        "the disk of /jobs/j is full, so the job waits",
+    ),
+    "an output's disk that is full": (
+        Case(HEALTHY, HEALTHY, NOW_US, disks={"/jobs/j": (9 << 30, 9 << 30), "/out": (0, 9 << 30)}),
+        "waiting",
+        "the disk of /out is full",
+    ),
+    "a lag that grows slowly, since it is large": (
+        Case(
+            status(vertices=[vertex("s00.0", logs=[log(0, 800_000, position=5_000)])]),
+            status(vertices=[vertex("s00.0", logs=[log(0, 800_300, position=5_200)])]),
+            NOW_US,
+        ),
+        "waiting",
+        "partition 0 of s00 falls behind: 800,000 rows were left, now 800,300",
+    ),
+    "a producer whose clock is ahead": (
+        Case(HEALTHY, status(vertices=[vertex("s00.0", logs=[log(0, 0, lag_s=-600.0)])]), NOW_US),
+        "note",
+        "the newest row of partition 0 of s00 is 600 s ahead of the clock",
+    ),
+    "a window that waits while no time passes": (
+        Case(earlier(), status(**OPEN_WINDOW), NOW_US),
+        "note",
+        "s01.0 waits for the end of a window",
     ),
     "a deployment that is open": (
         Case(status(change=CHANGE), status(change=CHANGE), NOW_US),
@@ -267,6 +304,19 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
             status(vertices=[vertex("s00.0", logs=[log(0, 2_000), log(1, 900), log(2, 9_000)])]),
             NOW_US,
         ),
+        # a large lag that is soon read, and one that neither grows nor takes long
+        Case(
+            status(vertices=[vertex("s00.0", logs=[log(0, 50_000, position=5_000)])]),
+            status(vertices=[vertex("s00.0", logs=[log(0, 50_100, position=9_000)])]),
+            NOW_US,
+        ),
+        # rows that are planned for a moment later, and a window that is not over yet
+        Case(HEALTHY, status(vertices=[vertex("s00.0", logs=[log(0, 0, lag_s=-30.0)])]), NOW_US),
+        Case(
+            earlier(vertices=[vertex("s00.0", logs=[log(0, 5, frontier_us=NOW_US - S)])]),
+            status(**OPEN_WINDOW),
+            NOW_US,
+        ),
         # few events are not skewed, nor are many that are even
         Case(
             HEALTHY,
@@ -316,7 +366,7 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(HEALTHY, HEALTHY, NOW_US, growing(10, 40, 10, 40, 10, 40, 10, 40, 10)),
         # checkpoints that become durable in time; a disk with room; a change under way
         Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=2) for k in range(6)]),
-        Case(HEALTHY, HEALTHY, NOW_US, disk=(30 << 30, 100 << 30)),
+        Case(HEALTHY, HEALTHY, NOW_US, disks={"/jobs/j": (30 << 30, 100 << 30)}),
         Case(HEALTHY, status(change=CHANGE), NOW_US),
         # hosts that left as they were told to
         Case(HEALTHY, HEALTHY, NOW_US, [(NOW_US, own.HostLost("h0.0", "stopped"))]),

@@ -236,6 +236,27 @@ def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> 
 
     old = plan(vs="t", delay="50ms")
     (source, _) = compare(old, plan(vs="t", delay="2s")).rows
-    assert source.reason == "another delay_us from the change on"
+    assert source.reason == "another delay from the change on"
     (refusal,) = compare(old, plan(vs="x", delay="50ms")).refusals
     assert refusal == "stage s01-rows would read its source with another vs: keep it"
+
+
+def test_reasons_have_the_words_of_the_query_and_a_kept_stage_needs_none(
+    logs: dict[str, str],
+) -> None:
+    def reasons(old: str, new: str) -> list[tuple[str, str]]:
+        return [(row.verdict, row.reason) for row in compared(logs, old, new).rows]
+
+    assert reasons(COUNTS, COUNTS) == [("kept", "")] * 2
+    size = "window size, window step"
+    assert reasons(COUNTS, COUNTS.replace("1s", "2s")) == [
+        (
+            "started empty",
+            f"the partial aggregate has another {size}; it continues at its positions in the input",
+        ),
+        ("started empty", f"the final aggregate has another {size}"),
+    ]
+    for words, old, new, _ in CHANGES:
+        for verdict_, reason in reasons(old, new):
+            assert (verdict_ == "kept") == (reason == ""), words
+            assert not re.search(r"_us|[a-z][A-Z]", reason), (words, reason)

@@ -1,0 +1,123 @@
+"""Rules over the log of a job: restarts, growing state, slow and missing checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from typing import TYPE_CHECKING
+
+from jobmanager.cli.page.doctor.case import US_PER_S, Case, Finding, mebibytes
+from jobmanager.state import messages as own
+from rvertex import messages as sent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmanager.state.messages import Notice
+
+_NIGHT_US = 24 * 3600 * US_PER_S
+#: A late checkpoint: a multiple of the median interval, and a minimum age.
+CHECKPOINT_GAPS, CHECKPOINT_AGE_S_MIN = 10, 60.0
+#: A growing state: minimum checkpoints and size, and growth from third to third of these.
+GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
+#: Slow checkpoints: how many are examined, and the least median time until they are durable.
+SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
+
+
+def restarts(case: Case) -> Iterator[Finding]:
+    """Yield failures of the last day from which the job recovered, once per subject."""
+    failures: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for at_us, notice in case.notices:
+        if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
+            kind, about, what = found
+            failures.setdefault((kind, about), []).append((at_us, what))
+    if case.status["state"] == "failed":  # the health's reason has the error already
+        failures = {key: rows for key, rows in failures.items() if not _is_its_end(case, rows)}
+    for (kind, about), found_of in failures.items():
+        count, (last_us, what) = len(found_of), found_of[-1]
+        times = "" if count == 1 else f" ({count} times in the last day)"
+        yield Finding("note", kind, about, f"{what}{times}", _ADVICE.get(kind, ""), last_us)
+
+
+def _is_its_end(case: Case, rows: list[tuple[int, str]]) -> bool:
+    """Whether a failure ended the job, or followed from its end."""
+    at_us, what = rows[-1]
+    error = case.status.get("error", "")
+    last_us = max((at for at, n in case.notices if isinstance(n, sent.VertexFailed)), default=0)
+    message = what.partition("): ")[2]
+    return len(rows) == 1 and ((bool(message) and message in error) or at_us > last_us > 0)
+
+
+_ADVICE = {"memory lost": "see 'When a job needs too much memory' in docs/howto/size-memory.md"}
+
+
+def _failure(notice: Notice) -> tuple[str, str, str] | None:
+    """Kind, subject and description of a failure."""
+    if isinstance(notice, sent.VertexFailed):
+        kind = "memory lost" if notice.family == "memory" else "restart"
+        what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
+        return kind, notice.vertex, what
+    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # "stopped": no failure
+        slot = notice.host.partition(".")[0]  # a replacement has the same slot and another suffix
+        return "restart", slot, f"host {notice.host} was lost: {notice.reason}"
+    if isinstance(notice, own.OutputDamaged):
+        return "damaged output", notice.stream, f"{notice.stream} was damaged: {notice.reason}"
+    return None
+
+
+def growing_state(case: Case) -> Iterator[Finding]:
+    """A state that only grows, from one third of the recorded checkpoints to the next."""
+    for vertex, found in _checkpoints_of(case).items():
+        sizes = [notice.state_bytes for _, notice in found if notice.state_bytes]
+        third = len(sizes) // 3
+        if not case.is_open or len(sizes) < GROWING_CHECKPOINTS_MIN:
+            continue
+        parts = (sizes[:third], sizes[third : 2 * third], sizes[-third:])
+        first, middle, last = (statistics.median(part) for part in parts)
+        grows = first * GROWTH_MIN <= middle and middle * GROWTH_MIN <= last
+        if grows and last >= GROWING_BYTES_MIN:
+            sizes_of = f"{mebibytes(int(first))}, then {mebibytes(int(last))}"
+            what = f"the state of {vertex} grows: {sizes_of}"
+            advice = (
+                f"jobmanager state ROOT {vertex} shows it; give keys an end: a window, a "
+                "within= of a join, a timer that deletes"
+            )
+            yield Finding("waiting", "growing state", vertex, what, advice, found[0][0])
+
+
+def slow_store(case: Case) -> Iterator[Finding]:
+    """Checkpoints that take long to become durable."""
+    for vertex, found in _checkpoints_of(case).items():
+        took_s = [(at - n.taken_us) / US_PER_S for at, n in found if n.taken_us and not n.asked]
+        if case.is_open and len(took_s) >= SLOW_CHECKPOINTS:
+            median = statistics.median(took_s[-SLOW_CHECKPOINTS:])
+            if median > SLOW_CHECKPOINT_S_MIN:
+                what = f"checkpoints of {vertex} take {median:,.0f} s until they are durable"
+                advice = "the store of ROOT is slow: use a nearer or a faster one"
+                yield Finding("waiting", "slow store", vertex, what, advice)
+                return  # all vertices use the same store, so one finding is enough
+
+
+def _checkpoints_of(case: Case) -> dict[str, list[tuple[int, sent.CheckpointTaken]]]:
+    found: dict[str, list[tuple[int, sent.CheckpointTaken]]] = {}
+    for at_us, notice in case.notices:
+        if isinstance(notice, sent.CheckpointTaken):
+            found.setdefault(notice.vertex, []).append((at_us, notice))
+    return found
+
+
+def checkpoints(case: Case) -> Iterator[Finding]:
+    """Yield a finding per vertex whose checkpoints have stopped, although it had events."""
+    taken = {vertex: [at for at, _ in rows] for vertex, rows in _checkpoints_of(case).items()}
+    before = {row["vertex"]: row["events_in"] for row in case.before.get("vertices", ())}
+    for row in case.status.get("vertices", ()):
+        times = taken.get(row["vertex"], [])
+        is_busy = row["events_in"] > before.get(row["vertex"], row["events_in"])
+        if not case.is_open or len(times) < 2 or not is_busy:
+            continue
+        gap_us = statistics.median(b - a for a, b in itertools.pairwise(times))
+        age_us = case.now_us - times[-1]
+        if age_us > max(CHECKPOINT_GAPS * gap_us, CHECKPOINT_AGE_S_MIN * US_PER_S):
+            what = f"{row['vertex']} had its last checkpoint {age_us // US_PER_S} s ago"
+            advice = "the store may be slow or away: jobmanager logs has its answers"
+            yield Finding("waiting", "checkpoint age", row["vertex"], what, advice, times[-1])
