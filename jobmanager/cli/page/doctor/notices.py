@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,10 @@ SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
 def restarts(case: Case) -> Iterator[Finding]:
     """Yield failures of the last day from which the job recovered, once per subject."""
     failures: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    ended_us = _finished_us(case)
     for at_us, notice in case.notices:
+        if isinstance(notice, own.HostLost) and at_us >= ended_us:
+            continue
         if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
             kind, about, what = found
             failures.setdefault((kind, about), []).append((at_us, what))
@@ -37,6 +41,12 @@ def restarts(case: Case) -> Iterator[Finding]:
         count, (last_us, what) = len(found_of), found_of[-1]
         times = "" if count == 1 else f" ({count} times in the last day)"
         yield Finding("note", kind, about, f"{what}{times}", _ADVICE.get(kind, ""), last_us)
+
+
+def _finished_us(case: Case) -> float:
+    """When the last vertex of a finished job had finished: then its hosts leave, us UTC."""
+    times = [at for at, notice in case.notices if isinstance(notice, sent.VertexFinished)]
+    return max(times) if times and case.status["state"] == "finished" else math.inf
 
 
 def _is_its_end(case: Case, rows: list[tuple[int, str]]) -> bool:

@@ -370,6 +370,16 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(HEALTHY, status(change=CHANGE), NOW_US),
         # hosts that left as they were told to
         Case(HEALTHY, HEALTHY, NOW_US, [(NOW_US, own.HostLost("h0.0", "stopped"))]),
+        # hosts whose link broke when the job had finished
+        Case(
+            HEALTHY,
+            status(state="finished"),
+            NOW_US,
+            [
+                (NOW_US - 1, sent.VertexFinished("s01.0", 1, (0,), (0,), (), sent.Counts())),
+                (NOW_US, own.HostLost("h0.0", "its control link broke")),
+            ],
+        ),
         # the memory of a job that has ended
         Case(HEALTHY, status(state="finished", hosts=[host(free_bytes=1)]), NOW_US),
     ],
