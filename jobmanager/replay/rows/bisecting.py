@@ -4,7 +4,8 @@ Theory of operation. The items of all sources are sorted by the greatest time th
 reached. This keeps the row order of each source. A prefix of this order, followed by the end of the
 input, has an answer. Its rows can be incomplete: a window without its later items, or a row of an
 outer join without its partner. So a row of a prefix counts as wrong only if the whole answer has a
-wrong row with the same start and keys.
+wrong row with the same start and keys. A row of one point in time does not grow, so all its columns
+must be the same.
 
 For one wrong row of the whole answer, bisection finds a k such that the row is wrong after k + 1
 items and not after k. Both prefixes were run, so the result is certain. Rows that become wrong with
@@ -28,7 +29,7 @@ from jobmanager.replay.rows.slices import Rows, SliceRuns, sinks_of
 from jobmanager.replay.rows.whys import shown_rows
 from jobmanager.storage.root import JobRoot
 from rstream.errors import UsageError
-from rstream.items.batch import VS, int64_column
+from rstream.items.batch import VE, VS, int64_column
 from rstream.items.dictionaries import plain_array
 from rstream.items.digest import content_hashes
 from rstream.items.json_text import plain_rows
@@ -111,7 +112,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class WrongRows:
-    """Wrong rows as the user reads them. ``names``: a hash of start and keys of each, uint64[n]."""
+    """Wrong rows as the user reads them. ``names``: see :func:`_names_of`."""
 
     shown: pa.Table
     names: np.ndarray
@@ -206,11 +207,13 @@ class _Search:
 
 
 def _names_of(plan: PhysicalPlan, events: pa.RecordBatch) -> np.ndarray:
-    """A hash of the start and the partition keys of each row, uint64[n]."""
+    """A hash per row, uint64[n]: of its start and partition keys; of a point in time, of all."""
     keys = {name for names in plan.partitioning.keys or () for name in names}
     kept = [VS, *(name for name in plan.schema.names if name in keys)]
     columns = [plain_array(events.column(name)) for name in kept]
-    return content_hashes(pa.RecordBatch.from_arrays(columns, names=kept))
+    named = content_hashes(pa.RecordBatch.from_arrays(columns, names=kept))
+    is_point = int64_column(events, VE) - int64_column(events, VS) == 1
+    return np.where(is_point, content_hashes(events), named)
 
 
 def first_wrong_version(

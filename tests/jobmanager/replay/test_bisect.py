@@ -116,6 +116,12 @@ def test_a_row_that_is_right_in_between_is_found_at_an_item_that_makes_it_wrong(
     assert cause.row["total"].to_pylist() == [rows[cause.before][2]]
 
 
+def test_rows_of_one_instant_have_causes_of_their_own(tmp_path: Path) -> None:
+    rows = [(5, "a", 2_000), (5, "a", 3_000), (5, "b", 4_000), (6, "b", 1)]
+    found = bisect(job(tmp_path, rows, lambda s: s.filter(ss.col("x") > 0)), row="x > 1000")
+    assert [cause.before for cause in found.causes] == [0, 1, 2]
+
+
 def test_the_search_ends_after_so_many_causes(tmp_path: Path) -> None:
     rows = [(10 * t, "a", 5_000) for t in range(9)]
     root = job(tmp_path, rows, totals)
