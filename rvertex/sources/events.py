@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from dataclasses import field as member
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +15,23 @@ from rstream.errors import UsageError
 from rstream.items.batch import event_schema, lifetimes
 from rstream.items.dictionaries import is_dictionary, join_batches, plain_array
 from rstream.items.exact import exact_cast
+from rstream.items.text_failures import failing
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import first_line
 from rvertex.sources.mixed import check_type
-from rvertex.sources.times import Fault, first_failure, is_time_type, parse_times, shown
+from rvertex.sources.times import (
+    Fault,
+    faulty_times,
+    first_failure,
+    is_time_type,
+    parse_times,
+    shown,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rvertex.operators.protocol import Evaluator
     from rvertex.sources.spec import SourceSpec
 
@@ -40,6 +52,8 @@ class RowFault:
     column: str
     value: str
     reason: str
+    #: Finds all rows of the batch with this fault and their values; None: only this row is known.
+    all_rows: Callable[[], dict[int, str] | None] | None = member(default=None, compare=False)
 
 
 def to_events(
@@ -86,21 +100,35 @@ def faults_of(
 ) -> tuple[pa.RecordBatch | None, dict[int, RowFault]]:
     """Return the events of the good rows (None: there are none), and the faults by row index.
 
-    A batch with a fault is halved until the faulty row is alone, so each row is judged separately.
+    Rows with the same fault are found together if the fault has ``all_rows``. Otherwise the batch
+    is halved until the faulty row is alone. So each row is judged separately.
     """
-    found = to_events(spec, raw, path, 0)
-    if not isinstance(found, RowFault):
-        return found, {}
-    pieces: list[pa.RecordBatch] = []
     faults: dict[int, RowFault] = {}
-    todo = [(0, raw.num_rows)]
+    rows = np.arange(raw.num_rows)
+    left = raw
+    while True:  # ends: each pass removes rows
+        found = to_events(spec, left, path, 0)
+        if not isinstance(found, RowFault):
+            return (found if found.num_rows or not faults else None), faults
+        values = None if found.all_rows is None else found.all_rows()
+        if values is None:
+            break
+        assert found.index in values, found
+        shared = replace(found, all_rows=None)
+        for place, value in values.items():
+            faults[int(rows[place])] = replace(shared, index=0, value=value)
+        is_left = np.ones(len(rows), np.bool_)
+        is_left[list(values)] = False
+        left, rows = left.filter(pa.array(is_left)), rows[is_left]
+    pieces: list[pa.RecordBatch] = []
+    todo = [(0, left.num_rows)]
     while todo:  # ends: a piece has no fault, or is halved until it is a single row
         lo, hi = todo.pop()
-        found = to_events(spec, raw.slice(lo, hi - lo), path, 0)
+        found = to_events(spec, left.slice(lo, hi - lo), path, 0)
         if not isinstance(found, RowFault):
             pieces.append(found)
         elif hi - lo == 1:
-            faults[lo] = found
+            faults[int(rows[lo])] = found
         else:
             middle = (lo + hi) // 2
             todo += [(middle, hi), (lo, middle)]
@@ -132,7 +160,9 @@ def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
     for name in spec.not_null:
         if name in raw.schema.names and raw.column(name).null_count:
             at = raw.column(name).is_null().index(True).as_py()
-            return RowFault(at, name, "null", "null, and the column is NOT NULL")
+            nulls = np.flatnonzero(raw.column(name).is_null().to_numpy(zero_copy_only=False))
+            all_rows = partial(_shared_value, nulls, "null")
+            return RowFault(at, name, "null", "null, and the column is NOT NULL", all_rows)
     return None
 
 
@@ -147,7 +177,30 @@ def _refused(array: pa.Array, field: pa.Field) -> RowFault:
         return False
 
     at = first_failure(len(array), fails)
-    return RowFault(at, field.name, shown(array[at]), f"not of type {field.type}")
+    reason = f"not of type {field.type}"
+    return RowFault(at, field.name, shown(array[at]), reason, partial(_refused_texts, array, field))
+
+
+def _refused_texts(array: pa.Array, field: pa.Field) -> dict[int, str] | None:
+    texts = plain_array(array)
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        return None
+    kind = field.type.value_type if is_dictionary(field.type) else field.type
+    is_bad = failing(texts, kind, lambda some: _converted(some, field.type))
+    return _values(array, is_bad)
+
+
+def _shared_value(rows: np.ndarray, value: str) -> dict[int, str]:
+    return dict.fromkeys(rows.tolist(), value)
+
+
+def _faulty_times(column: pa.Array, reason: str) -> dict[int, str] | None:
+    is_bad = faulty_times(column, reason)
+    return None if is_bad is None else _values(column, is_bad)
+
+
+def _values(column: pa.Array, is_wanted: np.ndarray) -> dict[int, str]:
+    return {k: shown(column[k]) for k in np.flatnonzero(is_wanted).tolist()}
 
 
 def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -172,7 +225,8 @@ def _ends(
     if wrong.any():
         at = int(wrong.argmax())
         name = _name(spec.ve, "ve")
-        return RowFault(at, name, f"[{iso(vs[at])}, {iso(ve[at])})", "ends before it starts")
+        values = {k: f"[{iso(vs[k])}, {iso(ve[k])})" for k in np.flatnonzero(wrong).tolist()}
+        return RowFault(at, name, values[at], "ends before it starts", lambda: values)
     return ve
 
 
@@ -191,7 +245,11 @@ def _times(
     if not (open_ends and column.null_count):
         times = parse_times(column)
         if isinstance(times, Fault):
-            return RowFault(times.index, name, shown(column[times.index]), times.reason)
+            all_rows = None
+            if isinstance(source, str):  # else a row's value is not that of the column
+                all_rows = partial(_faulty_times, column, times.reason)
+            value = shown(column[times.index])
+            return RowFault(times.index, name, value, times.reason, all_rows)
         return times
     places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
     times = parse_times(column.drop_null())

@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.items.text_failures import failing
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -97,6 +99,24 @@ def parse_times(column: pa.Array) -> np.ndarray | Fault:
     if pa.types.is_date64(kind):
         return _from_ticks(column.cast(pa.int64()), "ms")
     return _from_strings(column)
+
+
+def faulty_times(column: pa.Array, reason: str) -> np.ndarray | None:
+    """Return the rows that are invalid for this reason of :func:`parse_times`, bool[n].
+
+    None if they are not found together.
+    """
+    is_null: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
+    if is_null.any():
+        return is_null
+    if reason != NOT_ISO:
+        return None
+
+    def convert(texts: pa.Array) -> None:
+        if isinstance(_from_strings(texts), Fault):
+            raise pa.ArrowInvalid(NOT_ISO)
+
+    return failing(column, pa.timestamp("us"), convert)
 
 
 def _first(mask: np.ndarray, reason: str) -> Fault:

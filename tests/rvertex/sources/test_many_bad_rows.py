@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pytest
 
+from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.formats import delimited
 from rvertex.sources.formats.delimited import CsvUnits
 from rvertex.sources.formats.json_lines import JsonUnits
@@ -280,3 +281,50 @@ def test_a_byte_order_mark_within_a_file_is_part_of_its_value(
     assert "'\\ufeffa'" in whole[1]
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 1)
     assert read("csv", path, columns, "skip") == whole
+
+
+def test_values_without_a_time_are_found_together(tmp_path: Path) -> None:
+    """A column of times with other texts among its first rows is text."""
+    texts = [None, "2026-01-01", "x1", "2026-01-01T00:00:00Z", "20260101T000000Z", "32.01.2026"]
+    columns = pa.schema([("at", pa.string()), ("n", pa.string()), ("end", pa.int64())])
+    table = pa.table(
+        {
+            "at": texts * 200,
+            "n": [str(k) if k % 7 else f"{k}.x" for k in range(1_200)],
+            "end": [k % 2 * 2**60 for k in range(1_200)],
+        },
+        schema=columns,
+    )
+    spec = make_spec(
+        "parquet",
+        tmp_path,
+        schema=columns,
+        columns=columns.set(1, pa.field("n", pa.int64())),
+        vs="at",
+        ve="end",
+        casts=("n",),
+    )
+    (batch,) = table.to_batches()
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code is to_events.__code__
+
+    sys.setprofile(count)
+    try:
+        good, faults = faults_of(spec, batch, "a")
+    finally:
+        sys.setprofile(None)
+    assert calls <= 5
+    assert good is not None
+    assert good.num_rows + len(faults) == batch.num_rows
+    for k in range(batch.num_rows):
+        alone = to_events(spec, batch.slice(k, 1), "a", 0)
+        assert faults.get(k) == (alone if isinstance(alone, RowFault) else None)
+    assert {fault.reason for fault in faults.values()} == {
+        "not of type int64",
+        "the time is null",
+        "not an ISO-8601 time",
+        "ends before it starts",
+    }
