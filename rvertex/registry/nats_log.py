@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import nats
 from nats.errors import Error as NatsError
 from nats.js.api import RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
+from nats.js.errors import APIError, BadRequestError, NotFoundError
 
 from rvertex.registry.errors import RegistryAwayError
 
@@ -57,11 +57,7 @@ class NatsLog:
 
         async def publish() -> int:
             js = await self._jetstream(stream)
-            try:
-                return int((await js.publish(stream, data, timeout=REQUEST_S)).seq)
-            except NoStreamResponseError:
-                self._streams.discard(stream)  # the next call creates it if it was deleted
-                raise
+            return int((await js.publish(stream, data, timeout=REQUEST_S)).seq)
 
         return self._tried(publish, once=True)
 
@@ -183,6 +179,7 @@ class NatsLog:
             try:
                 return self._wait(asyncio.wait_for(call(), CALL_S))
             except (*_AWAY, APIError) as error:
+                self._streams.clear()  # a stream that was deleted is created again, empty
                 if once or time.monotonic() > deadline_s:
                     reason = f"no answer from {', '.join(self._servers)} ({error!r:.120})"
                     raise RegistryAwayError(self._name, reason) from error

@@ -5,17 +5,20 @@ Cannot catch: a power loss of several servers.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import nats
 import pyarrow.parquet as pq
 import pytest
 
 import streamscope as ss
 from rstream.clock import SystemClock
+from rvertex.registry.errors import RegistryLostError
 from rvertex.registry.nats_log import NatsLog
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.registry.shard import Verdict
@@ -86,6 +89,26 @@ def test_a_newcomer_reads_what_others_have_claimed(servers: NatsServers) -> None
     assert first.change_shards(3) > 0
     log.close()
     other_log.close()
+
+
+def test_streams_that_were_deleted_are_named(servers: NatsServers) -> None:
+    log, running = opened(servers, "emptied")
+    assert running.claim("a", [b"x"], [5], 1) == [Verdict.OURS]
+    asyncio.run(delete_streams(servers, "emptied-0", "emptied-map"))
+    with pytest.raises(RegistryLostError, match="the log of shard 0 starts again at entry 1"):
+        running.claim("a", [b"y"], [5], 2)
+    other_log, successor = opened(servers, "emptied")
+    with pytest.raises(RegistryLostError, match="it is empty, and a has claimed ids in it"):
+        successor.resume("a", 1, has_claimed=True)
+    log.close()
+    other_log.close()
+
+
+async def delete_streams(servers: NatsServers, *names: str) -> None:
+    client = await nats.connect(servers.urls)
+    for name in names:
+        await client.jetstream().delete_stream(name)
+    await client.close()
 
 
 def test_two_jobs_deliver_each_row_once(
