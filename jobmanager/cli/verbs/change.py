@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,8 +102,8 @@ def deploy(
     if rollback:
         _roll_back(root or target, trust=trust, as_json=as_json)
         return
-    if root is None:
-        raise UsageError("deploy takes the new query and the root: deploy NEW.py ROOT")
+    if root is None or os.path.isfile(root):
+        raise UsageError("deploy takes the new query and then the root: deploy NEW.py ROOT")
     show = (lambda _: None) if as_json else _show
     shown = deploy_query(
         target, root, yes=yes, approve=approve, dry_run=dry_run, trust=trust, on_compared=show

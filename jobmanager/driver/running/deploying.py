@@ -206,7 +206,9 @@ def _done(
     clock = SystemClock()
     state = shown_status(root, clock.now_us())["state"]
     if state == "finished":
-        reason = "it has finished: run the new query in another root"
+        reason = "it has finished: run the query in another root"
+        if change.kind == "savepoint":
+            reason = "it has finished, so it has no state to save; its output is complete"
         raise ChangeRefusedError(display_uri(root.uri), reason)
     pending.request(root, change, query, plan)
     begun_s = clock.monotonic_s()

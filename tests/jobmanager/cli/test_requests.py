@@ -1,4 +1,4 @@
-"""The verbs ``stop`` and ``drain``: what they answer in each state of a job.
+"""The verbs ``stop``, ``drain`` and ``deploy``: what they answer in each state of a job.
 
 Cannot catch: what a job does with the request (tests/jobmanager/driver/test_stop.py).
 """
@@ -97,3 +97,13 @@ def test_a_host_that_can_be_spared_is_drained_and_no_other(tmp_path: Path) -> No
     asked = CliRunner().invoke(app, ["drain", "h0.0", str(tmp_path), "--json"])
     assert json.loads(asked.stdout) == {"job": "job", "drain": "h0.0"}
     assert root.requests() == [DRAIN + "h0.0"]
+
+
+def test_a_deployment_with_its_arguments_exchanged_is_refused(tmp_path: Path) -> None:
+    job_in(tmp_path, "running")
+    query = tmp_path / "new.py"
+    query.write_text("")
+    for arguments in ([str(tmp_path), str(query)], [str(query)]):
+        refused = CliRunner().invoke(app, ["deploy", *arguments, "--yes"])
+        assert refused.exit_code == EXIT_USAGE
+        assert "the new query and then the root: deploy NEW.py ROOT" in refused.stderr

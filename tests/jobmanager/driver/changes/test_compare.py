@@ -211,6 +211,7 @@ def test_what_becomes_of_state(logs: dict[str, str], change: tuple[str, str, str
     words, old, new, expected = change
     found = compared(logs, old, new)
     assert verdict(found).endswith(expected), found
+    assert all(bool(row.reason) == (row.verdict != "kept") for row in found.rows), found
     assert found.hash == compared(logs, old, new).hash
     page = (ROOT / "docs/howto/change-a-job.md").read_text()
     assert f"| {words} | {verdict(found)} |" in page

@@ -16,7 +16,7 @@ from jobmanager.driver.running.changes.errors import (
     ChangeUndoneError,
     NotApprovedError,
 )
-from jobmanager.driver.running.deploying import compared, deploy, roll_back
+from jobmanager.driver.running.deploying import compared, deploy, roll_back, take_savepoint
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
 from tests.support.changed_jobs import ChangedJob, whole_answer
@@ -99,6 +99,8 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
     assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)
     with pytest.raises(ChangeRefusedError, match="it has finished"):
         deploy(changed.query("again", TOTALS), changed.root, yes=True)
+    with pytest.raises(ChangeRefusedError, match="so it has no state to save"):
+        take_savepoint(changed.root, "late")
 
 
 @pytest.mark.slow
