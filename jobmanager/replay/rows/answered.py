@@ -26,6 +26,7 @@ from rvertex.operators.user.answers import arguments_of, key_of
 from rvertex.operators.user.call_once import CallOnce, CallOnceOperator
 from rvertex.operators.user.lookup import Lookup, LookupOperator
 from rvertex.operators.user.outside import AskingOperator
+from rvertex.user_code.code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -209,7 +210,12 @@ def _noting(operator: Any) -> Any:
 
 
 def _known(operator: Any, noting: Any) -> Any:
-    return operator if operator is noting else Answered(operator, noting.noted)
+    if operator is noting:
+        return operator
+    # A function that is not called would take its globals, such as a password, into a capsule.
+    return Answered(
+        replace(operator, function=UserCode(operator.function.name, None)), noting.noted
+    )
 
 
 def _keys_of(spec: Asking, payload: pa.Schema) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from jobmanager.replay.recorded import Recorded, vertex_of
 from jobmanager.replay.rows.answer_rows import AnswerCondition, the_row
 from jobmanager.replay.rows.lineage import RUNS_MAX
 from jobmanager.replay.rows.slices import Rows, SliceRuns, sinks_of
+from jobmanager.replay.rows.starred import starred
 from jobmanager.replay.rows.whys import lineage_of
 from jobmanager.replay.stops import Stops
 from jobmanager.storage.documents import BrokenDocumentError, pickle_document, read_pickle_document
@@ -40,7 +41,6 @@ from rstream.items.batch import empty_events
 from rstream.items.dictionaries import plain_array, plain_type
 from rstream.items.digest import content_hashes
 from rstream.items.json_text import json_text, plain_rows
-from rstream.secret_values import with_stars
 from rvertex.user_code.modules import import_place, put_on_path
 from rvertex.user_code.sources import has_changed
 
@@ -116,7 +116,11 @@ def make_capsule(
     plan = runs.plan_of(plan, rows)
     if mask:
         rows, event = _masked(plan, rows, event, mask)
-    bare = _without_input(plan)
+    bare, secrets = _without_input(plan), _secrets(recorded.plan)
+    if any(secret.encode() in pickle_document(bare) for secret in secrets):
+        reason = "the code of the query contains it; write env:NAME or file:/PATH in its place"
+        raise CannotMaskError("the secret of a source or destination", reason)
+    code = _code_files(recorded, secrets)
     manifest = {
         "capsule": FORMAT,
         "streamscope": version("streamscope"),
@@ -126,14 +130,11 @@ def make_capsule(
         "rows": {vertex: len(found) for vertex, found in rows.items()},
         "smallest": lineage.is_smallest,
         "masked": list(mask),
+        "starred": [name for name, (before, after) in code.items() if before != after],
         "row": json.loads(json_text(_shown(plan, event))),
     }
     capsule = Capsule(manifest, bare, rows, event)
-    secrets = _secrets(recorded.plan)
-    if any(secret.encode() in pickle_document(bare) for secret in secrets):
-        reason = "the code of the query contains it; write env:NAME or file:/PATH in its place"
-        raise CannotMaskError("the secret of a source or destination", reason)
-    Path(path).write_bytes(_zipped(capsule, _code_files(recorded, secrets)))
+    Path(path).write_bytes(_zipped(capsule, {name: after for name, (_, after) in code.items()}))
     return capsule
 
 
@@ -159,7 +160,8 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
             for name in code:
                 _write_inside(folder, name.removeprefix(CODE), archive.read(name))
             put_on_path([], [folder] if folder else [])
-            plan = read_pickle_document(archive.read(PLAN), to_run=True)
+            is_as_it_was = not manifest.get("starred")  # else digests of its modules differ
+            plan = read_pickle_document(archive.read(PLAN), to_run=is_as_it_was)
             rows = {
                 name.removeprefix(ROWS).removesuffix(".arrow"): _rows_of(archive.read(name))
                 for name in names
@@ -270,16 +272,11 @@ def _secrets(plan: PhysicalPlan) -> set[str]:
     return literal_secrets(sources, plan.deliveries)
 
 
-def _starred(code: bytes, secrets: set[str]) -> bytes:
-    """The code with stars for its secrets."""
-    text = with_stars(code.decode(errors="surrogateescape"))
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "*" * len(secret))
-    return text.encode(errors="surrogateescape")
+def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, tuple[bytes, bytes]]:
+    """The files of the query, if they have not changed since the job started.
 
-
-def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, bytes]:
-    """The files of the query, if they have not changed since the job started, without secrets."""
+    Each as it is, and without secrets.
+    """
     known = recorded.settings.get("query_file")
     if known is None or changed_note({**known, "imports": {}}) != "":
         return {}
@@ -292,8 +289,8 @@ def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, bytes]:
     for path in modules:
         if path.parent != own:
             files.update(_with_packages(path, places))
-    found = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
-    return {name: _starred(data, secrets) for name, data in found.items()}
+    found = [(name, path.read_bytes()) for name, path in files.items() if path.is_file()]
+    return {n: (data, starred(data, secrets, is_python=n.endswith(".py"))) for n, data in found}
 
 
 def _with_packages(path: Path, places: Sequence[str]) -> dict[str, Path]:

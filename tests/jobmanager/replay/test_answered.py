@@ -15,6 +15,7 @@ from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.rows.bisecting import bisect
 from jobmanager.replay.rows.capsules import make_capsule, open_capsule
 from jobmanager.replay.rows.whys import why
+from jobmanager.storage.documents import pickle_document
 from rstream.errors import UsageError
 from tests.support.jobs import WAIT_S
 
@@ -37,8 +38,8 @@ def receipt(order: int) -> dict[str, str]:
     return {"receipt": f"r{next(CALLS)} of {order}"}
 
 
-def secret(article: str) -> str:
-    return f"password of {article}"
+def secret(article: str, key: str = "planted-key") -> str:
+    return f"password of {article}, {key[:1]}"
 
 
 def orders(folder: Path) -> ss.Stream:
@@ -111,6 +112,7 @@ def test_a_capsule_has_the_answers_of_its_rows_only(tmp_path: Path) -> None:
         if hasattr(operator, "answers") and operator.answers.known
     ]
     assert list(known) == ["str 'a2'"]
+    assert b"planted-key" not in pickle_document(opened.plan)
 
 
 def test_a_wrong_answer_is_bisected_to_the_row_that_asked(tmp_path: Path) -> None:

@@ -145,7 +145,9 @@ def away(events: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "shop_rules" / "inner").mkdir(parents=True)
     shutil.copy(events, home / "events.parquet")
     (home / "shop_rules" / "__init__.py").write_text("")
-    (home / "shop_rules" / "limits.py").write_text('MOST = 1e99\nCOLUMNS = ("name", "x")\n')
+    (home / "shop_rules" / "limits.py").write_text(
+        'MOST = 1e99\nCOLUMNS = ("name", "x")\nPASSWORD = "planted"\n'
+    )
     (home / "shop_rules" / "inner" / "limits.py").write_text(RULES)
     (home / "q.py").write_text(FILE.format(path=str(home / "events.parquet")))
     calls = [
@@ -174,6 +176,9 @@ def test_it_opens_where_neither_root_nor_input_nor_modules_are(away: Path) -> No
     assert found["equal"]
     assert found["row"]["most"] == 1e15
     assert [path.name for path in away.iterdir()] == ["wrong.zip"]
+    assert found["starred"] == ["shop_rules/limits.py"]
+    with zipfile.ZipFile(away / "wrong.zip") as archive:
+        assert not [name for name in archive.namelist() if b"planted" in archive.read(name)]
 
 
 @pytest.mark.slow
