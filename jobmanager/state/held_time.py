@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: A partition is far behind from this distance to the others on, us of event time.
 BEHIND_US_MIN = 60_000_000
+#: A partition with as many rows left still catches up, so it does not show where its producer is.
+MANY_ROWS = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOLLOW = 'idle="follow" advances time without this partition'
 
@@ -66,18 +68,19 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
 def _behind(
     found: Sequence[tuple[VertexState, LogSpec, LogProgress]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the active partition that is far behind all others, once these have been read."""
+    """Yield the active partition far behind all others, unless several still catch up."""
     active = [(v, log) for v, _, log in found if log.state == "active" and log.max_vs > MIN_TIME]
     if len(active) < 2:
         return
     (vertex, last), *others = sorted(active, key=lambda row: row[1].frontier)
     next_us = others[0][1].frontier
-    if next_us - last.frontier < BEHIND_US_MIN or (last.lag and any(log.lag for _, log in others)):
+    catches_up = _has_many_left(last) and any(_has_many_left(log) for _, log in others)
+    if next_us - last.frontier < BEHIND_US_MIN or catches_up:
         return
     spec = vertex.shape.source
     assert spec is not None
     name = f"partition {last.partition} of {spec.shown}"
-    left = f", with {last.lag:,} rows left to read" if last.lag > 0 else ""
+    left = f", with {last.lag:,} rows left to read" if last.lag >= MANY_ROWS else ""
     yield {
         "vertex": vertex.shape.id,
         "time_us": last.frontier,
@@ -89,6 +92,10 @@ def _behind(
         ),
         "advice": "see why its producer is behind, or whether its clock is",
     }
+
+
+def _has_many_left(log: LogProgress) -> bool:
+    return not 0 <= log.lag < MANY_ROWS
 
 
 def _open_partitions(

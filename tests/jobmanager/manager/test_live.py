@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobmanager.config import JobConfig
+from jobmanager.driver.report import status_of
 from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import (
     Feed,
@@ -242,3 +243,30 @@ def test_a_source_that_restarts_is_told_what_its_reader_has_consumed() -> None:
 
 def _ends(told: Tell) -> bool:
     return isinstance(told.instruction, EndSource)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_named"),
+    [
+        ((100, 5), (800, 5), True),
+        ((100, 5_000), (800, 5), True),
+        ((100, 5), (800, 5_000), True),
+        ((100, 5_000), (800, 5_000), False),  # both still catch up
+        ((100, -1), (800, -1), False),
+        ((770, 5), (800, 5), False),
+    ],
+)
+def test_a_partition_far_behind_the_others_is_named(
+    first: tuple[int, int], second: tuple[int, int], *, is_named: bool
+) -> None:
+    found = manager(2)
+    rows = tuple(
+        VertexProgress(
+            *(f"v.{k}", epoch_of(found, k), (0, 0), (0,), (0,), MIN_TIME, 0, Counts(), 0),
+            logs=(LogProgress(k, 9, lag, s * 1_000_000, s * 1_000_000, "active", 0, 0),),
+        )
+        for k, (s, lag) in enumerate((first, second))
+    )
+    found.handle(Progress(HOST, rows, 1))
+    held = [row["reason"] for row in status_of(found, now_us=0)["held"]]
+    assert any("partition 0 of " in what and "holds time back" in what for what in held) == is_named
