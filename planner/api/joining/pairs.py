@@ -183,11 +183,13 @@ def _unlike(
             return InvalidPlanError(f"{what}({name!r}): a key cannot be {kind}")
     return InvalidPlanError(
         f"{what}(...): keys {name!r} ({mine}) and {other!r} ({theirs}) do not match; "
-        f"cast one of them to {_castable(mine)}"
+        f"cast one of them to {_castable(mine, theirs)}"
     )
 
 
-def _castable(kind: pa.DataType) -> str:
+def _castable(kind: pa.DataType, other: pa.DataType) -> str:
+    if is_text(kind) or is_text(other):
+        return "string"
     return "decimal(20, 0)" if pa.types.is_integer(kind) else str(kind)
 
 

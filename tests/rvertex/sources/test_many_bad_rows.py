@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pytest
 
+from rvertex.errors import SourceRowError
 from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.formats import delimited
 from rvertex.sources.formats.delimited import CsvUnits
@@ -328,3 +329,13 @@ def test_values_without_a_time_are_found_together(tmp_path: Path) -> None:
         "not an ISO-8601 time",
         "ends before it starts",
     }
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.timestamp("us")])
+def test_a_header_within_a_file_is_named(kind: pa.DataType, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"at,v\n2026-01-01,1\nat,v\n2026-01-02,2\n")
+    columns = pa.schema([("at", kind), ("v", pa.string())])
+    spec = make_spec("csv", path, schema=columns, columns=columns, vs="at")
+    with pytest.raises(SourceRowError, match="the row looks like the header again"):
+        open_reader(only_partition(spec), 0).read_next(9)

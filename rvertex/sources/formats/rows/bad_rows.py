@@ -50,6 +50,7 @@ _NUMBERED = (
     'microseconds: give schema={{"{column}": "int64"}}'
 )
 _TYPED = '; if another type holds all values of {column!r}, give it with schema={{"{column}": ...}}'
+_HEADER_AGAIN = "; the row looks like the header again, as in files that were joined"
 _REMEDY = '; set on_bad_row="dead_letter" to keep such rows in a side output, or "skip"'
 
 
@@ -75,6 +76,8 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
     """What a user can do about a bad row, as the end of a message."""
     if not spec.traits.suffixes:
         return ""
+    if row.value is not None and row.value.strip("'") == row.column:
+        return f"{_HEADER_AGAIN}{_REMEDY}"
     if row.reason == NO_TEXT:
         return f"{ENCODED}{_REMEDY}"
     if row.column is None:

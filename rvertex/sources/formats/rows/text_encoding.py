@@ -25,6 +25,9 @@ NO_TEXT_IN = "it is no text in {}: {}"
 #: Bytes examined to recognise UTF-16 and UTF-32: there most text has a zero in every other byte.
 _LOOKED_AT_BYTES = 256
 _ZEROS_MIN = 0.2
+#: Bytes that are no characters and separate no fields, and how many of them a text may have.
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1b\x01\x1c\x1d\x1e\x1f"})
+_CONTROLS_MAX, _CONTROLS_SHARE_MAX = 5, 0.05
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -90,6 +93,10 @@ def check_text(path: str, start: bytes) -> None:
         raise UnreadableTextError(
             path, f'it is text in {encoding.upper()}, and no UTF-8; give encoding="{encoding}"'
         )
+    text = start[:_LOOKED_AT_BYTES].rstrip(b"\0")
+    controls = len(text) - len(text.translate(None, _CONTROLS))
+    if controls > max(_CONTROLS_MAX, _CONTROLS_SHARE_MAX * len(text)):
+        raise UnreadableTextError(path, "it is a binary file, and no text")
 
 
 def _what_to_do(path: str, name: str) -> str:

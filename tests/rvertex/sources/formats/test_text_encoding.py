@@ -113,6 +113,7 @@ def twice(text: bytes) -> bytes:
         ("x.csv", lz4, r"compressed with LZ4, but its name does not end in \.lz4: rename it"),
         ("x.csv.gz", twice, "it is compressed with gzip twice: decompress it once"),
         ("x.csv", parquet, "it is a file of Parquet, and no text"),
+        ("x.csv", lambda _: bytes(range(256)) * 4, "it is a binary file, and no text"),
     ],
 )
 def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, told: str) -> None:
