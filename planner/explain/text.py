@@ -64,6 +64,11 @@ def _plan_trace(plan: PhysicalPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
+_MATCH_STATE = (
+    "state of match: about 1 kB per key with an open match stays in memory, at most state_memory"
+)
+
+
 def stages_text(plan: PhysicalPlan) -> str:
     """Return the stages: exchanges, flushed channels with reasons, estimated costs."""
     blocks: list[list[str]] = []
@@ -71,6 +76,8 @@ def stages_text(plan: PhysicalPlan) -> str:
         lines = [f"{stage.name} x {stage.parallelism}"]
         lines += [f"  <- {_input(edge)}" for edge in stage.inputs]
         lines += [f"  {line}" for line in stage.operators]
+        if any(line.startswith("match (") for line in stage.operators):
+            lines.append(f"  {_MATCH_STATE}")
         if stage.reads:
             lines.append(f"  reads {', '.join(stage.reads)}")
         if stage.cost is not None:

@@ -9,7 +9,8 @@ object with a :class:`~rvertex.state.memory.Holder` spills by itself and is skip
 Invariants: (1) the mapped array has the same values, type and shape; (2) a writable array is moved
 only if nothing else refers to it: no view, snapshot or local variable, which would not see later
 writes; (3) Arrow data and read-only arrays never change, so other references may keep the original.
-Not moved: Python objects, such as dictionaries with text keys.
+Not moved: Python objects, such as the open keys of ``match``. If they alone exceed the budget, the
+vertex fails by name instead of running out of memory.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pyarrow as pa
 from rvertex.keys.key_index import KeyIndex
 from rvertex.keys.key_table import KeyTable
 from rvertex.state import memory as limits
+from rvertex.state.errors import UnspillableStateError
 from rvertex.state.memory import Holder, SpillsState, StateMemory, give_memory, held_bytes
 from rvertex.state.scratch import Scratch
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 LOOK_BYTES = 8 << 20
 #: Input bytes counted for a call without rows, because it may emit rows.
 _CALL_BYTES = 1 << 12
+#: Python objects of this size are allowed at any budget.
+OBJECTS_BYTES_MIN = 256 << 20
 #: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
 _ITEMS_MAX = 1 << 10
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
@@ -66,12 +70,17 @@ def _references(place: _Place) -> int:
 
 
 def _own_references() -> int:
-    """What :func:`_references` returns if only the owner refers to the value.
+    """What :func:`_references` returns if only the owner refers to the value; 0 if unknown.
 
-    It is measured, since versions of Python count the references of a call differently.
+    It is measured, since versions of Python count the references of a call differently. If a Python
+    does not count the reference of a second owner, no writable array is moved.
     """
     owner = [object()]
-    return _references(_Place(partial(owner.__getitem__, 0), partial(owner.__setitem__, 0)))
+    place = _Place(partial(owner.__getitem__, 0), partial(owner.__setitem__, 0))
+    alone = _references(place)
+    other = [owner[0]]
+    shared = _references(place)
+    return alone if shared == alone + len(other) else 0
 
 
 _OWN_REFERENCES = _own_references()
@@ -94,6 +103,9 @@ class ArraySpill:
         """Move arrays to scratch if the host's state exceeds the budget; called between two steps.
 
         ``grown_bytes``: bytes of input since the last call.
+
+        Raises:
+            UnspillableStateError: objects that cannot be moved exceed the budget.
         """
         if self._memory.budget_bytes is None:
             return
@@ -108,11 +120,25 @@ class ArraySpill:
                 return
             self._holder = self._memory.holder()
         self._holder.used_bytes, self._holder.keys = looked.nbytes, looked.keys
+        self._check_objects(looked.object_bytes, self._memory.budget_bytes)
         for nbytes, place in sorted(looked.arrays, key=lambda found: -found[0]):
             if nbytes < limits.RUN_BYTES_MIN or not self._holder.must_spill:
                 return
             if self._move(place):
                 self._holder.used_bytes -= nbytes
+
+    def _check_objects(self, nbytes: int, budget_bytes: int) -> None:
+        if nbytes <= max(budget_bytes, OBJECTS_BYTES_MIN):
+            return
+
+        def objects_of(operator: object) -> int:
+            looked = _Look(self._memory.scratch)
+            looked.through([operator])
+            return looked.object_bytes
+
+        largest = max(self._operators, key=objects_of)
+        name = type(largest).__name__.removesuffix("Operator")
+        raise UnspillableStateError(name, nbytes, budget_bytes)
 
     def _move(self, place: _Place) -> bool:
         """Move the array at a place to scratch unless another reference would miss later writes."""
@@ -146,7 +172,7 @@ class _Look:
         """``ends_at``: the search lists objects of this type and does not enter them."""
         self._scratch, self._ends_at = scratch, ends_at
         self._entered: set[int] = set()
-        self.nbytes = self.keys = 0
+        self.nbytes = self.keys = self.object_bytes = 0
         #: Bytes in memory and the place of each array.
         self.arrays: list[tuple[int, _Place]] = []
         self.ends: list[object] = []
@@ -197,7 +223,9 @@ class _Look:
     def _inside(self, value: object) -> Iterator[tuple[object, _Place]]:
         if isinstance(value, list | dict):
             if len(value) > _ITEMS_MAX:
-                self.nbytes += held_bytes(value)
+                object_bytes = held_bytes(value)
+                self.nbytes += object_bytes
+                self.object_bytes += object_bytes
                 return
             keys = range(len(value)) if isinstance(value, list) else list(value)
             for key in keys:

@@ -1,4 +1,4 @@
-"""Errors of scratch files."""
+"""Errors of state that exceeds its memory or its scratch folder."""
 
 from __future__ import annotations
 
@@ -28,3 +28,18 @@ class ScratchUnusableError(OperatingError):
     reason: str
 
     message = "scratch folder {folder}: {reason}; name a folder that can be written to (scratch)"
+
+
+@error_class
+class UnspillableStateError(OperatingError):
+    """Python objects of an operator, which cannot be spilled, exceed the memory budget."""
+
+    operator: str
+    nbytes: int
+    budget_bytes: int
+
+    message = (
+        "{operator} keeps about {nbytes} bytes of objects that cannot be spilled, more than the "
+        "budget of {budget_bytes} bytes (state_memory). No state is lost: give state more memory, "
+        "use more hosts, or let keys end earlier (a shorter `within`), and resume the job"
+    )

@@ -43,6 +43,8 @@ _RUNS_PER_SHARE = 4
 #: Items of a longer list or dictionary are measured by a sample.
 _SAMPLE = 64
 _OBJECT_BYTES = 64
+#: An item of a list with a number of its own.
+_ITEM_BYTES = 40
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
 #: Most objects in state, recognised by their type: a test by isinstance takes ten times as long.
 _NUMBERS = {int, float, bool, type(None)}
@@ -276,8 +278,12 @@ def _bytes_of(held: Any) -> int:
     if isinstance(held, (list, tuple, set, frozenset, deque)):
         return _sampled(list(held))
     inside = getattr(held, "__dict__", None)
-    if type(held).__module__.startswith("rvertex.") and inside is not None:
-        return sum(map(_bytes_of, inside.values()))
+    if type(held).__module__.startswith("rvertex."):
+        if inside is not None:
+            return sum(map(_bytes_of, inside.values()))
+        slots = [getattr(held, name, None) for name in getattr(held, "__slots__", ())]
+        lists = [value for value in slots if type(value) is list]
+        return _OBJECT_BYTES * (1 + len(lists)) + _ITEM_BYTES * (len(slots) + sum(map(len, lists)))
     return _OBJECT_BYTES
 
 

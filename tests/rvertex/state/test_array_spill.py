@@ -17,10 +17,13 @@ from rvertex.events.group_arrays import GroupArray
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.row_store import RowStore
+from rvertex.operators.ordered.matching.match import MatchRows
+from rvertex.operators.ordered.matching.pattern import Sequence, Var
 from rvertex.operators.windows.running.aggregate import RunningSessionAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.state import array_spill
 from rvertex.state.array_spill import ArraySpill
+from rvertex.state.errors import UnspillableStateError
 from rvertex.state.memory import StateMemory
 from tests.support.small_limits import small_limits
 
@@ -139,6 +142,46 @@ def test_a_move_that_ignores_other_references_is_found() -> None:
         pytest.raises(AssertionError),
     ):
         test_an_array_that_others_refer_to_stays_where_it_is("view")
+
+
+@pytest.mark.usefixtures("small")
+def test_without_reference_counts_no_writable_array_is_moved() -> None:
+    with mock.patch.object(array_spill, "_references", return_value=1):
+        unknown = array_spill._own_references()
+    assert (unknown, array_spill._own_references() > 0) == (0, True)
+    owner, memory = Owner(), StateMemory(0)
+    before = plain(owner)
+    with mock.patch.object(array_spill, "_OWN_REFERENCES", unknown):
+        ArraySpill([owner], memory).fit(1)
+    assert plain(owner) == before
+    numbers = [v for v in vars(owner).values() if isinstance(v, np.ndarray) and v.flags.writeable]
+    assert numbers
+    assert not any(memory.scratch.holds(v.ctypes.data) for v in numbers)
+
+
+OPEN_MATCHES = MatchRows(
+    ("k",), Sequence((Var(0), Var(1))), ("A", "B"), (None, None), (), (), (), ("k",)
+)
+
+
+def test_open_keys_beyond_the_budget_fail_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 20_000)
+    monkeypatch.setattr("rvertex.state.array_spill.LOOK_BYTES", 1)
+    monkeypatch.setattr("rvertex.state.array_spill.OBJECTS_BYTES_MIN", 1_000_000)
+    operator, memory = OPEN_MATCHES.open([PAYLOAD]), StateMemory(1_500_000)
+    spill = ArraySpill([operator], memory)
+
+    def feed(lo: int) -> None:
+        vs = np.arange(lo, lo + 1_000)
+        columns = [pa.array(vs), pa.array(vs + 1), pa.array(vs * 1_000_003), pa.array(vs)]
+        events = pa.RecordBatch.from_arrays(columns, schema=event_schema(PAYLOAD))
+        operator.process([Run(events, NO_CTIS)])
+        spill.fit(1)
+
+    feed(0)
+    assert memory.keys == 1_000
+    with pytest.raises(UnspillableStateError, match=r"Match keeps about 2\d{6} bytes .*1500000"):
+        feed(1_000)
 
 
 def test_without_a_budget_nothing_is_looked_at() -> None:
