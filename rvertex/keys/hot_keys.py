@@ -31,7 +31,7 @@ class HotKeys:
     """The most frequent key of each set of key columns."""
 
     def __init__(self, keys: Sequence[tuple[str, ...]]) -> None:
-        self._samples = {names: _Sample(names) for names in keys}
+        self._samples = {names: _Sample(names) for names in keys if names}
         self._rows, self._next_at = 0, 0
         #: The key with the largest share of the rows, as text, and its share; any thread reads it.
         self.hottest = ("", 0.0)
@@ -83,5 +83,13 @@ class _Sample:
             return "", 0.0
         hash_, count = self._counts.most_common(1)[0]
         values = zip(self.names, self._keys[hash_], strict=True)
-        text = ", ".join(f"{name}={value.as_py()!r}" for name, value in values)
+        text = ", ".join(f"{name}={_shown(value)}" for name, value in values)
         return text[:_SHOWN_CHARACTERS], round(count / self._rows, 3)
+
+
+def _shown(value: pa.Scalar) -> str:
+    """Return a key value as text; times that Python cannot represent are their number."""
+    try:
+        return repr(value.as_py())
+    except (ValueError, OverflowError, LookupError):
+        return str(value.value)

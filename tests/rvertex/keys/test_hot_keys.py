@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -58,6 +60,20 @@ def test_keys_of_several_columns_texts_and_nulls_are_named() -> None:
     empty = HotKeys([])
     empty.observe(batch)
     assert empty.hottest == ("", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (pa.timestamp("us"), 2**62, str(2**62)),
+        (pa.date32(), 2**31 - 5, str(2**31 - 5)),
+        (pa.binary(), b"\xff", "b'\\xff'"),
+        (pa.dictionary(pa.int32(), pa.string()), "x", "'x'"),
+    ],
+)
+def test_keys_of_any_type_are_shown(kind: pa.DataType, value: Any, text: str) -> None:
+    keys = pa.array([value] * 200, kind)
+    assert observed([pa.record_batch([keys], ["user"])]) == (f"user={text}", 1.0)
 
 
 def test_it_is_told_with_the_timing_of_its_vertex() -> None:
