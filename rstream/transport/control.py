@@ -74,6 +74,8 @@ class Link:
         self._queue: Queue[bytes] = Queue(OUTBOX_MESSAGES_MAX)
         self._is_closed = False
         self._is_cut_off = False
+        #: Held while a frame is written; see :meth:`end`.
+        self._writing, self._has_ended = threading.Lock(), False
         #: Taken for good by whoever tells the silence.
         self._silence = threading.Lock()
         self._queue.put(_HEARTBEAT)
@@ -128,6 +130,14 @@ class Link:
         if self._thread is not threading.current_thread():
             self._thread.join(JOIN_WAIT_S)
 
+    def end(self) -> None:
+        """Write nothing more; wait until a write in progress has ended.
+
+        The write ends when the peer reads, when the connection breaks, or when the server stops.
+        """
+        with self._writing:
+            self._has_ended = True
+
     def _send(self) -> None:
         while True:  # ends with close(), the connection or the silence
             try:
@@ -135,7 +145,10 @@ class Link:
             except Empty:
                 frame = _HEARTBEAT
             try:
-                self._write(self._numbered.frame(frame))
+                with self._writing:
+                    if self._has_ended:
+                        return
+                    self._write(self._numbered.frame(frame))
             except Exception:  # the receiving side notices the same and reports it
                 self._is_closed = True
                 return
@@ -181,7 +194,11 @@ class Hub:
             return sorted(self._links)
 
     def serve(self, peer: str, write: Callable[[bytes], None], read: Callable[[], bytes]) -> None:
-        """One connection, from its start to its end; it replaces an older one of the peer."""
+        """One connection, from its start to its end; it replaces an older one of the peer.
+
+        ``write`` is not in use when this returns: the transport frees the call then, and a write
+        into freed memory ends the process.
+        """
         link = Link(write, peer, lambda: self._ended(peer, link))
         with self._lock:
             old, self._links[peer] = self._links.get(peer), link
@@ -193,6 +210,7 @@ class Hub:
         finally:
             link.close()
             self._ended(peer, link)
+            link.end()
 
     def send(self, peer: str, message: bytes) -> None:
         """Queue a message. Raises DisconnectedError if the peer is gone."""

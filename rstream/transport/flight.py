@@ -270,10 +270,9 @@ class ControlClient:
         on_message: Callable[[bytes], None],
         on_disconnect: Callable[[], None] = lambda: None,
     ) -> None:
-        self._peer = peer
-        self._on_message, self._on_disconnect = on_message, on_disconnect
-        self._is_closed = False
-        self.is_connected = True
+        self._peer, self._on_message, self._on_disconnect = peer, on_message, on_disconnect
+        self._is_closed, self.is_connected = False, True
+        self._ending = threading.Lock()
         try:
             self._client = _connect(address)
             descriptor = flight.FlightDescriptor.for_command(peer.encode())
@@ -320,8 +319,9 @@ class ControlClient:
             limit.cancel()
 
     def _end_call(self) -> None:
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._writer.done_writing()
+        if self._ending.acquire(blocking=False):  # gRPC aborts if two threads end a call
+            with contextlib.suppress(pa.ArrowException, OSError):
+                self._writer.done_writing()
 
 
 class _SecretMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]

@@ -43,7 +43,7 @@ _RUNS_PER_SHARE = 4
 #: Items of a longer list or dictionary are measured by a sample.
 _SAMPLE = 64
 _OBJECT_BYTES = 64
-#: An item of a list with a number of its own.
+#: Bytes of a list item, a number that no other object shares.
 _ITEM_BYTES = 40
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
 #: Most objects in state, recognised by their type: a test by isinstance takes ten times as long.

@@ -111,6 +111,34 @@ def test_a_hanging_peer_is_noticed_while_a_write_to_it_blocks() -> None:
     assert calls.qsize() == 1
 
 
+def test_nothing_is_written_after_a_connection_was_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport frees the call then: a later write reads freed memory."""
+    monkeypatch.setattr(rstream.transport.control, "JOIN_WAIT_S", 0.05)
+    writing, go_on, served, disconnected = (threading.Event() for _ in range(4))
+    written: list[bytes] = []
+
+    def write(frame: bytes) -> None:
+        writing.set()
+        assert go_on.wait(WAIT_S)
+        assert not served.is_set()
+        written.append(frame)
+
+    def serve() -> None:
+        hub.serve("a", write, iter(()).__next__)
+        served.set()
+
+    hub = Hub(lambda *_: None, lambda _: None, lambda _: disconnected.set())
+    server = threading.Thread(target=serve)
+    server.start()
+    assert writing.wait(WAIT_S)
+    assert disconnected.wait(WAIT_S), "the loss is reported though a write is blocked"
+    assert not served.is_set()
+    go_on.set()
+    server.join(WAIT_S)
+    assert served.is_set()
+    assert len(written) <= 2, "the heartbeat, and the goodbye if it was faster"
+
+
 def test_a_broken_wire_closes_the_link() -> None:
     def broken(frame: bytes) -> None:
         raise OSError("broken")
