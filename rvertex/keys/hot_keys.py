@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Rows of a batch that are counted, and most rows from one such batch to the next.
-_SAMPLE_ROWS, _PAUSE_ROWS = 256, 1 << 16
+_SAMPLE_ROWS, _PAUSE_ROWS = 256, 1 << 18
 #: With fewer rows in the sample no key is named. With more, old rows count half.
-_NAMED_ROWS_MIN, _RECENT_ROWS = 128, 1 << 13
+_NAMED_ROWS_MIN, _RECENT_ROWS = 128, 1 << 12
 #: Keys whose rows are counted; a key with a larger share than 1 / this is never forgotten.
 _KEYS_MAX = 64
 _SHOWN_CHARACTERS = 80
