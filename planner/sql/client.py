@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Prefixes of other engines' settings that control how a job runs, not its result.
 _WITHOUT_EFFECT = (
     *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
+    *("table.exec.state.ttl", "table.exec.source", "table.exec.async", "table.dml-sync", "rest."),
+    *("taskmanager.", "jobmanager.", "spark.sql.adaptive", "spark.executor.", "spark.driver."),
+    *("ksql.streams.", "ksql.query.pull", "cache.max.bytes", "commit.interval", "num.stream"),
     *("table.optimizer", "restart-strategy", "streaming_", "cluster", "spark.sql.shuffle"),
     *("spark.sql.streaming.checkpoint", "auto.offset.reset", "processing.guarantee"),
     *("application_name", "search_path", "client_min_messages", "background_ddl"),

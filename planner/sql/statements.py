@@ -142,6 +142,8 @@ class _Statements:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
         options = node.args.get("properties")
         for option in () if options is None else options.expressions:
+            if isinstance(option, exp.SchemaCommentProperty):
+                continue
             if self.text.engine is PLAIN or option.name.lower() not in _WITHOUT_EFFECT:
                 raise self.text.error(option, _NO_OPTIONS.format(kind, table.name))
         rows = rows_of_query(node.args["expression"], self._names)

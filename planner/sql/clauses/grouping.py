@@ -28,7 +28,7 @@ from planner.sql.expressions.aggregates import (
 )
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, WindowInFrom, free_name
-from planner.sql.expressions.windowing import OVER, is_window, window_of
+from planner.sql.expressions.windowing import OVER, is_window, merging, window_of
 from planner.sql.reading.errors import SqlError
 from planner.sql.windows.in_windows import (
     NEEDS_BOUNDS,
@@ -292,8 +292,10 @@ class _Grouping:
             if self.window is None and not ends_within(self.scope.in_windows, self.spec):
                 raise text.error(window_node, _OF_ROWS)
             emit: Emit = "changes" if self.emits_changes else "final"
-            windowed = stream.group_by(*self.key_columns).window(self.spec, emit=emit)
-            return self._results(windowed, node)
+            spec = merging(self.spec, text.engine)
+            windowed = stream.group_by(*self.key_columns).window(spec, emit=emit)
+            found = self._results(windowed, node)
+            return found if spec is self.spec or _grows(spec) else found.extend(-1)
         if self.key is None or self.scope.in_windows.is_whole:
             return self._results(stream.group_by(*self.key_columns), node)
         key_node, bound = self.key

@@ -174,13 +174,47 @@ def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
 
 def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     """Return ``x IN (SELECT y FROM b)`` as an EXISTS over that subquery: false instead of null."""
-    from_, found = _queried_by_in(node, outer, names)
     value = node.this.copy()
     for column in value.find_all(exp.Column):
         owners = [c.relation for c in outer.columns if c.name == column.name]
         if owners and not column.table:
             column.set("table", exp.to_identifier(owners[0]))
+    correlated = _correlated(node, value, outer)
+    if correlated is not None:
+        return correlated
+    from_, found = _queried_by_in(node, outer, names)
     return _exists(from_, exp.EQ(this=value, expression=found), node)
+
+
+def _correlated(node: exp.In, value: exp.Expr, outer: Scope) -> exp.Expr | None:
+    """Return an IN whose WHERE reads the outer query as EXISTS; None: it does not, or more does."""
+    query = node.args["query"]
+    select = query.this if isinstance(query, exp.Subquery) else query
+    where = select.args.get("where")
+    parts = [part for part, given in select.args.items() if given]
+    if where is None or not set(parts) <= {"expressions", "from_", "joins", "where", "distinct"}:
+        return None
+    outside = _outer_columns(select, outer)
+    if len(select.expressions) != 1 or not outside:
+        return None
+    if any(column.find_ancestor(exp.Where, exp.Select) is not where for column in outside):
+        return None
+    item = select.expressions[0].unalias().copy()
+    relations = [table.alias_or_name for table in select.find_all(exp.Table, exp.Subquery)]
+    first = select.args["from_"].this.alias_or_name
+    if isinstance(item, exp.Column) and not item.table and first and not select.args.get("joins"):
+        item.set("table", exp.to_identifier(first))
+    elif not isinstance(item, exp.Column) or item.table not in relations:
+        return None
+    made = select.copy()
+    made.set("expressions", [exp.Literal.number(1)])
+    made.set("distinct", None)
+    equal = exp.EQ(this=value, expression=item)
+    equal.meta.update(node.meta)
+    made.set("where", exp.Where(this=exp.And(this=where.this.copy(), expression=equal)))
+    found = exp.Exists(this=made)
+    found.meta.update(node.meta)
+    return found
 
 
 def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
@@ -221,15 +255,20 @@ def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:
     (item,) = select.expressions
     if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
         raise names.text.error(node, "IN takes a SELECT of one column")
-    own = {table.alias_or_name for table in select.find_all(exp.Table, exp.Subquery)}
-    for column in select.find_all(exp.Column):
-        if column.table in set(outer.relations) - own:
-            raise names.text.error(
-                column,
-                f"a subquery of IN cannot read {as_sql(column)} of the outer query; "
-                + _in_as_exists(node),
-            )
+    for column in _outer_columns(select, outer):
+        raise names.text.error(
+            column,
+            f"a subquery of IN cannot read {as_sql(column)} of the outer query; "
+            + _in_as_exists(node),
+        )
     return select
+
+
+def _outer_columns(select: exp.Select, outer: Scope) -> list[exp.Column]:
+    """Return the columns of the outer query that name it."""
+    own = {table.alias_or_name for table in select.find_all(exp.Table, exp.Subquery)}
+    theirs = set(outer.relations) - own
+    return [column for column in select.find_all(exp.Column) if column.table in theirs]
 
 
 def _in_as_exists(node: exp.In) -> str:

@@ -38,6 +38,7 @@ from planner.sql.expressions.refusals import reject
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
 from planner.sql.expressions.values import values_relation
+from planner.sql.reading.forms.queries import ONE_ROW
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
@@ -51,6 +52,7 @@ from planner.sql.windows.in_windows import (
 from planner.sql.windows.kept_rows import kept, unlike
 from planner.sql.windows.pivots import pivoted
 from planner.sql.windows.row_patterns import match_table
+from planner.sql.windows.temporal_filters import reads_now, with_lifetimes
 from planner.sql.windows.whole_partitions import whole_windows, with_whole_windows
 from planner.sql.windows.window_tables import compared_in_windows, window_table
 
@@ -97,6 +99,8 @@ def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
         return _select(node, names, bounds, named=named)
     if isinstance(node, exp.SetOperation):
         return _union(node, names, named=named)
+    if isinstance(node, exp.Values):
+        return Rows(values_relation(node, names).stream)
     raise names.text.error(node, "a SELECT is needed here")
 
 
@@ -289,7 +293,9 @@ def _plain_relation(node: exp.Expr, names: Names) -> Scope:
     if isinstance(node, MatchTable):
         return match_table(node, _relation(node.this, names), names)
     if isinstance(node, exp.Values):
-        return values_relation(node, names)
+        found = values_relation(node, names)
+        is_one = node.meta.get(ONE_ROW)
+        return replace(found, columns=(), hidden=(*found.stream.schema.names,)) if is_one else found
     if isinstance(node, exp.Lateral):
         raise text.error(node, _LATERAL)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -306,6 +312,10 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
 
     A condition that may fail on rows which an earlier EXISTS drops is applied after it.
     """
+    moved = [part for part in conditions if reads_now(part)]
+    if moved and names.text.engine.name == "postgres":
+        scope = with_lifetimes(moved, scope, names)
+        conditions, whole = [part for part in conditions if part not in moved], None
     if not conditions:
         return scope
     tests: list[exp.Expr] = []

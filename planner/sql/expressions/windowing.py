@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -9,6 +10,8 @@ from sqlglot import exp
 from planner.api.grouped.sessions import session
 from planner.logical.windows import (
     CumulatingWindow,
+    RunningSession,
+    SessionWindow,
     Window,
     count_window,
     cumulating,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.api.grouped.sessions import SessionBy
     from planner.logical.windows import AnyWindow
+    from planner.sql.reading.engines import Engine
     from planner.sql.reading.parsing import SqlText
 
 #: Name -> the function that makes the window, and its arguments; ``?`` marks optional ones.
@@ -85,6 +89,16 @@ def window_of(
         if zone and isinstance(made, Window | CumulatingWindow):
             return in_zone(made, zone)
         return made
+
+
+def merging(spec: AnyWindow | SessionBy, engine: Engine) -> AnyWindow | SessionBy:
+    """Return sessions that also join rows exactly a gap apart, for engines that do so.
+
+    They end 1 us later than the engine's.
+    """
+    if not engine.merges_at_gap or not isinstance(spec, SessionWindow | RunningSession):
+        return spec
+    return replace(spec, gap_us=spec.gap_us + 1)
 
 
 def length(node: exp.Expr, text: SqlText, *, least: int | None) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.statements import with_cursors, with_lateness, without_streams
 from planner.sql.reading.forms.tokens import rewritten_tokens
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 #: Words that are parsed as TABLE after CREATE.
 TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
 #: Words after CREATE without effect: all names of a text are temporary, and queries are kept.
-_SILENT = ("TEMPORARY", "TEMP", "MATERIALIZED")
+_SILENT = ("TEMPORARY", "TEMP", "MATERIALIZED", "STREAMING", "LIVE", "LOCAL", "REFRESH")
 _WINDOWS = {"TUMBLING": "TUMBLE", "HOPPING": "HOP", "SESSION": "SESSION"}
 #: How long ksqlDB keeps windows, and how late rows may be; here the stream's delay decides it.
 _KEPT = ("RETENTION", "GRACE")
@@ -26,6 +27,9 @@ _KEPT = ("RETENTION", "GRACE")
 
 def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
     """Yield the tokens, with our words after ``CREATE`` replaced, and windows as keys."""
+    tokens = with_cursors(tokens) if engine == "postgres" else tokens
+    tokens = without_streams(tokens) if engine == "spark" else tokens
+    tokens = with_lateness(tokens) if engine == "flink" else tokens
     given = rewritten_tokens(tokens, engine)
     given = _of_ksqldb(given) if engine == "ksqldb" else given
     words = _created(_with_bounds(_with_windows(given)))
@@ -72,7 +76,8 @@ def _created(tokens: list[Token]) -> list[Token]:
     is_behind = False  # whether all tokens since CREATE are CREATE, OR and REPLACE
     for at, token in enumerate(tokens):
         word = token.text.upper()
-        if is_behind and word in _SILENT:
+        following = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
+        if is_behind and (word in _SILENT or (word, following) == ("OR", "REFRESH")):
             continue
         if is_behind and word in TABLE_WORDS:
             token = _like(token, TokenType.TABLE, token.text)

@@ -62,6 +62,8 @@ class Engine:
     reads_aliases: bool = False
     #: ``CAST(2.5 AS INT)`` is 3 for a decimal; for a float it is rounded to even.
     rounds_to_whole: bool = False
+    #: Rows exactly the gap apart are in one session.
+    merges_at_gap: bool = False
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
 
@@ -81,6 +83,7 @@ def _as_written(text: str, _function: str, _place: int) -> str:
 #: The dialect of a text without ``dialect=``.
 PLAIN = Engine(name="")
 _FLINK = Engine(
+    merges_at_gap=True,
     name="flink",
     divides_whole=True,
     cuts_to_zero=True,
@@ -97,6 +100,7 @@ _FLINK = Engine(
     averages_whole=True,
 )
 _SPARK = Engine(
+    merges_at_gap=True,
     name="spark",
     reads_aliases=True,
     cuts_to_zero=True,
@@ -147,6 +151,7 @@ _DUCKDB = Engine(
     rounds_to_whole=True,
 )
 _KSQLDB = Engine(
+    merges_at_gap=True,
     name="ksqldb",
     divides_whole=True,
     cuts_to_zero=True,

@@ -22,6 +22,7 @@ from planner.errors import ExpressionTypeError
 from planner.sql.reading.adapting import adapted
 from planner.sql.reading.engines import PLAIN
 from planner.sql.reading.errors import SqlError, sql_type
+from planner.sql.reading.forms.statements import with_variables
 from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
 from planner.sql.reading.hints import SPARK_WINDOW, STATEMENTS
 from rstream.errors import UsageError
@@ -234,6 +235,7 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
         SqlError: it is not SQL.
     """
     dialect = dialect_of(engine)
+    text = with_variables(text) if engine.name == "ksqldb" else text
     try:
         tokens = tuple(adapted(dialect.tokenize(text), engine.name))
     except TokenError as error:

@@ -14,9 +14,12 @@ from sqlglot import exp
 
 from planner.sql.reading.forms.clauses import with_clauses
 from planner.sql.reading.forms.composed import composed
+from planner.sql.reading.forms.generators import with_generators
+from planner.sql.reading.forms.grouped_windows import with_grouped_windows
 from planner.sql.reading.forms.lambdas import with_pairs
 from planner.sql.reading.forms.lateral import with_laterals
 from planner.sql.reading.forms.operators import with_operators
+from planner.sql.reading.forms.queries import with_queries
 from planner.sql.reading.forms.scalars import with_forms
 from planner.sql.reading.forms.spellings import spelled
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
@@ -43,6 +46,10 @@ _ONE_TABLE = (
     "a window over a column of times is of one table in FROM: write TUMBLE('10 minutes') among the "
     "keys, which takes the stream's own time, or FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))"
 )
+_ROWTIME_OF_JOIN = (
+    "ROWTIME of one side of a join is not there; name its time column, or write ROWTIME for the "
+    "later time of both sides"
+)
 _WHOLE = "a window is two columns here: write window_start and window_end"
 
 
@@ -53,6 +60,10 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         SqlError: a spelling has no equivalent.
     """
     whole = exp.Paren(this=statement)
+    if text.engine.name == "spark":
+        with_generators(whole)
+    if text.engine.name:
+        with_queries(whole, text.engine.name)
     with_clauses(whole, text.engine.name)
     with_laterals(whole)
     spelled(whole, text.engine.name, text.error)
@@ -63,8 +74,9 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         _name_windows(select, text)
         _group_windows(select, text)
         _distinct_on(select, text)
+        with_grouped_windows(select)
         if text.engine.name == "ksqldb":
-            _ksqldb(select)
+            _ksqldb(select, text)
     for node in list(whole.find_all(exp.Any, exp.All)):
         _quantified(node)
     for call in list(whole.find_all(exp.RegexpReplace)):
@@ -86,7 +98,7 @@ def _replaced(node: exp.Expr, *, only_first: bool) -> None:
         node.replace(made)
 
 
-def _ksqldb(select: exp.Select) -> None:
+def _ksqldb(select: exp.Select, text: SqlText) -> None:
     """Rewrite ROWTIME and window bounds to milliseconds; drop EMIT CHANGES of plain rows."""
     group = select.args.get("group")
     is_windowed = group is not None and any(is_window_call(k) for k in group.expressions)
@@ -95,11 +107,22 @@ def _ksqldb(select: exp.Select) -> None:
     for call in select.find_all(exp.Anonymous):
         if call.name.upper() == "TOPK":
             call.set("this", "TOP_K")
+    if is_windowed and isinstance(select.parent, exp.Create):
+        _list_bounds(select)
+    gap = _session_gap(group)
     for node in list(select.find_all(exp.Column)):
         named = _MILLISECONDS.get(node.name.upper())
         if named is None or node.find_ancestor(exp.Select) is not select:
             continue
+        if named != "vs" and not is_windowed:  # a column of a windowed table, in milliseconds
+            node.this.set("this", node.name.upper())
+            _with_text(node, as_number=True)
+            continue
+        if named == "vs" and node.table and select.args.get("joins"):
+            raise text.error(node, _ROWTIME_OF_JOIN)
         time: exp.Expr = exp.Anonymous(this="vs") if named == "vs" else exp.column(named)
+        if named == "window_end" and gap is not None:  # a session ends there with its last row
+            time = exp.Paren(this=exp.Sub(this=time, expression=gap.copy()))
         if _with_text(node):
             _place(time, node.this)
             node.replace(exp.cast(time, "TIMESTAMP"))
@@ -114,7 +137,28 @@ def _ksqldb(select: exp.Select) -> None:
         node.replace(made)
 
 
-def _with_text(node: exp.Expr) -> bool:
+def _session_gap(group: exp.Expr | None) -> exp.Expr | None:
+    """Return the gap of SESSION among the keys."""
+    for key in group.expressions if group is not None else ():
+        if is_window_call(key) and key.name.upper() == "SESSION":
+            found: exp.Expr = exp.Interval(this=exp.Literal.string(key.expressions[0].name))
+            return found
+    return None
+
+
+def _list_bounds(select: exp.Select) -> None:
+    """Add the bounds behind the keys: ``*`` of a windowed table has them."""
+    keys = [key for key in select.args["group"].expressions if not is_window_call(key)]
+    listed = list(select.expressions)
+    places = [at for at, part in enumerate(listed) if part.unalias() in keys]
+    bounds = [exp.alias_(exp.column(name), name) for name in ("WINDOWSTART", "WINDOWEND")]
+    for bound in bounds:
+        _place(bound, listed[0])
+    at = places[-1] + 1 if places else 0
+    select.set("expressions", [*listed[:at], *bounds, *listed[at:]])
+
+
+def _with_text(node: exp.Expr, *, as_number: bool = False) -> bool:
     """Whether ROWTIME is compared with a text, which is then parsed as a time."""
     around = node.parent
     sides = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
@@ -123,7 +167,12 @@ def _with_text(node: exp.Expr) -> bool:
     assert around is not None, node
     texts = [p for p in around.iter_expressions() if isinstance(p, exp.Literal) and p.is_string]
     for part in texts:
-        made = exp.cast(part.copy(), "TIMESTAMP")
+        made: exp.Expr = exp.cast(part.copy(), "TIMESTAMP")
+        if as_number:
+            made = exp.IntDiv(
+                this=exp.Anonymous(this="EPOCH_US", expressions=[made]),
+                expression=exp.Literal.number(1000),
+            )
         _place(made, part)
         part.replace(made)
     return bool(texts)

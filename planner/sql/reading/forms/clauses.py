@@ -20,6 +20,9 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
             _using(join, select)
         if engine == "ksqldb":
             _first_rows(select)
+    for call in list(whole.find_all(exp.Anonymous)) if engine == "spark" else ():
+        if call.name.upper() == "WINDOW_TIME" and len(call.expressions) == 1:
+            call.replace(_last_instant(call))
     for node in list(whole.find_all(exp.WithinGroup)):
         call = node.this
         if isinstance(call, exp.Anonymous) and call.name.upper() == "APPROX_PERCENTILE":
@@ -32,6 +35,18 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
         time = version.args.get("expression")
         if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME":
             time.set("this", "vs")
+
+
+def _last_instant(call: exp.Anonymous) -> exp.Expr:
+    """``window_time(window)`` of Spark is 1 us before the end of the window."""
+    (window,) = call.expressions
+    end: exp.Expr = exp.Dot(this=window.copy(), expression=exp.to_identifier("end"))
+    if isinstance(window, exp.Column) and not window.table:
+        end = exp.column("end", table=window.name)
+    made = exp.Sub(this=end, expression=exp.Interval(this=exp.Literal.string("1 microsecond")))
+    for part in made.walk():
+        part.meta.update({k: v for k, v in window.this.meta.items() if k in ("start", "end")})
+    return exp.Paren(this=made)
 
 
 def _order_all(select: exp.Select) -> None:

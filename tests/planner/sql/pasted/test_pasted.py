@@ -4,7 +4,7 @@ Each file holds one engine's: first the tables, then cases. A case has a name, h
 compared, what is pasted, and a query of DuckDB over the same files that gives the right answer;
 ``=`` is the pasted text itself.
 All rows count of ``rows``, those that are valid at the end of the stream of ``table``; ``ordered``
-is a table whose order counts; the rows of each sink are compared of ``sink``.
+is a table whose order counts; those of ``now`` are valid at the last start of a row; the rows of each sink are compared of ``sink``.
 
 :data:`REFUSED` lists the cases that are refused, with words of the message.
 
@@ -169,6 +169,9 @@ def _rows(query: Query, kind: str) -> list[Any]:
 
 
 def _plain_rows(found: list[dict[str, Any]], kind: str) -> list[Any]:
+    if kind == "now":
+        now = max(row[VS] for row in found)
+        found = [row for row in found if row[VS] <= now < row[VE]]
     if kind in ("table", "ordered"):
         found = [row for row in found if row[VE] == INF_TIME]
     return [_plain(row[name] for name in row if name not in (VS, VE)) for row in found]
@@ -182,6 +185,8 @@ def _value(value: Any) -> Any:
     """Numbers are compared by value, times without their zone."""
     if isinstance(value, dict):
         return tuple(_value(part) for part in value.values())
+    if isinstance(value, tuple):
+        return tuple(_value(part) for part in value)
     if isinstance(value, list):
         return [_value(part) for part in value]
     if isinstance(value, bool) or value is None:

@@ -1,0 +1,121 @@
+"""Rewrites Spark's generators of rows: STACK, INLINE and JSON_TUPLE, as lists of structs.
+
+``LATERAL VIEW stack(2, 1, 'a', 2, 'b') s AS x, y`` is ``LATERAL VIEW EXPLODE(ARRAY(...))``. In the
+list of a SELECT they have Spark's names: ``col0`` and so on, ``c0`` and so on for JSON_TUPLE.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+_NAMES = {"STACK": ("col", 0), "INLINE": ("col", 1), "INLINE_OUTER": ("col", 1)}
+
+
+def with_generators(whole: exp.Expr) -> None:
+    """Replace these calls in a statement."""
+    for view in list(whole.find_all(exp.Lateral)):
+        made = _listed(view.this)
+        if made is not None:
+            view.set("this", exp.Explode(this=made))
+    for select in list(whole.find_all(exp.Select)):
+        for part in list(select.expressions):
+            _of_list(select, part)
+
+
+def _of_list(select: exp.Select, part: exp.Expr) -> None:
+    call = part.unalias()
+    name = _name(call)
+    if name == "JSON_TUPLE":
+        values = _fields_of_json(call)
+        aliases = part.args.get("aliases") if isinstance(part, exp.Aliases) else None
+        named = [a.name for a in part.expressions] if isinstance(part, exp.Aliases) else None
+        del aliases
+        items = [
+            exp.alias_(value, named[at] if named else f"c{at}") for at, value in enumerate(values)
+        ]
+        _splice(select, part, items)
+        return
+    made = _listed(call)
+    if made is None:
+        return
+    first = made.expressions[0] if isinstance(made, exp.Array) and made.expressions else None
+    fields = first.expressions if isinstance(first, exp.Struct) else [first]
+    if first is None or (name != "STACK" and not isinstance(first, exp.Struct)):
+        return
+    prefix, start = _NAMES[name]
+    columns = [exp.to_identifier(f"{prefix}{start + at}") for at in range(len(fields))]
+    alias = exp.TableAlias(this=exp.to_identifier("@rows", quoted=True), columns=columns)
+    view = exp.Lateral(this=exp.Explode(this=made), view=True, alias=alias)
+    _place(view, call)
+    items = [exp.column(c.copy(), exp.to_identifier("@rows", quoted=True)) for c in columns]
+    for item in items:
+        _place(item, call)
+    select.set("laterals", [*(select.args.get("laterals") or []), view])
+    _splice(select, part, list(items))
+
+
+def _splice(select: exp.Select, part: exp.Expr, items: list[exp.Expr]) -> None:
+    listed: list[exp.Expr] = []
+    for other in select.expressions:
+        listed += items if other is part else [other]
+    select.set("expressions", listed)
+
+
+def _name(call: exp.Expr) -> str:
+    if isinstance(call, exp.Inline):
+        return "INLINE"
+    return call.name.upper() if isinstance(call, exp.Anonymous) else ""
+
+
+def _listed(call: exp.Expr) -> exp.Expr | None:
+    """Return the list of structs whose elements are the rows; None: it is another call."""
+    name = _name(call)
+    if name == "INLINE":
+        given: exp.Expr = call.this if isinstance(call, exp.Inline) else call.expressions[0]
+        return given.copy()
+    if name == "JSON_TUPLE":
+        made: exp.Expr = exp.Array(expressions=[_struct(_fields_of_json(call))])
+        _place(made, call)
+        return made
+    if name != "STACK" or len(call.expressions) < 2 or not call.expressions[0].is_int:
+        return None
+    rows, values = int(call.expressions[0].name), call.expressions[1:]
+    width = -(-len(values) // max(rows, 1))
+    listed = []
+    for at in range(rows):
+        row = [part.copy() for part in values[at * width : (at + 1) * width]]
+        row += [exp.Nullif(this=v.copy(), expression=v.copy()) for v in values[len(row) : width]]
+        listed.append(_struct(row) if width > 1 else row[0])
+    made = exp.Array(expressions=listed)
+    _place(made, call)
+    return made
+
+
+def _fields_of_json(call: exp.Expr) -> list[exp.Expr]:
+    held, *names = call.expressions
+    made: list[exp.Expr] = [
+        exp.Anonymous(
+            this="GET_JSON_OBJECT", expressions=[held.copy(), exp.Literal.string(f"$.{name.name}")]
+        )
+        for name in names
+    ]
+    for value in made:
+        _place(value, call)
+    return made
+
+
+def _struct(values: list[exp.Expr]) -> exp.Expr:
+    return exp.Struct(
+        expressions=[
+            exp.PropertyEQ(this=exp.to_identifier(f"col{at}"), expression=value)
+            for at, value in enumerate(values)
+        ]
+    )
+
+
+def _place(made: exp.Expr, at: exp.Expr) -> None:
+    place = next((n.meta for n in at.walk() if "start" in n.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])

@@ -1,0 +1,116 @@
+"""Splits a SELECT with GROUP BY and OVER: ``RANK() OVER (ORDER BY SUM(x))`` of grouped rows.
+
+SQL computes window functions from the groups. So the groups become a subquery in FROM, and its
+keys and aggregates are columns of the outer SELECT.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+_INNER = ("from_", "joins", "where", "group", "having", "laterals")
+_OUTER = ("distinct", "qualify", "order", "limit", "offset")
+_BOUNDS = ("window_start", "window_end", "window_time")
+_WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+
+
+def with_grouped_windows(select: exp.Select) -> None:
+    """Replace a SELECT by one of its groups, if it has window functions and GROUP BY."""
+    group = select.args.get("group")
+    if group is None or any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
+        return
+    parts = [*select.expressions, *(select.args.get(part) for part in ("qualify", "order"))]
+    windows = [w for part in parts if part is not None for w in part.find_all(exp.Window)]
+    if not any(w.find_ancestor(exp.Select) is select for w in windows):
+        return
+    if any(part.is_star for part in select.expressions):
+        return
+    _Split(select, group).apply()
+
+
+class _Split:
+    """The two SELECTs."""
+
+    def __init__(self, select: exp.Select, group: exp.Expr) -> None:
+        self._select = select
+        self._listed = {part.alias: part.this for part in select.expressions if part.alias}
+        self._keys = [self._key(part) for part in group.expressions]
+        group.set("expressions", [key.copy() for key in self._keys])
+        self._found: list[tuple[exp.Expr, str]] = []
+
+    def _key(self, part: exp.Expr) -> exp.Expr:
+        """Return a key as an expression: the list has it if it is a number or an alias."""
+        if isinstance(part, exp.Literal) and part.is_int:
+            place = int(part.name)
+            listed = self._select.expressions
+            return listed[place - 1].unalias() if 0 < place <= len(listed) else part
+        if isinstance(part, exp.Column) and not part.table and part.name in self._listed:
+            found = self._listed[part.name]
+            return part if found.find(exp.AggFunc, exp.Window) else found
+        return part
+
+    def apply(self) -> None:
+        select = self._select
+        outer = [self._item(part) for part in select.expressions]
+        for name in ("qualify", "order"):
+            part = select.args.get(name)
+            if part is not None:
+                self._replace(part, keeps_names=name == "order")
+        inner = exp.Select(
+            expressions=[
+                exp.alias_(node, exp.to_identifier(name, quoted=True)) for node, name in self._found
+            ],
+            **{part: select.args.pop(part, None) for part in _INNER},
+        )
+        for part in list(select.args):
+            if part not in (*_OUTER, "with_"):
+                select.args.pop(part)
+        alias = exp.TableAlias(this=exp.to_identifier("@groups", quoted=True))
+        select.set("expressions", outer)
+        select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+
+    def _item(self, part: exp.Expr) -> exp.Expr:
+        named = part.alias_or_name or part.sql().lower()
+        held = exp.Paren(this=part.unalias())
+        self._replace(held, keeps_names=False)
+        made = exp.alias_(held.this, exp.to_identifier(named, quoted=True))
+        made.meta.update(part.meta)
+        return made
+
+    def _replace(self, whole: exp.Expr, *, keeps_names: bool) -> None:
+        """Replace keys and aggregates in a part of the outer SELECT by columns."""
+        own = {id(_function(window)) for window in whole.find_all(exp.Window)}
+        waiting = list(whole.iter_expressions())
+        while waiting:  # ends: a tree is finite
+            node = waiting.pop()
+            if isinstance(node, exp.Query):
+                continue
+            is_column = isinstance(node, exp.Column)
+            if keeps_names and is_column and not node.table and node.name in self._listed:
+                continue
+            call = node
+            while isinstance(call, _WRAPPERS):  # ends: a tree is finite
+                call = call.this
+            is_aggregate = isinstance(call, exp.AggFunc) and id(call) not in own
+            is_bound = is_column and node.name in _BOUNDS
+            if is_aggregate or is_bound or any(node == key for key in self._keys):
+                node.replace(self._column(node))
+                continue
+            waiting += list(node.iter_expressions())
+
+    def _column(self, node: exp.Expr) -> exp.Expr:
+        found = next((name for known, name in self._found if known == node), None)
+        if found is None:
+            found = f"@{len(self._found)}"
+            self._found.append((node.copy(), found))
+        made = exp.column(exp.to_identifier(found, quoted=True))
+        for part in made.walk():
+            part.meta.update({k: v for k, v in node.meta.items() if k in ("start", "end")})
+        return made
+
+
+def _function(window: exp.Window) -> exp.Expr:
+    call = window.this
+    while isinstance(call, _WRAPPERS):  # ends: a tree is finite
+        call = call.this
+    return call

@@ -1,0 +1,121 @@
+"""Statements of other engines in their tokens: cursors, variables, and watermarks of columns.
+
+``DECLARE c CURSOR FOR q`` is the query, and ``FETCH`` has no effect. ksqlDB's ``DEFINE name = 'x'``
+replaces ``${name}`` in the text behind it. ``ts TIMESTAMP LATENESS INTERVAL '1' MINUTE`` declares
+a watermark, as ``WATERMARK FOR ts`` does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DEFINE = re.compile(
+    r"(?P<before>^|;)(?P<gap>\s*)DEFINE\s+(?P<name>\w+)\s*=\s*'(?P<value>(?:[^']|'')*)'\s*(?=;)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LEFT_OUT = ("FETCH", "COMMIT", "ROLLBACK", "CLOSE")
+
+
+def with_variables(text: str) -> str:
+    """Replace the variables of DEFINE, each in the text behind its definition."""
+    at = 0
+    while found := _DEFINE.search(text, at):  # ends: each pass goes behind a definition
+        value = found["value"].replace("''", "'")
+        blank = re.sub(r"[^\n]", " ", found[0][len(found["before"]) :])
+        rest = text[found.end() :].replace("${" + found["name"] + "}", value)
+        text = text[: found.start()] + found["before"] + blank + rest
+        at = found.end()
+    return text
+
+
+def with_cursors(tokens: Sequence[Token]) -> list[Token]:
+    """Replace cursors by their queries, and drop the statements that read them."""
+    found: list[Token] = []
+    for statement in _statements(tokens):
+        words = [token.text.upper() for token in statement[:6]]
+        if words[:1] == ["DECLARE"] and "CURSOR" in words[2:4] and "SUBSCRIPTION" not in words:
+            statement = statement[words.index("CURSOR") + 2 :]
+        elif words and words[0] in _LEFT_OUT:
+            continue
+        found += _without_options(statement)
+    return found
+
+
+def _without_options(statement: list[Token]) -> list[Token]:
+    """Drop ``WITH (SNAPSHOT)``, ``AS OF``, ``UP TO`` and ``ENVELOPE`` behind SUBSCRIBE."""
+    if not statement or statement[0].text.upper() != "SUBSCRIBE":
+        return statement
+    depth = 0
+    for at, token in enumerate(statement[1:], start=1):
+        depth += token.token_type is TokenType.L_PAREN
+        depth -= token.token_type is TokenType.R_PAREN
+        following = statement[at + 1].text.upper() if at + 1 < len(statement) else ""
+        is_option = (token.text.upper(), following) in (
+            *(("WITH", "("), ("AS", "OF"), ("UP", "TO"), ("WITHIN", "TIMESTAMP")),
+        )
+        if depth == 0 and is_option:
+            ended = [t for t in statement[-1:] if t.token_type is TokenType.SEMICOLON]
+            return [*statement[:at], *ended]
+    return statement
+
+
+def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        found[-1].append(token)
+        if token.token_type is TokenType.SEMICOLON:
+            found.append([])
+    return found
+
+
+def with_lateness(tokens: Sequence[Token]) -> list[Token]:
+    """Rewrite ``ts TIMESTAMP LATENESS x`` as ``ts TIMESTAMP, WATERMARK FOR ts AS ts - x``."""
+    found: list[Token] = []
+    name, at, depth = None, 0, 0
+    starts = True
+    while at < len(tokens):  # ends: each pass takes a token
+        token = tokens[at]
+        if starts:
+            name = token
+        depth += token.token_type is TokenType.L_PAREN
+        depth -= token.token_type is TokenType.R_PAREN
+        starts = depth == 1 and token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
+        if token.text.upper() == "LATENESS" and depth == 1 and name is not None:
+            words = ((TokenType.COMMA, ","), (TokenType.VAR, "WATERMARK"), (TokenType.FOR, "FOR"))
+            found += [_like(token, *word) for word in words]
+            found += [name, _like(token, TokenType.ALIAS, "AS"), name]
+            found.append(_like(token, TokenType.DASH, "-"))
+        else:
+            found.append(token)
+        at += 1
+    return found
+
+
+def without_streams(tokens: Sequence[Token]) -> list[Token]:
+    """Rewrite ``FROM STREAM(t)`` and ``FROM STREAM t`` as ``FROM t``, ``MINUS`` as EXCEPT."""
+    found: list[Token] = []
+    closing = 0
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1].token_type if at else None
+        after = tokens[at + 1].token_type if at + 1 < len(tokens) else None
+        word = token.text.upper()
+        if word == "STREAM" and before in (TokenType.FROM, TokenType.JOIN):
+            closing = at + 3 if after is TokenType.L_PAREN else 0
+            continue
+        if closing and at in (closing - 2, closing):
+            continue
+        queries = (TokenType.SELECT, TokenType.L_PAREN, TokenType.ALL, TokenType.DISTINCT)
+        if word == "MINUS" and token.token_type is TokenType.VAR and after in queries:
+            token = _like(token, TokenType.EXCEPT, "EXCEPT")
+        found.append(token)
+    return found
+
+
+def _like(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
