@@ -19,6 +19,7 @@ from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
+from planner.sql.reading.forms.processing_time import with_processing_times
 from planner.sql.reading.parameters import bound
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.pasted import ClientStatement
@@ -80,6 +81,7 @@ def compile_statements(
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
+        with_processing_times(statements, text.engine.name)
         told = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
         return _answer(compiler, told, own)
     except RecursionError:
@@ -142,8 +144,6 @@ class _Statements:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
         options = node.args.get("properties")
         for option in () if options is None else options.expressions:
-            if isinstance(option, exp.SchemaCommentProperty):
-                continue
             if self.text.engine is PLAIN or option.name.lower() not in _WITHOUT_EFFECT:
                 raise self.text.error(option, _NO_OPTIONS.format(kind, table.name))
         rows = rows_of_query(node.args["expression"], self._names)

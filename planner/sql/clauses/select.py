@@ -34,6 +34,7 @@ from planner.sql.clauses.ranking import (
 from planner.sql.clauses.relations import joined, refuse_version
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
+from planner.sql.clauses.struct_keys import with_fields_as_keys
 from planner.sql.expressions.refusals import reject
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
@@ -175,6 +176,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     scope = _from(node, names, conditions)
     whole = node.args["where"].this if conditions and len(conditions) == count else None
     scope = _where(conditions, whole, scope, names)
+    node = with_fields_as_keys(node, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
         if node.args.get("qualify") is not None:

@@ -84,6 +84,8 @@ def window_of(
             length(part, text, least=0 if what == "offset?" else 1)
             for part, what in zip(given, wanted, strict=False)
         ]
+    if name == "HOP" and text.engine.name == "postgres" and values[0] < values[1]:
+        values[:2] = values[1::-1]  # Arroyo's HOP(slide, size)
     with text.located(node):
         made = make(*values)
         if zone and isinstance(made, Window | CumulatingWindow):

@@ -36,13 +36,19 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
     for at, token in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else None
         kind = token.token_type
-        if kind is TokenType.WINDOW and after and after.token_type is TokenType.L_PAREN:
-            kind = TokenType.VAR  # Spark's function
+        if kind is TokenType.WINDOW and not _defines_windows(words, at):
+            kind = TokenType.VAR  # Spark's function, and its column
         if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
             kind = TokenType.VAR
         if kind is TokenType.ROW and after and after.token_type is TokenType.LT:
             kind = TokenType.STRUCT
         yield _like(token, kind, token.text)
+
+
+def _defines_windows(tokens: list[Token], at: int) -> bool:
+    """Whether it is the clause ``WINDOW name AS``."""
+    behind = tokens[at + 2] if at + 2 < len(tokens) else None
+    return behind is not None and behind.token_type is TokenType.ALIAS
 
 
 def _of_ksqldb(tokens: Sequence[Token]) -> list[Token]:

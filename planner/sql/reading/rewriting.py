@@ -72,6 +72,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     with_forms(whole, text.engine.name, expression_of)
     for select in list(whole.find_all(exp.Select)):
         _name_windows(select, text)
+        _windows_of_list(select)
         _group_windows(select, text)
         _distinct_on(select, text)
         with_grouped_windows(select)
@@ -269,7 +270,12 @@ def _quantified(node: exp.Expr) -> None:
     elif not is_any and type(around) is exp.NEQ:
         made = exp.Not(this=exp.In(this=value.copy(), query=exp.Subquery(this=query.copy())))
     elif _is_asked_alone(around):
-        made = _exists_of(around, value, query, is_any=is_any)
+        extreme = _extreme(around, query, is_any=is_any)
+        is_side = isinstance(_without_parens(around).parent, exp.Or)
+        if is_side and extreme is not None:
+            made = extreme
+        else:
+            made = _exists_of(around, value, query, is_any=is_any)
     else:
         return
     made.meta.update(around.meta)
@@ -282,6 +288,50 @@ def _is_asked_alone(node: exp.Expr) -> bool:
     while isinstance(place, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
         place = place.parent
     return isinstance(place, exp.Where)
+
+
+def _without_parens(node: exp.Expr) -> exp.Expr:
+    while isinstance(node.parent, exp.Paren):  # ends: a tree is finite
+        node = node.parent
+    return node
+
+
+def _extreme(around: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr | None:
+    """Return ``x >= ALL (SELECT y ...)`` as a comparison with the greatest y, for a side of OR.
+
+    It is true without a y, and not true beside a null.
+    """
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+        return None
+    if type(around) not in (exp.LT, exp.LTE, exp.GT, exp.GTE) or query.args.get("group"):
+        return None
+    is_greatest = (type(around) in (exp.LT, exp.LTE)) is is_any
+
+    def one(call: type[exp.Expr], value: exp.Expr) -> exp.Expr:
+        select = query.copy()
+        select.set("expressions", [call(this=value.copy())])
+        return exp.Subquery(this=select)
+
+    y = query.expressions[0].unalias()
+    if y.find(exp.AggFunc):
+        return None
+    found: exp.Expr = type(around)(
+        this=around.this.copy(), expression=one(exp.Max if is_greatest else exp.Min, y)
+    )
+    if not is_any:
+        none = exp.EQ(this=one(exp.Count, exp.Star()), expression=exp.Literal.number(0))
+        missing = exp.Sub(this=one(exp.Count, exp.Star()), expression=one(exp.Count, y))
+        known = exp.EQ(this=missing, expression=exp.Literal.number(0))
+        found = exp.And(
+            this=exp.Coalesce(this=found, expressions=[exp.Paren(this=none)]), expression=known
+        )
+    made = exp.Paren(this=found)
+    place = next((n.meta for n in around.walk() if "start" in n.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
+    return made
 
 
 def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr:
@@ -309,6 +359,26 @@ def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: b
         part.meta.setdefault("start", around.meta.get("start", 0))
         part.meta.setdefault("end", around.meta.get("end", 0))
     return made if is_any else exp.Not(this=made)
+
+
+def _windows_of_list(select: exp.Select) -> None:
+    """``SELECT TUMBLE('5s') AS w ... GROUP BY w`` is a struct of the bounds, grouped by the call."""
+    group = select.args.get("group")
+    for at, part in enumerate(select.expressions if group is not None else ()):
+        call = part.unalias()
+        if not is_window_call(call) or call.name.upper() in ("WINDOW", "SESSION_WINDOW"):
+            continue
+        assert group is not None
+        for key in list(group.expressions):
+            is_place = isinstance(key, exp.Literal) and key.name == str(at + 1)
+            is_name = isinstance(key, exp.Column) and not key.table and key.name == part.alias
+            if is_place or is_name:
+                key.replace(call.copy())
+        if call in group.expressions:
+            made = _struct_of(call, "window")
+            made = exp.alias_(made.unalias(), part.alias or "window")
+            _place(made, call)
+            part.replace(made)
 
 
 def _group_windows(select: exp.Select, text: SqlText) -> None:

@@ -86,6 +86,11 @@ class Declaration:
         said = read_options(sink.options, given, self.table.title)
         return sink.write(self.table, said, self.table.matched(stream))
 
+    def _is_source(self) -> bool:
+        """Whether ``type = 'source'`` is given."""
+        value = self.table.given.values["type"]
+        return value.name.lower() == "source"
+
     def _check_direction(self, record: type[Any], of: str, not_of: str | None = None) -> None:
         """Raise for an option that the connector has only for the other direction."""
         for name in self.table.given.values:
@@ -93,6 +98,8 @@ class Declaration:
                 continue  # the partitioning of a source's files does not change its rows
             if name == PARTITIONED:
                 raise self.table.given.error("", _NOT_PARTITIONED)
+            if name == "type" and of == "a target of INSERT INTO" and self._is_source():
+                continue  # Arroyo's: what the table is for
             if name != _CONNECTOR and not knows(record, name):
                 reason = f"{name} is an option of {of}"
                 if not_of is not None:

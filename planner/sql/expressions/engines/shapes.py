@@ -127,9 +127,15 @@ def _bin(node: exp.Expr, compiler: Compiler) -> Expr:
     us = compiler.compile(given[1]).dt.epoch_us()
     with compiler.text.located(node):
         if len(given) == 3:
-            origin = compiler.compile(given[2]).dt.epoch_us()
+            origin = compiler.compile(_as_time(given[2])).dt.epoch_us()
             return ((us - origin) // width * width + origin).cast(TIMESTAMP_UTC)
         return ((us - _ORIGIN_US) // width * width + _ORIGIN_US).cast(TIMESTAMP_UTC)
+
+
+def _as_time(node: exp.Expr) -> exp.Expr:
+    """Return an origin; the grammar reads a text as a unit."""
+    is_text = isinstance(node, exp.Var) or (isinstance(node, exp.Literal) and node.is_string)
+    return exp.cast(exp.Literal.string(node.name), "TIMESTAMP") if is_text else node
 
 
 def _any(node: exp.Expr, compiler: Compiler) -> Expr | None:

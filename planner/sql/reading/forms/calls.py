@@ -53,9 +53,20 @@ def json_value(parser: Any) -> exp.Expr:
         _read_other(parser, others)
     if any(others.values()) or is_strict:
         empty = others["ERROR"] if is_strict else others["EMPTY"]
-        made = _with_others(made, empty, others["ERROR"])
+        ends = (empty, others["ERROR"])
+        if kind is not None:  # the values are texts up to the cast
+            ends = tuple(None if end is None else exp.cast(end, "VARCHAR") for end in ends)
+        made = _with_others(made, *ends)
     if kind is not None:
-        made = exp.TryCast(this=made, to=kind, safe=True)
+        value, made = made, exp.TryCast(this=made, to=kind, safe=True)
+        other = others["ERROR"]
+        if other is not None:  # a value that the type does not take
+            fails = exp.And(
+                this=exp.Is(this=made.copy(), expression=exp.Null()),
+                expression=exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())),
+            )
+            default = exp.TryCast(this=exp.cast(other.copy(), "VARCHAR"), to=kind.copy(), safe=True)
+            made = exp.Case(ifs=[exp.If(this=fails, true=default)], default=made)
     found: exp.Expr = parser.expression(made)
     return found
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 
 from sqlglot import exp
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d(:\d\d(\.\d+)?)?)?")
+#: Functions whose arguments may be texts in Spark.
+_OF_DATES = (
+    *("ADD_MONTHS", "MONTHS_BETWEEN", "NEXT_DAY", "LAST_DAY", "DATEDIFF", "DATE_DIFF", "TRUNC"),
+    *("DATE_ADD", "DATE_SUB", "TS_OR_DS_ADD", "WEEKOFYEAR", "WEEK_OF_YEAR", "DAYOFWEEK", "WEEKDAY"),
+    *("DAY_OF_WEEK", "DAYOFYEAR", "DAY_OF_YEAR", "DAYOFMONTH", "DAY_OF_MONTH", "YEAR", "MONTH"),
+    *("QUARTER", "HOUR", "MINUTE", "SECOND", "DATE_FORMAT", "DATE_TRUNC", "DAY"),
+)
 #: Columns of functions in FROM that have none in their alias.
 _COLUMNS = {"EACH": ("key", "value"), "ELEMENTS": ("value",)}
 
@@ -29,12 +38,43 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
             call.replace(exp.PercentileDisc(this=call.expressions[0]))
         elif isinstance(call, exp.ApproxQuantile):
             call.replace(exp.PercentileDisc(this=call.this))
+    for option in list(whole.find_all(exp.SchemaCommentProperty)):
+        option.pop()
+    if engine == "spark":
+        _as_spark(whole)
     for definition in whole.find_all(exp.CTE):
         definition.set("materialized", None)
     for version in list(whole.find_all(exp.Version)):
         time = version.args.get("expression")
         if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME":
             time.set("this", "vs")
+
+
+def _as_spark(whole: exp.Expr) -> None:
+    """LISTAGG takes values of all types; a subquery without LIMIT has no order.
+
+    Functions of dates read texts such as ``'2016-08-31'``.
+    """
+    for call in list(whole.find_all(exp.Func)):
+        name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+        if name.upper() not in _OF_DATES:
+            continue
+        for part in list(call.iter_expressions()):
+            is_text = isinstance(part, exp.Literal) and part.is_string
+            if is_text and _DATE.fullmatch(part.name):
+                made = exp.cast(part.copy(), "DATE" if len(part.name) == 10 else "TIMESTAMP")
+                made.meta.update(part.meta)
+                part.replace(made)
+    for call in whole.find_all(exp.GroupConcat):
+        if isinstance(call.this, exp.Column):
+            made = exp.cast(call.this.copy(), "VARCHAR")
+            made.meta.update(call.this.this.meta)
+            call.set("this", made)
+    for held in whole.find_all(exp.Subquery, exp.CTE):
+        select = held.this
+        has_limit = any(select.args.get(part) for part in ("limit", "offset"))
+        if isinstance(select, exp.Select) and not has_limit:
+            select.set("order", None)
 
 
 def _last_instant(call: exp.Anonymous) -> exp.Expr:

@@ -23,13 +23,11 @@ def with_generators(whole: exp.Expr) -> None:
 
 
 def _of_list(select: exp.Select, part: exp.Expr) -> None:
-    call = part.unalias()
+    call = part.this if isinstance(part, exp.Aliases) else part.unalias()
     name = _name(call)
     if name == "JSON_TUPLE":
         values = _fields_of_json(call)
-        aliases = part.args.get("aliases") if isinstance(part, exp.Aliases) else None
         named = [a.name for a in part.expressions] if isinstance(part, exp.Aliases) else None
-        del aliases
         items = [
             exp.alias_(value, named[at] if named else f"c{at}") for at, value in enumerate(values)
         ]
@@ -44,6 +42,8 @@ def _of_list(select: exp.Select, part: exp.Expr) -> None:
         return
     prefix, start = _NAMES[name]
     columns = [exp.to_identifier(f"{prefix}{start + at}") for at in range(len(fields))]
+    if isinstance(part, exp.Aliases) and len(part.expressions) == len(columns):
+        columns = [exp.to_identifier(column.name) for column in part.expressions]
     alias = exp.TableAlias(this=exp.to_identifier("@rows", quoted=True), columns=columns)
     view = exp.Lateral(this=exp.Explode(this=made), view=True, alias=alias)
     _place(view, call)
@@ -62,8 +62,8 @@ def _splice(select: exp.Select, part: exp.Expr, items: list[exp.Expr]) -> None:
 
 
 def _name(call: exp.Expr) -> str:
-    if isinstance(call, exp.Inline):
-        return "INLINE"
+    if isinstance(call, exp.Inline | exp.Stack):
+        return type(call).__name__.upper()
     return call.name.upper() if isinstance(call, exp.Anonymous) else ""
 
 
@@ -77,9 +77,9 @@ def _listed(call: exp.Expr) -> exp.Expr | None:
         made: exp.Expr = exp.Array(expressions=[_struct(_fields_of_json(call))])
         _place(made, call)
         return made
-    if name != "STACK" or len(call.expressions) < 2 or not call.expressions[0].is_int:
+    if name != "STACK" or not isinstance(call, exp.Stack) or not call.this.is_int:
         return None
-    rows, values = int(call.expressions[0].name), call.expressions[1:]
+    rows, values = int(call.this.name), call.expressions
     width = -(-len(values) // max(rows, 1))
     listed = []
     for at in range(rows):

@@ -36,6 +36,7 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.JSONObjectAgg: "JSON_OBJECTAGG",
     exp.JSONBObjectAgg: "JSON_OBJECTAGG",
     exp.Rint: "RINT",
+    exp.ArrayToString: "ARRAY_TO_STRING",
     exp.RegexpExtract: "REGEXP_EXTRACT",
     exp.ParseDatetime: "PARSE_TIMESTAMP",
     exp.StrPosition: "STRPOS",

@@ -49,7 +49,7 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
             arrow.replace(made)  # inside of a call it is read as a lambda
     for select in list(whole.find_all(exp.Select)):
         _rollup(select)
-        _rows_of_list(select, error)
+        _rows_of_list(select, engine, error)
     for table in list(whole.find_all(exp.Table)):
         if type(table.this) is exp.GenerateSeries:
             table.replace(_series(table, error))
@@ -86,7 +86,7 @@ def _rollup(select: exp.Select) -> None:
             group.set("expressions", [kind(expressions=group.expressions)])
 
 
-def _rows_of_list(select: exp.Select, error: Error) -> None:
+def _rows_of_list(select: exp.Select, engine: str, error: Error) -> None:
     """``SELECT UNNEST(l) AS x FROM t`` is ``SELECT x FROM t CROSS JOIN UNNEST(l) AS u (x)``."""
     found = []
     for part in select.expressions:
@@ -94,6 +94,9 @@ def _rows_of_list(select: exp.Select, error: Error) -> None:
         if type(value) in (exp.Unnest, exp.Explode):
             found.append((part, value))
     if not found or select.args.get("from_") is None:
+        return
+    if len(found) == 2 and engine in ("ksqldb", "postgres", "duckdb"):
+        _zip(select, found)
         return
     if len(found) > 1:
         raise error(found[1][1], _TWO_LISTS)
@@ -114,6 +117,22 @@ def _rows_of_list(select: exp.Select, error: Error) -> None:
     for node in (join, made):
         _place(node, value)
     part.replace(made)
+    select.set("joins", [*(select.args.get("joins") or []), join])
+
+
+def _zip(select: exp.Select, found: list[tuple[exp.Expr, exp.Expr]]) -> None:
+    """Two lists in the list of a SELECT become rows together; the shorter ends with nulls."""
+    lists = [v.expressions[0] if isinstance(v, exp.Unnest) else v.this for _, v in found]
+    columns = [exp.to_identifier(f"@element{at}", quoted=True) for at in range(len(found))]
+    zipped = exp.Anonymous(this="LIST_ZIP", expressions=[one.copy() for one in lists])
+    alias = exp.TableAlias(this=exp.to_identifier("@elements", quoted=True), columns=columns)
+    join = exp.Join(this=exp.Unnest(expressions=[zipped], alias=alias), kind="CROSS")
+    _place(join, found[0][1])
+    for (part, value), column in zip(found, columns, strict=True):
+        default = "unnest" if isinstance(value, exp.Unnest) else "col"
+        made = exp.alias_(exp.column(column.copy()), part.alias or default)
+        _place(made, value)
+        part.replace(made)
     select.set("joins", [*(select.args.get("joins") or []), join])
 
 

@@ -29,7 +29,7 @@ _HAS_ALL = (
     "NOT COALESCE(LIST_CONTAINS(@1, x), FALSE))) = 0 END"
 )
 _OBJECT = (
-    "'{' || ARRAY_JOIN(ARRAY_AGG(TO_JSON(@1) || ':' || TO_JSON(@2)) "
+    "'{' || ARRAY_JOIN(ARRAY_AGG(TO_JSON(CAST(@1 AS VARCHAR)) || ':' || TO_JSON(@2)) "
     "FILTER (WHERE @1 IS NOT NULL), ',') || '}'"
 )
 _EVEN = "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) END"
@@ -228,6 +228,12 @@ _JSON: dict[tuple[str, int], str] = {
         (("JSONB_EACH_TEXT", 1), ("JSON_EACH_TEXT", 1)),
         "AS_MAP(JSON_KEYS(@1), TRANSFORM(JSON_ELEMENTS(@1), e -> JSON_VALUE(e, '$')))",
     ),
+    ("JSON_ITEMS", 1): "JSON_ELEMENTS(@1)",
+    ("JSON_RECORDS", 1): "AS_MAP(JSON_KEYS(@1), JSON_ELEMENTS(@1))",
+    ("TO_JSON_STRING", 1): "TO_JSON(@1)",
+    **dict.fromkeys((("JSON_STRING", 1), ("JSON_QUOTE", 1)), "TO_JSON(@1)"),
+    ("JSONB_PATH_EXISTS", 2): "JSON_EXISTS(@1, @2)",
+    ("JSONB_PATH_QUERY_FIRST", 2): "JSON_EXTRACT(@1, @2)",
     ("JSON_ARRAY_CONTAINS", 2): "LIST_CONTAINS(JSON_ELEMENTS(@1), TO_JSON(@2))",
     **dict.fromkeys(
         (("IS_JSON_STRING", 1), ("JSON_VALID", 1)),
@@ -252,7 +258,12 @@ _AGGREGATES: dict[tuple[str, int], str] = {
 NAMED = {**_NUMBERS, **_TEXTS, **_TIMES, **_LISTS, **_JSON, **_AGGREGATES}
 #: Templates of single dialects, by dialect, name and number of arguments.
 OF_ENGINE: dict[tuple[str, str, int], str] = {
-    ("spark", "ADD_MONTHS", 2): "CAST(@ADD_MONTHS(@1, @2) AS DATE)",
+    ("spark", "ADD_MONTHS", 2): "CAST(@ADD_MONTHS(CAST(@1 AS DATE), @2) AS DATE)",
+    **{
+        (engine, "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)"
+        for engine in ("spark", "flink", "duckdb")
+    },
+    ("postgres", "AGE", 2): "(@1 - @2)",
     ("spark", "TIMESTAMPDIFF", 3): "@TIMESTAMPDIFF_JAVA(@1, @2, @3)",
     ("spark", "MASK", 1): (
         r"REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '\p{Ll}', 'x', 'g'), "

@@ -185,8 +185,6 @@ def _value(value: Any) -> Any:
     """Numbers are compared by value, times without their zone."""
     if isinstance(value, dict):
         return tuple(_value(part) for part in value.values())
-    if isinstance(value, tuple):
-        return tuple(_value(part) for part in value)
     if isinstance(value, list):
         return [_value(part) for part in value]
     if isinstance(value, bool) or value is None:

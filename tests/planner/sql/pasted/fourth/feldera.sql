@@ -13,7 +13,7 @@ VALUES (7, 'pear', 3), (8, 'apple', 2), (9, 'apple', 1), (10, 'fig', 1)
 SELECT order_id, SUM(amount) OVER (PARTITION BY customer_id ORDER BY order_time RANGE BETWEEN INTERVAL 5 MINUTES PRECEDING AND CURRENT ROW) AS s FROM orders;
 --- duckdb
 SELECT order_id, sum(amount) OVER (PARTITION BY customer_id ORDER BY order_time RANGE BETWEEN INTERVAL 5 MINUTES PRECEDING AND CURRENT ROW) FROM orders
-=== materialized-local-view table
+=== materialized-local-view rows
 CREATE LOCAL VIEW oslo AS SELECT id FROM customers WHERE city = 'Oslo';
 CREATE MATERIALIZED VIEW oslo_orders AS SELECT o.order_id, o.product FROM orders o JOIN oslo ON o.customer_id = oslo.id;
 SELECT * FROM oslo_orders;

@@ -108,10 +108,10 @@ SELECT name, CASE dept WHEN 'eng' THEN 'E' ELSE 'O' END FROM staff WHERE dept IS
 SELECT d.title, (SELECT count(*) FROM staff s WHERE s.dept = d.dept) AS n, (SELECT max(salary) FROM staff) AS top FROM depts d;
 --- duckdb
 SELECT d.title, (SELECT count(*) FROM staff s WHERE s.dept = d.dept), 120 FROM depts d
-=== temporal-filter table
+=== temporal-filter now
 SELECT pid FROM payments WHERE mz_now() <= ptime + INTERVAL '5 minutes';
 --- duckdb
-SELECT pid FROM payments WHERE ptime > (SELECT max(ptime) FROM payments) - INTERVAL 5 MINUTE
+SELECT pid FROM payments WHERE ptime >= (SELECT max(ptime) FROM payments) - INTERVAL 5 MINUTE
 === window-percent table
 SELECT dept, name, 100.0 * salary / sum(salary) OVER (PARTITION BY dept) AS share, avg(salary) OVER () AS mean FROM staff WHERE dept = 'eng';
 --- duckdb

@@ -93,7 +93,7 @@ SELECT pid, amount - lag(amount, 1) OVER (PARTITION BY account ORDER BY ptime), 
 === temporal-filter rows
 SELECT * FROM payments WHERE ptime > NOW() - INTERVAL '1 hour';
 --- duckdb
-SELECT * FROM payments WHERE false
+SELECT * FROM payments
 === subscription rows
 CREATE SUBSCRIPTION sub FROM payments WITH (retention = '1D');
 DECLARE cur SUBSCRIPTION CURSOR FOR sub;
