@@ -146,6 +146,8 @@ def concat(values: list[Expr]) -> Expr:
 
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
     """Compile ``EXTRACT(part FROM value)``."""
+    if part.upper() not in (*_PARTS, *_COMPUTED) and part.upper().removesuffix("S") in _PARTS:
+        part = part[:-1]  # DAYS
     method = _PARTS.get(part.upper())
     build = calls.NAMED.get(part.lower())
     if method is None and part.upper() not in _COMPUTED:

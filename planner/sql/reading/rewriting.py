@@ -362,7 +362,7 @@ def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: b
 
 
 def _windows_of_list(select: exp.Select) -> None:
-    """``SELECT TUMBLE('5s') AS w ... GROUP BY w`` is a struct of the bounds, grouped by the call."""
+    """``SELECT TUMBLE('5s') AS w ... GROUP BY w`` groups by the call; w is a struct of bounds."""
     group = select.args.get("group")
     for at, part in enumerate(select.expressions if group is not None else ()):
         call = part.unalias()

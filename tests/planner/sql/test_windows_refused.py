@@ -76,8 +76,6 @@ REFUSED = {
     f"FROM (SELECT window_start FROM {counted('a', 5)} GROUP BY window_start, TUMBLE('10s')) "
     "GROUP BY window_start": "rows of different windows",
     f"FROM (SELECT CAST(window_start AS DATE) AS d FROM {of('a', 5)}) GROUP BY d": "of different",
-    f"FROM {of('a', 5)} GROUP BY window_start QUALIFY RANK() OVER (PARTITION BY window_start "
-    "ORDER BY COUNT(*)) = 1": "put the GROUP BY in a subquery",
     f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
     # One bound does not say that sessions are the same, and some of an outer join have none.
     f"{SIDES.format(LASTED, '', LASTED)} AND a.window_start = b.window_start "

@@ -57,19 +57,18 @@ def _as_spark(whole: exp.Expr) -> None:
     """
     for call in list(whole.find_all(exp.Func)):
         name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
-        if name.upper() not in _OF_DATES:
-            continue
         for part in list(call.iter_expressions()):
             is_text = isinstance(part, exp.Literal) and part.is_string
-            if is_text and _DATE.fullmatch(part.name):
+            if is_text and name.upper() in _OF_DATES and _DATE.fullmatch(part.name):
                 made = exp.cast(part.copy(), "DATE" if len(part.name) == 10 else "TIMESTAMP")
                 made.meta.update(part.meta)
                 part.replace(made)
-    for call in whole.find_all(exp.GroupConcat):
-        if isinstance(call.this, exp.Column):
-            made = exp.cast(call.this.copy(), "VARCHAR")
-            made.meta.update(call.this.this.meta)
-            call.set("this", made)
+        if name.upper() in ("LISTAGG", "STRING_AGG", "GROUP_CONCAT"):
+            first = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
+            if isinstance(first, exp.Column):
+                held = exp.cast(first.copy(), "VARCHAR")
+                held.meta.update(first.this.meta)
+                first.replace(held)
     for held in whole.find_all(exp.Subquery, exp.CTE):
         select = held.this
         has_limit = any(select.args.get(part) for part in ("limit", "offset"))

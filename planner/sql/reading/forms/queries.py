@@ -41,7 +41,7 @@ def _is_function(held: exp.Expr) -> bool:
         return True
     is_held = isinstance(held, exp.Table | exp.Lateral) and not held.args.get("db")
     call = held.this if is_held else None
-    if isinstance(call, exp.GenerateSeries):
+    if type(call) is exp.GenerateSeries:
         numbers = [part for part in call.args.values() if isinstance(part, exp.Expr)]
         return not all(part.is_number for part in numbers)
     return isinstance(call, _ALONE) and not isinstance(call, exp.Subquery)
@@ -58,7 +58,7 @@ def _call_alone(select: exp.Select, held: exp.Expr) -> None:
         columns = [exp.to_identifier("unnest" if alias is None else named)]
         held.set("alias", exp.TableAlias(this=exp.to_identifier(named), columns=columns))
     call = held.this if not isinstance(held, exp.Unnest) else None
-    if isinstance(call, exp.Explode) and type(call) is exp.Explode:
+    if type(call) is exp.Explode:
         named = "explode" if alias is None or not alias.name else alias.name
         listed = alias.columns if alias is not None and alias.columns else None
         columns = listed or [exp.to_identifier("col")]
