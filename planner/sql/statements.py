@@ -19,13 +19,13 @@ from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
-from planner.sql.reading.forms.processing_time import with_processing_times
 from planner.sql.reading.parameters import bound
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.pasted import ClientStatement
 from planner.sql.reading.read_parts import check_complete, check_parts
 from planner.sql.reading.rewriting import rewritten
 from planner.sql.tables.declarations import Declaration, declared
+from planner.sql.tables.processing_time import with_processing_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -287,14 +287,12 @@ class _Grouping:
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
-        if window_node is not None:
-            assert self.spec is not None
+        if window_node is not None and self.spec is not None:
             if self.window is None and not ends_within(self.scope.in_windows, self.spec):
                 raise text.error(window_node, _OF_ROWS)
             emit: Emit = "changes" if self.emits_changes else "final"
             spec = merging(self.spec, text.engine)
-            windowed = stream.group_by(*self.key_columns).window(spec, emit=emit)
-            found = self._results(windowed, node)
+            found = self._results(stream.group_by(*self.key_columns).window(spec, emit=emit), node)
             return found if spec is self.spec or _grows(spec) else found.extend(-1)
         if self.key is None or self.scope.in_windows.is_whole:
             return self._results(stream.group_by(*self.key_columns), node)

@@ -34,12 +34,10 @@ from planner.sql.clauses.ranking import (
 from planner.sql.clauses.relations import joined, refuse_version
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
-from planner.sql.clauses.struct_keys import with_fields_as_keys
 from planner.sql.expressions.refusals import reject
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
 from planner.sql.expressions.values import values_relation
-from planner.sql.reading.forms.queries import ONE_ROW
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
@@ -53,7 +51,8 @@ from planner.sql.windows.in_windows import (
 from planner.sql.windows.kept_rows import kept, unlike
 from planner.sql.windows.pivots import pivoted
 from planner.sql.windows.row_patterns import match_table
-from planner.sql.windows.temporal_filters import reads_now, with_lifetimes
+from planner.sql.windows.struct_keys import with_fields_as_keys
+from planner.sql.windows.temporal_filters import with_lifetimes
 from planner.sql.windows.whole_partitions import whole_windows, with_whole_windows
 from planner.sql.windows.window_tables import compared_in_windows, window_table
 
@@ -215,7 +214,7 @@ def _ordered(node: exp.Query, rows: Rows, items: list[Item], source: Scope, name
 def _attached(
     stream: Stream, nodes: list[exp.Expr], names: Names
 ) -> tuple[Stream, list[exp.Expr], tuple[str, ...]]:
-    return attached(stream, nodes, names, _from, _queried)
+    return attached(stream, nodes, names, _from, compile_query)
 
 
 def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
@@ -223,7 +222,7 @@ def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[lis
     made: list[Item] = []
     for item in items:
         if not item.star and has_scalar(item.node):
-            value, scope = with_scalars(item.node, scope, names, _from, _queried)
+            value, scope = with_scalars(item.node, scope, names, _from, compile_query)
             item, scope = replace(item, node=value), refuse_windows(scope, OF_VALUES)
         made.append(item)
     return made, scope
@@ -295,9 +294,7 @@ def _plain_relation(node: exp.Expr, names: Names) -> Scope:
     if isinstance(node, MatchTable):
         return match_table(node, _relation(node.this, names), names)
     if isinstance(node, exp.Values):
-        found = values_relation(node, names)
-        is_one = node.meta.get(ONE_ROW)
-        return replace(found, columns=(), hidden=(*found.stream.schema.names,)) if is_one else found
+        return values_relation(node, names)
     if isinstance(node, exp.Lateral):
         raise text.error(node, _LATERAL)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -314,10 +311,8 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
 
     A condition that may fail on rows which an earlier EXISTS drops is applied after it.
     """
-    moved = [part for part in conditions if reads_now(part)]
-    if moved and names.text.engine.name == "postgres":
-        scope = with_lifetimes(moved, scope, names)
-        conditions, whole = [part for part in conditions if part not in moved], None
+    scope, conditions, moved = with_lifetimes(conditions, scope, names)
+    whole = None if moved else whole
     if not conditions:
         return scope
     tests: list[exp.Expr] = []
@@ -349,7 +344,7 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
     condition = _with_exists_of_in(test, scope, names)
     if has_scalar(condition):
         scope = refuse_windows(scope, OF_VALUES)
-    condition, found = with_scalars(condition, scope, names, _from, _queried)
+    condition, found = with_scalars(condition, scope, names, _from, compile_query)
     condition, found = with_marks(condition, found, names, _inner_from)
     return filtered(condition, found, names)
 
@@ -396,10 +391,6 @@ def _in_query(node: exp.Expr) -> exp.In | None:
 def _inner_from(node: exp.Select, names: Names) -> Scope:
     """Return the relations of a subquery; keys of its commas stay in WHERE and are used again."""
     return _from(node, names, flattened(node.args.get("where")))
-
-
-def _queried(node: exp.Expr, names: Names) -> Stream:
-    return compile_query(node, names)
 
 
 def _is_exists(node: exp.Expr) -> bool:

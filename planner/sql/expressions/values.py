@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from sqlglot import exp
 from planner.api.inputs.tables import table_rows
 from planner.api.stream import Stream
 from planner.sql.expressions.scope import scope_of
+from planner.sql.reading.forms.queries.one_row import ONE_ROW
 from planner.sql.reading.literals import data_type, plain_value, time_literal
 
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ def values_relation(node: exp.Values, names: Names) -> Scope:
     columns = {name: _column([row[at] for row in rows], names) for at, name in enumerate(called)}
     with text.located(node):
         stream = Stream(table_rows(pa.table(columns), None))
-    return scope_of(stream, node.alias or "(values)")
+    found = scope_of(stream, node.alias or "(values)")
+    is_hidden = node.meta.get(ONE_ROW)
+    return replace(found, columns=(), hidden=tuple(columns)) if is_hidden else found
 
 
 def _column(parts: list[exp.Expr], names: Names) -> pa.Array:

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.reading.forms.statements import with_cursors, with_lateness, without_streams
+from planner.sql.reading.forms.queries.statements import (
+    with_cursors,
+    with_lateness,
+    without_streams,
+)
 from planner.sql.reading.forms.tokens import rewritten_tokens
 
 if TYPE_CHECKING:

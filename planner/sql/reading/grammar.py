@@ -214,8 +214,7 @@ class StreamParser(RowPatterns):
         if not self._match_text_seq("WATERMARK", "FOR"):
             return super()._parse_field_def()
         column = self._parse_id_var()
-        is_alone = self._curr and self._curr.token_type in (TokenType.COMMA, TokenType.R_PAREN)
-        if column is not None and is_alone:  # Arroyo's spelling
+        if column is not None and self._curr and self._curr.text in (",", ")"):  # Arroyo's
             return self.expression(Watermark(this=column, expression=exp.column(column.copy())))
         if column is None or not self._match(TokenType.ALIAS):
             self.raise_error("write WATERMARK FOR column AS column - INTERVAL '5' SECOND")

@@ -22,7 +22,7 @@ from planner.errors import ExpressionTypeError
 from planner.sql.reading.adapting import adapted
 from planner.sql.reading.engines import PLAIN
 from planner.sql.reading.errors import SqlError, sql_type
-from planner.sql.reading.forms.statements import with_variables
+from planner.sql.reading.forms.queries.statements import with_variables
 from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
 from planner.sql.reading.hints import SPARK_WINDOW, STATEMENTS
 from rstream.errors import UsageError

@@ -44,14 +44,19 @@ def _is_now(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() in _NOW
 
 
-def with_lifetimes(conditions: list[exp.Expr], scope: Scope, names: Names) -> Scope:
-    """Return the rows with the lifetimes that these conditions leave them.
+def with_lifetimes(
+    conditions: list[exp.Expr], scope: Scope, names: Names
+) -> tuple[Scope, list[exp.Expr], bool]:
+    """Return the rows with their lifetimes, the other conditions, and whether some read the time.
 
     Raises:
         SqlError: a condition has another form, or never holds.
     """
+    moved = [part for part in conditions if reads_now(part)]
+    if not moved or names.text.engine.name != "postgres":
+        return scope, conditions, False
     first, last = 0, None
-    for part in conditions:
+    for part in moved:
         for kind, moved in _bounds(part, scope, names):
             if kind in (exp.GT, exp.GTE):
                 first = max(first, moved + (kind is exp.GT))
@@ -59,11 +64,12 @@ def with_lifetimes(conditions: list[exp.Expr], scope: Scope, names: Names) -> Sc
                 end = moved + (kind is exp.LTE)
                 last = end if last is None else min(last, end)
     if last is not None and last <= first:
-        raise names.text.error(conditions[0], "these conditions on the current time never hold")
+        raise names.text.error(moved[0], "these conditions on the current time never hold")
     stream = scope.stream.shift(first) if first else scope.stream
     if last is not None:
         stream = stream.set_duration(last - first)
-    return replace(scope, stream=stream)
+    others = [part for part in conditions if part not in moved]
+    return replace(scope, stream=stream), others, True
 
 
 def _bounds(part: exp.Expr, scope: Scope, names: Names) -> list[tuple[type[exp.Expr], int]]:
@@ -85,8 +91,9 @@ def _bounds(part: exp.Expr, scope: Scope, names: Names) -> list[tuple[type[exp.E
         us = minus - plus
         if _is_now(b):
             kind, a, b, us = _TURNED[kind], b, a, -us
-        is_time = isinstance(b, exp.Column) and bool(scope.candidates(b))
-        if not _is_now(a) or not is_time or not scope.stream.plan.is_point:
+        if not isinstance(b, exp.Column) or not scope.candidates(b):
+            raise names.text.error(part, _FORM)
+        if not _is_now(a) or not scope.stream.plan.is_point:
             raise names.text.error(part, _FORM)
         if not is_event_time(scope.stream.plan, scope.column(b, names.text)):
             raise names.text.error(b, _FORM)

@@ -53,9 +53,9 @@ def json_value(parser: Any) -> exp.Expr:
         _read_other(parser, others)
     if any(others.values()) or is_strict:
         empty = others["ERROR"] if is_strict else others["EMPTY"]
-        ends = (empty, others["ERROR"])
+        ends: list[exp.Expr | None] = [empty, others["ERROR"]]
         if kind is not None:  # the values are texts up to the cast
-            ends = tuple(None if end is None else exp.cast(end, "VARCHAR") for end in ends)
+            ends = [None if end is None else exp.cast(end, "VARCHAR") for end in ends]
         made = _with_others(made, *ends)
     if kind is not None:
         value, made = made, exp.TryCast(this=made, to=kind, safe=True)

@@ -66,9 +66,9 @@ def _as_spark(whole: exp.Expr) -> None:
         if name.upper() in ("LISTAGG", "STRING_AGG", "GROUP_CONCAT"):
             first = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
             if isinstance(first, exp.Column):
-                held = exp.cast(first.copy(), "VARCHAR")
-                held.meta.update(first.this.meta)
-                first.replace(held)
+                text = exp.cast(first.copy(), "VARCHAR")
+                text.meta.update(first.this.meta)
+                first.replace(text)
     for held in whole.find_all(exp.Subquery, exp.CTE):
         select = held.this
         has_limit = any(select.args.get(part) for part in ("limit", "offset"))

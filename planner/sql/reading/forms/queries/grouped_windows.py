@@ -79,19 +79,21 @@ class _Split:
 
     def _replace(self, whole: exp.Expr, *, keeps_names: bool) -> None:
         """Replace keys and aggregates in a part of the outer SELECT by columns."""
-        own = {id(_function(window)) for window in whole.find_all(exp.Window)}
+        own = [_function(window) for window in whole.find_all(exp.Window)]
         waiting = list(whole.iter_expressions())
         while waiting:  # ends: a tree is finite
             node = waiting.pop()
             if isinstance(node, exp.Query):
                 continue
             is_column = isinstance(node, exp.Column)
-            if keeps_names and is_column and not node.table and node.name in self._listed:
+            is_alone = isinstance(node, exp.Column) and not node.table
+            if keeps_names and is_alone and node.name in self._listed:
                 continue
             call = node
             while isinstance(call, _WRAPPERS):  # ends: a tree is finite
                 call = call.this
-            is_aggregate = isinstance(call, exp.AggFunc) and id(call) not in own
+            is_own = any(call is function for function in own)
+            is_aggregate = isinstance(call, exp.AggFunc) and not is_own
             is_bound = is_column and node.name in _BOUNDS
             if is_aggregate or is_bound or any(node == key for key in self._keys):
                 node.replace(self._column(node))
@@ -110,7 +112,7 @@ class _Split:
 
 
 def _function(window: exp.Window) -> exp.Expr:
-    call = window.this
+    call: exp.Expr = window.this
     while isinstance(call, _WRAPPERS):  # ends: a tree is finite
         call = call.this
     return call

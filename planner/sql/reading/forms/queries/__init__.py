@@ -1,0 +1,1 @@
+"""Forms of whole queries and statements of other engines."""

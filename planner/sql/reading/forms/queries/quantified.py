@@ -1,0 +1,118 @@
+"""``= ANY (SELECT ...)`` as IN, other comparisons with ANY and ALL as EXISTS or an extreme."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+
+def quantified(node: exp.Expr) -> None:
+    """Rewrite ``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null equals false."""
+    around, query = node.parent, node.this
+    query = query.this if isinstance(query, exp.Subquery) else query
+    is_list = isinstance(node, exp.Any) and not isinstance(query, exp.Query)
+    if isinstance(around, exp.EQ) and is_list:
+        made: exp.Expr = exp.ArrayContains(this=query.unnest(), expression=around.this)
+        made.meta.update(around.meta)
+        around.replace(made)
+        return
+    if not isinstance(around, exp.Binary) or not isinstance(query, exp.Query):
+        return
+    if around.args.get("expression") is not node:
+        return
+    value, is_any = around.this, isinstance(node, exp.Any)
+    if not isinstance(around.find_ancestor(exp.Where, exp.Select), exp.Where):
+        return
+    if is_any and type(around) is exp.EQ:
+        made = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
+    elif not is_any and type(around) is exp.NEQ:
+        made = exp.Not(this=exp.In(this=value.copy(), query=exp.Subquery(this=query.copy())))
+    elif _is_asked_alone(around):
+        extreme = _extreme(around, query, is_any=is_any)
+        is_side = isinstance(_without_parens(around).parent, exp.Or)
+        if is_side and extreme is not None:
+            made = extreme
+        else:
+            made = _exists_of(around, value, query, is_any=is_any)
+    else:
+        return
+    made.meta.update(around.meta)
+    around.replace(made)
+
+
+def _is_asked_alone(node: exp.Expr) -> bool:
+    """Whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
+    place = node.parent
+    while isinstance(place, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
+        place = place.parent
+    return isinstance(place, exp.Where)
+
+
+def _without_parens(node: exp.Expr) -> exp.Expr:
+    while isinstance(node.parent, exp.Paren):  # ends: a tree is finite
+        node = node.parent
+    return node
+
+
+def _extreme(around: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr | None:
+    """Return ``x >= ALL (SELECT y ...)`` as a comparison with the greatest y, for a side of OR.
+
+    It is true without a y, and not true beside a null.
+    """
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+        return None
+    if type(around) not in (exp.LT, exp.LTE, exp.GT, exp.GTE) or query.args.get("group"):
+        return None
+    is_greatest = (type(around) in (exp.LT, exp.LTE)) is is_any
+
+    def one(call: type[exp.Expr], value: exp.Expr) -> exp.Expr:
+        select = query.copy()
+        select.set("expressions", [call(this=value.copy())])
+        return exp.Subquery(this=select)
+
+    y = query.expressions[0].unalias()
+    if y.find(exp.AggFunc):
+        return None
+    found: exp.Expr = type(around)(
+        this=around.this.copy(), expression=one(exp.Max if is_greatest else exp.Min, y)
+    )
+    if not is_any:
+        none = exp.EQ(this=one(exp.Count, exp.Star()), expression=exp.Literal.number(0))
+        missing = exp.Sub(this=one(exp.Count, exp.Star()), expression=one(exp.Count, y))
+        known = exp.EQ(this=missing, expression=exp.Literal.number(0))
+        found = exp.And(
+            this=exp.Coalesce(this=found, expressions=[exp.Paren(this=none)]), expression=known
+        )
+    made = exp.Paren(this=found)
+    place = next((n.meta for n in around.walk() if "start" in n.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
+    return made
+
+
+def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr:
+    called = "@compared"
+    subquery = exp.Subquery(
+        this=query.copy(),
+        alias=exp.TableAlias(
+            this=exp.to_identifier(called, quoted=True),
+            columns=[exp.to_identifier("@value", quoted=True)],
+        ),
+    )
+    theirs = exp.column(
+        exp.to_identifier("@value", quoted=True), exp.to_identifier(called, quoted=True)
+    )
+    asked: exp.Expr = type(around)(this=value.copy(), expression=theirs)
+    if not is_any:
+        asked = exp.Not(this=exp.Coalesce(this=asked, expressions=[exp.false()]))
+    select = exp.Select(
+        expressions=[exp.Literal.number(1)],
+        from_=exp.From(this=subquery),
+        where=exp.Where(this=asked),
+    )
+    made = exp.Exists(this=select)
+    for part in made.walk():
+        part.meta.setdefault("start", around.meta.get("start", 0))
+        part.meta.setdefault("end", around.meta.get("end", 0))
+    return made if is_any else exp.Not(this=made)

@@ -1,0 +1,27 @@
+"""Windows among the keys of GROUP BY, and places of new nodes."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+#: Window function among the keys -> the one in FROM, and whether its slide is first there.
+GROUPED = {
+    "TUMBLE": "TUMBLE",
+    "HOP": "HOP",
+    "SESSION": "SESSION",
+    "WINDOW": "WINDOW",
+    "SESSION_WINDOW": "SESSION",
+}
+
+
+def is_window_call(node: exp.Expr) -> bool:
+    """Whether it is a window among the keys."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in GROUPED
+
+
+def place(node: exp.Expr, at: exp.Expr) -> None:
+    """Show a new node in messages where another one is."""
+    for part in node.walk():
+        if "start" in at.meta:
+            part.meta.setdefault("start", at.meta["start"])
+            part.meta.setdefault("end", at.meta["end"])
