@@ -57,11 +57,11 @@ def with_lifetimes(
         return scope, conditions, False
     first, last = 0, None
     for part in moved:
-        for kind, moved in _bounds(part, scope, names):
+        for kind, us in _bounds(part, scope, names):
             if kind in (exp.GT, exp.GTE):
-                first = max(first, moved + (kind is exp.GT))
+                first = max(first, us + (kind is exp.GT))
             else:
-                end = moved + (kind is exp.LTE)
+                end = us + (kind is exp.LTE)
                 last = end if last is None else min(last, end)
     if last is not None and last <= first:
         raise names.text.error(moved[0], "these conditions on the current time never hold")
