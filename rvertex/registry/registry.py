@@ -183,7 +183,8 @@ class IdRegistry:
 
     def create(self) -> None:
         """Create the registry, if it does not exist."""
-        self._stored_map()
+        if self._log.read_map() is None:
+            self._stored_map()
 
     def resume(self, token: str, next_seq: int, *, has_claimed: bool = False) -> None:
         """Record deliveries that an earlier instance of the joiner could not record.
