@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: ``_TEXT``: it depends on the value's text.
 _GOOD, _BAD, _TEXT, _UNKNOWN = range(4)
+#: Types whose values are read from text.
+_READ = (kinds.is_timestamp, kinds.is_date32, kinds.is_decimal)
 #: What Python's parser and Arrow's do not agree on.
 _SPECIAL = re.compile(rb"Inf|\x00|\\u[dD][89a-fA-F]|\d[eE]\+?\d{3}|\d{300}|-0[^.\d]")
 
@@ -114,9 +116,16 @@ def _column_marks(
     found = set(map(type, values)) - {type(None)}
     if _are_good(values, found, field.type):
         return np.full(len(values), _GOOD)
-    if found <= {str} and (kinds.is_timestamp(field.type) or kinds.is_date32(field.type)):
+    is_read = any(is_kind(field.type) for is_kind in _READ)
+    if found <= {str} and is_read:
         return np.where(_wrong_texts(values, field, parse), _BAD, _GOOD)
-    marks = np.array([_judged(value, field.type) for value in values])
+    usual = _TEXT if is_read else _GOOD if kinds.is_string(field.type) else _UNKNOWN
+    marks = np.array(
+        [
+            usual if usual != _UNKNOWN and type(value) is str else _judged(value, field.type)
+            for value in values
+        ]
+    )
     at = np.flatnonzero(marks == _TEXT)
     texts = [str(values[k]) for k in at.tolist()]
     marks[at] = np.where(_wrong_texts(texts, field, parse), _BAD, _GOOD)
