@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import streamscope as ss
+from planner.explain.text import explain
+from planner.physical.lower import lower
 from planner.sql.reading.errors import SqlError
 
 START = datetime(2011, 4, 1, 10, tzinfo=UTC)
@@ -55,6 +57,18 @@ def test_a_price_drop() -> None:
         ) MR"""
     row = {"symbol": "ACME", "start_price": 25, "bottom_price": 14, "end_price": 24}
     assert answer(text, DROP) == [row]
+
+
+def test_explain_names_the_state_that_stays_in_memory() -> None:
+    text = """
+        SELECT * FROM Ticker MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY vs() MEASURES A.price AS price
+            PATTERN (A B) DEFINE B AS B.price < A.price
+        ) MR"""
+    stages = explain(lower(ss.sql(text, {"Ticker": DROP}).to_parquet(), root="r"), "text")
+    assert "  state of match: about 1 kB per key with an open match stays in memory" in stages
+    others = explain(lower(DROP.to_parquet(), root="r"), "text")
+    assert "state of match" not in others
 
 
 def test_an_average_below_a_threshold() -> None:
