@@ -9,9 +9,9 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, call, greatest, least, list_of, lit, struct
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.texts.words import group_count
+from planner.expressions.functions.texts.words import absent_as_empty, group_count
 from planner.expressions.nodes import Literal
-from planner.sql.expressions.engines.settings import json_value, words
+from planner.sql.expressions.engines.settings import json_value, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,9 +132,7 @@ def _matched(text: Expr, pattern: Expr) -> Expr:
     """``REGEXP_MATCH``: the groups of the first match, or the match; null if there is none."""
     written = words(pattern)
     count = group_count(written)
-    groups = [
-        text.str.extract(written, group) for group in (range(1, count + 1) if count else (0,))
-    ]
+    groups = [_group(text, written, n) for n in (range(1, count + 1) if count else (0,))]
     return when(text.str.contains(written, regex=True)).then(list_of(*groups)).otherwise(None)
 
 
@@ -149,8 +147,21 @@ def _place_of(text: Expr, pattern: Expr) -> Expr:
 def _part_of(text: Expr, pattern: Expr) -> Expr:
     """``SUBSTRING(s FROM pattern)``: the first group of the first match, or all of it."""
     written = words(pattern)
-    found = text.str.extract(written, min(1, group_count(written)))
+    return _group_of(text, pattern, lit(min(1, group_count(written))))
+
+
+def _group_of(text: Expr, pattern: Expr, group: Expr) -> Expr:
+    """A group of the first match; null if nothing matches, or the match leaves the group out."""
+    written = words(pattern)
+    found = _group(text, written, whole(group, "a group"))
     return when(text.str.contains(written, regex=True)).then(found).otherwise(None)
+
+
+def _group(text: Expr, pattern: str, group: int) -> Expr:
+    found = text.str.extract(pattern, group)
+    if group_count(pattern) < group or not absent_as_empty(pattern, group):
+        return found
+    return when(found == "").then(None).otherwise(found)
 
 
 def _json_list(*values: Expr) -> Expr:
@@ -205,6 +216,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "@regexp_match": _matched,
     "@regexp_instr": _place_of,
     "@regexp_part": _part_of,
+    "@regexp_group": _group_of,
     "list_value": list_of,
     "extractjsonfield": lambda s, path: s.str.json_value(words(path)),
     "slice": _counted,

@@ -15,7 +15,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, ve, vs
 from planner.expressions.functions.calendar import UNITS
-from planner.sql.expressions import calls, containers, patterns
+from planner.sql.expressions import calls, containers
 from planner.sql.expressions.engines import catalogue
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
@@ -30,8 +30,6 @@ Build = Callable[..., Expr]
 
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
     **catalogue.CALLS,
-    exp.Like: (("this", "expression"), patterns.like_any),
-    exp.ILike: (("this", "expression"), patterns.ilike),
     exp.Abs: (("this",), Expr.abs),
     exp.Floor: (("this",), Expr.floor),
     exp.Ceil: (("this",), Expr.ceil),
@@ -157,6 +155,8 @@ def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
         if method is None:
             assert build is not None, part
             return build(value)
+        if part.upper() == "SECOND" and text.engine.name in ("postgres", "spark"):
+            return value.dt.epoch_us() % UNITS_US["m"] / float(UNITS_US["s"])
         made: Expr = getattr(value.dt, method or part.lower())()
     return made
 

@@ -42,14 +42,14 @@ def like_any(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
     return like(value, node.literal, escape)
 
 
-def ilike(value: Expr, pattern: Expr) -> Expr:
+def ilike(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
     """Compile ``ILIKE``: ``LIKE`` of both sides in lower case."""
     node = pattern.node
     if isinstance(node, Literal):
         pattern = lit(node.literal.lower() if isinstance(node.literal, str) else node.literal)
     else:
         pattern = pattern.str.lower()
-    return like_any(value.str.lower(), pattern)
+    return like_any(value.str.lower(), pattern, escape)
 
 
 def trim(text: Expr, characters: Expr | None, side: str | None) -> Expr:

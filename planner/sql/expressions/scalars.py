@@ -58,6 +58,7 @@ _BINARY: dict[type[exp.Expr], Callable[[Expr, Expr], Expr]] = {
     exp.And: Expr.__and__,
     exp.Or: Expr.__or__,
 }
+_LIKES = (exp.Like, exp.ILike)
 _ZONELESS = (
     "AT TIME ZONE of a time without a zone: write CAST(t AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE "
     "'zone' for the wall clock there of a time in UTC, or TO_UTC_TIMESTAMP(t, 'zone') for the "
@@ -123,11 +124,9 @@ class Expressions:
             return binary(left, right) if other is None else other
         if isinstance(node, (exp.AggFunc, *AROUND)):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
-        method = self._METHODS.get(type(node))
-        if method is not None:
-            made: Expr = method(self, node)
-            return made
-        return self._function(node)
+        method = self._METHODS.get(type(node), Expressions._function)
+        made: Expr = method(self, node)
+        return made
 
     def _function(self, node: exp.Expr) -> Expr:
         own = self._own(node)
@@ -181,7 +180,7 @@ class Expressions:
         given = node.expressions if isinstance(node, exp.Anonymous) else functions.arguments(node)
         values = [self.compile(part) for part in given]
         of_number = times.OF_NUMBERS.get(name)
-        if of_number is not None and len(values) == 1 and name not in self.functions:
+        if of_number is not None and values and name not in self.functions:
             kind = values[0].output_type(self.schema)
             build = of_number if is_number(kind) else build
         try:
@@ -209,7 +208,7 @@ class Expressions:
         moment = None if type(node) is exp.TryCast else time_literal(node, to, self.text)
         if moment is not None:
             return of_engine.shortened(node.to, lit(moment), self.text.engine)
-        return of_engine.cast(node, self.compile(node.this), to, self.schema, self.text)
+        return of_engine.cast(node, to, self)
 
     def _case(self, node: exp.Case) -> Expr:
         of = None if node.this is None else self.compile(node.this)
@@ -273,12 +272,20 @@ class Expressions:
 
     def _escape(self, node: exp.Escape) -> Expr:
         like, escape = node.this, plain_value(node.args["expression"], self.text)
-        if type(like) is not exp.Like or not isinstance(escape, str) or len(escape) > 1:
+        if (
+            type(like) not in (exp.Like, exp.ILike)
+            or not isinstance(escape, str)
+            or len(escape) > 1
+        ):
             raise self.text.error(node, "write s LIKE 'pattern' ESCAPE '!', with one character")
-        value, pattern = self.compile(like.this), self.compile(like.args["expression"])
-        with self.text.located(node):
-            made = patterns.like_any(value, pattern, escape)
+        made = self._like(like, escape)
         return ~made if like.args.get("negate") else made
+
+    def _like(self, node: exp.Expr, escape: str | None = None) -> Expr:
+        value, pattern = self.compile(node.this), self.compile(node.args["expression"])
+        build = patterns.ilike if type(node) is exp.ILike else patterns.like_any
+        with self.text.located(node):
+            return build(value, pattern, self.text.engine.escape if escape is None else escape)
 
     def _trim(self, node: exp.Expr) -> Expr:
         functions.reject_others(node, ("this", "expression", "position"), self.text)
@@ -310,7 +317,8 @@ class Expressions:
         """Compile ``list[1]``, counted from 1 or from the end, and ``map['key']``."""
         part = node.expressions[0] if len(node.expressions) == 1 else None
         if isinstance(part, exp.Slice) and not self.text.engine.lists_from_zero:
-            ends = [None if end is None else self.compile(end) for end in _ends_of(part)]
+            written = (part.this, part.args.get("expression"))
+            ends = [None if end is None else self.compile(end) for end in written]
             with self.text.located(node):
                 return between(self.compile(node.this), *ends)
         if part is None or isinstance(part, exp.Slice):
@@ -362,8 +370,7 @@ class Expressions:
     _METHODS: ClassVar[dict[type[exp.Expr], Callable[..., Expr]]] = {
         exp.Paren: lambda self, node: self.compile(node.this),
         exp.Column: _column,
-        exp.Literal: _literal,
-        exp.Boolean: _literal,
+        **dict.fromkeys((exp.Literal, exp.Boolean), _literal),
         exp.Null: lambda _self, _node: lit(None),
         exp.Neg: lambda self, node: (
             self._literal(node)
@@ -371,7 +378,7 @@ class Expressions:
             else -self.compile(node.this)
         ),
         exp.Interval: lambda self, node: lit(interval(node, self.text)),
-        exp.Cast: _cast,
+        **dict.fromkeys((exp.Cast, exp.TryCast), _cast),
         exp.Case: _case,
         exp.In: _in,
         exp.Is: _is,
@@ -380,20 +387,13 @@ class Expressions:
         exp.Extract: _extract,
         exp.Coalesce: lambda self, node: coalesce(*map(self.compile, functions.arguments(node))),
         exp.Escape: _escape,
-        exp.TryCast: _cast,
+        **dict.fromkeys(_LIKES, _like),
+        **dict.fromkeys((exp.Subquery, exp.Select, exp.Window), _misplaced),
         exp.Trim: _trim,
-        exp.Subquery: _misplaced,
-        exp.Select: _misplaced,
         exp.Exists: _exists,
-        exp.JSONExtractScalar: _json,
-        exp.JSONExtract: _json,
+        **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _json),
         exp.AtTimeZone: _at_zone,
-        exp.Window: _misplaced,
         exp.Bracket: _bracket,
         exp.Dot: _dot,
-        exp.Array: lambda self, node: self._list(node),
+        exp.Array: _list,
     }
-
-
-def _ends_of(part: exp.Slice) -> tuple[exp.Expr | None, exp.Expr | None]:
-    return part.this, part.args.get("expression")

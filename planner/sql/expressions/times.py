@@ -288,11 +288,17 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     ),
 }
 
+
+def _no_time(*_given: Expr) -> Expr:
+    raise InvalidPlanError("a time is needed here, not a number; write CAST(x AS DATE) of a text")
+
+
 #: Functions of the same names whose argument is a number.
 OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
     "to_timestamp": _of_seconds,
     "try_to_timestamp": _of_seconds,
     "epoch_ms": lambda n: (n * 1000).cast("timestamp"),
+    **dict.fromkeys(("date_add", "date_sub", "datediff"), _no_time),
 }
 
 #: By name, lower case.

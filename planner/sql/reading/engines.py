@@ -64,6 +64,8 @@ class Engine:
     rounds_to_whole: bool = False
     #: Rows exactly the gap apart are in one session.
     merges_at_gap: bool = False
+    #: The escape character of ``LIKE`` without ``ESCAPE``; empty: none.
+    escape: str = "\\"
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
 
@@ -85,6 +87,7 @@ PLAIN = Engine(name="")
 _FLINK = Engine(
     merges_at_gap=True,
     name="flink",
+    escape="",
     divides_whole=True,
     cuts_to_zero=True,
     nulls="nulls_are_small",
@@ -135,6 +138,7 @@ _POSTGRES = Engine(
 )
 _DUCKDB = Engine(
     name="duckdb",
+    escape="",
     reads_aliases=True,
     cuts_to_zero=True,
     ignores_case=True,
@@ -153,6 +157,7 @@ _DUCKDB = Engine(
 _KSQLDB = Engine(
     merges_at_gap=True,
     name="ksqldb",
+    escape="",
     divides_whole=True,
     cuts_to_zero=True,
     ignores_case=True,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from planner.expressions.entries.family import E, Family, Functions, of_texts
-from planner.expressions.functions.texts.json_paths import read_json
+from planner.expressions.functions.texts.json_paths import read_json, written_json
 from planner.expressions.functions.texts.words import mapped
 from planner.expressions.nodes import as_array
 from planner.expressions.spark.errors import not_in_batch
@@ -30,10 +29,6 @@ def _read(text: str) -> Any:
         return None
 
 
-def _written(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def _length(text: str) -> int | None:
     held = _read(text)
     return len(held) if isinstance(held, list) else None
@@ -48,7 +43,7 @@ def _elements(text: str) -> list[str] | None:
     held = _read(text)
     if isinstance(held, dict):
         held = list(held.values())
-    return list(map(_written, held)) if isinstance(held, list) else None
+    return list(map(written_json, held)) if isinstance(held, list) else None
 
 
 def _has(held: Any, part: Any) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from functools import partial
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -56,6 +58,33 @@ def is_wild(steps: Sequence[Step]) -> bool:
     return any(isinstance(step, tuple) for step in steps)
 
 
+class _Long(float):
+    """A number that a double cannot hold; it is written as it was read."""
+
+    text: str
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    if isfinite(found) and Decimal(repr(found)) == Decimal(text):
+        return found
+    kept = _Long(found)
+    kept.text = text
+    return kept
+
+
+def written_json(value: Any) -> str:
+    """Write a value of :func:`read_json` without spaces."""
+    if isinstance(value, _Long):
+        return value.text
+    if isinstance(value, list):
+        return f"[{','.join(map(written_json, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{written_json(key)}:{written_json(held)}" for key, held in value.items())
+        return f"{{{','.join(pairs)}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def read_json(text: str) -> Any:
     """The value of a JSON text.
 
@@ -63,7 +92,7 @@ def read_json(text: str) -> Any:
         ValueError: the text is not JSON, or a text in it is half of a surrogate pair.
         RecursionError: it is nested too deeply.
     """
-    found = json.loads(text)
+    found = json.loads(text, parse_float=_number)
     if "\\" in text:  # only an escape can be such a half
         json.dumps(found, ensure_ascii=False).encode()
     return found
@@ -92,22 +121,18 @@ def _below(held: Any, step: Step) -> Iterable[Any]:
     return ()
 
 
-def _written(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def _value(steps: Sequence[Step], text: str) -> str | None:
     """The value as text; None for a missing value, JSON's null and invalid JSON."""
     (value,) = _matches(steps, text) or [None]
-    return value if value is None or isinstance(value, str) else _written(value)
+    return value if value is None or isinstance(value, str) else written_json(value)
 
 
 def _extracted(steps: Sequence[Step], text: str) -> str | None:
     """The value as JSON; with wildcards, a list of all values. None for a missing value."""
     found = _matches(steps, text)
     if found is None or is_wild(steps):
-        return None if found is None else _written(found)
-    return _written(found[0]) if found else None
+        return None if found is None else written_json(found)
+    return written_json(found[0]) if found else None
 
 
 def _query(steps: Sequence[Step], text: str) -> str | None:

@@ -41,6 +41,8 @@ _TEXT, _INTEGER = pa.string(), pa.int64()
 #: Longer padding and repetition is refused.
 CHARACTERS_MAX = 10_000
 _GROUP = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?!\?)", re.DOTALL)
+#: Openings of groups, escapes and classes, and single characters.
+_PARTS = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?:\?[a-zA-Z-]*:?)?|.", re.DOTALL)
 _RUNS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 
 
@@ -122,6 +124,34 @@ def group_count(pattern: str) -> int:
     except pa.ArrowInvalid as error:
         raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
     return int(found.type.num_fields) - 1
+
+
+def absent_as_empty(pattern: str, group: int) -> bool:
+    """Whether an empty group always means that the match left it out, as in ``(a)(b)?``.
+
+    Raises:
+        InvalidPlanError: an empty group may be of either kind.
+    """
+    bodies: dict[int, str] = {}
+    begun: list[tuple[int, int]] = []
+    plain, count = "", 0
+    for found in _PARTS.finditer(pattern):
+        if found[0].startswith("("):
+            count += _GROUP.fullmatch(found[0]) is not None
+            begun.append((count if _GROUP.fullmatch(found[0]) else 0, found.end()))
+        elif found[0] == ")" and begun:
+            number, start = begun.pop()
+            bodies[number] = pattern[start : found.start()]
+        plain += found[0] if len(found[0]) == 1 else ""
+    body = rf"\A(?:{bodies.get(group, pattern)})\z"
+    if not pc.match_substring_regex(pa.scalar(""), body).as_py():
+        return True
+    if group and re.search(r"\||\)[?*]|\)\{0", plain):
+        raise InvalidPlanError(
+            f"group {group} of {pattern!r} may be empty and may be left out; write a group that "
+            "matches a character or more"
+        )
+    return False
 
 
 def _resolve_extract(call: Call) -> Node | None:

@@ -8,13 +8,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.expressions.types import is_list
-from planner.sql.expressions.engines.shapes import Compiler, shaped
+from planner.sql.expressions.engines.shapes import shaped
 from planner.sql.reading.errors import sql_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.expressions import Expr
+    from planner.sql.expressions.engines.of_engine import Compiler
 
 _NODES: dict[type[exp.Expr], str] = {exp.Transform: "transform", exp.ArrayFilter: "filter"}
 _NAMES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -11,10 +11,12 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, lit
 from planner.expressions.nodes import Literal
-from planner.expressions.types import TIMESTAMP_UTC, is_text
+from planner.expressions.types import TIMESTAMP_UTC, is_number, is_text
 from planner.sql.reading.literals import fraction_digits, type_length
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from planner.sql.reading.engines import Engine
     from planner.sql.reading.parsing import SqlText
 
@@ -27,8 +29,30 @@ _HALF = 0.5
 #: The most digits of a fraction of seconds.
 _DIGITS_MAX = 6
 
-
+#: Their results are decimals if their arguments are.
+_OF_DECIMALS = (
+    *(exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Abs, exp.Round),
+    *(exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif),
+)
 _DAY_US = 86_400_000_000
+
+
+class Compiler(Protocol):
+    """Compiles expressions over the columns of a stream."""
+
+    @property
+    def text(self) -> SqlText: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def compile(self, node: exp.Expr) -> Expr:
+        """Return the expression of a node."""
+
+    def knowing(
+        self, types: Mapping[str, pa.DataType], special: Callable[[exp.Expr], Expr | None]
+    ) -> Compiler:
+        """Return a compiler with more columns that tries ``special`` first."""
 
 
 def arithmetic(
@@ -84,8 +108,10 @@ def _divided(
     if not isinstance(node, exp.Div | exp.IntDiv | exp.Mod):
         return None
     kinds = [side.output_type(schema) for side in (left, right)]
-    if not all(map(pa.types.is_integer, kinds)) or not engine.cuts_to_zero:
+    if not engine.cuts_to_zero:
         return None
+    if not all(map(pa.types.is_integer, kinds)):
+        return _of_fractions(node, left, right, kinds, engine)
     if isinstance(node, exp.Div) and not engine.divides_whole:
         return None
     if isinstance(node, exp.Mod):
@@ -97,10 +123,26 @@ def _divided(
     return when(is_below).then(whole + 1).otherwise(whole)
 
 
-def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: SqlText) -> Expr:
+def _of_fractions(
+    node: exp.Expr, left: Expr, right: Expr, kinds: list[pa.DataType], engine: Engine
+) -> Expr | None:
+    """Compile ``-7.5 % 2`` and ``-7.5 DIV 2``, computed without signs."""
+    if isinstance(node, exp.Div) or not all(map(is_number, kinds)):
+        return None
+    if isinstance(node, exp.Mod):
+        rest = left.abs() % right.abs()
+        return when(left < 0).then(-rest).otherwise(rest)
+    if engine.name == "duckdb":  # its // of numbers with a fraction is /
+        return left / right
+    whole = left.abs() // right.abs()
+    return when((left < 0) != (right < 0)).then(-whole).otherwise(whole)
+
+
+def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     """Compile a cast that differs between engines; ``TRY_CAST`` gives null where it fails."""
-    engine = text.engine
-    kind = value.output_type(schema)
+    text = compiler.text
+    engine, value = text.engine, compiler.compile(node.this)
+    kind = value.output_type(compiler.schema)
     types = pa.types
     if engine.name and types.is_timestamp(kind) and types.is_integer(to):
         if engine.epoch_us is None:
@@ -111,7 +153,8 @@ def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: 
             raise text.error(node, _NO_EPOCH.format(engine.name))
         return _plain(node, value * engine.epoch_us, to)
     if engine.rounds_to_whole and types.is_integer(to) and not types.is_integer(kind):
-        value = _rounded(value, kind)
+        is_exact = pa.types.is_decimal(kind) or _is_decimal(node.this, compiler)
+        value = value.round(0) if is_exact else _rounded(value, kind)
     made = _plain(node, value, to)
     if is_text(to) and types.is_timestamp(kind) and engine.plain_times:
         made = made.str.replace(r"\.?0*Z$", "", regex=True)
@@ -123,10 +166,22 @@ def is_plain(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
+def _is_decimal(node: exp.Expr, compiler: Compiler) -> bool:
+    """Whether PostgreSQL and DuckDB compute a number as a decimal: all its parts are exact."""
+    name = compiler.text.engine.name
+    if isinstance(node, exp.Literal):
+        return not node.is_string and (name == "postgres" or "e" not in node.name.lower())
+    if isinstance(node, _OF_DECIMALS) or (name == "postgres" and isinstance(node, exp.Div)):
+        parts = node.iter_expressions()
+        return all(_is_decimal(part, compiler) for part in parts)
+    if isinstance(node, exp.Case | exp.If):
+        return False
+    kind = compiler.compile(node).output_type(compiler.schema)
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
 def _rounded(value: Expr, kind: pa.DataType) -> Expr:
-    """Round to the nearest integer: halves of decimals away from zero, of floats to even."""
-    if pa.types.is_decimal(kind):
-        return value.round(0)
+    """Round a float to the nearest integer, halves to even."""
     if not pa.types.is_floating(kind):
         return value
     even = (value * 0.5).round(0) * 2.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -22,24 +22,7 @@ from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
-    from planner.sql.reading.parsing import SqlText
-
-
-class Compiler(Protocol):
-    """Compiles expressions over the columns of a stream."""
-
-    @property
-    def text(self) -> SqlText: ...
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    def compile(self, node: exp.Expr) -> Expr:
-        """Return the expression of a node."""
-
-    def knowing(self, types: Mapping[str, pa.DataType], special: Special) -> Compiler:
-        """Return a compiler with more columns that tries ``special`` first."""
-
+    from planner.sql.expressions.engines.of_engine import Compiler
 
 #: Returns the expression of a node, or None for a node that it does not compile.
 Special = Callable[[exp.Expr], Expr | None]

@@ -62,7 +62,8 @@ def _made(node: exp.Expr) -> exp.Expr | None:
         return _rows_in(node)
     value, other = node.this, node.args.get("expression")
     if isinstance(node, exp.Glob) and isinstance(other, exp.Literal):
-        return exp.Like(this=value.copy(), expression=_of_glob(str(other.this)))
+        like = exp.Like(this=value.copy(), expression=_of_glob(str(other.this)))
+        return exp.Escape(this=like, expression=exp.Literal.string("\\"))
     if isinstance(node, exp.RegexpILike) and isinstance(other, exp.Literal):
         pattern = exp.Literal.string(f"(?i){other.this}")
         return exp.RegexpLike(this=value.copy(), expression=pattern)

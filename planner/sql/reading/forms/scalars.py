@@ -22,7 +22,7 @@ _NATIVE = re.compile(r"@([A-Z_]+)\(")
 _INTERNAL = (
     *("REGEXP_SPLIT", "LIST_POSITION", "LENGTH", "MAP_FROM_ENTRIES", "LIST_CONCAT", "SEQUENCE"),
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
-    *("REGEXP_INSTR", "REGEXP_PART", "TIMESTAMPDIFF_JAVA"),
+    *("REGEXP_INSTR", "REGEXP_PART", "REGEXP_GROUP", "TIMESTAMPDIFF_JAVA"),
 )
 _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
 _STEP = re.compile(r"""(?!-\d+$)[^"'@\\]+""")
@@ -83,6 +83,8 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         if word not in _UNITS:
             return None, given
         return f"CAST(DATE_TRUNC('{_DATE_UNITS.get(word, word)}', @1) AS DATE)", given
+    if name in ("DATE_PART", "DATEPART") and given[0].name.upper().removesuffix("S") == "SECOND":
+        return "EXTRACT(SECOND FROM @2)", given
     if name == "FROM_JSON" or isinstance(node, exp.FromJson):
         return _from_json(given), given
     if name == "MAP" or isinstance(node, exp.Map):

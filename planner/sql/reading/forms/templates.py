@@ -33,6 +33,8 @@ _OBJECT = (
     "FILTER (WHERE @1 IS NOT NULL), ',') || '}'"
 )
 _EVEN = "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) END"
+#: Near 0 a difference loses digits; Kahan's quotients of two such differences do not.
+_SMALL = "CASE WHEN ABS(@1) < 0.5 THEN {0} ELSE {1} END"
 _EPOCH = "DATE '1970-01-01'"
 _PLACED = "STRPOS(SUBSTRING({0}, {2}), {1})"
 _FROM = f"CASE WHEN {_PLACED} > 0 THEN {_PLACED} + {{2}} - 1 ELSE 0 END"
@@ -58,15 +60,24 @@ _NUMBERS: dict[tuple[str, int], str] = {
     ("PMOD", 2): "CASE WHEN MOD(@1, @2) < 0 THEN MOD(MOD(@1, @2) + @2, @2) ELSE MOD(@1, @2) END",
     ("BROUND", 1): _EVEN,
     ("RINT", 1): _EVEN,
-    ("SINH", 1): "(EXP(@1) - EXP(-@1)) / 2.0",
+    ("SINH", 1): _SMALL.format(
+        "(EXPM1(@1) + EXPM1(@1) / (EXPM1(@1) + 1.0)) / 2.0", "(EXP(@1) - EXP(-@1)) / 2.0"
+    ),
     ("COSH", 1): "(EXP(@1) + EXP(-@1)) / 2.0",
-    ("TANH", 1): "1.0 - 2.0 / (EXP(2.0 * @1) + 1.0)",
-    ("COT", 1): "1.0 / TAN(@1)",
-    ("SEC", 1): "1.0 / COS(@1)",
-    ("CSC", 1): "1.0 / SIN(@1)",
+    ("TANH", 1): _SMALL.format(
+        "EXPM1(2.0 * @1) / (EXPM1(2.0 * @1) + 2.0)", "1.0 - 2.0 / (EXP(2.0 * @1) + 1.0)"
+    ),
+    ("COT", 1): "POWER(TAN(@1), -1)",
+    ("SEC", 1): "POWER(COS(@1), -1)",
+    ("CSC", 1): "POWER(SIN(@1), -1)",
     ("E", 0): "EXP(1)",
-    ("EXPM1", 1): "EXP(@1) - 1",
-    ("LOG1P", 1): "LN(1 + @1)",
+    ("EXPM1", 1): _SMALL.format(
+        "COALESCE((EXP(@1) - 1.0) * @1 / NULLIF(LN(EXP(@1)), 0.0), @1)", "EXP(@1) - 1.0"
+    ),
+    ("LOG1P", 1): _SMALL.format(
+        "COALESCE(LN(1.0 + @1) * @1 / NULLIF((1.0 + CAST(@1 AS DOUBLE)) - 1.0, 0.0), @1)",
+        "LN(1.0 + @1)",
+    ),
     ("SIGNUM", 1): "SIGN(@1)",
     ("XOR", 2): "@1 ^ @2",
     ("NEGATIVE", 1): "-@1",
@@ -94,6 +105,7 @@ _TEXTS: dict[tuple[str, int], str] = {
     ("IS_DECIMAL", 1): r"REGEXP_LIKE(@1, '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$')",
     ("REGEXP_MATCHES", 2): "REGEXP_LIKE(@1, @2)",
     ("REGEXP_INSTR", 2): "@REGEXP_INSTR(@1, @2)",
+    ("REGEXP_SUBSTR", 2): "@REGEXP_GROUP(@1, @2, 0)",
     **dict.fromkeys(
         (
             *(("STRING_SPLIT_REGEX", 2), ("STR_SPLIT_REGEX", 2), ("REGEXP_SPLIT_TO_ARRAY", 2)),
@@ -102,10 +114,8 @@ _TEXTS: dict[tuple[str, int], str] = {
         "@REGEXP_SPLIT(@1, @2)",
     ),
     **dict.fromkeys((("STRING_SPLIT", 2), ("STR_SPLIT", 2)), "SPLIT(@1, @2)"),
-    (
-        "FIND_IN_SET",
-        2,
-    ): "CASE WHEN STRPOS(@1, ',') > 0 THEN 0 ELSE ARRAY_INDEX(SPLIT(@2, ','), @1) END",
+    ("FIND_IN_SET", 2): "CASE WHEN STRPOS(@1, ',') > 0 THEN 0 "
+    "ELSE ARRAY_INDEX(SPLIT(@2, ','), @1) END",
     ("ARRAY_INDEX", 2): "@LIST_POSITION(@1, @2)",
     ("ORD", 1): "ASCII(@1)",
     ("LEN", 1): "@LENGTH(@1)",
@@ -185,10 +195,9 @@ _LISTS: dict[tuple[str, int], str] = {
     ("ARRAY_REPEAT", 2): "TRANSFORM(@SEQUENCE(1, @2, 1), i -> @1)",
     ("ARRAY_COMPACT", 1): _VALUES,
     ("ARRAY_INSERT", 3): _INSERTED,
-    (
-        "ARRAY_REPLACE",
-        3,
-    ): "TRANSFORM(@1, x -> CASE WHEN x IS NOT DISTINCT FROM @2 THEN @3 ELSE x END)",
+    ("ARRAY_REPLACE", 3): (
+        "TRANSFORM(@1, x -> CASE WHEN x IS NOT DISTINCT FROM @2 THEN @3 ELSE x END)"
+    ),
     ("ARRAY_POSITIONS", 2): (
         "FILTER(@SEQUENCE(1, CARDINALITY(@1), 1), i -> @LIST_ITEM(@1, i) IS NOT DISTINCT FROM @2)"
     ),
@@ -294,6 +303,8 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
         (engine, name, 2): _UP_OR_DOWN
         for engine, name in (("spark", "SEQUENCE"), ("ksqldb", "GENERATE_SERIES"))
     },
+    ("flink", "REGEXP_EXTRACT", 2): "@REGEXP_GROUP(@1, @2, 0)",
+    ("flink", "REGEXP_EXTRACT", 3): "@REGEXP_GROUP(@1, @2, @3)",
     ("flink", "STR_TO_MAP", 1): _PAIRS.format("','", "'='"),
     ("flink", "STR_TO_MAP", 2): _PAIRS.format("@2", "'='"),
     ("flink", "JSON_VALUE", 2): "CASE WHEN JSON_QUERY(@1, @2) IS NULL THEN @JSON_VALUE(@1, @2) END",
@@ -307,17 +318,19 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("ksqldb", "DATESUB", 3): "CAST(TIMESTAMPADD(@1, -@2, CAST(@3 AS TIMESTAMP)) AS DATE)",
     ("ksqldb", "GEO_DISTANCE", 5): "CASE WHEN UPPER(@5) LIKE 'MI%' THEN 0.621371 ELSE 1.0 END "
     "* GEO_DISTANCE(@1, @2, @3, @4)",
-    ("postgres", "ARRAY_POSITION", 2): "NULLIF(@LIST_POSITION(@1, @2), 0)",
     ("postgres", "ARRAY_PREPEND", 2): "@LIST_CONCAT(ARRAY[@1], @2)",
+    **{
+        (engine, name, 2): "ELEMENT_AT(ARRAY_POSITIONS(@1, @2), 1)"
+        for engine in ("postgres", "duckdb")
+        for name in ("ARRAY_POSITION", "LIST_POSITION", "LIST_INDEXOF", "ARRAY_INDEXOF")
+    },
     ("postgres", "ARRAY_CONTAINS", 2): _HAS_ALL.format(""),
     ("postgres", "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)",
     ("postgres", "TO_DATE", 2): "CAST(@TO_TIMESTAMP(@1, @2) AS DATE)",
     ("postgres", "TO_TIMESTAMP", 2): "@TO_TIMESTAMP(@1, @2)",
     ("postgres", "REGEXP_MATCH", 2): "@REGEXP_MATCH(@1, @2)",
-    ("duckdb", "ARRAY_POSITION", 2): "NULLIF(@LIST_POSITION(@1, @2), 0)",
-    ("duckdb", "LIST_POSITION", 2): "NULLIF(@LIST_POSITION(@1, @2), 0)",
-    ("duckdb", "LIST_INDEXOF", 2): "NULLIF(@LIST_POSITION(@1, @2), 0)",
-    ("duckdb", "ARRAY_INDEXOF", 2): "NULLIF(@LIST_POSITION(@1, @2), 0)",
+    ("duckdb", "ARRAY_DISTINCT", 1): f"@ARRAY_DISTINCT({_VALUES})",
+    ("duckdb", "LIST_DISTINCT", 1): f"@ARRAY_DISTINCT({_VALUES})",
     ("duckdb", "DATE_SUB", 3): "TIMESTAMPDIFF(@1, @2, @3)",
     ("duckdb", "DATESUB", 3): "TIMESTAMPDIFF(@1, @2, @3)",
     ("duckdb", "LENGTH", 1): "@LENGTH(@1)",
