@@ -29,6 +29,7 @@ from rvertex.operators.ordered.matching.pattern import (
     Repetition,
     Sequence,
     Var,
+    compiled,
     has_exclusion,
 )
 from rvertex.operators.ordered.matching.rows import Skip
@@ -160,6 +161,10 @@ def check(seed: int) -> bool:
     """Whether the case could be tried; it is compared if so."""
     chance = random.Random(seed)
     pattern = random_pattern(chance, 3)
+    try:
+        compiled(pattern)
+    except OperatorTypeError:
+        return False
     local = chance.random() < 0.5
     made = [
         random_condition(chance, local) if chance.random() < 0.85 else (None, None)
@@ -281,6 +286,22 @@ def rows_of(
 @pytest.mark.parametrize("seed", range(15))
 def test_random_patterns(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Repetition(Var(0), 0, None, greedy=False),
+        Sequence((Repetition(Var(0), 0, 1), Repetition(Var(1), 0, 1, greedy=False))),
+        Alternation((Sequence(()), Var(0))),
+    ],
+)
+def test_a_loop_of_a_part_that_prefers_no_row_is_refused(part: Pattern) -> None:
+    for least in (0, 1):
+        with pytest.raises(OperatorTypeError, match="may match no row"):
+            compiled(Repetition(part, least, None))
+        assert compiled(Repetition(Sequence((part, Var(2))), least, None))
+        assert compiled(Repetition(Repetition(Var(0), 0, 1), least, None))
 
 
 @pytest.mark.slow

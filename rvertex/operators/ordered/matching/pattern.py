@@ -160,6 +160,12 @@ class _Compiler:
             self.code[fork] = self._choice(fork + 1, len(self.code), part.greedy)
 
     def _add_loop(self, part: Repetition) -> None:
+        if _may_be_empty(part.part) and _may_prefer_less(part.part):
+            raise OperatorTypeError(
+                "match",
+                "a part that is repeated without a bound may match no row, and prefers fewer rows; "
+                "write a part that matches a row or more, as (A+?)* for (A*?)*",
+            )
         fork = self.emit(Fork(()))
         self.add(part.part)
         self.emit(Fork((fork,)))
@@ -168,6 +174,35 @@ class _Compiler:
     @staticmethod
     def _choice(more: int, out: int, greedy: bool) -> Fork:
         return Fork((more, out) if greedy else (out, more))
+
+
+def _may_be_empty(part: Pattern) -> bool:
+    match part:
+        case Var():
+            return False
+        case Repetition(inner, least):
+            return least == 0 or _may_be_empty(inner)
+        case Alternation(parts):
+            return any(map(_may_be_empty, parts))
+        case Sequence(parts) | Permutation(parts):
+            return all(map(_may_be_empty, parts))
+        case Exclusion(inner):
+            return _may_be_empty(inner)
+
+
+def _may_prefer_less(part: Pattern) -> bool:
+    """Whether some choice in it prefers no row to a row."""
+    match part:
+        case Var():
+            return False
+        case Repetition(inner):
+            return not part.greedy or _may_prefer_less(inner)
+        case Alternation(parts):
+            return any(map(_may_be_empty, parts[:-1])) or any(map(_may_prefer_less, parts))
+        case Sequence(parts) | Permutation(parts):
+            return any(map(_may_prefer_less, parts))
+        case Exclusion(inner):
+            return _may_prefer_less(inner)
 
 
 def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
