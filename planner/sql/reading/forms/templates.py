@@ -34,7 +34,7 @@ _OBJECT = (
 )
 _EVEN = "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) END"
 #: Near 0 a difference loses digits; Kahan's quotients of two such differences do not.
-_SMALL = "CASE WHEN ABS(@1) < 0.5 THEN {0} ELSE {1} END"
+_SMALL = "CASE WHEN ABS(CAST(@1 AS DOUBLE)) < 0.5 THEN {0} ELSE {1} END"
 _EPOCH = "DATE '1970-01-01'"
 _PLACED = "STRPOS(SUBSTRING({0}, {2}), {1})"
 _FROM = f"CASE WHEN {_PLACED} > 0 THEN {_PLACED} + {{2}} - 1 ELSE 0 END"
