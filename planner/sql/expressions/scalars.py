@@ -278,13 +278,13 @@ class Expressions:
             or len(escape) > 1
         ):
             raise self.text.error(node, "write s LIKE 'pattern' ESCAPE '!', with one character")
-        made = self._like(like, escape)
+        made = self._like(like, escape, node)
         return ~made if like.args.get("negate") else made
 
-    def _like(self, node: exp.Expr, escape: str | None = None) -> Expr:
+    def _like(self, node: exp.Expr, escape: str | None = None, at: exp.Expr | None = None) -> Expr:
         value, pattern = self.compile(node.this), self.compile(node.args["expression"])
         build = patterns.ilike if type(node) is exp.ILike else patterns.like_any
-        with self.text.located(node):
+        with self.text.located(at or node):
             return build(value, pattern, self.text.engine.escape if escape is None else escape)
 
     def _trim(self, node: exp.Expr) -> Expr:
