@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, call, greatest, least, list_of, lit, struct
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.texts.words import absent_as_empty, group_count
+from planner.expressions.functions.texts.pattern_groups import absent_as_empty, group_count
 from planner.expressions.nodes import Literal
 from planner.sql.expressions.engines.settings import json_value, whole, words
 

@@ -90,8 +90,11 @@ def test_a_group_that_a_match_leaves_out_is_null() -> None:
     assert value("REGEXP_MATCH('b', '(a)|(b)')", "postgres") == [None, "b"]
     assert value("REGEXP_MATCH('a', '(a)([b]*)')", "postgres") == ["a", ""]
     assert value("SUBSTRING('a' FROM '(b)?a')", "postgres") is None
-    with pytest.raises(SqlError, match="may be empty and may be left out"):
-        value("REGEXP_MATCH('a', '(a)(b*)?')", "postgres")
+    for pattern in ("(a)(b*)?", "(a)|(b*)", "((b*)c|a)", "(?:(b*)c){0,2}(a)"):
+        with pytest.raises(SqlError, match="may be empty and may be left out"):
+            value(f"REGEXP_MATCH('a', '{pattern}')", "postgres")
+    assert value("REGEXP_MATCH('ab', '(a|c)(?:b)?(x*)')", "postgres") == ["a", ""]
+    assert value("REGEXP_EXTRACT('GET /', '(GET|POST) (.*)', 2)", "flink") == "/"
     for dialect in (None, *ENGINES):
         assert value("REGEXP_SUBSTR('xay', 'a')", dialect) == "a"
         assert value("REGEXP_SUBSTR('x', 'a')", dialect) is None

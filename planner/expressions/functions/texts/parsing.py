@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, of_texts, plain_value
 from planner.expressions.entries.signature import method, text_of, typed
-from planner.expressions.functions.texts.words import named_groups, on_arrays
+from planner.expressions.functions.texts.pattern_groups import named_groups
+from planner.expressions.functions.texts.words import on_arrays
 from planner.expressions.nodes import Call, Function, Node
 from planner.expressions.spark.casts import failure
 from planner.expressions.spark.errors import MARK

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, of_texts, plain_value
-from planner.expressions.functions.texts.words import named_groups, on_arrays
+from planner.expressions.functions.texts.pattern_groups import named_groups
+from planner.expressions.functions.texts.words import on_arrays
 from planner.expressions.spark.let_bindings import let
 from planner.expressions.spark.types import text as quoted
 

@@ -27,9 +27,10 @@ from planner.expressions.entries.family import (
     plain_value,
 )
 from planner.expressions.entries.signature import method
+from planner.expressions.functions.texts.pattern_groups import group_count, named_groups
 from planner.expressions.functions.texts.text import LENGTHS
 from planner.expressions.nodes import Function
-from planner.expressions.spark.patterns import NAMED_GROUP, NO_GROUP, SPACE, java_pattern
+from planner.expressions.spark.patterns import SPACE, java_pattern
 from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 _TEXT, _INTEGER = pa.string(), pa.int64()
 #: Longer padding and repetition is refused.
 CHARACTERS_MAX = 10_000
-_GROUP = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?!\?)", re.DOTALL)
-#: Openings of groups, escapes and classes, and single characters.
-_PARTS = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?:\?[a-zA-Z-]*:?)?|.", re.DOTALL)
 _RUNS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 
 
@@ -97,61 +95,6 @@ def _pad(is_left: bool, values: Sequence[Value], call: Call) -> Value:
         return f"{added}{text}" if is_left and added else f"{text}{added}"[:width]
 
     return mapped(values[0], padded, _TEXT)
-
-
-def named_groups(pattern: str) -> str:
-    """Name the groups of a pattern ``g1``, ``g2``, ..., and the whole pattern ``g0``."""
-    count = 0
-
-    def one(found: re.Match[str]) -> str:
-        nonlocal count
-        if not found[0].startswith("("):
-            return found[0]
-        count += 1
-        return f"(?P<g{count}>"
-
-    return f"(?P<g0>{_GROUP.sub(one, pattern)})"
-
-
-def group_count(pattern: str) -> int:
-    """Count the groups of a pattern.
-
-    Raises:
-        InvalidPlanError: it is not a regular expression.
-    """
-    try:
-        found = pc.extract_regex(pa.array([""]), named_groups(pattern))
-    except pa.ArrowInvalid as error:
-        raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
-    return int(found.type.num_fields) - 1
-
-
-def absent_as_empty(pattern: str, group: int) -> bool:
-    """Whether an empty group always means that the match left it out, as in ``(a)(b)?``.
-
-    Raises:
-        InvalidPlanError: an empty group may be of either kind.
-    """
-    bodies: dict[int, str] = {}
-    begun: list[tuple[int, int]] = []
-    plain, count = "", 0
-    for found in _PARTS.finditer(pattern):
-        if found[0].startswith("("):
-            count += _GROUP.fullmatch(found[0]) is not None
-            begun.append((count if _GROUP.fullmatch(found[0]) else 0, found.end()))
-        elif found[0] == ")" and begun:
-            number, start = begun.pop()
-            bodies[number] = pattern[start : found.start()]
-        plain += found[0] if len(found[0]) == 1 else ""
-    body = rf"\A(?:{bodies.get(group, pattern)})\z"
-    if not pc.match_substring_regex(pa.scalar(""), body).as_py():
-        return True
-    if group and re.search(r"\||\)[?*]|\)\{0", plain):
-        raise InvalidPlanError(
-            f"group {group} of {pattern!r} may be empty and may be left out; write a group that "
-            "matches a character or more"
-        )
-    return False
 
 
 def _resolve_extract(call: Call) -> Node | None:
