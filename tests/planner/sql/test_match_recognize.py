@@ -65,7 +65,9 @@ def test_explain_names_the_state_that_stays_in_memory() -> None:
             PARTITION BY symbol ORDER BY vs() MEASURES A.price AS price
             PATTERN (A B) DEFINE B AS B.price < A.price
         ) MR"""
-    stages = explain(lower(ss.sql(text, {"Ticker": DROP}).to_parquet(), root="r"), "text")
+    matches = ss.sql(text, {"Ticker": DROP})
+    assert isinstance(matches, ss.Stream)
+    stages = explain(lower(matches.to_parquet(), root="r"), "text")
     assert "  state of match: about 1 kB per key with an open match stays in memory" in stages
     others = explain(lower(DROP.to_parquet(), root="r"), "text")
     assert "state of match" not in others
