@@ -44,7 +44,7 @@ def test_a_timer_fires_by_the_clock_without_further_rows(tmp_path: Path) -> None
     with ss.Appender(log, {"device": pa.string(), "n": pa.int64()}) as appender:
         appender.append([{"device": "a", "n": 1}, {"device": "b", "n": 2}])
         rows = ss.Stream.from_rstream(
-            log, vs="received_at", follow=True, delay=0, idle="clock", idle_after="50ms"
+            log, vs="received_at", follow=True, delay="2s", idle="clock", idle_after="50ms"
         )
         silent = rows.group_by("device").process(Silence)
         out = silent.to_rstream(str(tmp_path / "out"))
@@ -52,9 +52,9 @@ def test_a_timer_fires_by_the_clock_without_further_rows(tmp_path: Path) -> None
         job = jobmanager.run(
             out, root=root, executor="local", config=QUICK, on_status=watch, retain="all"
         )
-        watch.until(lambda status: status["events_out"] == 2)  # and no row came meanwhile
+        watch.until(lambda status: status["events_out"] >= 2)  # and no row came meanwhile
         appender.append([{"device": "a", "n": 3}])
-        watch.until(lambda status: status["events_out"] == 3)
+        watch.until(lambda status: status["events_out"] >= 3)
     finish(job)
     plan = JobRoot(root).read_plan()
     assert plan is not None

@@ -24,7 +24,6 @@ import streamscope as ss
 from jobmanager import options
 from jobmanager.cli.main import app
 from jobmanager.driver.notes import NoteWarning
-from jobmanager.errors import NoJobError
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rows.answer_rows import recorded_events
 from jobmanager.replay.rows.capsules import make_capsule, open_capsule
@@ -356,8 +355,9 @@ def f(user="kept", password="planted"): return (\"h\u00e4\", "planted-in-plan", 
 
 
 def durable_rows(root: str) -> int:
+    """Rows of the result that can be read; the job is still writing its files."""
     try:
         plan = Recorded(JobRoot(root)).plan
-    except NoJobError:
+        return sum(events.num_rows for _, events in recorded_events(plan))
+    except StreamEngineError:
         return 0
-    return sum(events.num_rows for _, events in recorded_events(plan))
