@@ -20,7 +20,7 @@ _DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _CLOCK = r"[0-2]\d(?::?[0-5]\d(?::?[0-6]\d(?:\.\d*)?)?)?"
 _ZONE = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)?"
 #: Times in ISO's basic form and in weeks, which are rewritten before they are converted.
-_OTHER_TIME = r"\d{8}T.*|\d{4}-?W\d\d.*"
+_OTHER_TIME = r"\d{8}T(?s:.*)|\d{4}-?W\d\d(?s:.*)"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _INFINITE = r"[+-]?(?i:inf(?:inity)?|nan(?:\([a-z0-9_]*\))?)"
 #: What is removed around numbers and times before they are converted.
@@ -118,5 +118,5 @@ def _pattern(kind: pa.DataType) -> str | None:
         return rf"{_DATE}(?:[ T]{_CLOCK}{_ZONE})?|{_OTHER_TIME}"
     if kinds.is_decimal(kind):
         whole = max(kind.precision - kind.scale, 0)
-        return rf"[+-]?(?:0*\d{{0,{whole}}}(?:\.\d*)?)|{_NUMBER}[eE].*"
+        return rf"[+-]?(?:0*\d{{0,{whole}}}(?:\.\d*)?)|{_NUMBER}[eE](?s:.*)"
     return None

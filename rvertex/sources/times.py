@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _FACTORS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
-_ZONE = r"(?:Z|[+-]\d{2}(?::?\d{2})?)$"
+#: A zone behind a time of day: the end of a date looks like a zone.
+_ZONE = r"[T ]\d(?s:.*)(?:Z|[+-]\d{2}(?::?\d{2})?)$"
 _OTHER_ISO = r"^\s*(?:\d{8}T\d|\d{4}-?W\d\d)"
 #: Why a text is not a time.
 NOT_ISO = "not an ISO-8601 time"
@@ -52,12 +53,9 @@ def is_time_type(kind: pa.DataType) -> bool:
 
 def is_zoned(text: pa.Array) -> np.ndarray:
     """Return which ISO-8601 times name a zone, bool[n]; undefined for nulls."""
-    ends_in_zone = pc.match_substring_regex(text, _ZONE)
-    has_hours = pc.match_substring(text, ":")  # the end of a date looks like a zone
-    both: np.ndarray = (
-        pc.and_(ends_in_zone, has_hours).fill_null(False).to_numpy(zero_copy_only=False)
-    )
-    return both
+    has_zone = pc.match_substring_regex(text, _ZONE).fill_null(False)
+    found: np.ndarray = has_zone.to_numpy(zero_copy_only=False)
+    return found
 
 
 def extended(text: pa.Array) -> pa.Array:

@@ -230,22 +230,27 @@ class CsvUnits:
         """The values of a column that do not have its type, and why; nulls have it."""
 
         def convert(texts: pa.Array) -> None:
-            quoted = pc.replace_substring(texts, '"', '""')
-            lines = pc.binary_join_element_wise('"', quoted, '"\n', "").to_pylist()
-            self._with_times("".join(lines).encode(), pa.schema([field]), [field.name])
+            quoted = pc.replace_substring(texts.cast(pa.binary()), b'"', b'""')
+            lines = pc.binary_join_element_wise(b'"', quoted, b'"\n', b"").to_pylist()
+            self._with_times(b"".join(lines), pa.schema([field]), [field.name])
 
-        is_no_text = not_utf8(values)
-        mask = pa.array(is_no_text)
-        texts = pc.if_else(mask, pa.scalar(None, pa.binary()), values).cast(pa.string())
-        is_wrong = failing(texts, field.type, convert)
         as_text = times_as_text(decimals_as_text(pa.schema([field]))).field(0).type
+        kind = as_text.value_type if pa.types.is_dictionary(as_text) else as_text
+        if _is_bytes(kind):
+            is_no_text, texts = np.zeros(len(values), np.bool_), values
+        else:
+            is_no_text = not_utf8(values)
+            mask = pa.array(is_no_text)
+            texts = pc.if_else(mask, pa.scalar(None, pa.binary()), values).cast(pa.string())
+        is_wrong = failing(texts, field.type, convert)
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         places = np.flatnonzero(is_no_text | is_wrong)
         reason = f"not of type {field.type}"
         found = {}
         for k, value in zip(
             places.tolist(), values.take(pa.array(places)).to_pylist(), strict=True
         ):
-            why = NO_TEXT if is_no_text[k] and pa.types.is_string(as_text) else reason
+            why = NO_TEXT if is_no_text[k] and is_text else reason
             text = value.decode("utf-8", "backslashreplace")
             found[k] = BadRow(why if value else why + _NOT_NULL, field.name, text)
         return found
@@ -271,6 +276,13 @@ class CsvUnits:
                     reason += _NOT_NULL
                 return BadRow(reason, field.name, value)
         return BadRow("not a row of CSV")
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(
+        kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind)
+    )
 
 
 def _has_infinite(column: pa.Array) -> bool:

@@ -41,12 +41,18 @@ TYPES = {
     "date": pa.date32(),
     "decimal": pa.decimal128(10, 2),
     "text": pa.string(),
+    "bytes": pa.binary(),
     "clock": pa.time64("us"),
     "list": pa.list_(pa.int64()),
     "struct": pa.struct([("a", pa.int64())]),
+    "decimals": pa.list_(pa.decimal128(10, 2)),
+    "price": pa.struct([("a", pa.decimal128(10, 2))]),
+    "prices": pa.list_(pa.struct([("a", pa.decimal128(10, 2))])),
+    "times": pa.list_(pa.timestamp("us")),
+    "dates": pa.list_(pa.date32()),
 }
-#: For each type a value that it has.
-GOOD = ["7", "7", "7", "0.5", "true", "2026-01-01", "2026-01-01", "2026-01-01", "1.25", "é"]
+#: For each type that CSV has a value of it.
+GOOD = ["7", "7", "7", "0.5", "true", "2026-01-01", "2026-01-01", "2026-01-01", "1.25", "é", "ab"]
 TEXTS = [
     "1",
     "-5",
@@ -106,6 +112,7 @@ TEXTS += [
     " 2026-01-01 ",
 ]
 TEXTS += ["2026-01-01T00:00:00 +01:00", "2026-01-01 10", "2026-01-01T00:00:60"]
+TEXTS += ["2026-01-01T10Z", "2026-01-01T10+01", "2026-01-01 10-0100", "2026W013\n10:00:00"]
 PLAIN = [
     "1",
     "-1",
@@ -134,6 +141,8 @@ PLAIN = [
     "123456789.123",
     "5e-3",
 ]
+PLAIN += ["2.5", "[2.5]", "[2.555]", "[1e3]", '{"a":2.5}', '[{"a":2.5},{"a":3}]', '["2.5"]']
+PLAIN += ['["2026-01-01T10:00:00Z"]', '["2026-01-01"]']
 PLAIN += ['"a\tb"', '{"a":1,"a":2}', '"2026-01-01"', '"1.5"', '" 5"', '"\\n2026-01-01"']
 
 
@@ -163,7 +172,7 @@ def json_row(rng: random.Random, values: list[str]) -> bytes:
 
 def dirty(format: str, rng: random.Random) -> tuple[pa.Schema, list[bytes]]:
     """Columns of random types, and rows of which many are bad."""
-    names = rng.sample([*TYPES][: 10 if format == "csv" else None], rng.randint(1, 4))
+    names = rng.sample([*TYPES][: len(GOOD) if format == "csv" else None], rng.randint(1, 4))
     columns = pa.schema([(f"c{k}", TYPES[name]) for k, name in enumerate(names)])
     share = rng.choice([0.05, 0.3, 0.8])
     rows = []
@@ -329,6 +338,51 @@ def test_values_without_a_time_are_found_together(tmp_path: Path) -> None:
         "not an ISO-8601 time",
         "ends before it starts",
     }
+
+
+GOOD_VALUES = {
+    "decimals": ("json", TYPES["decimals"], b"[2.5]"),
+    "price": ("json", TYPES["price"], b'{"a":2.5}'),
+    "prices": ("json", TYPES["prices"], b'[{"a":2.5},{"a":3}]'),
+    "bytes": ("csv", pa.binary(), b"\xff\xfe"),
+    "many bytes": ("csv", pa.large_binary(), b"\xff\xfe"),
+    "two bytes": ("csv", pa.binary(2), b"\xff\xfe"),
+    "quoted bytes": ("csv", pa.binary(2), b'"""\xff"'),
+    "hours and Z": ("csv", TYPES["zoned"], b"2026-01-01T10Z"),
+    "hours and hours": ("csv", TYPES["zoned"], b"2026-01-01T10+01"),
+    "hours and minutes": ("csv", TYPES["zoned"], b"2026-01-01T10-0130"),
+    "week and line end": ("csv", pa.timestamp("us"), b'"2026W013\n10:00:00"'),
+}
+
+
+@pytest.mark.parametrize("case", GOOD_VALUES)
+def test_a_good_value_is_good_whatever_other_rows_are(case: str, tmp_path: Path) -> None:
+    """A row that is alone, before a bad one, and before one with a time without a zone."""
+    format, kind, value = GOOD_VALUES[case]
+    columns = pa.schema([("c0", kind), ("n", pa.int64())])
+    head, row, others = b"c0,n\n", b"%s,%d\n", [b"", b",x\n", b"2026-01-01T00:00:00,1\n"]
+    if format == "json":
+        head, row, others = b"", b'{"c0":%s,"n":%d}\n', [b"", b'{"n":"x"}\n']
+    path = tmp_path / f"a.{format}"
+    found = set()
+    for other in others:
+        path.write_bytes(head + row % (value, 7) + other)
+        found.add(read(format, path, columns, "skip")[0].replace(", '_bad': None", ""))
+    assert len(found) == 1
+    assert "'n': 7" in found.pop()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), TYPES["zoned"]])
+def test_bytes_that_are_no_text_are_bad_for_the_same_reason_together_and_alone(
+    kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"c0\n" + b"\xff\xfe\n" * 3)
+    columns = pa.schema([("c0", kind)])
+    together = read("csv", path, columns, "skip")
+    assert "not text in UTF-8" in together[0]
+    monkeypatch.setattr(CsvUnits, "_inspect", lambda *_: {})
+    assert read("csv", path, columns, "skip") == together
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.timestamp("us")])

@@ -51,7 +51,7 @@ def bad_objects(
     found: dict[int, pa.Field | None] = {}
     places: list[int] = []
     rows: list[dict[str, Any]] = []
-    number = _Number if any(kinds.is_decimal(f.type) for f in columns) else float
+    number = _Number if any(_has_decimals(f.type) for f in columns) else float
     decode = json.JSONDecoder(parse_float=number).decode
     text = b"\n".join(lines)
     is_special = _SPECIAL.search(text) is not None
@@ -104,6 +104,14 @@ def value_of(line: bytes, name: str) -> str | None:
         return json.dumps(found[name], ensure_ascii=False) if name in found else None
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    """Whether values of the type are decimals, or have some in them at any depth."""
+    if kinds.is_dictionary(kind):
+        return _has_decimals(kind.value_type)
+    inner = (kind.field(k).type for k in range(kind.num_fields))
+    return bool(kinds.is_decimal(kind)) or any(map(_has_decimals, inner))
 
 
 def _column_marks(
