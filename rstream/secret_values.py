@@ -37,6 +37,8 @@ _UNSIGNED = (
     "name the file in its store, as in s3://BUCKET/PATH, with credentials from the environment, "
     "or download it first"
 )
+#: A place in a text for a value: ``%s``, ``%(name)s`` or ``{name}``.
+_PLACEHOLDER = re.compile(r"%(\(\w+\))?s|\{\w*\}")
 _USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@")
 
 
@@ -131,7 +133,7 @@ def with_stars(text: str) -> str:
 
     def starred(found: re.Match[str], group: str) -> str:
         value = found[group]
-        if is_reference(value.strip("'")):
+        if is_reference(value.strip("'")) or _PLACEHOLDER.fullmatch(value.strip("'")):
             return found[0]
         lo, hi = found.start(group) - found.start(), found.end(group) - found.start()
         return found[0][:lo] + re.sub(r"[^']", "*", value) + found[0][hi:]

@@ -27,7 +27,6 @@ from jobmanager.driver.notes import NoteWarning
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rows.answer_rows import recorded_events
 from jobmanager.replay.rows.capsules import make_capsule, open_capsule
-from jobmanager.replay.rows.starred import starred
 from jobmanager.storage.query_file import query_file
 from jobmanager.storage.root import JobRoot
 from planner.explain.text import explain
@@ -328,30 +327,6 @@ def test_a_capsule_has_no_secret_of_its_job(tmp_path: Path) -> None:
     assert not [name for name, data in files.items() if LITERAL.encode() in data]
     assert not [name for name, data in files.items() if b"x y" in data]
     assert b"DSN = 'postgresql://me:*******" in files["code/query.py"]
-
-
-def test_code_without_its_secrets_still_runs() -> None:
-    code = """
-import os
-password = "planted"; token: str = 'plan\\x74ed'
-config = {"sasl.password": "planted", "user": "kept", "ssl.key.password": "env:KEPT"}
-api_secret = os.environ.get("NAME", "kept")
-dsn = "postgresql://me:planted@host/db"
-schema = {"token": "string", "secret": "float64", "password": "list<string>"}
-called = dict(password="planted", secret=len(password))
-def f(user="kept", password="planted"): return (\"h\u00e4\", "planted-in-plan", password)
-"""
-    found = starred(code.encode(), {"planted-in-plan"}, is_python=True)
-    assert b"plan" not in found
-    assert found.count(b"kept") == 3
-    values: dict[str, Any] = {}
-    exec(found, values)
-    assert values["password"] == values["token"] == values["called"]["password"] == "*" * 7
-    assert values["config"]["ssl.key.password"] == "env:KEPT"
-    assert values["dsn"] == "postgresql://me:*******@host/db"
-    assert set(values["schema"].values()) == {"string", "float64", "list<string>"}
-    assert values["f"]() == ("h\u00e4", "*" * 15, "*" * 7)
-    assert starred(b"WITH ('password' = 'planted')", set(), is_python=False).count(b"*") == 7
 
 
 def durable_rows(root: str) -> int:

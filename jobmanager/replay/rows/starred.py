@@ -3,53 +3,168 @@
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rstream.secret_values import has_literal_password, is_reference, is_secret_option, with_stars
+from rstream.secret_values import is_reference, is_secret_option, with_stars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+#: Replaces a file that Python cannot parse: its secrets cannot be recognized.
+LEFT_OUT = b"# The capsule does not have this file: it is not valid Python.\n"
+#: Functions whose first argument is the name of a value, not the value.
+_LOOKUPS = ("get", "getenv", "pop", "column", "field", "col")
+_NAME = re.compile(r"[\w.-]+")
+#: Stands for an expression between two texts.
+_OTHER = "\ufffc"
 
 
 def starred(code: bytes, secrets: set[str], *, is_python: bool) -> bytes:
     """Return the code without ``secrets``, and without other text that a name calls a secret."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        code = code.replace(secret.encode(), b"*" * len(secret.encode()))
+    plain = sorted(filter(None, secrets), key=len, reverse=True)
     if not is_python:
-        return with_stars(code.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        text = code.decode(errors="surrogateescape")
+        return _without(text, plain).encode(errors="surrogateescape")
     try:
-        found = dict(_texts(ast.parse(code)))
-    except (SyntaxError, ValueError):
-        return code  # no process can import it
-    begins = [0, *accumulate(len(line) for line in code.splitlines(keepends=True))]
-    for node, name in sorted(found.items(), key=lambda one: _place(one[0]), reverse=True):
-        assert isinstance(node.value, str)
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        text = "*" * len(node.value) if is_secret_option(name) else with_stars(node.value)
-        lo = begins[node.lineno - 1] + node.col_offset
-        hi = begins[node.end_lineno - 1] + node.end_col_offset
-        code = code[:lo] + repr(text).encode() + code[hi:]
+        return _starred_python(code, plain)
+    except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
+        return LEFT_OUT
+
+
+def _without(text: str, secrets: Sequence[str]) -> str:
+    text = with_stars(text)
+    for secret in secrets:
+        text = text.replace(secret, "*" * len(secret))
+    return text
+
+
+def _starred_python(code: bytes, secrets: Sequence[str]) -> bytes:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(code).readline)
+    text = io.TextIOWrapper(io.BytesIO(code), encoding).read()
+    tree = ast.parse(text)
+    edits = [*_in_comments(text, secrets), *_in_code(tree, _star(tree, secrets))]
+    if not edits:
+        return code
+    data = text.encode()  # places in a tree are offsets in UTF-8
+    begins = [0, *accumulate(len(line) + 1 for line in data.split(b"\n"))]
+    for (line, column), (end_line, end_column), new in sorted(edits, reverse=True):
+        lo, hi = begins[line - 1] + column, begins[end_line - 1] + end_column
+        data = data[:lo] + new.encode() + data[hi:]
+    code = data.decode().encode(encoding, errors="backslashreplace")
+    ast.parse(code)
     return code
 
 
-def _place(node: ast.expr) -> tuple[int, int]:
-    return node.lineno, node.col_offset
+#: Begin and end as line and offset in its UTF-8 bytes, and the new text.
+Edit = tuple[tuple[int, int], tuple[int, int], str]
 
 
-def _texts(tree: ast.AST) -> Iterator[tuple[ast.Constant, str]]:
-    """The texts that are secrets, each with the name of its variable, argument or key."""
-    for parent in ast.walk(tree):
-        for value, name in _named(parent):
-            if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
-                continue
-            text = value.value
-            is_secret = is_secret_option(name) and not is_reference(text) and not _is_type(text)
-            if (is_secret and text) or has_literal_password(text):
-                yield value, name
+def _in_comments(text: str, secrets: Sequence[str]) -> Iterator[Edit]:
+    lines = text.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        new = _without(token.string, secrets)
+        if token.type == tokenize.COMMENT and new != token.string:
+            line, column = token.start
+            lo = len(lines[line - 1][:column].encode())
+            yield (line, lo), (line, lo + len(token.string.encode())), new
+
+
+def _in_code(node: ast.AST, changed: set[ast.AST]) -> Iterator[Edit]:
+    """The edits that put changed constants into the code, f-strings as a whole."""
+    if isinstance(node, ast.JoinedStr | ast.Constant):
+        if not changed.isdisjoint(ast.walk(node)):
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            end = node.end_lineno, node.end_col_offset
+            yield (node.lineno, node.col_offset), end, ast.unparse(node)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _in_code(child, changed)
+
+
+def _star(tree: ast.AST, secrets: Sequence[str]) -> set[ast.AST]:
+    """Replace the secrets in the constants of a tree; return the changed ones."""
+    nodes = list(ast.walk(tree))
+    before = {node: node.value for node in nodes if isinstance(node, ast.Constant)}
+    for node in nodes:
+        for value, name in _named(node):
+            for constant in _texts(value) if is_secret_option(name) else ():
+                if _is_secret(_text(constant)):
+                    _replace(constant, "*" * len(_text(constant)))
+    for node in nodes:
+        pieces = list(_pieces(node))
+        new = _without("".join(map(_text, pieces)), secrets)
+        for piece in pieces:
+            length = len(_text(piece))
+            _replace(piece, new[:length])
+            new = new[length:]
+    return {node for node, value in before.items() if node.value != value}
+
+
+def _pieces(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of one text: of a constant, of an f-string, or of parts with + between them."""
+    match node:
+        case ast.JoinedStr(values=values):
+            yield from values
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            for part in (left, right):
+                yield from list(_pieces(part)) or [part]
+        case ast.Constant():
+            yield node
+
+
+def _text(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Constant(value=bytes(data)):
+            return data.decode(errors="surrogateescape")
+        case ast.Constant(value=int(number)):
+            return str(number)
+        case _:
+            return _OTHER
+
+
+def _replace(node: ast.AST, text: str) -> None:
+    if not isinstance(node, ast.Constant) or text == _text(node):
+        return
+    if isinstance(node.value, bytes):
+        node.value = text.encode(errors="surrogateescape")
+    else:
+        node.value = text if isinstance(node.value, str) else 0
+
+
+def _texts(value: ast.AST) -> Iterator[ast.Constant]:
+    """The texts in a value, without the keys of dicts and lookups, and without formats."""
+    children: list[Any]
+    match value:
+        case ast.Constant(value=str() | bytes()):
+            yield value
+            return
+        case ast.Subscript(value=found, slice=ast.Constant()):
+            children = [found]
+        case ast.Dict(values=values):
+            children = values
+        case ast.FormattedValue(value=found):
+            children = [found]
+        case ast.Call(
+            func=(ast.Attribute(attr=name) | ast.Name(id=name)) as func, args=args, keywords=rest
+        ) if name in _LOOKUPS:
+            children = [func, *args[1:], *rest]
+        case _:
+            children = [*ast.iter_child_nodes(value)]
+    for child in children:
+        yield from _texts(child)
+
+
+def _is_secret(text: str) -> bool:
+    return bool(text.strip()) and not is_reference(text) and not _is_type(text)
 
 
 def _is_type(text: str) -> bool:
@@ -57,37 +172,54 @@ def _is_type(text: str) -> bool:
     try:
         return bool(pa.type_for_alias(text.partition("<")[0].partition("[")[0]))
     except ValueError:
-        return "<" in text
+        return "<" in text and text.endswith(">")
 
 
-def _named(node: ast.AST) -> Iterator[tuple[ast.expr | None, str]]:
+def _named(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Values, each with a name that it belongs to."""
     match node:
         case ast.Assign(targets=targets, value=value):
-            yield from ((value, _name(target)) for target in targets)
-        case ast.AnnAssign(target=target, value=value):
-            yield value, _name(target)
-        case ast.keyword(arg=name, value=value):
-            yield value, "" if name is None or name.lower() == "token" else name
+            yield from ((value, name) for target in targets for name in _names(target))
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.AugAssign(target=target, value=value)
+            | ast.NamedExpr(target=target, value=value)
+        ):
+            yield from ((value, name) for name in _names(target))
+        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+            yield from ((value, _option(name)) for name in _names(target))
+        case ast.keyword(arg=str(name), value=value):
+            yield value, _option(name)
         case ast.Dict(keys=keys, values=values):
-            yield from ((value, _option(key)) for key, value in zip(keys, values, strict=True))
-        case ast.arguments(args=args, defaults=defaults):
-            pairs = zip(reversed(args), reversed(defaults), strict=False)
-            yield from ((value, arg.arg) for arg, value in pairs)
-        case ast.Call(args=args):
-            yield from ((value, "") for value in args)
+            pairs = zip(keys, values, strict=True)
+            yield from ((value, _option(_text(key))) for key, value in pairs if key is not None)
+        case ast.Tuple(elts=[ast.Constant() as key, value]):
+            yield value, _option(_text(key))
+        case ast.arguments():
+            last = reversed([*node.posonlyargs, *node.args])
+            defaults = [*zip(last, reversed(node.defaults), strict=False)]
+            only = zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            yield from ((text, arg.arg) for arg, text in [*defaults, *only] if text is not None)
+        case ast.Call(args=args, keywords=keywords):
+            for place, arg in enumerate(args, 1):
+                if isinstance(arg, ast.Constant) and _NAME.fullmatch(_text(arg)):
+                    yield from ((value, _option(_text(arg))) for value in args[place:])
+                    yield from ((value.value, _option(_text(arg))) for value in keywords)
+        case ast.Compare(left=left, comparators=[right]):
+            yield from ((right, _option(name)) for name in _names(left))
+        case ast.FunctionDef(name=name):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Constant):
+                    yield inner.value, name
 
 
-def _option(key: ast.expr | None) -> str:
-    """The name of an option; a key ``token`` is more often a column."""
-    name = _name(key)
+def _names(target: ast.AST) -> Iterator[str]:
+    for node in ast.walk(target):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+                yield name
+
+
+def _option(name: str) -> str:
+    """The name of an option; a ``token`` is more often a column or a word."""
     return "" if name.lower() == "token" else name
-
-
-def _name(target: ast.expr | None) -> str:
-    match target:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
-            return name
-        case ast.Subscript(slice=key):
-            return _name(key)
-        case _:
-            return ""
