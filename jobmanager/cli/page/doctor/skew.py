@@ -39,12 +39,12 @@ def hot_keys(status: Status) -> Iterator[tuple[str, str, str]]:
     """Yield stages that send most rows to one key: name, finding, advice."""
     for rows in _stages(status):
         sent = sum(row["events_out"] for row in rows)
-        most = max(rows, key=lambda row: row.get("hot_share", 0.0) * row["events_out"])
-        share = sum(
-            row["hot_share"] * row["events_out"]
-            for row in rows
-            if row.get("hot_key") == most.get("hot_key")
-        ) / max(sent, 1)
+        # a status of an older release has no hot keys
+        hot = [row for row in rows if row.get("hot_share")]
+        if not hot:
+            continue
+        most = max(hot, key=_hot_rows)
+        share = sum(_hot_rows(r) for r in hot if r["hot_key"] == most["hot_key"]) / max(sent, 1)
         if share >= HOT_SHARE_MIN and sent >= SKEWED_EVENTS_MIN:
             what = f"{share:.0%} of the rows that {most['stage']} sends on have {most['hot_key']}"
             advice = (
@@ -52,6 +52,11 @@ def hot_keys(status: Status) -> Iterator[tuple[str, str, str]]:
                 "sums, counts and other aggregates that merge are combined before they are sent"
             )
             yield most["stage"], what, advice
+
+
+def _hot_rows(row: Status) -> float:
+    """The estimated number of rows with the vertex' most frequent key."""
+    return float(row["hot_share"] * row["events_out"])
 
 
 def _stages(status: Status) -> Iterator[list[Status]]:

@@ -8,7 +8,9 @@ import pytest
 
 from jobmanager.cli.page.answers import timeline_of
 from jobmanager.cli.page.doctor import Case, findings
+from jobmanager.cli.page.metrics import exposition
 from jobmanager.state import messages as own
+from jobmanager.state.state_size import state_lines
 from rvertex import messages as sent
 from tests.jobmanager.cli.page.cases import NOW_US, S, delivery, host, log, status, vertex
 
@@ -386,6 +388,18 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
 )
 def test_nothing_is_found_in_a_healthy_job(case: Case) -> None:
     assert findings(case) == []
+
+
+def test_a_status_of_an_older_release_is_examined() -> None:
+    new = ["hot_key", "hot_share", "state_keys", "scratch_bytes", "scratch_files"]
+    old, mixed = (vertex(f"a.{k}", events_out=50_000) for k in range(2))
+    for key in new:
+        del old[key]
+    for vertices in ([old], [mixed, old]):
+        case = Case(HEALTHY, status(vertices=vertices), NOW_US)
+        assert findings(case) == []
+        assert list(state_lines(case.status)) == []
+        assert b'vertex="a.0"' in exposition([("j", case.status)])
 
 
 def test_a_host_that_stops_is_no_failure_in_the_timeline() -> None:
