@@ -185,7 +185,11 @@ def rescale_stopped(root: JobRoot, parallelism: int) -> None:
     if shown_status(root, SystemClock().now_us())["state"] in (*OPEN_STATES, "finished"):
         return
     if found := widths_for(_plan_of(root), parallelism, {}):
-        _done(root, new_change("rescale", widths=found), None, None, 0.0)
+        # requested only once the root is owned: a job resumed meanwhile must not carry it out
+        change = new_change("rescale", widths=found)
+        outcome = _carried_out_here(root, change, is_requested=False)
+        if outcome is not None and outcome["state"] != "done":
+            raise ChangeUndoneError(display_uri(root.uri), outcome["reason"])
 
 
 def _plan_of(root: JobRoot) -> PhysicalPlan:
@@ -222,15 +226,19 @@ def _done(
     return outcome
 
 
-def _carried_out_here(root: JobRoot, change: Change) -> dict[str, Any] | None:
+def _carried_out_here(
+    root: JobRoot, change: Change, *, is_requested: bool = True
+) -> dict[str, Any] | None:
     """Change a job that has no job manager. The status file stays as it is.
 
-    None: the job was resumed meanwhile, so its job manager carries the change out.
+    None: the job was resumed meanwhile. Its job manager carries out a requested change.
     """
     status = root.read_status()
     try:
         with owned(root):
             try:
+                if not is_requested:
+                    pending.request(root, change, None, None)
                 return carry_out(root) or pending.outcome_of(root.store, change.id)
             except NotACutError:
                 pending.close(root.store, change.id, {"state": "undone", "reason": "no cut"})

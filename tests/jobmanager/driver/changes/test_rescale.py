@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
 import streamscope as ss
+from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.widths import RescaleError
-from jobmanager.driver.running.deploying import deploy, rescale, roll_back
+from jobmanager.driver.running.deploying import deploy, rescale, rescale_stopped, roll_back
 from jobmanager.errors import JobFailedError
+from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.query_file import load_query, query_file
+from jobmanager.storage.root import JobRoot
 from rstream import Appender
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from tests.support.changed_jobs import (
@@ -33,6 +36,9 @@ from tests.support.changed_jobs import (
 )
 from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
+
+if TYPE_CHECKING:
+    from planner.physical.plan import PhysicalPlan
 
 QUERIES = {"tumbling": COUNTS, **STATEFUL}
 
@@ -90,6 +96,14 @@ def _counted(row: dict[str, Any]) -> tuple[Any, ...]:
     return str(row["window_start"]), row["key"], row["n"], row["m"]
 
 
+class ResumedMeanwhile(JobRoot):
+    """A job that starts to run after its status was read, and before its plan is."""
+
+    def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
+        with owned(self):
+            return super().read_plan(to_run=to_run)
+
+
 @pytest.mark.slow
 def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
@@ -105,6 +119,10 @@ def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path
     job.stop()
     job.wait(WAIT_S)
     changed.append()
+    root = ResumedMeanwhile(changed.root)
+    rescale_stopped(root, 5)
+    give_back(root)
+    assert pending.pending(root.store) is None
     resumed = jobmanager.resume(changed.root, config=QUICK, on_status=changed.watch, parallelism=5)
     assert resumed.plan.stage("s02-agg").parallelism == 5
     changed.job = resumed
