@@ -164,7 +164,8 @@ def _texts(value: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _is_secret(text: str) -> bool:
-    return bool(text.strip()) and not is_reference(text) and not _is_type(text)
+    is_separator = not text.strip() or (len(text) == 1 and not text.isalnum())
+    return not is_separator and not is_reference(text) and not _is_type(text)
 
 
 def _is_type(text: str) -> bool:

@@ -103,6 +103,8 @@ def test_a_secret_is_starred_wherever_it_stands(line: str) -> None:
         'DSN = "postgresql://me:env:NAME@host/db"',
         'names = ["password", "user"]',
         'if token == "the": pass',
+        'user, _, password = login.partition(":")',
+        'tokens = pc.split_pattern(batch.column("text"), "  ")',
     ],
 )
 def test_code_without_a_secret_stays_as_it_is(line: str) -> None:
