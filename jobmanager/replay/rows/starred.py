@@ -190,10 +190,10 @@ def _named(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
             yield from ((value, _option(name)) for name in _names(target))
         case ast.keyword(arg=str(name), value=value):
-            yield value, _option(name)
+            yield value, _option(name, value)
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            yield from ((value, _option(_text(key))) for key, value in pairs if key is not None)
+            yield from ((text, _option(_text(key), text)) for key, text in pairs if key is not None)
         case ast.Tuple(elts=[ast.Constant() as key, value]):
             yield value, _option(_text(key))
         case ast.arguments():
@@ -221,6 +221,7 @@ def _names(target: ast.AST) -> Iterator[str]:
                 yield name
 
 
-def _option(name: str) -> str:
-    """The name of an option; a ``token`` is more often a column or a word."""
-    return "" if name.lower() == "token" else name
+def _option(name: str, value: ast.AST | None = None) -> str:
+    """The name of an option; a ``token`` with another value than a text is a column or a word."""
+    is_column = name.lower() == "token" and not isinstance(value, ast.Constant)
+    return "" if is_column else name

@@ -56,6 +56,7 @@ password += "planted"
 password = f"{x:>10}planted"
 (password := "planted")
 f(x, password=["planted"])
+f(token="planted", **{"token": "planted"})
 x = {"user": {"password": ["planted"]}}
 setattr(x, "password", "planted")
 conf.setdefault("password", "planted")
