@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
 
+#: Elements of arrays that have no bytes, such as null, in one message: their number is not bounded
+#: by the length of the message.
+ELEMENTS_WITHOUT_BYTES_MAX = 1_000
 _COUNT = "__count"
 _SYNC = bytes(range(16))
 _MASK = (1 << 64) - 1
@@ -106,6 +109,11 @@ def malformed(bodies: Sequence[bytes], writer: AvroSchema) -> np.ndarray:
     return found
 
 
+def has_elements_without_bytes(writer: AvroSchema) -> bool:
+    """Whether records have arrays whose elements have no bytes."""
+    return _Walk([], writer).has_elements_without_bytes
+
+
 class _Walk:
     """A position in each of many records."""
 
@@ -116,8 +124,16 @@ class _Walk:
         #: The first byte of each record that is not skipped; int64[n].
         self.at = self.ends - lengths
         self.is_bad = np.zeros(len(bodies), np.bool_)
+        #: Elements without bytes in each record so far.
+        self._without_bytes = np.zeros(len(bodies), np.int64)
         self._named: dict[str, tuple[Any, str]] = {}
+        #: Types of the elements of arrays, and the namespaces that these stand in.
+        self._elements: list[tuple[Any, str]] = []
         self._define(writer, "")
+
+    @property
+    def has_elements_without_bytes(self) -> bool:
+        return any(self._is_empty(kind, space) for kind, space in self._elements)
 
     def skip(self, kind: Any, rows: np.ndarray, space: str) -> None:
         """Skip a value of this type in each of the rows; ``space``: the namespace of names."""
@@ -177,16 +193,22 @@ class _Walk:
                 full = _full_name(kind, space)
                 space = full.rpartition(".")[0]
                 self._named[full] = kind, space
+            if kind["type"] == "array":
+                self._elements.append((kind["items"], space))
             fields = (field["type"] for field in kind.get("fields", ()))
             self._define([kind.get("items"), kind.get("values"), *fields, kind["type"]], space)
 
-    def _is_empty(self, kind: Any, space: str) -> bool:
-        """Whether values of a type have no bytes."""
+    def _is_empty(self, kind: Any, space: str, within: tuple[str, ...] = ()) -> bool:
+        """Whether values of a type have no bytes; ``within``: the records that the type is in."""
         kind, space = self._resolved(kind, space)
         if isinstance(kind, list):
             return False
         if kind["type"] in _RECORDS:
-            return all(self._is_empty(field["type"], space) for field in kind["fields"])
+            name = _full_name(kind, space)
+            inner = (field["type"] for field in kind["fields"])
+            return name not in within and all(
+                self._is_empty(one, space, (*within, name)) for one in inner
+            )
         return bool(kind["type"] == "null" or kind.get("size") == 0)
 
     def _skip_union(self, kinds: list[Any], rows: np.ndarray, space: str) -> None:
@@ -203,9 +225,14 @@ class _Walk:
             rows, count = self._good(rows, self._number(rows))
             self._number(rows[count < 0])  # such a block has its size in bytes, too
             count = np.abs(count)
-            if not is_empty:  # an element has a byte or more
-                self.is_bad[rows] |= (count < 0) | (count > self.ends[rows] - self.at[rows])
+            if is_empty:
+                most = ELEMENTS_WITHOUT_BYTES_MAX - self._without_bytes[rows]
+            else:  # an element has a byte or more
+                most = self.ends[rows] - self.at[rows]
+            self.is_bad[rows] |= (count < 0) | (count > most)
             rows, count = self._good(rows, count)
+            if is_empty:
+                self._without_bytes[rows] += count
             rows, count = rows[count > 0], count[count > 0]
             for k in range(0 if is_empty else int(count.max(initial=0))):
                 some = rows[count > k]

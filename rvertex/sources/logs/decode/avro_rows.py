@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rvertex.sources.files import first_line
+from rvertex.sources.logs.decode.avro_blocks import has_elements_without_bytes, malformed
 from rvertex.sources.logs.decode.avro_schema import AvroTypes, UnreadableAvroError
 from rvertex.sources.logs.decode.conform import conformed
 from rvertex.sources.logs.decode.decoded import Bad, Refused
@@ -35,6 +36,8 @@ class AvroRows:
             self._writer = fastavro.parse_schema(types.wire)
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
             raise UnreadableAvroError(f"no Avro schema ({first_line(error)})") from error
+        self._wire = types.wire
+        self._is_checked = has_elements_without_bytes(types.wire)
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """A row for each of the bodies.
@@ -65,6 +68,8 @@ class AvroRows:
     def _row(self, body: bytes) -> dict[str, Any]:
         stream = io.BytesIO(body)
         try:
+            if self._is_checked and malformed([body], self._wire).any():
+                raise Refused
             found = self._read(stream, self._writer, None)
         except Exception as error:  # of whatever kind the bytes of a stranger call forth
             raise Refused from error

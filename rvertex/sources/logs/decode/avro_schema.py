@@ -314,8 +314,9 @@ def _leaf(found: AvroSchema) -> AvroColumn:
         return _by_rows(pa.string())
     if name == "enum":
         return AvroColumn(pa.string(), within_blocks=False)
-    made = AvroColumn(pa.binary() if name == "fixed" else _PRIMITIVES[name])
-    return made if logical is None else _by_rows(made.arrow)
+    arrow = pa.binary() if name == "fixed" else _PRIMITIVES[name]
+    is_empty = name == "fixed" and found["size"] == 0  # polars panics
+    return _by_rows(arrow) if is_empty or logical is not None else AvroColumn(arrow)
 
 
 def _list_of(items: AvroColumn) -> AvroColumn:

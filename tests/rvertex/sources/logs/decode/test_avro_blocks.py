@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from rvertex.sources.logs.decode.avro import NO_RECORD, AvroDecoder
-from rvertex.sources.logs.decode.avro_blocks import malformed
+from rvertex.sources.logs.decode.avro_blocks import ELEMENTS_WITHOUT_BYTES_MAX, malformed
 from rvertex.sources.logs.decode.avro_schema import AvroTypes, arrow_columns
 from tests.rvertex.sources.logs.decode.test_avro_types import (
     POINT,
     SHAPES,
     TYPES,
     body_of,
+    fixed,
+    of_fields,
     record,
     written,
 )
@@ -105,3 +107,70 @@ def test_random_bytes_are_decoded_or_bad_and_nothing_is_printed(
         rows = [row for found in alone for row in found.rows.to_pylist()]
         assert repr(together.rows.to_pylist()) == repr(rows)
     assert capfd.readouterr() == ("", "")
+
+
+def numbers(*found: int) -> bytes:
+    """Numbers as Avro writes them."""
+    schema = of_fields(("k", "long"))
+    return b"".join(body_of(schema, {"k": number}) for number in found)
+
+
+MOST = ELEMENTS_WITHOUT_BYTES_MAX
+NULLS = {"type": "array", "items": "null"}
+#: Arrays of elements without bytes: blocks with a count, behind a negative one their bytes.
+CLAIMS = {
+    "the most": (numbers(MOST, 0), True),
+    "the most in two blocks": (numbers(MOST - 2, -2, 0, 0), True),
+    "one too many": (numbers(MOST + 1, 0), False),
+    "one too many in two blocks": (numbers(MOST - 2, -3, 0, 0), False),
+    "2^40": (numbers(2**40, 0), False),
+    "-2^40": (numbers(-(2**40), 0, 0), False),
+    "-2^63": (numbers(-(2**63), 0, 0), False),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        fixed("F", 0),
+        {"type": "record", "name": "N", "fields": [{"name": "n", "type": "null"}]},
+    ],
+)
+@pytest.mark.parametrize("is_read", [True, False])
+def test_few_bytes_cannot_claim_many_elements(
+    items: Any, claim: str, is_read: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They kept the reader busy for ever."""
+    blocks, is_good = CLAIMS[claim]
+    schema = of_fields(("l", {"type": "array", "items": items}), ("k", "long"))
+    columns = arrow_columns(schema if is_read else of_fields(("k", "long")))
+    bodies = [blocks + numbers(5), numbers(0, 6)]
+    assert malformed(bodies, schema).tolist() == [not is_good, False]
+    found = AvroDecoder(columns, schema).decode(bodies)
+    assert found.rows.column("k").to_pylist() == ([5, 6] if is_good else [6])
+    assert {k: str(bad) for k, bad in found.bad.items()} == ({} if is_good else {0: NO_RECORD})
+    if is_good and is_read:
+        assert [len(items) for items in found.rows.column("l")] == [MOST, 0]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_elements_of_all_arrays_of_a_message_are_counted_together() -> None:
+    schema = of_fields(("l", {"type": "array", "items": NULLS}))
+    many = numbers(2, MOST, 0, 1, 0, 0)
+    most = numbers(2, MOST - 1, 0, 1, 0, 0)
+    assert malformed([many, most, most], schema).tolist() == [True, False, False]
+    found = AvroDecoder(arrow_columns(schema), schema).decode([many, most, most])
+    assert list(found.bad) == [0]
+    assert found.rows.num_rows == 2
+
+
+def test_a_record_that_contains_itself_and_is_not_read_may_have_arrays_of_null() -> None:
+    fields = [{"name": "next", "type": ["null", "T"]}, {"name": "l", "type": NULLS}]
+    schema = of_fields(("t", {"type": "record", "name": "T", "fields": fields}), ("k", "long"))
+    columns = arrow_columns(of_fields(("k", "long")))
+    good, wrong = numbers(1, 0, 2, 0, 3, 0, 5), numbers(1, 0, 2, 0, 2**40, 0, 5)
+    found = AvroDecoder(columns, schema).decode([good, wrong, good])
+    assert found.rows.column("k").to_pylist() == [5, 5]
+    assert list(found.bad) == [1]
