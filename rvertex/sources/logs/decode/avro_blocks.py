@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: Elements of arrays that have no bytes, such as null, in one message: their number is not bounded
 #: by the length of the message.
 ELEMENTS_WITHOUT_BYTES_MAX = 1_000
+#: Records within each other in one message: fastavro crashes the process at a few thousand.
+LEVELS_MAX = 100
 _COUNT = "__count"
 _SYNC = bytes(range(16))
 _MASK = (1 << 64) - 1
@@ -126,6 +128,7 @@ class _Walk:
         self.is_bad = np.zeros(len(bodies), np.bool_)
         #: Elements without bytes in each record so far.
         self._without_bytes = np.zeros(len(bodies), np.int64)
+        self._level = 0
         self._named: dict[str, tuple[Any, str]] = {}
         #: Types of the elements of arrays, and the namespaces that these stand in.
         self._elements: list[tuple[Any, str]] = []
@@ -146,8 +149,11 @@ class _Walk:
             return
         name = kind["type"]
         if name in _RECORDS:
+            self._level += 1
+            self.is_bad[rows] |= self._level > LEVELS_MAX
             for field in kind["fields"]:
                 self.skip(field["type"], rows, space)
+            self._level -= 1
         elif name in _BLOCKS:
             self._skip_blocks(kind, rows, space)
         elif name == "enum":

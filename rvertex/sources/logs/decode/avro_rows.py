@@ -37,7 +37,8 @@ class AvroRows:
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
             raise UnreadableAvroError(f"no Avro schema ({first_line(error)})") from error
         self._wire = types.wire
-        self._is_checked = has_elements_without_bytes(types.wire)
+        #: Whether a few bytes can stand for more than fastavro can read.
+        self._is_checked = types.is_recursive or has_elements_without_bytes(types.wire)
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """A row for each of the bodies.
@@ -45,6 +46,8 @@ class AvroRows:
         Raises:
             Refused: one or more of them are no such record.
         """
+        if self._are_malformed(bodies).any():
+            raise Refused
         rows = [self._row(body) for body in bodies]
         columns = [_array(name, column, rows) for name, column in self._columns.items()]
         # A column that nobody asks for says how many rows there are.
@@ -57,19 +60,28 @@ class AvroRows:
 
     def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
         """Whether each of the bodies is no such record, bool[n]."""
-        found = np.zeros(len(bodies), np.bool_)
-        for k, body in enumerate(bodies):
+        found = self._are_malformed(bodies)
+        for k in np.flatnonzero(~found).tolist():
             try:
-                self._row(body)
+                self._row(bodies[k])
             except Refused:
                 found[k] = True
         return found
 
+    def _are_malformed(self, bodies: Sequence[bytes]) -> np.ndarray:
+        """Whether each of the bodies must not be read, bool[n]."""
+        if not self._is_checked:
+            return np.zeros(len(bodies), np.bool_)
+        try:
+            return malformed(bodies, self._wire)
+        except RecursionError:  # many arrays between a record and the next one within it
+            if len(bodies) == 1:
+                return np.ones(1, np.bool_)
+        return np.concatenate([self._are_malformed([body]) for body in bodies])
+
     def _row(self, body: bytes) -> dict[str, Any]:
         stream = io.BytesIO(body)
         try:
-            if self._is_checked and malformed([body], self._wire).any():
-                raise Refused
             found = self._read(stream, self._writer, None)
         except Exception as error:  # of whatever kind the bytes of a stranger call forth
             raise Refused from error

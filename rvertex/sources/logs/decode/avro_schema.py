@@ -125,6 +125,9 @@ class AvroTypes:
         """Raises UnreadableAvroError: it is no schema."""
         self._defined: dict[str, AvroSchema] = {}
         self._written: set[str] = set()
+        self._open: list[str] = []
+        #: Whether a record contains itself.
+        self.is_recursive = False
         self._count = 0
         try:
             self._define([*schema.get(_OTHERS, ()), schema], "")
@@ -213,15 +216,18 @@ class AvroTypes:
             return name
         full = found["name"]
         if full in self._written:
+            self.is_recursive |= full in self._open
             return full
         self._written.add(full)
         if name in ("enum", "fixed"):
             what = "symbols" if name == "enum" else "size"
             return {"type": name, "name": full, what: found[what]}
         inner = _space(found, space)
+        self._open.append(full)
         fields = [
             {"name": f["name"], "type": self._wire(f["type"], inner)} for f in found["fields"]
         ]
+        self._open.pop()
         return {"type": "record", "name": full, "fields": fields}
 
     def _wire_union(self, kinds: list[Any], space: str) -> list[Any]:

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from rvertex.sources.logs.decode.avro import NO_RECORD, AvroDecoder
-from rvertex.sources.logs.decode.avro_blocks import ELEMENTS_WITHOUT_BYTES_MAX, malformed
+from rvertex.sources.logs.decode.avro_blocks import (
+    ELEMENTS_WITHOUT_BYTES_MAX,
+    LEVELS_MAX,
+    malformed,
+)
 from rvertex.sources.logs.decode.avro_schema import AvroTypes, arrow_columns
 from tests.rvertex.sources.logs.decode.test_avro_types import (
     POINT,
@@ -174,3 +178,30 @@ def test_a_record_that_contains_itself_and_is_not_read_may_have_arrays_of_null()
     found = AvroDecoder(columns, schema).decode([good, wrong, good])
     assert found.rows.column("k").to_pylist() == [5, 5]
     assert list(found.bad) == [1]
+
+
+@pytest.mark.parametrize("way", ["union", "array", "map", "arrays"])
+def test_a_record_that_contains_itself_too_often_does_not_crash_the_process(way: str) -> None:
+    kinds = {
+        "union": (["null", "T"], numbers(1), numbers(0)),
+        "array": ({"type": "array", "items": "T"}, numbers(1), numbers(0)),
+        "map": ({"type": "map", "values": "T"}, numbers(1, 0), numbers(0)),
+    }
+    nested: Any = "T"
+    for _ in range(9):
+        nested = {"type": "array", "items": nested}
+    kinds["arrays"] = nested, numbers(*[1] * 9), numbers(0)
+    kind, more, end = kinds[way]
+    node = {"type": "record", "name": "T", "fields": [{"name": "next", "type": kind}]}
+    schema = of_fields(("t", node), ("k", "long"))
+
+    def body(levels: int) -> bytes:
+        """Records within each other, the message included."""
+        ends = 1 if way == "union" else 1 + (levels - 2) * (9 if way == "arrays" else 1)
+        return more * (levels - 2) + end * ends + numbers(5)
+
+    most = 20 if way == "arrays" else LEVELS_MAX
+    bodies = [body(levels) for levels in (2, most, LEVELS_MAX + 1, 10_000)]
+    found = AvroDecoder(arrow_columns(of_fields(("k", "long"))), schema).decode(bodies)
+    assert found.rows.column("k").to_pylist() == [5, 5]
+    assert list(found.bad) == [2, 3]
