@@ -100,16 +100,16 @@ def _with_elements(asked: _Unnest, scope: Scope, names: Names) -> Scope:
     if not is_list(held) and not is_map(held):
         raise text.error(asked.value, f"a list or a map becomes rows, not {sql_type(str(held))}")
     taken = set(scope.stream.schema.names)
-    element = free_name("@element", taken)
-    place = None if asked.first is None else free_name("@place", taken)
+    wanted = asked.names if asked.first is None else asked.names[:-1]
+    element = free_name(wanted[0] if len(wanted) == 1 else "@element", taken)
+    place = None if asked.first is None else free_name(asked.names[-1], taken)
     with text.located(asked.value):
         rows = scope.stream.with_columns(value.alias(element))
         rows = rows.explode(element, outer=asked.is_outer, position=place)
     kind = rows.schema.field(element).type
-    wanted = asked.names if place is None else asked.names[:-1]
     made = [element]
     if pa.types.is_struct(kind) and len(wanted) == kind.num_fields and len(wanted) > 1:
-        made = [free_name(f"@{name}", taken) for name in wanted]
+        made = [free_name(name, taken) for name in wanted]
         fields = [kind.field(at).name for at in range(kind.num_fields)]
         pairs = zip(made, fields, strict=True)
         rows = rows.with_columns(**{one: col(element).field(f) for one, f in pairs})
