@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.expressions.scope import Rows, free_name
+from planner.sql.reading.forms.queries.one_row import NO_INPUT
+from planner.sql.reading.parsing import ANY_CASE
 from planner.sql.windows.in_windows import bound_of_expression, window_bounds
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Item:
 def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> list[Item]:
     """Return the columns, with each ``*`` expanded; unless ``named``, unnamed ones get a name."""
     items: list[Item] = []
+    _check_inputs(node, scope, text)
     for part in node.expressions:
         if isinstance(part, exp.Star) or (
             isinstance(part, exp.Column) and isinstance(part.this, exp.Star)
@@ -51,6 +54,14 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
             raise text.error(item.node, f"two columns are called {item.name!r}; rename one with AS")
         seen.add(item.name)
     return _with_aliases(items, scope) if text.engine.reads_aliases else items
+
+
+def _check_inputs(node: exp.Select, scope: Scope, text: SqlText) -> None:
+    for name, reason in node.meta.get(NO_INPUT, {}).items():
+        column = exp.column(name)
+        column.meta[ANY_CASE] = text.engine.ignores_case
+        if scope.candidates(column):
+            raise text.error(node, reason)
 
 
 def _with_aliases(items: list[Item], scope: Scope) -> list[Item]:

@@ -51,9 +51,9 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     """
     whole = exp.Paren(this=statement)
     if text.engine.name == "spark":
-        with_generators(whole)
+        with_generators(whole, text.error)
     if text.engine.name:
-        with_queries(whole, text.engine.name)
+        with_queries(whole, text.engine.name, text.error)
     with_clauses(whole, text.engine.name)
     with_laterals(whole)
     spelled(whole, text.engine.name, text.error)

@@ -155,3 +155,137 @@ def test_rowtime_of_a_side_of_a_join_is_refused() -> None:
 def test_hop_of_a_slide_and_a_size_is_not_a_hop_with_gaps() -> None:
     text = "SELECT COUNT(*) AS n FROM p GROUP BY hop(interval '5 seconds', interval '10 seconds')"
     assert [row["n"] for row in rows(text, "postgres")] == [1, 2, 2, 1]
+
+
+RANKED = "COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*)) AS r"
+
+
+@pytest.mark.parametrize("dialect", ["flink", "spark", "postgres", "duckdb", None])
+def test_an_alias_in_group_by_beside_over_is_no_column_of_from(dialect: str | None) -> None:
+    text = f"SELECT x % 2 AS {{0}}, {RANKED} FROM s GROUP BY {{0}}"
+    with pytest.raises(SqlError, match="GROUP BY x means a column of FROM"):
+        sql(text.format("x"), STREAMS, dialect=dialect)
+    assert {(row["y"], row["n"]) for row in rows(text.format("y"), dialect)} == {
+        (1, 1), (0, 1), (0, 2)
+    }  # fmt: skip
+    own = rows(f"SELECT s.x AS x, {RANKED} FROM s GROUP BY x", dialect)
+    assert {row["x"] for row in own} == {1, 2, 4}
+
+
+def test_emit_stays_with_the_groups_that_windows_are_computed_from() -> None:
+    text = f"SELECT k, {RANKED} FROM p GROUP BY k, TUMBLE('10s')"
+    assert [row["n"] for row in rows(text)] == [2, 1]
+    assert sorted({row["n"] for row in rows(f"{text} EMIT CHANGES") if row[VS] < 10 * SECOND}) == [
+        1, 2
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dialect", "clause", "reason"),
+    [
+        (None, "EMIT FINAL", "without a window no result is final"),
+        ("postgres", "FOR UPDATE", "FOR UPDATE is not supported"),
+        ("spark", "SORT BY k", "SORT BY"),
+        ("spark", "CLUSTER BY k", "CLUSTER BY"),
+        ("spark", "DISTRIBUTE BY k", "DISTRIBUTE BY"),
+        ("duckdb", "USING SAMPLE 1", "TABLESAMPLE is not supported"),
+    ],
+)
+def test_clauses_beside_windows_over_groups_are_refused(
+    dialect: str | None, clause: str, reason: str
+) -> None:
+    with pytest.raises(SqlError, match=reason):
+        sql(f"SELECT k, {RANKED} FROM s GROUP BY k {clause}", STREAMS, dialect=dialect)
+
+
+def test_values_of_lateral_keep_their_meaning_in_subqueries() -> None:
+    text = (
+        "SELECT s.x FROM s, LATERAL (SELECT {} + 1 AS y) l "
+        "WHERE EXISTS (SELECT 1 FROM (VALUES (2), (7)) AS {} (x) WHERE {}.x = l.y)"
+    )
+    assert [row["x"] for row in rows(text.format("s.x", "b", "b"), "postgres")] == [1]
+    for value, relation in (("x", "b"), ("s.x", "s")):
+        with pytest.raises(SqlError, match="may mean columns of this subquery"):
+            sql(text.format(value, relation, relation), STREAMS, dialect="postgres")
+
+
+def test_order_by_an_alias_is_not_by_a_value_of_lateral() -> None:
+    text = "SELECT s.x AS y FROM s, LATERAL (SELECT -x AS y) l ORDER BY {} LIMIT 1"
+    assert [row["y"] for row in rows(text.format("y"), "postgres")] == [1]
+    assert [row["y"] for row in rows(text.format("l.y"), "postgres")] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "laterals",
+    ["LATERAL (SELECT x + 1 AS x) l", "LATERAL (SELECT 1 AS x) l, LATERAL (SELECT 2 AS x) m"],
+)
+def test_a_name_of_lateral_and_of_another_relation_is_ambiguous(laterals: str) -> None:
+    with pytest.raises(SqlError, match="and in another relation; write which"):
+        sql(f"SELECT x FROM s, {laterals}", STREAMS, dialect="postgres")
+    assert "x" in rows(f"SELECT l.x FROM s, {laterals}", "postgres")[0]
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "duckdb"])
+def test_subqueries_for_a_value_keep_their_names(dialect: str) -> None:
+    lateral = "SELECT l.n FROM s, LATERAL (SELECT COUNT(*) AS n FROM p WHERE p.x = s.x) l"
+    assert "n" in rows(lateral, dialect)[0]
+    grouped = f"SELECT k, (SELECT MAX(x) FROM s) AS m, {RANKED} FROM s GROUP BY k"
+    assert list(rows(grouped, dialect)[0])[2:] == ["k", "m", "n", "r"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "relation"),
+    [
+        ("postgres", "GENERATE_SERIES(1, 3) WITH ORDINALITY"),
+        ("postgres", "s, GENERATE_SERIES(1, x) WITH ORDINALITY AS g (a, b)"),
+        ("spark", "EXPLODE(ARRAY(1, 2)) WITH ORDINALITY"),
+        ("spark", "EXPLODE(ARRAY(1, 2)) TABLESAMPLE (1 ROWS)"),
+        ("spark", "RANGE(3) TABLESAMPLE (1 ROWS)"),
+    ],
+)
+def test_clauses_of_functions_in_from_are_refused(dialect: str, relation: str) -> None:
+    with pytest.raises(SqlError, match="of a function in FROM is not supported"):
+        sql(f"SELECT * FROM {relation}", STREAMS, dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "relation", "wanted"),
+    [
+        ("duckdb", "UNNEST(ARRAY[1, 2]) AS u (a)", ["a"]),
+        ("postgres", "UNNEST(ARRAY[5, 6]) WITH ORDINALITY AS u (a, b)", ["a", "b"]),
+        ("postgres", "(SELECT a AS c FROM (SELECT * FROM UNNEST(ARRAY[1]) AS u (a)) q) r", ["c"]),
+        ("spark", "RANGE(3)", ["id"]),
+        ("spark", "EXPLODE(ARRAY(1, 2))", ["col"]),
+        ("spark", "s LATERAL VIEW EXPLODE(MAP('x', 1)) e AS a, b", ["k", "x", "a", "b"]),
+        ("spark", "s LATERAL VIEW POSEXPLODE(ARRAY(7)) e AS a, x", ["k", "x", "x_", "a"]),
+        (None, "s CROSS JOIN UNNEST(ARRAY[1, 2]) AS u (a)", ["k", "x", "a"]),
+    ],
+)
+def test_a_star_has_the_names_of_unnested_columns(
+    dialect: str | None, relation: str, wanted: list[str]
+) -> None:
+    assert list(rows(f"SELECT * FROM {relation}", dialect)[0])[2:] == wanted
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("STACK(1, 2, 3) AS (x, y, z)", "after AS is 3, of columns 2"),
+        ("STACK(2, 1, 'a', 2, 'b') AS x", "after AS is 1, of columns 2"),
+        ("JSON_TUPLE('{}', 'a', 'k') AS (x)", "after AS is 1, of columns 2"),
+        ("""JSON_TUPLE('{"a": 1}', k)""", "names as literals"),
+        ("JSON_TUPLE()", "names as literals"),
+    ],
+)
+def test_generators_with_other_names_are_refused(call: str, reason: str) -> None:
+    with pytest.raises(SqlError, match=reason):
+        sql(f"SELECT {call} FROM s", STREAMS, dialect="spark")
+
+
+def test_a_name_of_json_tuple_is_one_step() -> None:
+    call = """JSON_TUPLE('{"a.b": 1, "a": {"b": 5}, "c]": 2, "*": 3}', 'a.b', 'c]', '*')"""
+    found = rows(f"SELECT {call} AS (x, y, z) FROM s", "spark")[0]
+    assert (found["x"], found["y"], found["z"]) == ("1", "2", "3")
+    viewed = """SELECT y FROM s LATERAL VIEW JSON_TUPLE('{"a.b": 1}', 'a.b') q AS y"""
+    assert rows(viewed, "spark")[0]["y"] == "1"
+    assert rows("""SELECT JSON_TUPLE('{"a": 1}', 'a') AS x FROM s""", "spark")[0]["x"] == "1"

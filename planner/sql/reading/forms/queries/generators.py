@@ -6,32 +6,60 @@ list of a SELECT they have Spark's names: ``col0`` and so on, ``c0`` and so on f
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from sqlglot import exp
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Error: TypeAlias = "Callable[[exp.Expr, str], Exception]"
 _NAMES = {"STACK": ("col", 0), "INLINE": ("col", 1), "INLINE_OUTER": ("col", 1)}
 
 
-def with_generators(whole: exp.Expr) -> None:
-    """Replace these calls in a statement."""
+def with_generators(whole: exp.Expr, error: _Error) -> None:
+    """Replace these calls in a statement.
+
+    Raises:
+        SqlError: a call has another number of names, or reads JSON by names that are no literals.
+    """
+    for call in whole.find_all(exp.Anonymous):
+        if call.name.upper() == "JSON_TUPLE":
+            _check_json(call, error)
     for view in list(whole.find_all(exp.Lateral)):
         made = _listed(view.this)
         if made is not None:
             view.set("this", exp.Explode(this=made))
     for select in list(whole.find_all(exp.Select)):
         for part in list(select.expressions):
-            _of_list(select, part)
+            _of_list(select, part, error)
 
 
-def _of_list(select: exp.Select, part: exp.Expr) -> None:
+def _check_json(call: exp.Expr, error: _Error) -> None:
+    names = call.expressions[1:]
+    if not names or not all(name.is_string and "'" not in name.name for name in names):
+        raise error(call, "JSON_TUPLE takes names as literals without quotes: write (json, 'name')")
+
+
+def _columns(part: exp.Expr, defaults: list[str], error: _Error) -> list[str]:
+    """Return the names after AS, else ``defaults``."""
+    named = [part.alias] if isinstance(part, exp.Alias) else []
+    if isinstance(part, exp.Aliases):
+        named = [name.name for name in part.expressions]
+    if named and len(named) != len(defaults):
+        reason = f"the number of names after AS is {len(named)}, of columns {len(defaults)}"
+        raise error(part, f"{reason}: write as many names as columns")
+    return named or defaults
+
+
+def _of_list(select: exp.Select, part: exp.Expr, error: _Error) -> None:
     call = part.this if isinstance(part, exp.Aliases) else part.unalias()
     name = _name(call)
     if name == "JSON_TUPLE":
         values = _fields_of_json(call)
-        named = [a.name for a in part.expressions] if isinstance(part, exp.Aliases) else None
-        items = [
-            exp.alias_(value, named[at] if named else f"c{at}") for at, value in enumerate(values)
-        ]
-        _splice(select, part, items)
+        named = _columns(part, [f"c{at}" for at in range(len(values))], error)
+        pairs = zip(values, named, strict=True)
+        _splice(select, part, [exp.alias_(value, name) for value, name in pairs])
         return
     made = _listed(call)
     if made is None:
@@ -41,9 +69,8 @@ def _of_list(select: exp.Select, part: exp.Expr) -> None:
     if first is None or (name != "STACK" and not isinstance(first, exp.Struct)):
         return
     prefix, start = _NAMES[name]
-    columns = [exp.to_identifier(f"{prefix}{start + at}") for at in range(len(fields))]
-    if isinstance(part, exp.Aliases) and len(part.expressions) == len(columns):
-        columns = [exp.to_identifier(column.name) for column in part.expressions]
+    named = _columns(part, [f"{prefix}{start + at}" for at in range(len(fields))], error)
+    columns = [exp.to_identifier(name) for name in named]
     alias = exp.TableAlias(this=exp.to_identifier("@rows", quoted=True), columns=columns)
     view = exp.Lateral(this=exp.Explode(this=made), view=True, alias=alias)
     _place(view, call)
@@ -74,7 +101,8 @@ def _listed(call: exp.Expr) -> exp.Expr | None:
         given: exp.Expr = call.this if isinstance(call, exp.Inline) else call.expressions[0]
         return given.copy()
     if name == "JSON_TUPLE":
-        made: exp.Expr = exp.Array(expressions=[_struct(_fields_of_json(call))])
+        fields = _fields_of_json(call)
+        made: exp.Expr = exp.Array(expressions=[_struct(fields) if len(fields) > 1 else fields[0]])
         _place(made, call)
         return made
     if name != "STACK" or not isinstance(call, exp.Stack) or not call.this.is_int:
@@ -95,7 +123,8 @@ def _fields_of_json(call: exp.Expr) -> list[exp.Expr]:
     held, *names = call.expressions
     made: list[exp.Expr] = [
         exp.Anonymous(
-            this="GET_JSON_OBJECT", expressions=[held.copy(), exp.Literal.string(f"$.{name.name}")]
+            this="GET_JSON_OBJECT",
+            expressions=[held.copy(), exp.Literal.string(f"$['{name.name}']")],
         )
         for name in names
     ]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-_INNER = ("from_", "joins", "where", "group", "having", "laterals")
-_OUTER = ("distinct", "qualify", "order", "limit", "offset")
+from planner.sql.reading.forms.queries.one_row import NO_INPUT
+
+_INNER = ("from_", "joins", "where", "group", "having", "laterals", "emit")
+_ALIAS = "GROUP BY {0} means a column of FROM and not the alias {0}: rename the alias with AS"
 _BOUNDS = ("window_start", "window_end", "window_time")
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
@@ -34,6 +36,7 @@ class _Split:
     def __init__(self, select: exp.Select, group: exp.Expr) -> None:
         self._select = select
         self._listed = {part.alias: part.this for part in select.expressions if part.alias}
+        self._aliases: dict[str, str] = {}
         self._keys = [self._key(part) for part in group.expressions]
         group.set("expressions", [key.copy() for key in self._keys])
         self._found: list[tuple[exp.Expr, str]] = []
@@ -45,8 +48,12 @@ class _Split:
             listed = self._select.expressions
             return listed[place - 1].unalias() if 0 < place <= len(listed) else part
         if isinstance(part, exp.Column) and not part.table and part.name in self._listed:
-            found = self._listed[part.name]
-            return part if found.find(exp.AggFunc, exp.Window) else found
+            found: exp.Expr = self._listed[part.name]
+            if found.find(exp.AggFunc, exp.Window):
+                return part
+            if not isinstance(found, exp.Column) or found.name != part.name:
+                self._aliases[part.name] = _ALIAS.format(part.name)
+            return found
         return part
 
     def apply(self) -> None:
@@ -62,9 +69,7 @@ class _Split:
             ],
             **{part: select.args.pop(part, None) for part in _INNER},
         )
-        for part in list(select.args):
-            if part not in (*_OUTER, "with_"):
-                select.args.pop(part)
+        inner.meta.update({NO_INPUT: {**select.meta.get(NO_INPUT, {}), **self._aliases}})
         alias = exp.TableAlias(this=exp.to_identifier("@groups", quoted=True))
         select.set("expressions", outer)
         select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
@@ -73,7 +78,7 @@ class _Split:
         named = part.alias_or_name or part.sql().lower()
         held = exp.Paren(this=part.unalias())
         self._replace(held, keeps_names=False)
-        made = exp.alias_(held.this, exp.to_identifier(named, quoted=True))
+        made = exp.Alias(this=held.this, alias=exp.to_identifier(named, quoted=True))
         made.meta.update(part.meta)
         return made
 

@@ -7,24 +7,53 @@ the names of their columns, the latter as subqueries for a value.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
 
 #: A mark of the relation of one row without columns.
 ONE_ROW = "one row"
+#: A mark of a SELECT: names that no relation in its FROM may have, and why.
+NO_INPUT = "no input"
 _ALONE = (exp.Func, exp.Unnest)
+_UNREAD = {"ordinality": "WITH ORDINALITY", "sample": "TABLESAMPLE", "pivots": "PIVOT"}
+_NUMBERED = "write SELECT ..., ROW_NUMBER() OVER (ORDER BY x), or leave it out"
+_AMBIGUOUS = "{0!r} is in LATERAL {1!r} and in another relation; write which"
+_IN_SUBQUERY = (
+    "names in {0}.{1} may mean columns of this subquery: write t.x for each x in the LATERAL, and "
+    "give the relations of the subquery other names than t"
+)
+_Error: TypeAlias = "Callable[[exp.Expr, str], Exception]"
 _SIMPLE = ("expressions", "from_", "joins", "where", "kind", "operation_modifiers")
 
 
-def with_queries(whole: exp.Expr, engine: str) -> None:
-    """Replace these queries in a statement."""
+def with_queries(whole: exp.Expr, engine: str, error: _Error) -> None:
+    """Replace these queries in a statement.
+
+    Raises:
+        SqlError: a name may mean two columns, or a clause behind a function is not supported.
+    """
     for select in list(whole.find_all(exp.Select)):
-        _values_of_laterals(select)
+        _values_of_laterals(select, error)
+    for held in whole.find_all(exp.Table, exp.Lateral):
+        _check_clauses(held, error)
     for select in list(whole.find_all(exp.Select)):
         from_ = select.args.get("from_")
         if from_ is None:
             select.set("from_", _one_row(select))
         elif engine and _is_function(from_.this):
             _call_alone(select, from_.this)
+
+
+def _check_clauses(held: exp.Expr, error: _Error) -> None:
+    if isinstance(held.this, exp.Identifier | exp.Subquery):
+        return
+    for name, word in _UNREAD.items():
+        if held.args.get(name):
+            raise error(held, f"{word} of a function in FROM is not supported; {_NUMBERED}")
 
 
 def _one_row(at: exp.Expr) -> exp.From:
@@ -70,7 +99,7 @@ def _call_alone(select: exp.Select, held: exp.Expr) -> None:
     select.set("joins", [exp.Join(this=held), *joins])
 
 
-def _values_of_laterals(select: exp.Select) -> None:
+def _values_of_laterals(select: exp.Select, error: _Error) -> None:
     for join in list(select.args.get("joins") or []):
         lateral = join.this
         if not isinstance(lateral, exp.Lateral) or not isinstance(lateral.this, exp.Subquery):
@@ -86,10 +115,12 @@ def _values_of_laterals(select: exp.Select) -> None:
             part.find(exp.AggFunc) and not part.find(exp.Window) for part in inner.expressions
         )
         if is_plain or is_value:
-            _put(select, join, inner, is_value=is_value)
+            _put(select, join, inner, error, is_value=is_value)
 
 
-def _put(select: exp.Select, join: exp.Join, inner: exp.Select, *, is_value: bool) -> None:
+def _put(
+    select: exp.Select, join: exp.Join, inner: exp.Select, error: _Error, *, is_value: bool
+) -> None:
     """Replace the columns of a LATERAL by its values, and take it out of FROM."""
     alias = join.this.args.get("alias")
     listed = [column.name for column in alias.columns] if alias is not None else []
@@ -97,6 +128,10 @@ def _put(select: exp.Select, join: exp.Join, inner: exp.Select, *, is_value: boo
     names = listed or [part.alias_or_name for part in inner.expressions]
     if not all(names) or len(names) != len(inner.expressions):
         return
+    replaced = {name.lower(): reason for name, reason in select.meta.get(NO_INPUT, {}).items()}
+    for name in names:
+        if name.lower() in replaced:
+            raise error(join.this, replaced[name.lower()])
     values: dict[str, exp.Expr] = {}
     for name, part in zip(names, inner.expressions, strict=True):
         value: exp.Expr = exp.Paren(this=part.unalias().copy())
@@ -107,13 +142,14 @@ def _put(select: exp.Select, join: exp.Join, inner: exp.Select, *, is_value: boo
         values[name.lower()] = value
     joins = [other for other in select.args["joins"] if other is not join]
     select.set("joins", joins or None)
-    for column in list(select.find_all(exp.Column)):
-        is_own = column.table.lower() == called if column.table else _is_in(column, select)
-        if not is_own or column.name.lower() not in values:
-            continue
+    for column in _columns(select, called, values):
         made = values[column.name.lower()].copy()
+        _check_names(column, made, select, error)
+        if not column.table:
+            reason = _AMBIGUOUS.format(column.name, called)
+            select.meta[NO_INPUT] = {**select.meta.get(NO_INPUT, {}), column.name: reason}
         if column.parent is select:
-            made = exp.alias_(made, column.name)
+            made = exp.Alias(this=made, alias=exp.to_identifier(column.name))
         column.replace(made)
     stars: list[exp.Expr] = []
     for part in select.expressions:
@@ -122,9 +158,44 @@ def _put(select: exp.Select, join: exp.Join, inner: exp.Select, *, is_value: boo
             stars.append(part)
         if is_own or isinstance(part, exp.Star):
             pairs = zip(names, values.values(), strict=True)
-            stars += [exp.alias_(value.copy(), name) for name, value in pairs]
+            stars += [
+                exp.Alias(this=value.copy(), alias=exp.to_identifier(name)) for name, value in pairs
+            ]
     select.set("expressions", stars)
 
 
-def _is_in(column: exp.Column, select: exp.Select) -> bool:
-    return column.find_ancestor(exp.Select) is select
+def _columns(select: exp.Select, called: str, names: Container[str]) -> list[exp.Column]:
+    """Return the columns of a SELECT that name a value of the LATERAL ``called``."""
+    listed = {part.alias_or_name.lower() for part in select.expressions}
+    found = []
+    for column in select.find_all(exp.Column):
+        if column.name.lower() not in names:
+            continue
+        if column.table:
+            is_own = column.table.lower() == called and called not in _between(column, select)
+        else:
+            by_alias = column.name.lower() in listed and isinstance(column.parent, exp.Ordered)
+            is_own = column.find_ancestor(exp.Select) is select
+            is_own = is_own and not (by_alias and column.find_ancestor(exp.Window) is None)
+        if is_own:
+            found.append(column)
+    return found
+
+
+def _between(column: exp.Column, select: exp.Select) -> list[str]:
+    """Return the relations of the SELECTs that are around ``column`` and within ``select``."""
+    found: list[str] = []
+    inner = column.find_ancestor(exp.Select)
+    while inner is not None and inner is not select:  # ends at the root
+        parts = [inner.args.get("from_"), *(inner.args.get("joins") or [])]
+        found += [part.this.alias_or_name.lower() for part in parts if part is not None]
+        inner = inner.find_ancestor(exp.Select)
+    return found
+
+
+def _check_names(column: exp.Column, value: exp.Expr, select: exp.Select, error: _Error) -> None:
+    """Raise if names of the value may mean relations of a subquery around the column."""
+    between = _between(column, select)
+    tables = [part.table.lower() for part in value.find_all(exp.Column)]
+    if between and any(not table or table in between for table in tables):
+        raise error(column, _IN_SUBQUERY.format(column.table, column.name))
