@@ -258,7 +258,7 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
         _raise_parse_error(source, error)
     except RecursionError:
         raise source.error_at((0, 1), "this is nested too deeply") from None
-    found = [statement for statement in parsed if statement is not None]
+    found = [part for part in parsed if part is not None and not isinstance(part, exp.Semicolon)]
     if engine.ignores_case:
         for statement in found:
             _mark_names(statement)

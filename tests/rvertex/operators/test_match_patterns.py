@@ -304,6 +304,20 @@ def test_a_loop_of_a_part_that_prefers_no_row_is_refused(part: Pattern) -> None:
         assert compiled(Repetition(Repetition(Var(0), 0, 1), least, None))
 
 
+def test_a_loop_of_a_part_that_prefers_a_row_is_compiled() -> None:
+    """``((B+?)?)*``, ``(B+?|C*)*`` and ``((B{2}?)?)*``; ``((B?)+?)*`` prefers no row."""
+    more, twice = (Repetition(Var(1), n, most, greedy=False) for n, most in ((1, None), (2, 2)))
+    maybe = Repetition(Var(1), 0, 1)
+    for part in (
+        Repetition(more, 0, 1),
+        Alternation((more, Repetition(Var(2), 0, None))),
+        Repetition(twice, 0, 1),
+    ):
+        assert compiled(Repetition(part, 0, None))
+    with pytest.raises(OperatorTypeError, match="may match no row"):
+        compiled(Repetition(Repetition(maybe, 1, None, greedy=False), 0, None))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(5))
 def test_many_random_patterns(part: int) -> None:

@@ -195,8 +195,9 @@ def _may_prefer_less(part: Pattern) -> bool:
     match part:
         case Var():
             return False
-        case Repetition(inner):
-            return not part.greedy or _may_prefer_less(inner)
+        case Repetition(inner, least):
+            may_stop = not part.greedy and (least == 0 or _may_be_empty(inner))
+            return may_stop or _may_prefer_less(inner)
         case Alternation(parts):
             return any(map(_may_be_empty, parts[:-1])) or any(map(_may_prefer_less, parts))
         case Sequence(parts) | Permutation(parts):

@@ -5,7 +5,7 @@ Cannot catch: forms over joins of several streams, which the pasted cases have.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from tests.support.plan_runner import answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECOND = 1_000_000
 POINTS = Stream.from_items(
@@ -144,6 +147,35 @@ def test_cursors_and_variables() -> None:
     assert [row["x"] for row in rows(text, "postgres")] == [1, 2, 4]
     text = "DEFINE low = '1';\nSELECT x FROM p WHERE x > ${low};"
     assert [row["x"] for row in rows(text, "ksqldb")] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("-- ; DEFINE v = 'b';\nSELECT '${v}' AS y FROM p WHERE x = 1;", "${v}"),
+        ("/* ;\nDEFINE v = 'b'; */ SELECT '${v}' AS y FROM p WHERE x = 1;", "${v}"),
+        ("SELECT '\n; DEFINE v = 1; ${v}' AS y FROM p WHERE x = 1;", "\n; DEFINE v = 1; ${v}"),
+        ("-- a\nDEFINE v = 'b' -- c\n; SELECT '${v}' AS y FROM p WHERE x = 1;", "b"),
+    ],
+)
+def test_a_variable_is_not_defined_in_a_comment_or_a_text(text: str, wanted: str) -> None:
+    assert [row["y"] for row in rows(text, "ksqldb")] == [wanted]
+
+
+def test_lateness_is_also_a_name_and_a_text(tmp_path: Path) -> None:
+    late = Stream.from_items({"k": "string", "lateness": "int64"}, [event(0, k="a", lateness=3)])
+    for value in ("SUM(lateness)", "SUM(CASE WHEN k IN ('a', 'lateness') THEN lateness END)"):
+        made = sql(f"SELECT {value} AS y FROM t", {"t": late.for_ever()}, dialect="flink")
+        assert isinstance(made, Stream)
+        plan = lower(made.to_parquet(), root="memory://forms", parallelism=1)
+        assert answer(plan).column("y").to_pylist() == [3]
+    (tmp_path / "z.csv").write_text("k,lateness\na,3\n")
+    table = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/z.csv', 'format' = 'csv')"
+    for columns in ("k STRING, lateness INT", "k STRING, `lateness` INT"):
+        text = f"CREATE TABLE z ({columns}) {table}; SELECT * FROM z"
+        made = sql(text, dialect="flink")
+        assert isinstance(made, Stream)
+        assert [name.lower() for name in made.schema.names][-2:] == ["k", "lateness"]
 
 
 def test_rowtime_of_a_side_of_a_join_is_refused() -> None:

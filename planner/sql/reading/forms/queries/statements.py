@@ -7,6 +7,7 @@ a watermark, as ``WATERMARK FOR ts`` does.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -15,22 +16,27 @@ from sqlglot.tokenizer_core import Token, TokenType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DEFINE = re.compile(
-    r"(?P<before>^|;)(?P<gap>\s*)DEFINE\s+(?P<name>\w+)\s*=\s*'(?P<value>(?:[^']|'')*)'\s*(?=;)",
-    re.IGNORECASE | re.MULTILINE,
+_GAP = r"(?:\s|--[^\n]*(?=\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)"
+#: A definition, the end of a statement, blanks and comments, or another part of a statement.
+_PART = re.compile(
+    rf"(?P<define>DEFINE{_GAP}+(?P<name>\w+){_GAP}*={_GAP}*'(?P<value>(?:[^']|'')*)'{_GAP}*(?=;))"
+    rf"|(?P<end>;)|(?P<gap>{_GAP}+)|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\w+|.",
+    re.IGNORECASE | re.DOTALL,
 )
 _LEFT_OUT = ("FETCH", "COMMIT", "ROLLBACK", "CLOSE")
 
 
 def with_variables(text: str) -> str:
     """Replace the variables of DEFINE, each in the text behind its definition."""
-    at = 0
-    while found := _DEFINE.search(text, at):  # ends: each pass goes behind a definition
-        value = found["value"].replace("''", "'")
-        blank = re.sub(r"[^\n]", " ", found[0][len(found["before"]) :])
-        rest = text[found.end() :].replace("${" + found["name"] + "}", value)
-        text = text[: found.start()] + found["before"] + blank + rest
+    at, starts = 0, True
+    while found := _PART.match(text, at):  # ends: each pass goes behind a part
         at = found.end()
+        if starts and found["define"]:
+            value = found["value"].replace("''", "'")
+            rest = text[at:].replace("${" + found["name"] + "}", value)
+            text = text[: found.start()] + re.sub(r"[^\n]", " ", found[0]) + rest
+        elif not found["gap"]:
+            starts = bool(found["end"])
     return text
 
 
@@ -77,23 +83,30 @@ def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
 def with_lateness(tokens: Sequence[Token]) -> list[Token]:
     """Rewrite ``ts TIMESTAMP LATENESS x`` as ``ts TIMESTAMP, WATERMARK FOR ts AS ts - x``."""
     found: list[Token] = []
-    name, at, depth = None, 0, 0
-    starts = True
-    while at < len(tokens):  # ends: each pass takes a token
-        token = tokens[at]
-        if starts:
-            name = token
+    for statement in _statements(tokens):
+        is_create = bool(statement) and statement[0].token_type is TokenType.CREATE
+        found += _with_watermarks(statement) if is_create else statement
+    return found
+
+
+def _with_watermarks(create: list[Token]) -> list[Token]:
+    found: list[Token] = []
+    name, depth = create[0], 0
+    starts = False  # a column of the declaration
+    for token, after in itertools.zip_longest(create, create[1:]):
+        name = token if starts else name
         depth += token.token_type is TokenType.L_PAREN
         depth -= token.token_type is TokenType.R_PAREN
-        starts = depth == 1 and token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
-        if token.text.upper() == "LATENESS" and depth == 1 and name is not None:
+        is_word = token.token_type is TokenType.VAR and token.text.upper() == "LATENESS"
+        is_before = after is not None and after.token_type is TokenType.INTERVAL
+        if is_word and is_before and depth == 1 and not starts:
             words = ((TokenType.COMMA, ","), (TokenType.VAR, "WATERMARK"), (TokenType.FOR, "FOR"))
             found += [_like(token, *word) for word in words]
             found += [name, _like(token, TokenType.ALIAS, "AS"), name]
             found.append(_like(token, TokenType.DASH, "-"))
         else:
             found.append(token)
-        at += 1
+        starts = depth == 1 and token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
     return found
 
 
