@@ -45,7 +45,7 @@ def _zone(name: str) -> zoneinfo.ZoneInfo:
     """
     try:
         return zoneinfo.ZoneInfo(name)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+    except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise InvalidPlanError(f"no time zone {name!r}; write one as 'Europe/Berlin'") from None
 
 

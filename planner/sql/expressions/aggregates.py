@@ -303,6 +303,8 @@ class Aggregates:
     def _by_name(self, call: AggregateCall, condition: Expr | None) -> Agg:
         text, node = self.before.text, call.node
         own = self._own(node)
+        if own is None and node.name.lower() not in _NAMED:
+            raise text.error(node, f"{called(node)} is not supported")
         literals, optional = (0, 0) if own is not None else _NAMED[node.name.lower()][1:]
         count = len(call.values)
         if not 1 + literals <= count <= 1 + literals + optional or call.is_distinct:

@@ -13,6 +13,8 @@ import pytest
 from sqlglot import exp
 
 from planner import SqlError, Stream, sql
+from planner.sql.expressions.engines.catalogue import NAMES
+from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.read_parts import READ
 from planner.sql.statements import compile_statements
@@ -52,9 +54,33 @@ def test_what_ended_in_a_traceback(text: str) -> None:
     assert _error(text) is not None
 
 
-def _error(text: str) -> SqlError | None:
+#: Forms that the lists of functions do not have, and calls inside of clauses.
+CALLS = (
+    *("JSON_TUPLE({})", "STACK({})", "INLINE({})", "LISTAGG({})", "DATE_PART({})", "SESSION({})"),
+    *("WINDOW_TIME({})", "JSON_VALUE({})", "JSON_TUPLE({}, 'a', 'b') AS (x)", "DATEPART({})"),
+    *("APPROX_PERCENTILE({}) WITHIN GROUP (ORDER BY n)", "ANONYMOUS_AGG_FUNC({})"),
+    *("FROM_UTC_TIMESTAMP({0}, n)", "JSON_TUPLE({}) AS (x)"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", [None, "flink", "spark", "postgres", "duckdb", "ksqldb"])
+def test_calls_with_few_arguments_end_in_an_answer_or_in_an_error(dialect: str | None) -> None:
+    known = {name for name, _ in NAMED} | {name for _, name, _ in OF_ENGINE} | set(NAMES)
+    calls = [*CALLS, *(f"{name}({{}})" for name in sorted(known))]
+    texts = [f"SELECT {call.format(a)} AS y FROM t" for call in calls for a in ("", "n", "'x'")]
+    texts += [f"SELECT {call.format(a)} FROM t" for call in CALLS for a in ("", "n", "'x'")]
+    texts += [
+        "SELECT k FROM t GROUP BY k, SESSION()",
+        "SELECT k FROM t WINDOW SESSION () GROUP BY k",
+    ]
+    errors = sum(_error(text, dialect) is not None for text in texts)
+    assert len(texts) // 3 < errors < len(texts)
+
+
+def _error(text: str, dialect: str | None = None) -> SqlError | None:
     try:
-        sql(text, streams())
+        sql(text, streams(), dialect=dialect)
     except SqlError as error:
         return error
     return None

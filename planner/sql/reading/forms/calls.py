@@ -37,6 +37,8 @@ def json_value(parser: Any) -> exp.Expr:
     With RETURNING it is a cast that gives NULL where it fails.
     """
     given = [parser._parse_assignment()]
+    if given[0] is None:
+        parser.raise_error("JSON_VALUE takes a text and a path")
     while parser._match(TokenType.COMMA):  # ends: each turn reads a token
         given.append(parser._parse_assignment())
     is_strict = False

@@ -30,11 +30,13 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
         if engine == "ksqldb":
             _first_rows(select)
     for call in list(whole.find_all(exp.Anonymous)) if engine == "spark" else ():
-        if call.name.upper() == "WINDOW_TIME" and len(call.expressions) == 1:
+        is_column = len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Column)
+        if call.name.upper() == "WINDOW_TIME" and is_column:
             call.replace(_last_instant(call))
     for node in list(whole.find_all(exp.WithinGroup)):
         call = node.this
-        if isinstance(call, exp.Anonymous) and call.name.upper() == "APPROX_PERCENTILE":
+        is_named = isinstance(call, exp.Anonymous) and call.name.upper() == "APPROX_PERCENTILE"
+        if is_named and len(call.expressions) == 1:
             call.replace(exp.PercentileDisc(this=call.expressions[0]))
         elif isinstance(call, exp.ApproxQuantile):
             call.replace(exp.PercentileDisc(this=call.this))
@@ -64,7 +66,8 @@ def _as_spark(whole: exp.Expr) -> None:
                 made.meta.update(part.meta)
                 part.replace(made)
         if name.upper() in ("LISTAGG", "STRING_AGG", "GROUP_CONCAT"):
-            first = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
+            parts = call.expressions if isinstance(call, exp.Anonymous) else [call.this]
+            first = parts[0] if parts else None
             if isinstance(first, exp.Column):
                 text = exp.cast(first.copy(), "VARCHAR")
                 text.meta.update(first.this.meta)
@@ -80,7 +83,7 @@ def _last_instant(call: exp.Anonymous) -> exp.Expr:
     """``window_time(window)`` of Spark is 1 us before the end of the window."""
     (window,) = call.expressions
     end: exp.Expr = exp.Dot(this=window.copy(), expression=exp.to_identifier("end"))
-    if isinstance(window, exp.Column) and not window.table:
+    if not window.table:
         end = exp.column("end", table=window.name)
     made = exp.Sub(this=end, expression=exp.Interval(this=exp.Literal.string("1 microsecond")))
     for part in made.walk():

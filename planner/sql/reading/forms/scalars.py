@@ -83,7 +83,8 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         if word not in _UNITS:
             return None, given
         return f"CAST(DATE_TRUNC('{_DATE_UNITS.get(word, word)}', @1) AS DATE)", given
-    if name in ("DATE_PART", "DATEPART") and given[0].name.upper().removesuffix("S") == "SECOND":
+    unit = given[0].name.upper().removesuffix("S") if len(given) == 2 else ""
+    if name in ("DATE_PART", "DATEPART") and unit == "SECOND":
         return "EXTRACT(SECOND FROM @2)", given
     if name == "FROM_JSON" or isinstance(node, exp.FromJson):
         return _from_json(given), given

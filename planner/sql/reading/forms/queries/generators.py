@@ -91,7 +91,7 @@ def _splice(select: exp.Select, part: exp.Expr, items: list[exp.Expr]) -> None:
 def _name(call: exp.Expr) -> str:
     if isinstance(call, exp.Inline | exp.Stack):
         return type(call).__name__.upper()
-    return call.name.upper() if isinstance(call, exp.Anonymous) else ""
+    return call.name.upper() if isinstance(call, exp.Anonymous) and call.expressions else ""
 
 
 def _listed(call: exp.Expr) -> exp.Expr | None:
