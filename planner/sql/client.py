@@ -22,12 +22,23 @@ if TYPE_CHECKING:
     from planner.sql.reading.pasted import ClientStatement
     from planner.sql.tables.declarations import Declaration
 
+_OF_STREAMS = (
+    *("num.stream", "commit.interval", "cache.max.bytes", "state.dir", "auto.offset.reset"),
+    *("processing.guarantee", "replication.factor", "num.standby", "statestore.cache.max.bytes"),
+)
 #: Prefixes of other engines' settings that control how a job runs, not its result.
 _WITHOUT_EFFECT = (
     *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
-    *("table.exec.state.ttl", "table.exec.source", "table.exec.async", "table.dml-sync", "rest."),
+    *(
+        "table.exec.state.ttl",
+        "table.exec.source.idle-timeout",
+        "table.exec.async",
+        "table.dml-sync",
+        "rest.",
+    ),
     *("taskmanager.", "jobmanager.", "spark.sql.adaptive", "spark.executor.", "spark.driver."),
-    *("ksql.streams.", "ksql.query.pull", "cache.max.bytes", "commit.interval", "num.stream"),
+    *(f"ksql.streams.{name}" for name in _OF_STREAMS),
+    *("ksql.query.pull", "cache.max.bytes", "commit.interval", "num.stream"),
     *("table.optimizer", "restart-strategy", "streaming_", "cluster", "spark.sql.shuffle"),
     *("spark.sql.streaming.checkpoint", "auto.offset.reset", "processing.guarantee"),
     *("application_name", "search_path", "client_min_messages", "background_ddl"),

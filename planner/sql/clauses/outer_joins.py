@@ -34,6 +34,7 @@ _TOLERANCE = (
     "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: an event waits "
     "this long for a later match"
 )
+_HIDDEN = "the query of this IN has a table {0}, which hides the outer {0}: give it another alias"
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GTE: exp.LTE,
     exp.LTE: exp.GTE,
@@ -179,14 +180,14 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
         owners = [c.relation for c in outer.columns if c.name == column.name]
         if owners and not column.table:
             column.set("table", exp.to_identifier(owners[0]))
-    correlated = _correlated(node, value, outer)
+    correlated = _correlated(node, value, outer, names)
     if correlated is not None:
         return correlated
     from_, found = _queried_by_in(node, outer, names)
     return _exists(from_, exp.EQ(this=value, expression=found), node)
 
 
-def _correlated(node: exp.In, value: exp.Expr, outer: Scope) -> exp.Expr | None:
+def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> exp.Expr | None:
     """Return an IN whose WHERE reads the outer query as EXISTS; None: it does not, or more does."""
     query = node.args["query"]
     select = query.this if isinstance(query, exp.Subquery) else query
@@ -206,6 +207,9 @@ def _correlated(node: exp.In, value: exp.Expr, outer: Scope) -> exp.Expr | None:
         item.set("table", exp.to_identifier(first))
     elif not isinstance(item, exp.Column) or item.table not in relations:
         return None
+    for column in value.find_all(exp.Column):
+        if column.table in relations:
+            raise names.text.error(node, _HIDDEN.format(column.table))
     made = select.copy()
     made.set("expressions", [exp.Literal.number(1)])
     made.set("distinct", None)

@@ -43,7 +43,13 @@ def like_any(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
 
 
 def ilike(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
-    """Compile ``ILIKE``: ``LIKE`` of both sides in lower case."""
+    """Compile ``ILIKE``: ``LIKE`` of both sides in lower case.
+
+    Raises:
+        InvalidPlanError: the escape character is a letter, which has two cases.
+    """
+    if escape.lower() != escape.upper():
+        raise InvalidPlanError("ILIKE takes a character that is no letter: write ESCAPE '!'")
     node = pattern.node
     if isinstance(node, Literal):
         pattern = lit(node.literal.lower() if isinstance(node.literal, str) else node.literal)

@@ -22,7 +22,7 @@ from planner.errors import ExpressionTypeError
 from planner.sql.reading.adapting import adapted
 from planner.sql.reading.engines import PLAIN
 from planner.sql.reading.errors import SqlError, sql_type
-from planner.sql.reading.forms.queries.statements import with_variables
+from planner.sql.reading.forms.queries.statements import RefusedTokenError, with_variables
 from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
 from planner.sql.reading.hints import SPARK_WINDOW, STATEMENTS
 from rstream.errors import UsageError
@@ -240,6 +240,9 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
         tokens = tuple(adapted(dialect.tokenize(text), engine.name))
     except TokenError as error:
         _raise_token_error(SqlText(text, ()), error)
+    except RefusedTokenError as error:
+        place = (error.token.start, error.token.end + 1)
+        raise SqlText(text, ()).error_at(place, error.reason) from None
     source = SqlText(text, tokens, engine)
     for token in tokens:
         if any(_OPTIONS_HINT.match(comment) for comment in token.comments):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.scope import Scope
 
 _NOW = ("MZ_NOW", "NOW")
+_TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -104,9 +105,14 @@ def _bounds(part: exp.Expr, scope: Scope, names: Names) -> list[tuple[type[exp.E
 def _moved(node: exp.Expr, names: Names) -> tuple[exp.Expr, int]:
     """Return a time and the constant that is added to it, us."""
     node, us = node.unnest(), 0
-    while isinstance(node, exp.Add | exp.Sub | exp.Cast):  # ends: a tree is finite
+    while isinstance(node, exp.Add | exp.Sub) or _is_same_time(node):  # ends: a tree is finite
         if not isinstance(node, exp.Cast):
             by = interval_us(node.expression, names.text)
             us += by if isinstance(node, exp.Add) else -by
         node = node.this.unnest()
     return node, us
+
+
+def _is_same_time(node: exp.Expr) -> bool:
+    """Whether it is a cast that keeps the time; a cast to DATE moves it to midnight."""
+    return isinstance(node, exp.Cast) and node.to.this in _TIMES and not node.to.expressions

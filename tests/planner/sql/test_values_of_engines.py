@@ -60,6 +60,15 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "CAST(f AS INT)": (2, 2, 2, 2, 2),
     "CAST(f + 2 AS INT)": (4, 4, 4, 4, 4),
     "CAST(2.5e0 AS INT)": (2, 2, 3, 2, 2),
+    "CAST(CASE WHEN i > 0 THEN 2.5 ELSE 0.5 END AS INT)": (2, 2, 3, 3, 2),
+    "CAST(CASE WHEN i > 0 THEN 2.5 ELSE f END AS INT)": (2, 2, 2, 2, 2),
+    "CAST(IF(i > 0, 2.5, NULL) AS INT)": (2, 2, 3, 3, 2),
+    "CAST(COALESCE(NULL, 2.5) AS INT)": (2, 2, 3, 3, 2),
+    "CAST(FLOOR(2.5) + 0.5 AS INT)": (2, 2, 3, 3, 2),
+    "CAST(CEIL(0.5) * 2.5 AS INT)": (2, 2, 3, 3, 2),
+    "CAST(FLOOR(5) * 0.5 AS INT)": (2, 2, 2, 2, 2),
+    "CAST(SIGN(f) * 2.5 AS INT)": (2, 2, 2, 3, 2),
+    "CAST(EXTRACT(SECOND FROM m) - 1.0 AS INT)": (2, 2, 3, 2, 2),
     "-7.5 % 2": (-1.5, -1.5, -1.5, -1.5, -1.5),
     "MOD(f, -2)": (0.5, 0.5, 0.5, 0.5, 0.5),
     "-e % 2": (-0.5, -0.5, -0.5, -0.5, -0.5),
@@ -119,6 +128,43 @@ def test_functions_near_zero_keep_their_digits(size: float) -> None:
         for x in (size, -size) if name != "LOG1P" or size < 1 else (size,):
             found = value(f"{name}(f - 2.5 + CAST('{x!r}' AS DOUBLE))")
             assert math.isclose(found, float(wanted(x)), rel_tol=1e-14), (name, x)
+
+
+def test_spark_has_no_logarithm_of_zero_and_divides_to_an_integer() -> None:
+    for text in ("LOG1P(-1)", "LOG1P(-2)", "LN(0)", "LN(-1)", "LOG10(0)", "LOG2(-1)", "LOG(2, 0)"):
+        assert value(text, "spark") is None
+    assert value("LOG1P(f - 2.5)", "spark") == value("LN(f - 1.5)", "spark") == 0
+    for text, whole in (("7.5 DIV 2", 3), ("-7.9 DIV 2.9", -2), ("e DIV 2", 1)):
+        assert repr(value(text, "spark")) == repr(whole)
+
+
+def test_an_escape_of_ilike_is_no_letter() -> None:
+    with pytest.raises(SqlError, match="write ESCAPE '!'"):
+        value("s ILIKE 'AX%b' ESCAPE 'X'", "duckdb")
+    assert value("s ILIKE 'A!%b' ESCAPE '!'", "duckdb") is True
+
+
+@pytest.mark.parametrize(
+    ("held", "path", "strict", "lax"),
+    [
+        ('{"a": 1}', "$.b", "e", "m"),
+        ('{"a": {}}', "$.a", "e", "m"),
+        ('{"a": null}', "$.a", "m", "m"),
+        ("{bad", "$.a", "e", "m"),
+        ('{"a": 1}', "$.a", "1", "1"),
+    ],
+)
+def test_json_value_of_flink_is_strict_without_a_mode(
+    held: str, path: str, strict: str, lax: str
+) -> None:
+    def of_mode(mode: str, ends: str) -> Any:
+        return value(f"JSON_VALUE('{held}', '{mode}{path}' {ends})", "flink")
+
+    ends = "DEFAULT 'm' ON EMPTY DEFAULT 'e' ON ERROR"
+    assert of_mode("", ends) == of_mode("strict ", ends) == strict
+    assert of_mode("lax ", ends) == lax
+    alone = of_mode("", "DEFAULT 'm' ON EMPTY")
+    assert alone == (None if strict == "e" else strict)
 
 
 def test_a_reciprocal_of_zero_is_infinite() -> None:

@@ -32,8 +32,10 @@ _DIGITS_MAX = 6
 #: Their results are decimals if their arguments are.
 _OF_DECIMALS = (
     *(exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Abs, exp.Round),
-    *(exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif),
+    *(exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Floor, exp.Ceil, exp.Sign),
 )
+#: In PostgreSQL they make a double of an integer; the first two also in DuckDB.
+_ROUNDED = (exp.Floor, exp.Ceil, exp.Round, exp.Sign)
 _DAY_US = 86_400_000_000
 
 
@@ -135,7 +137,8 @@ def _of_fractions(
     if engine.name == "duckdb":  # its // of numbers with a fraction is /
         return left / right
     whole = left.abs() // right.abs()
-    return when((left < 0) != (right < 0)).then(-whole).otherwise(whole)
+    signed = when((left < 0) != (right < 0)).then(-whole).otherwise(whole)
+    return signed.cast("int64") if engine.name == "spark" else signed
 
 
 def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
@@ -171,13 +174,28 @@ def _is_decimal(node: exp.Expr, compiler: Compiler) -> bool:
     name = compiler.text.engine.name
     if isinstance(node, exp.Literal):
         return not node.is_string and (name == "postgres" or "e" not in node.name.lower())
+    if isinstance(node, exp.Null) or (name == "duckdb" and isinstance(node, exp.Sign)):
+        return True
+    rounded = _ROUNDED if name == "postgres" else _ROUNDED[:2]
+    if isinstance(node, rounded) and not node.args.get("decimals"):
+        kind = compiler.compile(node.this).output_type(compiler.schema)
+        if pa.types.is_integer(kind):  # of an integer it is a double
+            return False
+    if isinstance(node, exp.Case):
+        parts = [branch.args["true"] for branch in node.args["ifs"]]
+        return all(_is_decimal(part, compiler) for part in (*parts, *_given(node, "default")))
+    if isinstance(node, exp.If):
+        return all(_is_decimal(part, compiler) for part in _given(node, "true", "false"))
     if isinstance(node, _OF_DECIMALS) or (name == "postgres" and isinstance(node, exp.Div)):
-        parts = node.iter_expressions()
-        return all(_is_decimal(part, compiler) for part in parts)
-    if isinstance(node, exp.Case | exp.If):
-        return False
+        return all(_is_decimal(part, compiler) for part in node.iter_expressions())
+    if name == "postgres" and isinstance(node, exp.Extract):
+        return True
     kind = compiler.compile(node).output_type(compiler.schema)
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def _given(node: exp.Expr, *parts: str) -> list[exp.Expr]:
+    return [node.args[part] for part in parts if node.args.get(part) is not None]
 
 
 def _rounded(value: Expr, kind: pa.DataType) -> Expr:

@@ -41,10 +41,10 @@ def json_value(parser: Any) -> exp.Expr:
         parser.raise_error("JSON_VALUE takes a text and a path")
     while parser._match(TokenType.COMMA):  # ends: each turn reads a token
         given.append(parser._parse_assignment())
-    is_strict = False
+    is_strict = True  # as Flink reads a path without a mode
     if len(given) == 2 and isinstance(given[1], exp.Literal):
         path = str(given[1].this)
-        is_strict = path.startswith(_MODES[1])
+        is_strict = not path.startswith(_MODES[0])
         for mode in _MODES:
             path = path.removeprefix(mode)
         given[1].set("this", path)
@@ -53,12 +53,11 @@ def json_value(parser: Any) -> exp.Expr:
     others: dict[str, exp.Expr | None] = {"EMPTY": None, "ERROR": None}
     for _ in range(len(others)):
         _read_other(parser, others)
-    if any(others.values()) or is_strict:
-        empty = others["ERROR"] if is_strict else others["EMPTY"]
-        ends: list[exp.Expr | None] = [empty, others["ERROR"]]
+    if any(others.values()):
+        ends: list[exp.Expr | None] = [others["EMPTY"], others["ERROR"]]
         if kind is not None:  # the values are texts up to the cast
             ends = [None if end is None else exp.cast(end, "VARCHAR") for end in ends]
-        made = _with_others(made, *ends)
+        made = _with_others(made, *ends, is_strict=is_strict)
     if kind is not None:
         value, made = made, exp.TryCast(this=made, to=kind, safe=True)
         other = others["ERROR"]
@@ -89,22 +88,31 @@ def _read_other(parser: Any, others: dict[str, exp.Expr | None]) -> None:
     others[word] = value
 
 
-def _with_others(call: exp.Expr, empty: exp.Expr | None, error: exp.Expr | None) -> exp.Expr:
-    """Return the value, ``empty`` if there is none, ``error`` for an object, list or no JSON."""
+def _with_others(
+    call: exp.Expr, empty: exp.Expr | None, error: exp.Expr | None, *, is_strict: bool
+) -> exp.Expr:
+    """Return the value, or ``empty`` or ``error`` instead.
+
+    In strict mode ``empty`` is for a JSON null, ``error`` for an object, list, missing path or no
+    JSON. In lax mode ``empty`` is for all of these.
+    """
     held, path = call.expressions
 
-    def call_at(name: str, at: exp.Expr) -> exp.Expr:
-        return exp.Anonymous(this=name, expressions=[held.copy(), at.copy()])
+    def is_null(value: exp.Expr) -> exp.Is:
+        return exp.Is(this=value.copy(), expression=exp.Null())
 
     def case(condition: exp.Expr, value: exp.Expr | None) -> exp.If:
         return exp.If(this=condition, true=exp.Null() if value is None else value.copy())
 
-    root = exp.Literal.string("$")
-    is_nested = exp.Not(this=exp.Is(this=call_at("JSON_QUERY", path), expression=exp.Null()))
+    exists, nested = (
+        exp.Anonymous(this=name, expressions=[held.copy(), path.copy()])
+        for name in ("JSON_EXISTS", "JSON_QUERY")
+    )
+    is_nested = exp.Not(this=is_null(nested))
     ifs = [
-        case(exp.Is(this=held.copy(), expression=exp.Null()), None),
-        case(exp.Not(this=call_at("JSON_EXISTS", root)), error),
-        case(exp.Not(this=call_at("JSON_EXISTS", path)), empty),
-        case(is_nested, error),
+        case(is_null(held), None),
+        case(exp.Not(this=exists), error if is_strict else empty),
+        case(is_nested, error if is_strict else empty),
+        case(is_null(call), empty),
     ]
     return exp.Case(ifs=ifs, default=call)

@@ -38,9 +38,7 @@ _SMALL = "CASE WHEN ABS(CAST(@1 AS DOUBLE)) < 0.5 THEN {0} ELSE {1} END"
 _EPOCH = "DATE '1970-01-01'"
 _PLACED = "STRPOS(SUBSTRING({0}, {2}), {1})"
 _FROM = f"CASE WHEN {_PLACED} > 0 THEN {_PLACED} + {{2}} - 1 ELSE 0 END"
-_LOG_10 = "LOG10(@1)"
 _WIDTH = "CASE WHEN @2 < 0 THEN GREATEST(LENGTH(@1) + @2, 0) ELSE @2 END"
-_SUNDAY_0 = "EXTRACT(DOW FROM @1)"
 _VALUES = "FILTER(@1, x -> x IS NOT NULL)"
 _MASKED = {
     "LEFT": "MASK(LEFT(@1, @2)) || SUBSTRING(@1, @2 + 1)",
@@ -267,6 +265,12 @@ _AGGREGATES: dict[tuple[str, int], str] = {
 NAMED = {**_NUMBERS, **_TEXTS, **_TIMES, **_LISTS, **_JSON, **_AGGREGATES}
 #: Templates of single dialects, by dialect, name and number of arguments.
 OF_ENGINE: dict[tuple[str, str, int], str] = {
+    **{
+        ("spark", name, 1): f"CASE WHEN NOT @1 <= 0 THEN @{name}(@1) END"
+        for name in ("LN", "LOG", "LOG10", "LOG2")
+    },
+    ("spark", "LOG1P", 1): f"CASE WHEN NOT @1 <= -1 THEN {_NUMBERS['LOG1P', 1]} END",
+    ("spark", "LOG", 2): "CASE WHEN NOT @1 <= 0 AND NOT @2 <= 0 THEN @LOG(@1, @2) END",
     ("spark", "ADD_MONTHS", 2): "CAST(@ADD_MONTHS(CAST(@1 AS DATE), @2) AS DATE)",
     **{
         (engine, "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)"
@@ -331,16 +335,14 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("postgres", "REGEXP_MATCH", 2): "@REGEXP_MATCH(@1, @2)",
     ("duckdb", "ARRAY_DISTINCT", 1): f"@ARRAY_DISTINCT({_VALUES})",
     ("duckdb", "LIST_DISTINCT", 1): f"@ARRAY_DISTINCT({_VALUES})",
-    ("duckdb", "DATE_SUB", 3): "TIMESTAMPDIFF(@1, @2, @3)",
-    ("duckdb", "DATESUB", 3): "TIMESTAMPDIFF(@1, @2, @3)",
-    ("duckdb", "LENGTH", 1): "@LENGTH(@1)",
+    **{("duckdb", name, 3): "TIMESTAMPDIFF(@1, @2, @3)" for name in ("DATE_SUB", "DATESUB")},
+    **dict.fromkeys((("duckdb", "LENGTH", 1), ("ksqldb", "LENGTH", 1)), "@LENGTH(@1)"),
     ("duckdb", "MAX", 2): "TOP_K(@1, @2)",
     ("duckdb", "MIN", 2): f"@HEAD(ARRAY_SORT({_LISTED}), @2)",
     ("duckdb", "ARG_MAX", 3): _RANKED.format("DESC"),
     ("duckdb", "ARG_MIN", 3): _RANKED.format("ASC"),
     ("duckdb", "MAX_BY", 3): _RANKED.format("DESC"),
     ("duckdb", "MIN_BY", 3): _RANKED.format("ASC"),
-    ("ksqldb", "LENGTH", 1): "@LENGTH(@1)",
     **{
         ("spark", name, 1): f"CAST(@1 AS {name})"
         for name in (
@@ -352,11 +354,11 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
         (engine, name, count): template
         for engine in ("postgres", "duckdb")
         for name, count, template in (
-            ("LOG", 1, _LOG_10),
+            ("LOG", 1, "LOG10(@1)"),
             ("LEFT", 2, f"@LEFT(@1, {_WIDTH})"),
             ("RIGHT", 2, f"@RIGHT(@1, {_WIDTH})"),
-            ("WEEKDAY", 1, _SUNDAY_0),
-            ("DAYOFWEEK", 1, _SUNDAY_0),
+            ("WEEKDAY", 1, "EXTRACT(DOW FROM @1)"),
+            ("DAYOFWEEK", 1, "EXTRACT(DOW FROM @1)"),
         )
     },
 }

@@ -101,6 +101,7 @@ _TIMED = 'FROM (SELECT x, vs() AS "vs" FROM p) AS t'
             "a stream of points",
         ),
         (f"SELECT x {_TIMED} WHERE x = 1 OR mz_now() < t.vs", "compares it with the time"),
+        (f"SELECT x {_TIMED} WHERE now() < CAST(t.vs AS DATE)", "compares it with the time"),
         ("SELECT mz_now() AS m FROM p", "MZ_NOW is not supported"),
     ],
 )
@@ -321,3 +322,46 @@ def test_a_name_of_json_tuple_is_one_step() -> None:
     viewed = """SELECT y FROM s LATERAL VIEW JSON_TUPLE('{"a.b": 1}', 'a.b') q AS y"""
     assert rows(viewed, "spark")[0]["y"] == "1"
     assert rows("""SELECT JSON_TUPLE('{"a": 1}', 'a') AS x FROM s""", "spark")[0]["x"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("WITH (SNAPSHOT = false)", "not SNAPSHOT = FALSE"),
+        ("WITH (SNAPSHOT, NOSUCH)", "not NOSUCH"),
+        ("UP TO 5", "leave UP TO out"),
+        ("WITH (PROGRESS) AS OF 5;", "leave AS OF out"),
+    ],
+)
+def test_options_of_subscribe_that_change_rows_are_refused(options: str, said: str) -> None:
+    with pytest.raises(SqlError, match=said):
+        sql(f"SUBSCRIBE p {options}", STREAMS, dialect="postgres")
+
+
+def test_settings_that_change_rows_are_refused() -> None:
+    for dialect, setting in (
+        ("flink", "table.exec.source.cdc-events-duplicate"),
+        ("ksqldb", "ksql.streams.default.timestamp.extractor"),
+    ):
+        with pytest.raises(SqlError, match="is not known here"):
+            sql(f"SET '{setting}' = 'true'; SELECT x FROM p", STREAMS, dialect=dialect)
+    text = "SET 'ksql.streams.num.stream.threads' = '2'; SELECT x FROM p"
+    assert len(rows(text, "ksqldb")) == len(rows("SELECT x FROM p"))
+
+
+def test_a_table_may_be_named_stream() -> None:
+    streams = {"stream": POINTS, "p": POINTS}
+    for given in ("stream", "stream AS p", "STREAM p", "STREAM(p)", "STREAM p AS q"):
+        made = sql(f"SELECT x FROM {given} WHERE x > 1", streams, dialect="spark")
+        assert isinstance(made, Stream)
+        assert made.schema.names == ["x"]
+
+
+def test_a_query_of_in_hides_no_table_that_its_value_reads() -> None:
+    text = (
+        "SELECT a.x FROM s a JOIN s c ON a.k = c.k "
+        "WHERE a.x IN (SELECT {0}.x FROM s {0} WHERE {0}.k = c.k)"
+    )
+    with pytest.raises(SqlError, match="hides the outer a: give it another alias"):
+        sql(text.format("a"), STREAMS)
+    assert isinstance(sql(text.format("b"), STREAMS), Stream)

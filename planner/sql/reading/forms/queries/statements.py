@@ -11,6 +11,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ _PART = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LEFT_OUT = ("FETCH", "COMMIT", "ROLLBACK", "CLOSE")
+
+
+class RefusedTokenError(ValueError):
+    """The text has an option that would change the result."""
+
+    def __init__(self, token: Token, reason: str) -> None:
+        super().__init__(reason)
+        self.token, self.reason = token, reason
 
 
 def with_variables(text: str) -> str:
@@ -54,7 +63,11 @@ def with_cursors(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _without_options(statement: list[Token]) -> list[Token]:
-    """Drop ``WITH (SNAPSHOT)``, ``AS OF``, ``UP TO`` and ``ENVELOPE`` behind SUBSCRIBE."""
+    """Drop ``WITH (SNAPSHOT)`` and ``WITHIN TIMESTAMP ORDER BY`` behind SUBSCRIBE.
+
+    Raises:
+        RefusedTokenError: an option would change the rows.
+    """
     if not statement or statement[0].text.upper() != "SUBSCRIBE":
         return statement
     depth = 0
@@ -66,9 +79,27 @@ def _without_options(statement: list[Token]) -> list[Token]:
             *(("WITH", "("), ("AS", "OF"), ("UP", "TO"), ("WITHIN", "TIMESTAMP")),
         )
         if depth == 0 and is_option:
+            _check_options(statement[at:])
             ended = [t for t in statement[-1:] if t.token_type is TokenType.SEMICOLON]
             return [*statement[:at], *ended]
     return statement
+
+
+def _check_options(tokens: Sequence[Token]) -> None:
+    """Raise for options of SUBSCRIBE that change the rows."""
+    words = [token.text.upper() for token in tokens if token.token_type is not TokenType.SEMICOLON]
+    for at, token in enumerate(tokens):
+        pair = words[at : at + 2]
+        if pair in (["AS", "OF"], ["UP", "TO"]):
+            raise RefusedTokenError(
+                token, f"SUBSCRIBE reads all rows here: leave {' '.join(pair)} out"
+            )
+    if words[:1] == ["WITH"]:
+        listed = " ".join(words[2 : words.index(")")] if ")" in words else words[2:])
+        for option in listed.split(" , "):
+            if option not in ("SNAPSHOT", "SNAPSHOT = TRUE", "PROGRESS", "PROGRESS = TRUE"):
+                told = f"SUBSCRIBE takes WITH (SNAPSHOT) and WITH (PROGRESS), not {option}"
+                raise RefusedTokenError(tokens[0], told)
 
 
 def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
@@ -111,14 +142,18 @@ def _with_watermarks(create: list[Token]) -> list[Token]:
 
 
 def without_streams(tokens: Sequence[Token]) -> list[Token]:
-    """Rewrite ``FROM STREAM(t)`` and ``FROM STREAM t`` as ``FROM t``, ``MINUS`` as EXCEPT."""
+    """Rewrite ``FROM STREAM(t)`` and ``FROM STREAM t`` as ``FROM t``, ``MINUS`` as EXCEPT.
+
+    ``FROM stream`` alone, and ``FROM stream AS t``, read a table named stream.
+    """
     found: list[Token] = []
     closing = 0
     for at, token in enumerate(tokens):
         before = tokens[at - 1].token_type if at else None
         after = tokens[at + 1].token_type if at + 1 < len(tokens) else None
         word = token.text.upper()
-        if word == "STREAM" and before in (TokenType.FROM, TokenType.JOIN):
+        is_word = after in (*Parser.TABLE_ALIAS_TOKENS, TokenType.IDENTIFIER, TokenType.L_PAREN)
+        if word == "STREAM" and before in (TokenType.FROM, TokenType.JOIN) and is_word:
             closing = at + 3 if after is TokenType.L_PAREN else 0
             continue
         if closing and at in (closing - 2, closing):

@@ -95,7 +95,7 @@ SELECT pid, amount FROM payments WHERE pid IN (SELECT pid FROM fills)
 SELECT
   JSON_VALUE('{"a": true}', '$.a' RETURNING BOOLEAN) AS a, JSON_VALUE('{"a.b": [0.998,0.996]}', '$.["a.b"][0]' RETURNING DOUBLE) AS b,
   JSON_VALUE('{"contains blank": "right"}', 'strict $.[''contains blank'']' NULL ON EMPTY DEFAULT 'wrong' ON ERROR) AS c,
-  JSON_VALUE('{"a": 1}', '$.x' DEFAULT 'none' ON EMPTY) AS d, JSON_EXISTS('{"a": [{"b": 1}]}', '$.a[0].b') AS e,
+  JSON_VALUE('{"a": 1}', 'lax $.x' DEFAULT 'none' ON EMPTY) AS d, JSON_EXISTS('{"a": [{"b": 1}]}', '$.a[0].b') AS e,
   JSON_QUERY('{"a": {"b": 1}}', '$.a') AS f, JSON_QUERY('[1, 2]', '$') AS g, JSON_STRING('x"y') AS h,
   JSON_ARRAY('1', '2') AS i, JSON_OBJECT(KEY 'K1' VALUE 'V1', KEY 'K2' VALUE JSON_ARRAY(1)) AS j
 FROM payments WHERE pid = 1;
