@@ -49,7 +49,9 @@ def ilike(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
         InvalidPlanError: the escape character is a letter, which has two cases.
     """
     if escape.lower() != escape.upper():
-        raise InvalidPlanError("ILIKE takes a character that is no letter: write ESCAPE '!'")
+        raise InvalidPlanError(
+            "ILIKE needs an escape character without upper case: write ESCAPE '!'"
+        )
     node = pattern.node
     if isinstance(node, Literal):
         pattern = lit(node.literal.lower() if isinstance(node.literal, str) else node.literal)

@@ -98,8 +98,8 @@ def _check_options(tokens: Sequence[Token]) -> None:
         listed = " ".join(words[2 : words.index(")")] if ")" in words else words[2:])
         for option in listed.split(" , "):
             if option not in ("SNAPSHOT", "SNAPSHOT = TRUE", "PROGRESS", "PROGRESS = TRUE"):
-                told = f"SUBSCRIBE takes WITH (SNAPSHOT) and WITH (PROGRESS), not {option}"
-                raise RefusedTokenError(tokens[0], told)
+                reason = f"SUBSCRIBE takes WITH (SNAPSHOT) and WITH (PROGRESS), not {option}"
+                raise RefusedTokenError(tokens[0], reason)
 
 
 def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
