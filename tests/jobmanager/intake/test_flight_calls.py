@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import resource
 import socket
@@ -147,7 +148,17 @@ class Told(logging.Handler):
         self.seen.set()
 
 
+@pytest.mark.slow
 def test_a_process_without_files_left_ends_silent_calls_once_it_has_some() -> None:
+    """In a process that nothing else runs in: a file that others close would be taken at once."""
+    process = multiprocessing.get_context("spawn").Process(target=_without_files_left)
+    process.start()
+    process.join(120)
+    process.kill()
+    assert process.exitcode == 0
+
+
+def _without_files_left() -> None:
     calls, told = OpenCalls(3, 0.01), Told()
     log = logging.getLogger(flight_calls.__name__)
     log.addHandler(told)

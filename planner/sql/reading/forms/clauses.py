@@ -36,7 +36,7 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
     for node in list(whole.find_all(exp.WithinGroup)):
         call = node.this
         is_named = isinstance(call, exp.Anonymous) and call.name.upper() == "APPROX_PERCENTILE"
-        if is_named and len(call.expressions) == 1:
+        if is_named and call.expressions:
             call.replace(exp.PercentileDisc(this=call.expressions[0]))
         elif isinstance(call, exp.ApproxQuantile):
             call.replace(exp.PercentileDisc(this=call.this))
