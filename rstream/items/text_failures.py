@@ -23,7 +23,7 @@ _ZONE = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)?"
 _OTHER_TIME = r"\d{8}T(?s:.*)|\d{4}-?W\d\d(?s:.*)"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _INFINITE = r"[+-]?(?i:inf(?:inity)?|nan(?:\([a-z0-9_]*\))?)"
-#: What is removed around numbers and times before they are converted.
+#: Characters that are removed around numbers and times before they are converted.
 _SPACE = r"(?:\s|\p{Z}|[\x0b\x1c-\x1f\x{85}])*"
 _LOGICAL = "(?i:true|false|[a-z]{1,3}|[01])"
 
@@ -76,13 +76,16 @@ def not_utf8(values: pa.BinaryArray) -> np.ndarray:
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
-        return np.array([v is not None and not _is_utf8(v) for v in values.to_pylist()], np.bool_)
+        return np.array([v is not None and not is_utf8(v) for v in values.to_pylist()], np.bool_)
     return np.zeros(len(values), np.bool_)
 
 
-def _is_utf8(value: bytes) -> bool:
+def is_utf8(data: bytes) -> bool:
+    """Whether the bytes are UTF-8."""
+    if data.isascii():
+        return True
     try:
-        value.decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -94,12 +97,7 @@ def hopeless(texts: pa.Array, kind: pa.DataType) -> np.ndarray:
     if pattern is None:
         return np.zeros(len(texts), np.bool_)
     may = pc.match_substring_regex(texts, f"^{_SPACE}(?:{pattern}){_SPACE}$")
-    found: np.ndarray = (~_bools(may)) & texts.is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _bools(mask: pa.Array) -> np.ndarray:
-    found: np.ndarray = mask.fill_null(False).to_numpy(zero_copy_only=False)
+    found: np.ndarray = pc.invert(may.fill_null(True)).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -246,7 +246,7 @@ def _times(
         times = parse_times(column)
         if isinstance(times, Fault):
             all_rows = None
-            if isinstance(source, str):  # else a row's value is not that of the column
+            if isinstance(source, str):  # else the column does not have the row's value
                 all_rows = partial(_faulty_times, column, times.reason)
             value = shown(column[times.index])
             return RowFault(times.index, name, value, times.reason, all_rows)

@@ -73,11 +73,11 @@ class Answered(SameLifetimes):
     answers: Answers
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """That of the operator that makes the calls."""
+        """Return the schema of the operator that makes the calls."""
         return self.spec.output_schema(inputs)
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> Any:
-        """Those of the operator that makes the calls."""
+        """Return the side outputs of the operator that makes the calls."""
         return self.spec.side_outputs(inputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> _AnsweredOperator:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from planner.expressions.entries.signature import method
 from planner.expressions.functions import casting
 from planner.expressions.nodes import Function
 from planner.expressions.types import is_text
-from rstream.items.text_failures import failing
+from rstream.items.text_failures import alone, failing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,33 +43,25 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
     if isinstance(value, pa.Scalar):
         return pa.scalar(None, target)
     plain = value.dictionary_decode() if pa.types.is_dictionary(value.type) else value
+    if is_text(plain.type):
+        fails = failing(plain, target, lambda part: casting.convert(part, target))
+        return _convertible(plain, fails, target)
     if pa.types.is_nested(plain.type):
-        return pa.concat_arrays(_converted(plain, target))
-    if not is_text(plain.type):
-        distinct = plain.dictionary_encode()
-        found = pa.concat_arrays(_converted(distinct.dictionary, target))
-        return found.take(distinct.indices)
-    fails = failing(plain, target, lambda part: casting.convert(part, target))
-    return casting.convert(pc.if_else(pa.array(fails), pa.scalar(None, plain.type), plain), target)
+        return _converted(plain, target)
+    distinct = plain.dictionary_encode()
+    return _converted(distinct.dictionary, target).take(distinct.indices)
 
 
-def _converted(values: pa.Array, target: pa.DataType) -> list[pa.Array]:
-    """Convert the values to ``target``, in parts; null where that is not possible."""
-    parts: list[pa.Array] = []
-    todo = [values]
-    while todo:  # ends: a part is converted, or halved until it is one value
-        part = todo.pop()
-        try:
-            parts.append(casting.convert(part, target))
-        except MemoryError:
-            raise
-        except (pa.ArrowException, OverflowError):
-            if len(part) == 1:
-                parts.append(pa.nulls(1, target))
-                continue
-            half = len(part) // 2
-            todo += [part.slice(half), part.slice(0, half)]
-    return parts
+def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert the values to ``target``; null where that is not possible."""
+    fails = np.zeros(len(values), np.bool_)
+    fails[alone(np.arange(len(values)), values, lambda part: casting.convert(part, target))] = True
+    return _convertible(values, fails, target)
+
+
+def _convertible(values: pa.Array, fails: np.ndarray, target: pa.DataType) -> pa.Array:
+    """Convert the values that do not fail; null in the places of the others."""
+    return casting.convert(values.take(pa.array(np.arange(len(values)), mask=fails)), target)
 
 
 FUNCTIONS = {"try_cast": Function("try_cast", _resolve, _evaluate, method("try_cast", "to"))}

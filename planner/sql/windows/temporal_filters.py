@@ -1,8 +1,8 @@
 """Temporal filters: conditions on the current time, ``MZ_NOW()`` or ``NOW()``, as lifetimes.
 
 ``WHERE mz_now() <= ts + INTERVAL '5' MINUTE`` keeps a row until that time. So the row is valid from
-its start ``ts`` until then; what is current at the end of an input is valid at its last time. A
-condition ``mz_now() >= ts + d`` lets the row begin later. ``ts`` is the time of the stream.
+its start ``ts`` until then; rows that are current at the end of an input are valid at its last
+time. A condition ``mz_now() >= ts + d`` lets the row begin later. ``ts`` is the time of the stream.
 """
 
 from __future__ import annotations

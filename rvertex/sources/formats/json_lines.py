@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from rstream.items.exact import widened
+from rstream.items.text_failures import is_utf8
 from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
 from rvertex.sources.files import bytes_to_read, first_line
 from rvertex.sources.formats.rows.bad_rows import ENCODED, NO_TEXT, BadRow
@@ -113,7 +114,7 @@ class JsonUnits:
 
     def _explain(self, line: bytes) -> BadRow:
         """Why a line that was refused by itself is bad."""
-        if not is_text(line):
+        if not is_utf8(line):
             return BadRow(NO_TEXT)
         if object_lines(line) is None:
             return BadRow(NO_OBJECT)
@@ -243,7 +244,7 @@ def bad_lines(
     places, objects = [], []
     for k, line in enumerate(lines):
         text = line.strip(_SPACE)
-        if not is_text(line):
+        if not is_utf8(line):
             found[k] = (NO_TEXT, None, None)
         elif text[:1] != b"{" or text[-1:] != b"}":
             found[k] = (no_object, None, None)
@@ -284,17 +285,6 @@ def object_lines(chunk: bytes) -> int | None:
         if all(text[:1] == b"{" and text[-1:] == b"}" for text in lines):
             return len(lines)
     return None
-
-
-def is_text(data: bytes) -> bool:
-    """Whether it is UTF-8; the parser does not look."""
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def infer_json_schema(path: str, encoding: str) -> pa.Schema:
@@ -354,7 +344,7 @@ def _batch(chunk: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 def _checked_table(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
     rows = object_lines(chunk)
-    if rows is None or not is_text(chunk):
+    if rows is None or not is_utf8(chunk):
         raise pa.ArrowInvalid(NO_OBJECT if rows is None else NO_TEXT)
     table = parse_json(chunk, schema)
     if table.num_rows != rows:

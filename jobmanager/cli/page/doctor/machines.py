@@ -31,8 +31,8 @@ def memory(case: Case) -> Iterator[Finding]:
         share = 1 - free_bytes / memory["limit_bytes"]
         if share > MEMORY_SHARE_MAX:
             what = (
-                f"host {host['host']} on {host['machine']} has {free_bytes / 2**20:,.0f} MiB of "
-                f"memory left; its process uses {memory['used_bytes'] / 2**20:,.0f} MiB"
+                f"host {host['host']} on {host['machine']} has {mebibytes(free_bytes)} of "
+                f"memory left; its process uses {mebibytes(memory['used_bytes'])}"
             )
             advice = "see 'When a job needs too much memory' in docs/howto/size-memory.md"
             yield Finding("waiting", "memory", host["host"], what, advice)

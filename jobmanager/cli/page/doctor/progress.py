@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobmanager.cli.page.doctor.case import Case, Finding, Status
+from jobmanager.cli.page.doctor.case import Case, Finding, Status, mebibytes
 from jobmanager.cli.page.doctor.skew import hot_keys, skewed_vertices
 from jobmanager.state.state_size import state_text
 
@@ -151,7 +151,7 @@ def open_change(case: Case) -> Iterator[Finding]:
 def unflushed(case: Case) -> Iterator[Finding]:
     for row in case.status.get("vertices", ()):
         if case.is_open and row["tail_bytes"] > UNFLUSHED_BYTES_MAX:
-            what = f"{row['vertex']} holds {row['tail_bytes'] / 2**20:,.0f} MiB of output in memory"
+            what = f"{row['vertex']} holds {mebibytes(row['tail_bytes'])} of output in memory"
             advice = "its readers or the store are slower than it is"
             yield Finding("note", "back pressure", row["vertex"], what, advice)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Status = dict[str, Any]
+    from jobmanager.cli.page.doctor.case import Status
+
 #: Skew: a multiple of the median of the stage, and a minimum number of events.
 SKEW_MIN, SKEWED_EVENTS_MIN = 3.0, 10_000
 #: The share of a stage's output from which on a key is hot.

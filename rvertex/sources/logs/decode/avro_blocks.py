@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rvertex.sources.logs.decode.avro_schema import full_name, space_within
 from rvertex.sources.logs.decode.conform import conformed
 from rvertex.sources.logs.decode.decoded import Bad, Refused
 
@@ -182,8 +183,7 @@ class _Walk:
                     return {"type": kind}, space
                 return named
             if "name" in kind and isinstance(kind["type"], str) and kind["type"] in _NAMED:
-                full = _full_name(kind, space)
-                return kind, full.rpartition(".")[0]
+                return kind, space_within(kind, space)
             if isinstance(kind["type"], str) and kind["type"] in (*_SIZES, *_SIMPLE, *_BLOCKS):
                 return kind, space
             kind = kind["type"]
@@ -196,8 +196,7 @@ class _Walk:
                 self._define(member, space)
         elif isinstance(kind, dict):
             if kind["type"] in _NAMED:
-                full = _full_name(kind, space)
-                space = full.rpartition(".")[0]
+                full, space = full_name(kind, space), space_within(kind, space)
                 self._named[full] = kind, space
             if kind["type"] == "array":
                 self._elements.append((kind["items"], space))
@@ -210,7 +209,7 @@ class _Walk:
         if isinstance(kind, list):
             return False
         if kind["type"] in _RECORDS:
-            name = _full_name(kind, space)
+            name = full_name(kind, space)
             inner = (field["type"] for field in kind["fields"])
             return name not in within and all(
                 self._is_empty(one, space, (*within, name)) for one in inner
@@ -275,8 +274,3 @@ class _Walk:
         self.at[rows] = np.where(is_bad, self.at[rows], at)
         signed = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
         return np.where(is_bad, 0, signed)
-
-
-def _full_name(kind: AvroSchema, space: str) -> str:
-    name, space = str(kind["name"]), kind.get("namespace", space)
-    return name if "." in name or not space else f"{space}.{name}"

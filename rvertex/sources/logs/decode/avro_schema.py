@@ -131,7 +131,7 @@ class AvroTypes:
         self._count = 0
         try:
             self._define([*schema.get(_OTHERS, ()), schema], "")
-            self._space = _space(schema, "")
+            self._space = space_within(schema, "")
             self._fields = {str(f["name"]): f["type"] for f in schema["fields"]}
             self.wire: Any = self._wire(schema, "")
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -171,11 +171,11 @@ class AvroTypes:
                 self._define(member, space)
         elif isinstance(kind, dict):
             if kind["type"] in _NAMED:
-                full = _full_name(kind, space)
+                full = full_name(kind, space)
                 made = {**kind, "name": full}
                 if self._defined.setdefault(full, made) != made:
                     raise UnreadableAvroError(f"the type {full!r} is defined twice")
-                space = _space(kind, space)
+                space = space_within(kind, space)
             inner = [kind.get("items"), kind.get("values"), *(f["type"] for f in _fields(kind))]
             self._define([*inner, kind["type"] if kind["type"] not in _NAMED else None], space)
 
@@ -196,7 +196,7 @@ class AvroTypes:
         if isinstance(kind["type"], dict | list):
             return self._resolved(kind["type"], space)
         if kind["type"] in _NAMED:
-            return self._defined[_full_name(kind, space)], False
+            return self._defined[full_name(kind, space)], False
         if kind["type"] in (*_PRIMITIVES, "null", "array", "map"):
             return kind, False
         return self._resolved(kind["type"], space)
@@ -222,7 +222,7 @@ class AvroTypes:
         if name in ("enum", "fixed"):
             what = "symbols" if name == "enum" else "size"
             return {"type": name, "name": full, what: found[what]}
-        inner = _space(found, space)
+        inner = space_within(found, space)
         self._open.append(full)
         fields = [
             {"name": f["name"], "type": self._wire(f["type"], inner)} for f in found["fields"]
@@ -280,7 +280,7 @@ class AvroTypes:
             raise UnreadableAvroError(f"the record {full!r} contains itself")
         if not found["fields"]:
             raise UnreadableAvroError(f"the record {full!r} has no fields")
-        space, columns = _space(found, ""), {}
+        space, columns = space_within(found, ""), {}
         for field in found["fields"]:
             try:
                 columns[field["name"]] = self._column(field["type"], space, (*within, full))
@@ -351,11 +351,12 @@ def _fields(kind: AvroSchema) -> list[dict[str, Any]]:
     return fields
 
 
-def _full_name(kind: AvroSchema, space: str) -> str:
+def full_name(kind: AvroSchema, space: str) -> str:
+    """The name of a type with its namespace."""
     name, own = str(kind["name"]), kind.get("namespace", space)
     return name if "." in name or not own else f"{own}.{name}"
 
 
-def _space(kind: AvroSchema, space: str) -> str:
+def space_within(kind: AvroSchema, space: str) -> str:
     """The namespace in which names within a record are looked up."""
-    return _full_name(kind, space).rpartition(".")[0]
+    return full_name(kind, space).rpartition(".")[0]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rstream.items.text_failures import is_utf8
 from rvertex.sources.formats.json_lines import (
     TWICE,
     bad_lines,
-    is_text,
     parse_json,
     refused_column,
 )
@@ -52,7 +52,7 @@ class JsonDecoder:
             lines = b"\n".join([_as_line(value) for value in values])
             if not _is_object_per_line(lines, len(values)):
                 raise Refused
-        if not is_text(lines):  # the parser does not look
+        if not is_utf8(lines):  # the parser does not look
             raise Refused
         try:
             table = parse_json(lines, self._schema)
@@ -71,7 +71,7 @@ class JsonDecoder:
 
     def _explain(self, value: bytes) -> Bad:
         line = _as_line(value)
-        if not is_text(line):
+        if not is_utf8(line):
             return Bad(NO_TEXT)
         if not _is_object_per_line(line, 1):
             return Bad(NO_OBJECT)
