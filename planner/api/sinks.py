@@ -180,7 +180,13 @@ def open_registry(registry: RegistrySpec) -> IdRegistry:
 
 
 def once(
-    to: SinkSpec, *, id: str, at: str, registry: RegistrySpec, on_old: OnOld = "fail"
+    to: SinkSpec,
+    *,
+    id: str,
+    at: str,
+    registry: RegistrySpec,
+    on_old: OnOld = "fail",
+    answer: str = "",
 ) -> OnceSink:
     """Deliver each id from only one of several sites that run the same query.
 
@@ -191,8 +197,11 @@ def once(
     ``on_old``: for rows older than the registry's ``keep``, where it cannot know whether another
     site delivered them. ``"fail"`` ends the delivery; ``"skip"`` drops them, which a site needs to
     catch up after a longer outage.
+
+    ``answer``: a name of the rows, equal at all sites. By default it is the topic or table, with
+    the names of both columns. A query with another answer cannot use the same registry.
     """
-    return once_sink(to, id, at, registry, on_old)
+    return once_sink(to, id, at, registry, on_old, answer)
 
 
 def avro_schema(query: Query) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rvertex.registry.shard import STEPS
 from rvertex.registry.shard_map import SHARDS_MAX
 from rvertex.sinks.errors import InvalidSinkError
-from rvertex.sinks.spec import OnceSink, RegistrySpec, SinkSpec
+from rvertex.sinks.spec import OnceSink, ParquetSink, RegistrySpec, SinkSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,12 +47,17 @@ def checked_registry(given: Any, what: str) -> RegistrySpec:
     return given
 
 
-def once_sink(to: Any, id_: Any, at: Any, registry: Any, on_old: Any) -> OnceSink:
+def once_sink(to: Any, id_: Any, at: Any, registry: Any, on_old: Any, answer: Any) -> OnceSink:
     """Wrap a destination with claims; the query checks the columns later."""
     if not isinstance(to, SinkSpec) or isinstance(to, OnceSink):
         reason = f"it takes another destination, such as sinks.kafka(...), not {to!r:.80}"
         raise InvalidSinkError("once", reason)
-    return OnceSink(to, id_, at, checked_registry(registry, "once"), on_old)
+    if not isinstance(answer, str):
+        raise InvalidSinkError("once", f"answer= is a name of the rows, not {answer!r:.80}")
+    if not answer:  # the folders of sites may differ
+        where = "parquet" if isinstance(to, ParquetSink) else to.label
+        answer = f"{where} by {id_} and {at}"
+    return OnceSink(to, id_, at, checked_registry(registry, "once"), on_old, answer)
 
 
 def check_claims(destinations: Sequence[SinkSpec]) -> None:

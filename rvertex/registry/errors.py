@@ -54,6 +54,22 @@ class RegistryLostError(UsageError):
 
 
 @error_class
+class RegistryUseError(UsageError):
+    """The registry was opened for other rows, or with another ``keep``."""
+
+    registry: str
+    what: str
+    theirs: str
+    ours: str
+
+    message = (
+        "registry {registry}: the first site opened it with {what} {theirs!r}, and this one has "
+        "{ours!r}. Sites of one query pass the same; give another query another registry. To "
+        "change it: stop all sites, call sinks.open_registry(...).reset_use(), and start the sites"
+    )
+
+
+@error_class
 class RegistryClientError(UsageError):
     """The client library is not installed."""
 

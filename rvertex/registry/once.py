@@ -72,6 +72,7 @@ class OnceDestination:
         else:
             has_claimed = progress.next_seq > 0
             self._registry.resume(self._token, progress.next_seq, has_claimed=has_claimed)
+        self._registry.use_for(self._spec.answer)
         return progress
 
     def write(self, rows: DeliveredRows) -> None:

@@ -14,7 +14,7 @@ another site has, and catches up at the speed of reading.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rvertex.registry.entries import Entry, Ids
@@ -25,7 +25,7 @@ from rvertex.registry.errors import (
     RegistryTimeError,
 )
 from rvertex.registry.shard import Shard, Verdict
-from rvertex.registry.shard_map import SHARDS_MAX, ShardMap
+from rvertex.registry.shard_map import SHARDS_MAX, ShardMap, Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -185,6 +185,27 @@ class IdRegistry:
         """Create the registry, if it does not exist."""
         if self._log.read_map() is None:
             self._stored_map()
+
+    def use_for(self, answer: str) -> None:
+        """Record what the registry is for, if this is the first site; otherwise compare.
+
+        Raises:
+            RegistryUseError: another site opened it for other rows, or with another ``keep_us``.
+        """
+        found, use = self._log.read_map(), Use(answer, self._limits.keep_us)
+        first = ShardMap.from_bytes(found[1]).use if found is not None else None
+        while first is None:  # ends when no other process changes the map meanwhile
+            version, current = self._stored_map()
+            if (first := current.use) is None:
+                written = replace(current, use=use)
+                first = use if self._log.write_map(written.to_bytes(), version) else None
+        first.compare(self._name, use)
+
+    def reset_use(self) -> None:
+        """Forget what the registry is for; the next site defines it. Stop all sites before."""
+        version, current = self._stored_map()
+        if not self._log.write_map(replace(current, use=None).to_bytes(), version):
+            raise RegistryChangeError(self._name, "another process is changing it")
 
     def resume(self, token: str, next_seq: int, *, has_claimed: bool = False) -> None:
         """Record deliveries that an earlier instance of the joiner could not record.

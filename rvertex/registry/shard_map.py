@@ -21,9 +21,29 @@ from dataclasses import dataclass, replace
 import msgpack
 
 from rstream.types import MIN_TIME
+from rvertex.registry.errors import RegistryUseError
 
+_VERSION = 2
+_US_PER_HOUR = 3_600_000_000
 _HASH_BYTES = 8
 SHARDS_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the first site has opened the registry for; all sites must have the same."""
+
+    #: A name of the rows that are claimed.
+    answer: str
+    keep_us: int
+
+    def compare(self, registry: str, other: Use) -> None:
+        """Raise RegistryUseError if another site has opened it for something else."""
+        if self.answer != other.answer:
+            raise RegistryUseError(registry, "answer", self.answer, other.answer)
+        if self.keep_us != other.keep_us:
+            hours = (f"{use.keep_us / _US_PER_HOUR:g} h" for use in (self, other))
+            raise RegistryUseError(registry, "keep", *hours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +54,8 @@ class ShardMap:
     counts: tuple[int, ...]
     #: Whether the last change counts.
     is_confirmed: bool = True
+    #: Stored with the map, because the map is the registry's one replaceable value.
+    use: Use | None = None
 
     def __post_init__(self) -> None:
         assert len(self.starts_us) == len(self.counts) > 0, self
@@ -59,7 +81,8 @@ class ShardMap:
         start = now_us + 2 * margin_us
         if start <= self.starts_us[-1]:
             return None
-        return ShardMap((*self.starts_us, start), (*self.counts, shards), is_confirmed=False)
+        starts_us, counts = (*self.starts_us, start), (*self.counts, shards)
+        return replace(self, starts_us=starts_us, counts=counts, is_confirmed=False)
 
     def confirmed(self) -> ShardMap:
         """The map with its proposal as a change."""
@@ -68,7 +91,8 @@ class ShardMap:
     def withdrawn(self) -> ShardMap:
         """The map without its proposal."""
         assert not self.is_confirmed, self
-        return ShardMap(self.starts_us[:-1], self.counts[:-1])
+        starts_us, counts = self.starts_us[:-1], self.counts[:-1]
+        return replace(self, starts_us=starts_us, counts=counts, is_confirmed=True)
 
     def known_until_us(self, read_us: int, margin_us: int, skew_us: int) -> int:
         """Ids below this time have the shards of this map, which was read at ``read_us``."""
@@ -77,12 +101,14 @@ class ShardMap:
 
     def to_bytes(self) -> bytes:
         """Stored form."""
-        data: bytes = msgpack.packb([1, self.starts_us, self.counts, self.is_confirmed])
+        use = None if self.use is None else [self.use.answer, self.use.keep_us]
+        content = [_VERSION, self.starts_us, self.counts, self.is_confirmed, use]
+        data: bytes = msgpack.packb(content)
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShardMap:
         """Read the stored form."""
-        version, starts, counts, is_confirmed = msgpack.unpackb(data)
-        assert version == 1, f"a shard map of version {version}"
-        return cls(tuple(starts), tuple(counts), is_confirmed)
+        version, starts, counts, is_confirmed, use = msgpack.unpackb(data)
+        assert version == _VERSION, f"a shard map of version {version}"
+        return cls(tuple(starts), tuple(counts), is_confirmed, None if use is None else Use(*use))

@@ -297,7 +297,7 @@ class RegistrySpec:
 
 @dataclass(frozen=True, slots=True)
 class OnceSink(SinkSpec):
-    """Another destination, which gets the rows whose ids no other site has claimed."""
+    """Another destination, which gets the ids that no other site has claimed of ``answer``."""
 
     home: ClassVar[str] = "rvertex.registry.once"
     to: SinkSpec
@@ -306,6 +306,7 @@ class OnceSink(SinkSpec):
     registry: RegistrySpec
     #: What becomes of rows that are older than the registry keeps.
     on_old: OnOld = "fail"
+    answer: str = ""
 
     @property
     def name(self) -> str:

@@ -185,6 +185,7 @@ class IdJoiner:
         self._reported_s = -_REPORT_S
         next_claim = last.claim + (0 if is_open else 1)
         self._registry.resume(last.token, next_claim, has_claimed=last.claim > 0)
+        self._registry.use_for(f"rows joined by {self._spec.on}, with the id {self._spec.id}")
 
     def _begin_again(self, last: Step, rows: Rows) -> None:
         """Prepare the step that an earlier process has begun."""
@@ -386,9 +387,8 @@ class IdJoiner:
         if ours.any():
             rows = begun.rows.filter(pa.array(ours))
             try:
-                self._output.append(
-                    rows, producer=token, epoch=self._epoch, number=begun.step.append
-                )
+                number = begun.step.append
+                self._output.append(rows, producer=token, epoch=self._epoch, number=number)
             except StoreError as error:  # the append may be durable, so it is repeated
                 raise RegistryAwayError("output", str(error)) from error
             self._append = begun.step.append + 1

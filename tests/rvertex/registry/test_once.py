@@ -16,7 +16,7 @@ import pytest
 
 import streamscope as ss
 from rstream.clock import ManualClock
-from rvertex.registry.errors import RegistryLostError
+from rvertex.registry.errors import RegistryLostError, RegistryUseError
 from rvertex.registry.once import ID_BYTES_MAX, OnceDestination
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.sinks.errors import InvalidSinkError, RowsRefusedError
@@ -50,6 +50,25 @@ def once(log: MemoryLog, place: Place, job: str, on_old: OnOld = "fail") -> Once
     found = OnceDestination(spec, where, Output(place), registry)  # type: ignore[arg-type]
     found.open(1)
     return found
+
+
+def test_a_query_with_other_rows_cannot_open_the_registry_of_another() -> None:
+    def answer(to: Any, at: str = "at", **named: str) -> str:
+        return ss.sinks.once(to, id="id", at=at, registry=REGISTRY, **named).answer
+
+    east, west = (ss.sinks.kafka("billed", servers=site) for site in ("east:1", "west:1"))
+    folders = [ss.sinks.parquet(f"s3://{site}/billed") for site in ("east", "west")]
+    assert answer(east) == answer(west) == "kafka:billed by id and at"
+    assert answer(folders[0]) == answer(folders[1]) == "parquet by id and at"
+    assert answer(ss.sinks.kafka("shown", servers="east:1")) != answer(east) != answer(east, "to")
+    assert answer(east, answer="clicks") == answer(folders[0], answer="clicks") == "clicks"
+    with pytest.raises(InvalidSinkError, match="answer= is a name of the rows"):
+        answer(east, answer=3)  # type: ignore[arg-type]
+    log = MemoryLog()
+    once(log, Place(), "east")
+    registry = IdRegistry(log, ManualClock(10**15), "r", RegistryLimits())
+    with pytest.raises(RegistryUseError, match="'console by id and at', and this one has 'kafka:b"):
+        registry.use_for(answer(east))
 
 
 def rows(

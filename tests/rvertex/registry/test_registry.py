@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,12 @@ from hypothesis import strategies as st
 from rstream.clock import ManualClock
 from rstream.types import MIN_TIME
 from rvertex.registry.entries import Entry, Ids
-from rvertex.registry.errors import RegistryAwayError, RegistryChangeError, RegistryTimeError
+from rvertex.registry.errors import (
+    RegistryAwayError,
+    RegistryChangeError,
+    RegistryTimeError,
+    RegistryUseError,
+)
 from rvertex.registry.registry import IdRegistry
 from rvertex.registry.shard import Shard, Verdict
 from rvertex.registry.shard_map import ShardMap
@@ -205,3 +211,37 @@ def test_a_process_that_begins_later_gives_the_same_verdicts(
             found = newcomer.apply(seq, entry)
             if seq > begin:
                 assert found == floors[seq][1], seq
+
+
+def test_another_answer_or_another_keep_is_refused_until_the_use_is_reset() -> None:
+    log = MemoryLog()
+    first = registry(log)
+    first.create()
+    first.use_for("billed")
+    registry(log).use_for("billed")
+    other_keep = IdRegistry(log, ManualClock(10_000), "r", replace(LIMITS, keep_us=2 * KEEP_US))
+    with pytest.raises(RegistryUseError, match=r"with keep '2.77778e-07 h'.*'5.55556e-07 h'"):
+        other_keep.use_for("billed")
+    with pytest.raises(RegistryUseError, match="with answer 'billed', and this one has 'shown'"):
+        registry(log).use_for("shown")
+    first.change_shards(4)
+    with pytest.raises(RegistryUseError, match="stop all sites"):
+        registry(log).use_for("shown")
+    first.reset_use()
+    other_keep.use_for("shown")
+
+
+def test_of_two_that_open_a_registry_at_once_one_is_refused() -> None:
+    log, late = MemoryLog(), MemoryLog()
+    late.store = log.store
+    write = late.write_map
+
+    def overtaken(data: bytes, version: int | None) -> bool:
+        late.write_map = write  # type: ignore[method-assign]
+        registry(log).use_for("billed")
+        return write(data, version)
+
+    registry(log).create()
+    late.write_map = overtaken  # type: ignore[method-assign]
+    with pytest.raises(RegistryUseError, match="'billed'"):
+        registry(late).use_for("shown")
