@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rvertex.sources.files import first_line
-from rvertex.sources.logs.decode.conform import conformed
-from rvertex.sources.logs.decode.decoded import NO_VALUE, Bad, Decoded, joined
+from rvertex.sources.logs.decode.decoded import NO_VALUE, Bad, Decoded, conformed, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import io
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rvertex.sources.logs.decode.avro_one import Malformed, OneRecord, Skips
 from rvertex.sources.logs.decode.avro_schema import full_name, space_within
-from rvertex.sources.logs.decode.conform import conformed
-from rvertex.sources.logs.decode.decoded import Bad, Refused
+from rvertex.sources.logs.decode.decoded import Bad, Refused, conformed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
+    from rvertex.sources.logs.decode.avro_one import Skip
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
 
 #: Elements of arrays that have no bytes, such as null, in one message: their number is not bounded
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 ELEMENTS_WITHOUT_BYTES_MAX = 1_000
 #: Records within each other in one message: fastavro crashes the process at a few thousand.
 LEVELS_MAX = 100
+#: Rows of arrays whose elements are skipped row by row: more are skipped together.
+ONE_BY_ONE_MAX = 64
 _COUNT = "__count"
 _SYNC = bytes(range(16))
 _MASK = (1 << 64) - 1
@@ -122,7 +126,8 @@ class _Walk:
 
     def __init__(self, bodies: Sequence[bytes], writer: AvroSchema) -> None:
         lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
-        self._data = np.frombuffer(b"".join(bodies) + bytes(_VARINT_BYTES_MAX), np.uint8)
+        self._bytes = b"".join(bodies) + bytes(_VARINT_BYTES_MAX)
+        self._data = np.frombuffer(self._bytes, np.uint8)
         self.ends = np.cumsum(lengths)
         #: The first byte of each record that is not skipped; int64[n].
         self.at = self.ends - lengths
@@ -134,6 +139,9 @@ class _Walk:
         #: Types of the elements of arrays, and the namespaces that these stand in.
         self._elements: list[tuple[Any, str]] = []
         self._define(writer, "")
+        self._skips = Skips(
+            self._resolved, self._is_empty, _SIZES, LEVELS_MAX, ELEMENTS_WITHOUT_BYTES_MAX
+        )
 
     @property
     def has_elements_without_bytes(self) -> bool:
@@ -239,12 +247,66 @@ class _Walk:
             if is_empty:
                 self._without_bytes[rows] += count
             rows, count = rows[count > 0], count[count > 0]
-            for k in range(0 if is_empty else int(count.max(initial=0))):
-                some = rows[count > k]
-                if is_map:
-                    self._advance(some, self._number(some))
-                self.skip(inner, some, space)
+            if not is_empty:
+                self._skip_elements(inner, rows, count, space, is_map=is_map)
             rows = rows[~self.is_bad[rows]]
+
+    def _skip_elements(
+        self, inner: Any, rows: np.ndarray, count: np.ndarray, space: str, *, is_map: bool
+    ) -> None:
+        """Skip ``count`` elements in each of the rows; with ``is_map`` a text before each."""
+        kind, _ = self._resolved(inner, space)
+        if not is_map and not isinstance(kind, list):
+            name = kind["type"]
+            if name == "long":
+                self._skip_longs(rows, count)
+                return
+            if name == "fixed" or (name in _SIZES and name != "boolean"):
+                self._advance(rows, count * (kind["size"] if name == "fixed" else _SIZES[name]))
+                return
+        k = 0
+        while len(rows) > ONE_BY_ONE_MAX:  # ends: each row has a last element
+            if is_map:
+                self._advance(rows, self._number(rows))
+            self.skip(inner, rows, space)
+            k += 1
+            is_left = (count > k) & ~self.is_bad[rows]
+            rows, count = rows[is_left], count[is_left]
+        if len(rows):
+            item = self._skips.entry(inner, space) if is_map else self._skips.of(inner, space)
+            for row, left in zip(rows.tolist(), (count - k).tolist(), strict=True):
+                self._skip_in_one(item, row, left)
+
+    def _skip_longs(self, rows: np.ndarray, count: np.ndarray) -> None:
+        """Skip numbers: each ends with the next byte below 128."""
+        lasts, too_long = self._number_ends
+        first = np.searchsorted(lasts, self.at[rows])
+        last = first + count - 1
+        is_bad = last >= len(lasts)
+        last = np.minimum(last, len(lasts) - 1)
+        is_bad |= lasts[last] >= self.ends[rows]
+        is_bad |= lasts[first] - self.at[rows] >= _VARINT_BYTES_MAX
+        is_bad |= too_long[last] > too_long[first]
+        self.is_bad[rows] |= is_bad
+        self.at[rows] = np.where(is_bad, self.at[rows], lasts[last] + 1)
+
+    @cached_property
+    def _number_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The last bytes of numbers, and how many numbers are too long up to each of them."""
+        lasts = np.flatnonzero(self._data <= 0x7F)
+        return lasts, np.cumsum(np.diff(lasts, prepend=-1) > _VARINT_BYTES_MAX)
+
+    def _skip_in_one(self, item: Skip, row: int, count: int) -> None:
+        without_bytes = int(self._without_bytes[row])
+        one = OneRecord(
+            self._bytes, int(self.at[row]), int(self.ends[row]), self._level, without_bytes
+        )
+        try:
+            for _ in range(count):
+                item(one)
+        except Malformed:
+            self.is_bad[row] = True
+        self.at[row], self._without_bytes[row] = one.at, one.without_bytes
 
     def _good(self, rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         is_good = ~self.is_bad[rows]

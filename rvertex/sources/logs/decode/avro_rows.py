@@ -11,8 +11,7 @@ import pyarrow as pa
 from rvertex.sources.files import first_line
 from rvertex.sources.logs.decode.avro_blocks import has_elements_without_bytes, malformed
 from rvertex.sources.logs.decode.avro_schema import AvroTypes, UnreadableAvroError
-from rvertex.sources.logs.decode.conform import conformed
-from rvertex.sources.logs.decode.decoded import Bad, Refused
+from rvertex.sources.logs.decode.decoded import Bad, Refused, conformed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

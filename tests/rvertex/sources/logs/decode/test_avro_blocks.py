@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rvertex.sources.logs.decode import avro_blocks
 from rvertex.sources.logs.decode.avro import NO_RECORD, AvroDecoder
 from rvertex.sources.logs.decode.avro_blocks import (
     ELEMENTS_WITHOUT_BYTES_MAX,
@@ -28,6 +30,9 @@ from tests.rvertex.sources.logs.decode.test_avro_types import (
     record,
     written,
 )
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 pytest.importorskip("fastavro", reason="Avro is an extra")
 SCHEMA: dict[str, Any] = {
@@ -205,3 +210,62 @@ def test_a_record_that_contains_itself_too_often_does_not_crash_the_process(way:
     found = AvroDecoder(arrow_columns(of_fields(("k", "long"))), schema).decode(bodies)
     assert found.rows.column("k").to_pylist() == [5, 5]
     assert list(found.bad) == [2, 3]
+
+
+@pytest.mark.parametrize("shape", ["list", "list of nullable", "map"])
+def test_elements_are_skipped_alike_together_and_row_by_row(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(shape)
+    make, spread = SHAPES[shape]
+    for name, (kind, values) in TYPES.items():
+        schema = record(make(kind))
+        bodies = written(schema, spread(values)) * 20
+        for k in range(2, len(bodies)):
+            changed = bytearray(bodies[k])
+            for _ in range(rng.choice([1, 1, 3])):
+                at = rng.randrange(len(changed))
+                changed[at] = rng.choice([0, 1, 2, 128, 255, rng.randrange(256)])
+            bodies[k] = bytes(changed)
+        verdicts = []
+        for most in (0, 10**9):
+            monkeypatch.setattr(avro_blocks, "ONE_BY_ONE_MAX", most)
+            verdicts.append(malformed(bodies, schema).tolist())
+        verdicts.append([bool(malformed([body], schema)[0]) for body in bodies])
+        assert verdicts[0] == verdicts[1] == verdicts[2], name
+        assert not any(verdicts[0][:2]), name
+
+
+@pytest.mark.parametrize("items", ["long", "double", "string", ["null", "int"], POINT])
+def test_a_message_with_very_many_elements_is_checked_by_few_calls_of_numpy(items: Any) -> None:
+    schema = of_fields(("l", {"type": "array", "items": items}))
+    value = {"string": "ab", "double": 0.5}.get(str(items), 5)
+    body = body_of(schema, {"l": [{"x": 5} if items is POINT else value] * 20_000})
+    steps = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal steps
+        steps += event == "call" and frame.f_code.co_name == "_number"
+
+    sys.setprofile(count)
+    try:
+        assert malformed([body, body[:-1], body], schema).tolist() == [False, True, False]
+    finally:
+        sys.setprofile(None)
+    assert steps <= 10
+
+
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("most", [0, 10**9])
+def test_a_number_of_an_array_has_ten_bytes_at_most(
+    before: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_blocks, "ONE_BY_ONE_MAX", most)
+    for items in ("long", ["null", "long"]):
+        schema = of_fields(("l", {"type": "array", "items": items}))
+        branch = b"\x02" * (items != "long")
+        bodies = [
+            b"".join([numbers(before + 1), (branch + b"\x02") * before, branch, long, b"\x00"])
+            for long in (b"\xff" * 9 + b"\x01", b"\xff" * 10 + b"\x01", b"\x80" * 10 + b"\x00")
+        ]
+        assert malformed(bodies, schema).tolist() == [False, True, True]
