@@ -16,8 +16,13 @@ import pyarrow.types as kinds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
-_CLOCK = r"[0-2]\d(?::?[0-5]\d(?::?[0-6]\d(?:\.\d*)?)?)?"
+_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+#: A day of the calendar.
+DATE = (
+    r"(?:\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
+    rf"|02-(?:0[1-9]|1\d|2[0-8]))|{_LEAP_YEAR}-02-29)"
+)
+CLOCK = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:\.\d*)?)?)?"
 _ZONE = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)?"
 #: Times in ISO's basic form and in weeks, which are rewritten before they are converted.
 _OTHER_TIME = r"\d{8}T(?s:.*)|\d{4}-?W\d\d(?s:.*)"
@@ -111,9 +116,9 @@ def _pattern(kind: pa.DataType) -> str | None:
     if kinds.is_boolean(kind):
         return _LOGICAL
     if kinds.is_date(kind):
-        return _DATE
+        return DATE
     if kinds.is_timestamp(kind):
-        return rf"{_DATE}(?:[ T]{_CLOCK}{_ZONE})?|{_OTHER_TIME}"
+        return rf"{DATE}(?:[ T]{CLOCK}{_ZONE})?|{_OTHER_TIME}"
     if kinds.is_decimal(kind):
         whole = max(kind.precision - kind.scale, 0)
         return rf"[+-]?(?:0*\d{{0,{whole}}}(?:\.\d*)?)|{_NUMBER}[eE](?s:.*)"

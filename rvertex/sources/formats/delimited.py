@@ -204,8 +204,11 @@ class CsvUnits:
         assert batch is not None, rows[:80]
         return batch
 
-    def _inspect(self, rows: LineRows) -> dict[int, BadRow]:
+    def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
         """The bad rows among many, and why they are bad."""
+        yield self._bad_rows(rows)
+
+    def _bad_rows(self, rows: LineRows) -> dict[int, BadRow]:
         bad = {k: BadRow(UNCLOSED) for k in np.flatnonzero(rows.is_open).tolist()}
         fields = field_counts(rows, self._delimiter)
         wrong = (fields != len(self._header)) & ~rows.is_open

@@ -7,10 +7,13 @@ stand alone; only errors pay for that.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from rstream.items.exact import widened
@@ -18,7 +21,7 @@ from rstream.items.text_failures import is_utf8
 from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
 from rvertex.sources.files import bytes_to_read, first_line
 from rvertex.sources.formats.rows.bad_rows import ENCODED, NO_TEXT, BadRow
-from rvertex.sources.formats.rows.json_values import bad_objects, repeated_key, value_of
+from rvertex.sources.formats.rows.json_values import bad_lines, repeated_key, value_of
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
 from rvertex.sources.formats.rows.text_encoding import (
@@ -29,7 +32,6 @@ from rvertex.sources.formats.rows.text_encoding import (
     open_text,
 )
 from rvertex.sources.formats.rows.text_values import (
-    has_dates,
     has_times,
     times_as_text,
     with_values,
@@ -106,11 +108,11 @@ class JsonUnits:
     def _parse(self, lines: bytes) -> pa.RecordBatch:
         return _batch(lines, self._spec.columns)
 
-    def _inspect(self, rows: LineRows) -> dict[int, BadRow]:
-        """Bad lines among many, and why they are bad."""
+    def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
+        """Bad lines among many, and why they are bad; the unusual lines are inspected first."""
         lines = [rows.raw(k) for k in range(len(rows.starts))]
-        found = bad_lines(lines, self._spec.columns, NO_OBJECT)
-        return {k: BadRow(*why) for k, why in found.items()}
+        for found in bad_lines(lines, self._spec.columns, NO_OBJECT, parse_json):
+            yield {k: BadRow(*why) for k, why in found.items()}
 
     def _explain(self, line: bytes) -> BadRow:
         """Why a line that was refused by itself is bad."""
@@ -194,16 +196,40 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
     if schema is None:
         return _parsed(chunk, None)
     wide = pa.schema([f.with_type(widened(f.type)) for f in schema])
-    if not (has_times(schema) or has_dates(schema)):
+    dates = {f.name for f in schema if pa.types.is_date32(f.type)}
+    if not (dates or has_times(schema)):
         return _parsed(chunk, schema) if wide == schema else _with_values(chunk, schema, wide)
     try:
-        return _with_values(chunk, schema, times_as_text(wide, dates=True))
+        return _with_values(chunk, schema, times_as_text(wide, dates))
     except MemoryError:
         raise
     except pa.ArrowException:
-        if not has_dates(schema):
+        lines, numbered = _numbered_dates(chunk, sorted(dates))
+        if not any(numbered):
             raise
-    return _with_values(chunk, schema, times_as_text(wide))
+    tables, places = [], []
+    for names in sorted(set(numbered), key=sorted):
+        own = [k for k, found in enumerate(numbered) if found == names]
+        as_text = times_as_text(wide, dates - names)
+        tables.append(_with_values(b"\n".join([lines[k] for k in own]), schema, as_text))
+        if tables[-1].num_rows != len(own):
+            raise pa.ArrowInvalid(NO_OBJECT)
+        places += own
+    return pa.concat_tables(tables).take(pa.array(np.argsort(places)))
+
+
+def _numbered_dates(chunk: bytes, dates: Sequence[str]) -> tuple[list[bytes], list[frozenset[str]]]:
+    """The lines of a chunk, and the columns of dates that seem to be numbers in each of them."""
+    lines = [line for line in chunk.split(b"\n") if line.strip(_SPACE)]
+    texts = pa.array(lines, pa.binary())
+    marks = []
+    for name in dates:
+        key = re.escape(json.dumps(name, ensure_ascii=False))
+        found = pc.match_substring_regex(texts, rf"{key}[ \t]*:[ \t]*-?\d")
+        marks.append([name if is_number else "" for is_number in found.to_pylist()])
+    if not marks:
+        return lines, [frozenset()] * len(lines)
+    return lines, [frozenset(names) - {""} for names in zip(*marks, strict=True)]
 
 
 def _with_values(chunk: bytes, schema: pa.Schema, as_text: pa.Schema) -> pa.Table:
@@ -234,30 +260,6 @@ def _check_nulls(chunk: bytes) -> None:
     """
     if chunk.lstrip().startswith(b"null") or b"\nnull" in chunk:
         raise pa.ArrowInvalid("a row is null, and no object")
-
-
-def bad_lines(
-    lines: Sequence[bytes], columns: pa.Schema, no_object: str
-) -> dict[int, tuple[str, str | None, str | None]]:
-    """Bad lines by their place: the reason, the column and the value; some may be missing."""
-    found: dict[int, tuple[str, str | None, str | None]] = {}
-    places, objects = [], []
-    for k, line in enumerate(lines):
-        text = line.strip(_SPACE)
-        if not is_utf8(line):
-            found[k] = (NO_TEXT, None, None)
-        elif text[:1] != b"{" or text[-1:] != b"}":
-            found[k] = (no_object, None, None)
-        else:
-            places.append(k)
-            objects.append(text)
-    for k, field in bad_objects(objects, columns, parse_json).items():
-        if field is None:
-            found[places[k]] = (no_object, None, None)
-        else:
-            value = value_of(objects[k], field.name)
-            found[places[k]] = (f"not of type {field.type}", field.name, value)
-    return found
 
 
 def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:

@@ -19,7 +19,9 @@ from rvertex.errors import SourceRowError
 from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.formats import delimited
 from rvertex.sources.formats.delimited import CsvUnits
-from rvertex.sources.formats.json_lines import JsonUnits
+from rvertex.sources.formats.json_lines import JsonUnits, parse_json
+from rvertex.sources.formats.rows.json_shapes import unusual_lines
+from rvertex.sources.formats.rows.json_values import bad_lines
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
 from rvertex.sources.readers import open_reader
 from tests.rvertex.sources.conftest import make_spec, only_partition
@@ -250,12 +252,20 @@ def calls_of(function: Callable[..., Any], action: Callable[[], object]) -> int:
 
 
 BAD = {
-    "csv": [b"2026-01-01,x%d,1", b"2026-01-01,%d.5,1", b"32.01.%d,1,1", b"2026-01-01,%d,1,2"],
+    "csv": [
+        b"2026-01-01,x%d,1",
+        b"2026-01-01,%d.5,1",
+        b"32.01.%d,1,1",
+        b"2026-01-01,%d,1,2",
+        b"%04d-06-31,1,1",
+    ],
     "json": [
         b'{"c0":"2026-01-01","c1":"%d"}',
         b'{"c0":"2026-01-01","c1":%d.5}',
         b'{"c0":"32.01.%d","c1":1}',
         b'{"c0":"2026-01-01","c1":%d',
+        b'{"c0":"2026-02-30T10:00:00.%06d","c1":1}',
+        b'{"c0":"2026-01-01","d":"%04d-02-30"}',
     ],
 }
 
@@ -268,16 +278,56 @@ def test_the_parser_is_called_a_few_times_however_many_rows_are_bad(
     format: str, parser: Callable[..., Any], share: float, tmp_path: Path
 ) -> None:
     columns = pa.schema([("c0", pa.timestamp("us")), ("c1", pa.int64()), ("c2", pa.float64())])
+    if format == "json":
+        columns = columns.append(pa.field("d", pa.date32()))
     good = b"2026-01-01,1,1" if format == "csv" else b'{"c0":"2026-01-01","c1":1,"c2":1}'
     rng = random.Random(1)
     kinds = BAD[format]
-    rows = [kinds[k % 4] % k if rng.random() < share else good for k in range(1_000)]
+    rows = [kinds[k % len(kinds)] % k if rng.random() < share else good for k in range(1_000)]
     path = tmp_path / f"a.{format}"
     path.write_bytes((b"c0,c1,c2\n" if format == "csv" else b"") + b"\n".join(rows))
     found: list[str] = []
     calls = calls_of(parser, lambda: found.extend(read(format, path, columns, "skip")))
     assert sum("'reason': " in row for row in found) == sum(row != good for row in rows) > 0
     assert calls <= 20
+
+
+def test_dates_as_numbers_beside_texts_are_parsed_in_a_few_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = pa.schema([("a", pa.date32()), ("b", pa.date32()), ("n", pa.int64())])
+    values = ["3", "null", '"1970-01-04"', '"x"']
+    rows = [
+        f'{{"a":{values[k % 4]},"b": {values[k // 4 % 3]},"n":{k}}}'.encode() for k in range(1_200)
+    ]
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\n".join(rows))
+    found: list[str] = []
+    assert (
+        calls_of(pajson.read_json, lambda: found.extend(read("json", path, columns, "skip"))) < 30
+    )
+    assert sum("'reason': " in row for row in found) == 300
+    assert sum("'a': datetime.date(1970, 1, 4)" in row for row in found) == 600
+    assert [f"'n': {k}" in row for k, row in enumerate(found)] == [k % 4 < 3 for k in range(1_200)]
+    monkeypatch.setattr(JsonUnits, "_inspect", lambda *_: {})
+    assert read("json", path, columns, "skip") == found
+
+
+def test_only_lines_without_the_form_of_the_others_are_inspected() -> None:
+    columns = pa.schema([(f"c{k}", kind) for k, kind in enumerate(TYPES.values())])
+    values = dict(zip(columns.names, [*GOOD[:5], *map(json.dumps, GOOD[5:])], strict=False))
+    values |= {"c7": '"2024-02-29"', "c12": "[1, 2]", "c13": '{"a": 1}', "z": '[{"b":"\\n"},null]'}
+    lines = []
+    for k in range(100):
+        kept = {name: v for n, (name, v) in enumerate(values.items()) if k == 0 or k >> n % 7 & 1}
+        lines.append(("{" + ", ".join(f'"{n}": {v}' for n, v in kept.items()) + "}").encode())
+    bad = {7: b'{"c0": 7.5}', 20: b'{"c0": 9223372036854775808}', 30: b'{"c7": "2023-02-29"}'}
+    bad |= {40: b'{"c0": 7', 50: b"\xff", 60: b'{"c5": "2026-01-01T24:00:00"}'}
+    bad |= {70: b'{"c13": {"a": "x"}}', 80: b'{"c12": [1, "x"]}', 90: b'{"c8": 123456789.5}'}
+    for place, line in bad.items():
+        lines[place] = line
+    assert unusual_lines(pa.array(lines, pa.binary()), columns).nonzero()[0].tolist() == [*bad]
+    assert sorted(next(bad_lines(lines, columns, "no object", parse_json))) == [*bad]
 
 
 def test_a_byte_order_mark_within_a_file_is_part_of_its_value(

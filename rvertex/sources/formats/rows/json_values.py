@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rstream.items.text_failures import failing
+from rstream.items.text_failures import failing, is_utf8
+from rvertex.sources.formats.rows.bad_rows import NO_TEXT
+from rvertex.sources.formats.rows.json_shapes import unusual_lines
 from rvertex.sources.formats.rows.nesting import LEVELS_MAX
 from rvertex.sources.formats.rows.text_values import with_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 #: ``_TEXT``: it depends on the value's text.
 _GOOD, _BAD, _TEXT, _UNKNOWN = range(4)
@@ -36,6 +38,48 @@ class _Number(str):
     """A number with a fraction or an exponent, as it is written."""
 
     __slots__ = ()
+
+
+def bad_lines(
+    lines: Sequence[bytes],
+    columns: pa.Schema,
+    no_object: str,
+    parse: Callable[[bytes, pa.Schema], object],
+) -> Iterator[dict[int, tuple[str, str | None, str | None]]]:
+    """Bad lines by their place: the reason, the column and the value; some may be missing.
+
+    Lines that do not have the form of the others are inspected first, then all others.
+    """
+    is_unusual = unusual_lines(pa.array(lines, pa.binary()), columns)
+    for places in (np.flatnonzero(is_unusual).tolist(), np.flatnonzero(~is_unusual).tolist()):
+        found = _bad_among([lines[k] for k in places], columns, no_object, parse)
+        yield {places[k]: why for k, why in found.items()}
+
+
+def _bad_among(
+    lines: Sequence[bytes],
+    columns: pa.Schema,
+    no_object: str,
+    parse: Callable[[bytes, pa.Schema], object],
+) -> dict[int, tuple[str, str | None, str | None]]:
+    found: dict[int, tuple[str, str | None, str | None]] = {}
+    places, objects = [], []
+    for k, line in enumerate(lines):
+        text = line.strip(b" \t\r\n")
+        if not is_utf8(line):
+            found[k] = (NO_TEXT, None, None)
+        elif text[:1] != b"{" or text[-1:] != b"}":
+            found[k] = (no_object, None, None)
+        else:
+            places.append(k)
+            objects.append(text)
+    for k, field in bad_objects(objects, columns, parse).items():
+        if field is None:
+            found[places[k]] = (no_object, None, None)
+        else:
+            value = value_of(objects[k], field.name)
+            found[places[k]] = (f"not of type {field.type}", field.name, value)
+    return found
 
 
 def bad_objects(

@@ -18,7 +18,7 @@ from rvertex.errors import SourceRowError
 from rvertex.sources.formats.rows.bad_rows import BadRow, remedy, with_bad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from rvertex.sources.spec import SourceSpec, Unit
 
@@ -98,33 +98,36 @@ class LineRows:
     def parsed(
         self,
         parse: Callable[[bytes], pa.RecordBatch],
-        inspect: Callable[[LineRows], Mapping[int, BadRow]],
+        inspect: Callable[[LineRows], Iterable[Mapping[int, BadRow]]],
         explain: Callable[[bytes], BadRow],
         *,
         first_only: bool,
     ) -> tuple[list[pa.RecordBatch], dict[int, BadRow]]:
         """Parse the good rows, and explain the bad ones: batches, and bad rows by row number.
 
-        ``inspect`` finds bad rows, if not all. ``first_only``: stop at the first bad row.
+        ``inspect`` finds bad rows, if not all. If the parser refuses the others, ``inspect``
+        continues. ``first_only``: stop at the first bad row.
         """
+        bad: dict[int, BadRow] = {}
+        left = np.arange(len(self.starts))
+        for some in inspect(self):
+            if not some:
+                continue
+            bad |= some
+            left = left[np.isin(left, list(some), invert=True)]
+            if first_only:
+                left = left[left < min(bad)]
+            batch = self._batch(parse, left)
+            if batch is not None:
+                return [batch], bad
         found: list[pa.RecordBatch] = []
-        bad = dict(inspect(self))
-        is_left = np.ones(len(self.starts), np.bool_)
-        is_left[list(bad)] = False
-        if first_only and bad:
-            is_left[min(bad) :] = False
-        todo = [np.flatnonzero(is_left)]
+        todo = [left]
         while todo:  # ends: each piece is parsed, or halved until it is one row
             part = todo.pop()
             if not len(part):
                 continue
-            try:
-                batch = parse(self.of(part))
-            except MemoryError:
-                raise
-            except pa.ArrowException:
-                batch = None
-            if batch is not None and batch.num_rows == len(part):
+            batch = self._batch(parse, part)
+            if batch is not None:
                 found.append(batch)
             elif len(part) > 1:
                 half = len(part) // 2
@@ -136,6 +139,20 @@ class LineRows:
                     break
         return found, bad
 
+    def _batch(
+        self, parse: Callable[[bytes], pa.RecordBatch], rows: np.ndarray
+    ) -> pa.RecordBatch | None:
+        """The rows as a batch; None if there is none, or the parser refuses one or more."""
+        if not len(rows):
+            return None
+        try:
+            batch = parse(self.of(rows))
+        except MemoryError:
+            raise
+        except pa.ArrowException:
+            return None
+        return batch if batch.num_rows == len(rows) else None
+
 
 def rows_of(
     spec: SourceSpec,
@@ -143,7 +160,7 @@ def rows_of(
     rows: LineRows,
     first_row: int,
     parse: Callable[[bytes], pa.RecordBatch],
-    inspect: Callable[[LineRows], Mapping[int, BadRow]],
+    inspect: Callable[[LineRows], Iterable[Mapping[int, BadRow]]],
     explain: Callable[[bytes], BadRow],
 ) -> pa.RecordBatch | None:
     """All rows of a piece that the parser refused as a whole; bad rows keep their positions.

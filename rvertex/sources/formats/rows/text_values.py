@@ -21,7 +21,7 @@ from rstream.items.exact import decimals_of, narrowed
 from rvertex.sources.times import extended, is_zoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 
 def has_times(columns: pa.Schema) -> bool:
@@ -29,14 +29,14 @@ def has_times(columns: pa.Schema) -> bool:
     return any(pa.types.is_timestamp(f.type) for f in columns)
 
 
-def has_dates(columns: pa.Schema) -> bool:
-    """Whether a column has dates."""
-    return any(pa.types.is_date32(f.type) for f in columns)
-
-
-def times_as_text(columns: pa.Schema, *, dates: bool = False) -> pa.Schema:
-    """The schema to parse with: timestamps as text, and with ``dates`` also dates."""
-    return pa.schema([_as_text(f, dates=dates) for f in columns])
+def times_as_text(columns: pa.Schema, others: Container[str] = ()) -> pa.Schema:
+    """The schema to parse with: timestamps as text, and the columns with these names."""
+    return pa.schema(
+        [
+            f.with_type(pa.string()) if pa.types.is_timestamp(f.type) or f.name in others else f
+            for f in columns
+        ]
+    )
 
 
 def decimals_as_text(columns: pa.Schema) -> pa.Schema:
@@ -55,11 +55,6 @@ def with_values(batch: pa.RecordBatch, columns: Iterable[pa.Field]) -> pa.Record
     fields = list(columns)
     arrays = [_cast(array, f.type) for array, f in zip(batch.columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _as_text(f: pa.Field, *, dates: bool) -> pa.Field:
-    is_read = pa.types.is_timestamp(f.type) or (dates and pa.types.is_date32(f.type))
-    return f.with_type(pa.string()) if is_read else f
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

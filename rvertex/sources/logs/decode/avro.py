@@ -18,7 +18,7 @@ from rvertex.sources.logs.decode.decoded import Bad, Decoded, Refused, decode_on
 from rvertex.sources.logs.errors import DecoderMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
 
@@ -93,8 +93,11 @@ class AvroDecoder:
         except ImportError as error:
             raise DecoderMissingError(str(error)) from error
 
-    def _inspect(self, values: Sequence[bytes]) -> dict[int, Bad]:
+    def _inspect(self, values: Sequence[bytes]) -> Iterator[dict[int, Bad]]:
         """Values whose bytes are no record, and why; values that fail otherwise are missing."""
+        yield self._bad_values(values)
+
+    def _bad_values(self, values: Sequence[bytes]) -> dict[int, Bad]:
         width = 0 if self._registry is None else HEADER_BYTES
         places: dict[bytes, list[int]] = {}
         for k, value in enumerate(values):

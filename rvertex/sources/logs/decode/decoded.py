@@ -18,7 +18,7 @@ from rvertex.sources.formats.rows.bad_rows import VALUE_CHARS_MAX
 from rvertex.sources.mixed import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 NO_VALUE = "the record has no value (a tombstone)"
 
@@ -66,14 +66,14 @@ def decode_one_row_each(
     values: Sequence[bytes | None],
     schema: pa.Schema,
     parse: Callable[[Sequence[bytes]], pa.RecordBatch],
-    inspect: Callable[[Sequence[bytes]], Mapping[int, Bad]],
+    inspect: Callable[[Sequence[bytes]], Iterable[Mapping[int, Bad]]],
     explain: Callable[[bytes], Bad],
 ) -> Decoded:
     """Decode values that have one row each.
 
     ``parse`` gives a row for each of its values or raises :class:`Refused`. All values are tried
-    at once. If they are refused, ``inspect`` finds bad ones among them, if not all. If the others
-    are refused, too, halves of them are tried, until the bad ones are alone.
+    at once. If they are refused, ``inspect`` finds bad ones among them, if not all, and continues
+    if the others are refused. Then halves of them are tried, until the bad ones are alone.
     """
     bad: dict[int, Bad] = {}
     left = np.arange(len(values))
@@ -84,7 +84,7 @@ def decode_one_row_each(
         present = [value for value in values if value is not None]
     pieces: list[pa.RecordBatch] = []
     good: list[np.ndarray] = []
-    is_inspected = False
+    stages: Iterator[Mapping[int, Bad]] | None = None
     todo = [np.arange(len(left))]
     while todo:  # ends: each piece is parsed, or halved until it is one value
         part = todo.pop()
@@ -97,12 +97,13 @@ def decode_one_row_each(
         except Refused:
             if len(part) == 1:
                 bad[int(left[part[0]])] = explain(some[0])
-            elif not is_inspected:
-                is_inspected = True
-                found = inspect(some)
-                bad |= {int(left[k]): why for k, why in found.items()}
-                todo.append(np.delete(part, list(found)))
             else:
+                stages = iter(inspect(some)) if stages is None else stages
+                found = next(filter(None, stages), None)
+                if found is not None:  # so the part is still of all values
+                    bad |= {int(left[k]): why for k, why in found.items()}
+                    todo.append(part[np.isin(part, list(found), invert=True)])
+                    continue
                 half = len(part) // 2
                 todo += [part[half:], part[:half]]
     value_of = np.concatenate([left[:0], *good])

@@ -14,12 +14,11 @@ import pyarrow as pa
 from rstream.items.text_failures import is_utf8
 from rvertex.sources.formats.json_lines import (
     TWICE,
-    bad_lines,
     parse_json,
     refused_column,
 )
 from rvertex.sources.formats.rows.bad_rows import NO_TEXT
-from rvertex.sources.formats.rows.json_values import repeated_key, value_of
+from rvertex.sources.formats.rows.json_values import bad_lines, repeated_key, value_of
 from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
 from rvertex.sources.logs.decode.decoded import (
     Bad,
@@ -29,7 +28,7 @@ from rvertex.sources.logs.decode.decoded import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 NO_OBJECT = "not a JSON object"
 _SPACE = b" \t\r\n"
@@ -65,9 +64,9 @@ class JsonDecoder:
         (batch,) = table.combine_chunks().to_batches()
         return batch.select(self._schema.names)
 
-    def _inspect(self, values: Sequence[bytes]) -> dict[int, Bad]:
-        found = bad_lines([_as_line(value) for value in values], self._schema, NO_OBJECT)
-        return {k: Bad(*why) for k, why in found.items()}
+    def _inspect(self, values: Sequence[bytes]) -> Iterator[dict[int, Bad]]:
+        for found in bad_lines([*map(_as_line, values)], self._schema, NO_OBJECT, parse_json):
+            yield {k: Bad(*why) for k, why in found.items()}
 
     def _explain(self, value: bytes) -> Bad:
         line = _as_line(value)

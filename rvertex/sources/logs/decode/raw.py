@@ -17,7 +17,7 @@ from rvertex.sources.logs.decode.decoded import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class RawDecoder:
@@ -56,9 +56,9 @@ class RawDecoder:
         return pa.record_batch([texts], schema=self._schema)
 
 
-def _all_bad(values: Sequence[bytes]) -> dict[int, Bad]:
+def _all_bad(values: Sequence[bytes]) -> Iterator[dict[int, Bad]]:
     is_bad = not_utf8(pa.array(values, pa.binary()))
-    return {k: Bad(NO_TEXT) for k in np.flatnonzero(is_bad).tolist()}
+    yield {k: Bad(NO_TEXT) for k in np.flatnonzero(is_bad).tolist()}
 
 
 def _bad(_: bytes) -> Bad:
