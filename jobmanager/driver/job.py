@@ -18,6 +18,7 @@ from jobmanager.driver.report import status_html
 from jobmanager.driver.subscription import Subscription
 from jobmanager.errors import JobFailedError, as_job_failure
 from jobmanager.state.health import HealthBook
+from jobmanager.state.state_size import StateSizes
 from jobmanager.storage.output_claim import complete_output, tidy_output
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import CANCEL, RETRY, STOP, display_uri
@@ -106,7 +107,7 @@ class Job(Readable):
         self._wish: Callable[[Driver], None] | None = None
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
-        self._health = HealthBook()
+        self._health, self._sizes = HealthBook(), StateSizes()
         self._reported_s = self._clock.monotonic_s()
         #: Whether the complete result is published, or need not be.
         self._is_published = plan.publishing is None
@@ -305,6 +306,9 @@ class Job(Readable):
             "job": self._root.name,
             **self._until_published({**status, **self._deliveries.view(status)}),
             **(counted if outputs else {}),
+            "state_sizes": self._sizes.look(
+                self.plan.vertices, status["vertices"], self._clock.now_us()
+            ),
             "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,

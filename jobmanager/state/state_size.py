@@ -1,4 +1,4 @@
-"""The size of a stage's state, in one line: bytes, files on scratch, keys."""
+"""The size of a stage's state: in one line, and over the last hours. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,54 @@ from planner.quantities import format_bytes, format_count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from rvertex.vertex.spec import VertexSpec
+
 _BYTES_MIN = 1 << 20
+#: Number of points that are kept per stage, and the least and most time between two of them, us.
+POINTS_MAX, EVERY_US_MIN, EVERY_US_MAX = 64, 60 * 1_000_000, 1_800 * 1_000_000
+
+
+class StateSizes:
+    """Remembers the sizes of unbounded states over up to 32 hours.
+
+    A state that reaches back a bounded time, as of a window, is left out: it shrinks by itself.
+    """
+
+    def __init__(self) -> None:
+        #: By stage: time (us UTC) and bytes.
+        self._points: dict[str, list[tuple[int, int]]] = {}
+        self._every_us, self._due_us = EVERY_US_MIN, 0
+
+    def look(
+        self, plan: Iterable[VertexSpec], rows: Iterable[dict[str, Any]], now_us: int
+    ) -> dict[str, list[tuple[int, int]]]:
+        """Return the points of all stages, with one for now if it is due.
+
+        ``rows``: the vertices of the status.
+        """
+        if now_us >= self._due_us:
+            self._due_us = now_us + self._every_us
+            sizes = dict.fromkeys((v.stage for v in plan if v.recovery.horizon_us is None), 0)
+            for row in rows:
+                if row["stage"] in sizes:
+                    sizes[row["stage"]] += row["state_bytes"]
+            self._points = {
+                stage: [*self._points.get(stage, ()), (now_us, size)]
+                for stage, size in sizes.items()
+            }
+            self._thin()
+        return self._points
+
+    def _thin(self) -> None:
+        """Drop every second point if there are too many, or the oldest if they are far apart."""
+        if max(map(len, self._points.values()), default=0) <= POINTS_MAX:
+            return
+        step = 2 if self._every_us < EVERY_US_MAX else 1
+        self._every_us = min(step * self._every_us, EVERY_US_MAX)
+        self._points = {
+            stage: points[::2] if step == 2 else points[-POINTS_MAX:]
+            for stage, points in self._points.items()
+        }
 
 
 def state_lines(status: dict[str, Any]) -> Iterator[str]:

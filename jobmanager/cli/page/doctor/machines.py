@@ -82,5 +82,6 @@ def silence(case: Case) -> Iterator[Finding]:
     is_full = any(f == root and free < FULL_BYTES for f, (free, _) in case.disks.items())
     if case.is_open and age_s > CLOCK_S_MAX and not is_full:
         what = f"the job manager has not written its status for {age_s:,.0f} s"
-        advice = f"its process is {case.status.get('pid')} on {case.status.get('machine')}"
+        process = f"its process is {case.status.get('pid')} on {case.status.get('machine')}"
+        advice = f"{process}; if that runs, the store of {root} is full or away"
         yield Finding("waiting", "silent job manager", "job", what, advice)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.cli.page.doctor.case import US_PER_S, Case, Finding, mebibytes
 from jobmanager.state import messages as own
+from planner.quantities import format_bytes, format_count
 from rvertex import messages as sent
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _NIGHT_US = 24 * 3600 * US_PER_S
 CHECKPOINT_GAPS, CHECKPOINT_AGE_S_MIN = 10, 60.0
 #: A growing state: minimum checkpoints and size, and growth from third to third of these.
 GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
+#: A state that grows slowly: the least time and number of points, and the growth in this time. The
+#: last quarter's growth must be at least this share of the first one's, else it comes to an end.
+SLOW_SPAN_S_MIN, SLOW_POINTS_MIN, SLOW_GROWTH_MIN, STEADY_MIN = 3_600, 12, 1.05, 0.7
+_ENDS = "give keys an end: a window, a within= of a join, a timer that deletes"
 #: Slow checkpoints: how many are examined, and the least median time until they are durable.
 SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
 
@@ -76,23 +81,65 @@ def _failure(notice: Notice) -> tuple[str, str, str] | None:
 
 
 def growing_state(case: Case) -> Iterator[Finding]:
-    """A state that only grows, from one third of the recorded checkpoints to the next."""
+    """A state that only grows, within the recorded checkpoints or over hours."""
+    if not case.is_open:
+        return
+    fast = set()
     for vertex, found in _checkpoints_of(case).items():
         sizes = [notice.state_bytes for _, notice in found if notice.state_bytes]
-        third = len(sizes) // 3
-        if not case.is_open or len(sizes) < GROWING_CHECKPOINTS_MIN:
+        if len(sizes) < GROWING_CHECKPOINTS_MIN:
             continue
+        third = len(sizes) // 3
         parts = (sizes[:third], sizes[third : 2 * third], sizes[-third:])
         first, middle, last = (statistics.median(part) for part in parts)
         grows = first * GROWTH_MIN <= middle and middle * GROWTH_MIN <= last
         if grows and last >= GROWING_BYTES_MIN:
+            fast.add(vertex.partition(".")[0])
             sizes_of = f"{mebibytes(int(first))}, then {mebibytes(int(last))}"
             what = f"the state of {vertex} grows: {sizes_of}"
-            advice = (
-                f"jobmanager state ROOT {vertex} shows it; give keys an end: a window, a "
-                "within= of a join, a timer that deletes"
-            )
+            advice = f"jobmanager state ROOT {vertex} shows it; {_ENDS}"
             yield Finding("waiting", "growing state", vertex, what, advice, found[0][0])
+    for stage, points in case.status.get("state_sizes", {}).items():
+        if stage not in fast and (grown := _slow_growth(points)) is not None:
+            per_hour, last = grown
+            root = case.status.get("root", "ROOT")
+            size_of = f"{format_bytes(last)}{_keys_of(case, stage)}"
+            what = (
+                f"the state of {stage} grows by {format_bytes(per_hour)} per hour: it has "
+                f"{size_of} and doubles in {last / per_hour:,.0f} h"
+            )
+            advice = f"jobmanager state {root} {stage} shows it; {_ENDS}"
+            yield Finding("note", "growing state", stage, what, advice, points[0][0])
+
+
+def _slow_growth(points: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """Bytes per hour and present bytes of a state that grows steadily; else None.
+
+    The least size in each quarter of the time counts, so a state that shrinks at times is not one.
+    """
+    if len(points) < SLOW_POINTS_MIN:
+        return None
+    began_us, span_us = points[0][0], points[-1][0] - points[0][0]
+    if span_us < SLOW_SPAN_S_MIN * US_PER_S:
+        return None
+    quarters: list[list[int]] = [[], [], [], []]
+    for at_us, size in points:
+        quarters[min(3, 4 * (at_us - began_us) // span_us)].append(size)
+    if not all(quarters):
+        return None
+    least = [min(sizes) for sizes in quarters]
+    steps = [b - a for a, b in itertools.pairwise(least)]
+    is_steady = min(steps) > 0 and steps[-1] >= STEADY_MIN * steps[0]
+    if not is_steady or least[0] * SLOW_GROWTH_MIN > least[-1] or least[-1] < GROWING_BYTES_MIN:
+        return None
+    hours = span_us * 3 / 4 / (3_600 * US_PER_S)  # from the first quarter's least to the last's
+    return max(1, round((least[-1] - least[0]) / hours)), points[-1][1]
+
+
+def _keys_of(case: Case, stage: str) -> str:
+    rows = (row for row in case.status.get("vertices", ()) if row["stage"] == stage)
+    keys = sum(row.get("state_keys", 0) for row in rows)
+    return f" of {format_count(keys)} keys" if keys else ""
 
 
 def slow_store(case: Case) -> Iterator[Finding]:

@@ -29,24 +29,30 @@ _PRODUCER = "https://pypi.org/project/streamscope"
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _TYPES = {"finished": "COMPLETE", "failed": "FAIL", "cancelled": "ABORT", "stopped": "ABORT"}
 _US_PER_S = 1_000_000
+#: Time between two RUNNING events of a job.
+RUNNING_EVERY_S = 60
 
 
 class LineageExport:
-    """Sends an event when a job starts and when it ends."""
+    """Sends an event when a job starts, once a minute while it runs, and when it ends."""
 
     def __init__(self, target: str, board: Board) -> None:
         """``target``: an http(s) URL, or a file."""
         self._target, self._board = target, board
-        self._sent: set[tuple[str, str]] = set()
+        #: By run and type of event: the minute of the last one that was sent.
+        self._sent: dict[tuple[str, str], int] = {}
 
     def send(self) -> None:
         """Send the events that are due; a failed event is sent again at the next call."""
         for name, job in list(self._board.jobs.items()):
             for event in events_of(name, job):
                 key = event["run"]["runId"], event["eventType"]
-                if key not in self._sent:
+                minute = 0
+                if event["eventType"] == "RUNNING":
+                    minute = job.status["written_us"] // (RUNNING_EVERY_S * _US_PER_S)
+                if self._sent.get(key, -1) < minute:
                     self._put(json.dumps(event))
-                    self._sent.add(key)
+                    self._sent[key] = minute
 
     def close(self) -> None:
         """Send the remaining events."""
@@ -64,7 +70,7 @@ class LineageExport:
 
 
 def events_of(name: str, job: SeenJob) -> Iterator[dict[str, Any]]:
-    """START of a job, and how it ended if it has."""
+    """START of a job, and then RUNNING or how it ended."""
     try:
         plan, notices = plan_of(job.root), job.notices()
     except StreamEngineError:
@@ -73,7 +79,9 @@ def events_of(name: str, job: SeenJob) -> Iterator[dict[str, Any]]:
         return
     started_us, state = notices[0][0], job.status["state"]
     yield _event(name, job.root, plan, started_us, started_us, "START")
-    if state not in OPEN_STATES and state in _TYPES:
+    if state in OPEN_STATES and "written_us" in job.status:
+        yield _event(name, job.root, plan, started_us, job.status["written_us"], "RUNNING")
+    elif state in _TYPES:
         ended_us = job.status.get("written_us", notices[-1][0])
         yield _event(name, job.root, plan, started_us, ended_us, _TYPES[state])
 

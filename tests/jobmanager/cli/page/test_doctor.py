@@ -37,6 +37,13 @@ def growing(*sizes_mib: int) -> list[tuple[int, Any]]:
     return [taken(count - k, size=size << 20) for k, size in enumerate(sizes_mib)]
 
 
+def sized(*sizes_mib: float, stage: str = "s01", every_s: int = 600) -> dict[str, Any]:
+    """A job whose stage had these sizes of state, one each ten minutes."""
+    ages_s = range((len(sizes_mib) - 1) * every_s, -1, -every_s)
+    points = [[NOW_US - s * S, int(mib * 2**20)] for s, mib in zip(ages_s, sizes_mib, strict=True)]
+    return status(state_sizes={stage: points})
+
+
 def earlier(**fields: Any) -> dict[str, Any]:
     """The first look, 4 s before the second."""
     return status(written_us=NOW_US - 4 * S, **fields)
@@ -199,6 +206,16 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
         Case(HEALTHY, HEALTHY, NOW_US, growing(9, 10, 11, 19, 20, 21, 39, 40, 41)),
         "waiting",
         "the state of s01.0 grows: 10 MiB, then 40 MiB",
+    ),
+    "a state that grows slowly": (
+        Case(HEALTHY, sized(*(1_000 + 4 * k for k in range(49))), NOW_US),
+        "note",
+        "the state of s01 grows by 24 MiB per hour: it has 1.16 GiB of 80 keys and doubles in 50 h",
+    ),
+    "a state that grows slowly, and shrinks a little each hour": (
+        Case(HEALTHY, sized(*(100 + 2 * k + 30 * (k % 6) for k in range(60))), NOW_US),
+        "note",
+        "the state of s01 grows by 13 MiB per hour",
     ),
     "a slow store": (
         Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=20) for k in range(6)]),
@@ -366,6 +383,14 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(HEALTHY, HEALTHY, NOW_US, growing(1, 20, 40, 40, 40, 41, 40, 41, 40)),
         Case(HEALTHY, HEALTHY, NOW_US, growing(0, 0, 1, 1, 2, 2, 3, 4, 5)),
         Case(HEALTHY, HEALTHY, NOW_US, growing(10, 40, 10, 40, 10, 40, 10, 40, 10)),
+        # over hours: one that fills up, one that comes and goes, one that is new, small or even,
+        # and one that grew until three hours ago
+        Case(HEALTHY, sized(*(1_000 * (1 - 0.9**k) for k in range(49))), NOW_US),
+        Case(HEALTHY, sized(*(100 + 40 * (k % 12) for k in range(60))), NOW_US),
+        Case(HEALTHY, sized(*(100 + 40 * k for k in range(49)), every_s=60), NOW_US),
+        Case(HEALTHY, sized(*(k / 10 for k in range(49))), NOW_US),
+        Case(HEALTHY, sized(*(1_000 + k / 100 for k in range(49))), NOW_US),
+        Case(HEALTHY, sized(*(100 + 4 * min(k, 30) for k in range(49))), NOW_US),
         # checkpoints that become durable in time; a disk with room; a change under way
         Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=2) for k in range(6)]),
         Case(HEALTHY, HEALTHY, NOW_US, disks={"/jobs/j": (30 << 30, 100 << 30)}),

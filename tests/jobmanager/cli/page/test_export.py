@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -167,24 +168,59 @@ def test_lineage_names_inputs_outputs_and_the_end_of_a_run(board: Board, tmp_pat
     assert [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()] == events
 
 
+#: The required fields of an event, from the JSON schema of the specification (2-0-2).
+_TEXT = {"type": "string", "minLength": 1}
+_NAMED = {"required": ["namespace", "name"], "properties": {"namespace": _TEXT, "name": _TEXT}}
+_RUN = {"required": ["runId"], "properties": {"runId": {"type": "string", "format": "uuid"}}}
+_STATES = ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]
+RUN_EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["eventTime", "producer", "schemaURL", "run", "job"],
+    "properties": {
+        "eventTime": {"type": "string", "format": "date-time"},
+        "producer": {"type": "string", "format": "uri"},
+        "schemaURL": {"type": "string", "format": "uri"},
+        "eventType": {"enum": _STATES},
+        "run": {"type": "object", **_RUN},
+        "job": _NAMED,
+        "inputs": {"type": "array", "items": _NAMED},
+        "outputs": {"type": "array", "items": _NAMED},
+    },
+}
+
+
+def running(board: Board, minute: int) -> Board:
+    """The board, whose finished job still runs and wrote its status in this minute."""
+    status = {**board.jobs["good"].status, "state": "running", "written_us": minute * 60_000_000}
+    found = Board("unused", SystemClock())
+    found.jobs = {"good": replace(board.jobs["good"], status=status)}
+    return found
+
+
 def test_events_are_those_of_the_specification(board: Board, tmp_path: Path) -> None:
-    client = pytest.importorskip("openlineage.client.event_v2")
+    schemas = pytest.importorskip("jsonschema")
+    check = schemas.Draft202012Validator(RUN_EVENT, format_checker=schemas.FormatChecker())
     LineageExport(str(tmp_path / "events"), board).send()
-    for line in (tmp_path / "events").read_text().splitlines():
-        event = json.loads(line)
-        run, job = client.Run(**event["run"]), client.Job(**event["job"])
-        inputs = [client.InputDataset(**one) for one in event["inputs"]]
-        outputs = [client.OutputDataset(**one) for one in event["outputs"]]
-        kind = client.RunState[event["eventType"]]
-        client.RunEvent(
-            eventTime=event["eventTime"],
-            producer=event["producer"],
-            run=run,
-            job=job,
-            eventType=kind,
-            inputs=inputs,
-            outputs=outputs,
-        )
+    LineageExport(str(tmp_path / "events"), running(board, 7)).send()
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    assert {event["eventType"] for event in events} == {"START", "RUNNING", "COMPLETE", "FAIL"}
+    for event in events:
+        check.validate(event)
+        assert event["outputs"], event
+        for field in RUN_EVENT["required"]:
+            assert not check.is_valid({key: event[key] for key in event if key != field}), field
+        for part, field in (("run", "runId"), ("job", "name"), ("job", "namespace")):
+            lacks = {key: value for key, value in event[part].items() if key != field}
+            assert not check.is_valid({**event, part: lacks}), (part, field)
+
+
+def test_a_running_job_has_an_event_a_minute(board: Board, tmp_path: Path) -> None:
+    export = LineageExport(str(tmp_path / "events"), board)
+    for minute in (7, 7, 8, 8, 9):
+        export._board = running(board, minute)
+        export.send()
+    kinds = [json.loads(line)["eventType"] for line in (tmp_path / "events").open()]
+    assert kinds == ["START", "RUNNING", "RUNNING", "RUNNING"]
 
 
 @pytest.mark.parametrize(
