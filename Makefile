@@ -26,6 +26,7 @@ RUNS ?= 100
 N ?= 300
 DEPTH ?= 10
 SEED ?= 0
+RANGES ?= 200
 KINDS ?= all
 KILLS ?= 300
 TRACE ?= 20
@@ -97,6 +98,10 @@ sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KIN
 
 mutants: $(STAMP)  ## plant small mistakes by machine and test each: make mutants N=300 SEED=1; hours
 	$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)
+
+.PHONY: sim-ranges
+sim-ranges: $(STAMP)  ## split, merge and move ranges of keys under faults until there were so many: make sim-ranges RANGES=200 SEED=0
+	$(BIN)/python -m tests.sim --change --ranges $(RANGES) --runs 100000 --seed $(SEED)
 
 .PHONY: photon photon-day
 photon: setup  ## clicks joined to searches at two sites, sites and servers killed: make photon MINUTES=5

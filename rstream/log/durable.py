@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _Seen = TypeVar("_Seen")
+
 #: Deleted segments that a reader finds in a row before it reports an item as lost.
 LOOKS_MAX = 8
 #: Prefix and suffix of a damaged segment's name, which readers of ``*.parquet`` do not match.
@@ -53,11 +54,10 @@ class DurableLog:
         schema: pa.Schema | None = None,
         form: TableForm | None = None,
     ) -> None:
-        """``schema``: item schema of the files; None: that of the written items.
-
-        ``form``: layout of the files as tables for users.
-        """
+        """``schema``: of the files; None: of the written items. ``form``: tables for users."""
         self.store = store
+        #: Called before a segment is written; raises an error if this writer was replaced.
+        self.check_writer: Callable[[], None] | None = None
         #: Whether collected items leave their digest (:mod:`rstream.log.retention`).
         self.keeps_digest = False
         self._encoder = SegmentEncoder(stream, schema, form)
@@ -101,8 +101,7 @@ class DurableLog:
             ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
             if noted and noted[-1] > self.beginning[0]:
                 self.beginning = marks.read_beginning(self.store, noted)
-            mark = marks.read_mark(self.store, ranges) if has_mark else 0
-            mark = max(mark, self.beginning[0])
+            mark = max(self.beginning[0], marks.read_mark(self.store, ranges) if has_mark else 0)
             with self._lock:
                 self._mark = max(self._mark, mark)
                 self._index.refresh([s for s in ranges if s.hi > self._mark])
@@ -164,6 +163,8 @@ class DurableLog:
         cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
+        if self.check_writer is not None:
+            self.check_writer()
         if not self._has_complete(seqs):
             data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
             try:
@@ -222,9 +223,8 @@ class DurableLog:
         """Whether :meth:`collect` would delete anything."""
         with self._lock:
             first = self._index.first_seq
-            if first is None or first >= mark:
-                return bool(self._leftovers)
-            return bool(self._leftovers or self._index.wholly_below(mark))
+            is_above = first is None or first >= mark
+            return bool(self._leftovers or (not is_above and self._index.wholly_below(mark)))
 
     def boundary(self, mark: int) -> int:
         """Return up to where ``collect(mark)`` would delete if the newest segment is kept."""

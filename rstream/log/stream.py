@@ -69,10 +69,8 @@ class RStream:
         self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
         self._tail = VolatileTail(next_seq)
         self._clock, self._verify, self.listeners = clock, verify, Listeners(on_change)
-        self._background, self._owns_background = (
-            background or ThreadBackground("rstream-flush"),
-            not background,
-        )
+        self._background = background or ThreadBackground("rstream-flush")
+        self._owns_background = not background
         self._state, self._write_lock = threading.Condition(), threading.Lock()
         write = SharedWriter(log, verify=verify).write if shared else log.write
         self._flusher = Flusher(
@@ -100,6 +98,7 @@ class RStream:
         form: TableForm | None = None,
         keeps_digest: bool = False,
         on_change: Callable[[], None] | None = None,
+        check_writer: Callable[[], None] | None = None,
     ) -> RStream:
         """Open the stream in a folder for writing; a segment cut off by a crash is removed.
 
@@ -114,7 +113,7 @@ class RStream:
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         remove_temporaries(store)
         log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload), form=form)
-        log.keeps_digest = keeps_digest
+        log.keeps_digest, log.check_writer = keeps_digest, check_writer
         log.check_schema(item_schema(payload), set_aside_torn=start_seq is not None)
         return cls(
             log,

@@ -4,7 +4,8 @@
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
 ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
 logs; ``--grow`` over logs that get partitions; ``--open-rows --deliver`` over rows that end later
-than they come; ``--change`` jobs that users change; ``--deliver`` has the answers delivered, with
+than they come; ``--change`` jobs that users change, with ``--ranges N`` until N
+ranges of keys were split, merged or moved; ``--deliver`` has the answers delivered, with
 faults of deliveries.
 """
 
@@ -20,6 +21,9 @@ from streamscope.testing.simulation.faults.kinds import KINDS
 from tests.sim.changing import CHANGE_KINDS
 from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.run import Outcome, simulate
+
+#: What may become of a range of keys; a host that is drained hands over its vertices.
+RANGES = ("ranges split", "ranges merged", "notice DrainRequested")
 
 
 def main() -> int:
@@ -63,12 +67,17 @@ def main() -> int:
             _show(outcome, options)
             if len(failed) >= options.failures:
                 break
+        if options.ranges and sum(met[what] for what in RANGES) >= options.ranges:
+            break
     if options.stats:
         print(*(f"{met[w]:9,} in {seeds[w]:5,} runs: {w}" for w in sorted(seeds)), sep="\n")
+    if options.ranges:
+        print(", ".join(f"{met[what]} {what}" for what in RANGES))
     elapsed_s = perf_counter() - started_s
-    rate = options.runs / elapsed_s
+    runs = seed + 1 - options.seed
+    rate = runs / elapsed_s
     counts = ", ".join(f"{n:,} {what}" for what, n in totals.items())
-    print(f"{options.runs} runs, {len(failed)} failed, {rate:.1f} runs/s; {counts}")
+    print(f"{runs} runs, {len(failed)} failed, {rate:.1f} runs/s; {counts}")
     return 1 if failed else 0
 
 
@@ -82,6 +91,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--grow", action="store_true", help="jobs over logs that get partitions")
     parser.add_argument("--open-rows", action="store_true", help="jobs over rows that end later")
     parser.add_argument("--change", action="store_true", help="jobs that users change")
+    parser.add_argument("--ranges", type=int, default=0, help="stop after so many were changed")
     parser.add_argument("--deliver", action="store_true", help="and deliver what they answer")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")

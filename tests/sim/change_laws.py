@@ -19,6 +19,7 @@ from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import PLAN, display_uri
 from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS
 from jobmanager.storage.savepoints import MANIFEST
+from planner.physical.layout import Stages
 from rstream.items.batch import VS, only_events
 from rstream.log.reader import open_reader
 from rstream.store.memory_blobs import MemoryBlobs
@@ -116,6 +117,7 @@ class ChangeCheckers(Checkers):
         """A change is done: from here on the laws go by the new plan."""
         plan = plan_on(self.blobs)
         assert plan is not None
+        self._count_ranges(plan)
         sinks = tuple(plan.sink_streams())
         workload = replace(self.workload, plan=plan, vertices=plan.vertices, sinks=sinks)
         kept = self.blobs, self.disk, self._marks, self._parts, self._contents
@@ -134,6 +136,19 @@ class ChangeCheckers(Checkers):
             if stream is not None:
                 self.no_conflict(stream, int(match[2]), self._hashes(name, self.blobs[name]))
         self.on_changed(workload)
+
+    def marks_are_monotone(self, path: str, mark: int) -> None:
+        """As for jobs that do not change; nobody reads the channels of former plans."""
+        if path.rpartition("/")[0] in self._folders:
+            super().marks_are_monotone(path, mark)
+
+    def _count_ranges(self, plan: PhysicalPlan) -> None:
+        """Count the ranges of keys that were split and merged: of stages of both plans."""
+        before, after = Stages(self.workload.plan), Stages(plan)
+        for stage in before.keys.keys() & after.keys.keys():
+            more = len(after.layout(stage).owners) - len(before.layout(stage).owners)
+            if more:
+                self._world.met["ranges split" if more > 0 else "ranges merged"] += abs(more)
 
     def _named_by_log(self) -> list[str]:
         shadow = Shadow(self.workload, self.vertices_on)
