@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
 
 SequenceNumber = NewType("SequenceNumber", int)
@@ -17,10 +17,14 @@ INF_TIME = Timestamp(2**63 - 1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class SeqRange:
-    """Sequence numbers ``[lo, hi)``."""
+    """Sequence numbers ``[lo, hi)``.
+
+    ``generation``: of the job that wrote the segment with this range; 0 if it is no segment.
+    """
 
     lo: int
     hi: int
+    generation: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         assert 0 <= self.lo <= self.hi, (self.lo, self.hi)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rstream.items.batch import Items
 from rstream.items.dictionaries import as_declared
-from rstream.log.durable import SegmentCursor
+from rstream.log.reader import SegmentCursor
 from rvertex.sources.readers import open_reader
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from jobmanager.storage.root import NOTICES, display_uri, epoch_name
 from rstream import RStream
 from rstream.errors import CorruptSegmentError, InvalidMessageError, StoreError
 from rstream.items.batch import EVENT, VS, only_events
-from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.log.durable import DurableLog
+from rstream.log.reader import SegmentCursor
 from rstream.store.segment_names import parse_segment_name
 from rvertex.host.environment import EPOCHS
 

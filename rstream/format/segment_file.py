@@ -182,7 +182,7 @@ class SegmentFile:
 
     def _check(self, seqs: SeqRange) -> None:
         info, rows = self.info, self._file.metadata.num_rows + len(self._ctis.rows)
-        if info.seqs != seqs or rows != len(seqs):
+        if (info.seqs.lo, info.seqs.hi) != (seqs.lo, seqs.hi) or rows != len(seqs):
             reason = f"its footer says {info.seqs} and {rows} rows"
             raise CorruptSegmentError(self._path, reason)
         if _unnamed(info.columns) != _unnamed(describe(self._file.schema_arrow)):

@@ -22,8 +22,8 @@ from rstream.errors import CorruptLogError, NoLogError, SequenceDiscardedError, 
 from rstream.intake.commits import Commit, commit_name, declared, list_log, unpack_commit
 from rstream.intake.writer import as_items
 from rstream.items.batch import Items, item_schema
-from rstream.log.durable import DurableLog, SegmentCursor
-from rstream.log.reader import READ_ITEMS_MAX
+from rstream.log.durable import DurableLog
+from rstream.log.reader import READ_ITEMS_MAX, SegmentCursor
 from rstream.store.blobs import open_store
 from rstream.types import SeqRange
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rstream.errors import CorruptSegmentError, StoreError
-from rstream.log.durable import SegmentCursor
+from rstream.log.reader import SegmentCursor
 from rstream.log.tail import Cut
 from rstream.store.segment_names import segment_name
 from rstream.types import SeqRange
@@ -85,7 +85,8 @@ class Compactor:
         return True
 
     def _candidates(self, chain: Sequence[SeqRange]) -> list[SeqRange]:
-        found = [seqs for seqs in chain if seqs.lo >= self._log.mark]
+        mark, own = self._log.mark, self._log.generation
+        found = [seqs for seqs in chain if seqs.lo >= mark and seqs.generation <= own]
         known = set(found)
         self._sizes = {seqs: size for seqs, size in self._sizes.items() if seqs in known}
         return found

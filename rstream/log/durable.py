@@ -22,9 +22,10 @@ from rstream.format.codec import SegmentEncoder, SegmentFile
 from rstream.items.batch import is_wider
 from rstream.log.tail import Cut
 from rstream.store import marks
+from rstream.store.fences import valid_segments
 from rstream.store.part_files import place_of
 from rstream.store.seals import SEAL_NAME, is_closing, sealed_names
-from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name
+from rstream.store.segment_names import SegmentIndex, segment_name
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
@@ -53,11 +54,16 @@ class DurableLog:
         *,
         schema: pa.Schema | None = None,
         form: TableForm | None = None,
+        generation: int = 0,
     ) -> None:
-        """``schema``: of the files; None: of the written items. ``form``: tables for users."""
+        """``schema``: of the files; None: of the written items. ``form``: tables for users.
+
+        ``generation``: of the job that writes (:mod:`rstream.store.fences`).
+        """
         self.store = store
         #: Called before a segment is written; raises an error if this writer was replaced.
         self.check_writer: Callable[[], None] | None = None
+        self.generation = generation
         #: Whether collected items leave their digest (:mod:`rstream.log.retention`).
         self.keeps_digest = False
         self._encoder = SegmentEncoder(stream, schema, form)
@@ -67,6 +73,8 @@ class DurableLog:
         self._listing_lock = threading.Lock()
         self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
+        #: By the range that counts: the range in the name of the file, if a fence is within it.
+        self._cut_off: dict[SeqRange, SeqRange] = {}
         self._mark = 0
         #: First seq of the stream, and the digest of all items collected before it.
         self.beginning = marks.FROM_THE_START
@@ -98,11 +106,13 @@ class DurableLog:
             sealed = sealed_names(self.store) if SEAL_NAME in names else None
             if sealed is not None:
                 names = sorted(set(names).intersection(sealed))
-            ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
+            files = valid_segments(names)
+            ranges = list(files)
             if noted and noted[-1] > self.beginning[0]:
                 self.beginning = marks.read_beginning(self.store, noted)
             mark = max(self.beginning[0], marks.read_mark(self.store, ranges) if has_mark else 0)
             with self._lock:
+                self._cut_off = {s: file for s, file in files.items() if s != file}
                 self._mark = max(self._mark, mark)
                 self._index.refresh([s for s in ranges if s.hi > self._mark])
                 self._leftovers = [s for s in ranges if s.hi <= mark]
@@ -119,7 +129,10 @@ class DurableLog:
 
     def size(self, seqs: SeqRange) -> int:
         """File bytes of a segment. Raises FileNotFoundError if it was deleted."""
-        return self.store.size(segment_name(seqs))
+        return self.store.size(self._name(seqs))
+
+    def _name(self, seqs: SeqRange) -> str:
+        return segment_name(self._cut_off.get(seqs, seqs))
 
     def lookup(self, seq: int) -> SeqRange | None:
         """Return the segment that contains ``seq``."""
@@ -161,7 +174,7 @@ class DurableLog:
     def write(self, items: Items | Cut) -> None:
         """Write ``items`` as a segment; an intact segment of the same name is kept."""
         cut = items if isinstance(items, Cut) else Cut.of([items])
-        seqs = SeqRange(cut.first_seq, cut.next_seq)
+        seqs = SeqRange(cut.first_seq, cut.next_seq, self.generation)
         name = segment_name(seqs)
         if self.check_writer is not None:
             self.check_writer()
@@ -177,7 +190,7 @@ class DurableLog:
 
     def _has_complete(self, seqs: SeqRange) -> bool:
         """Whether this segment exists and is complete; a put that is not atomic may leave half."""
-        if not self.store.exists(segment_name(seqs)):
+        if not self.store.exists(self._name(seqs)):
             return False
         try:
             self.open(seqs).close()
@@ -187,7 +200,7 @@ class DurableLog:
 
     def set_aside(self, seqs: SeqRange) -> None:
         """Rename a damaged segment, which removes it from the stream but keeps the file."""
-        name = segment_name(seqs)
+        name = self._name(seqs)
         with contextlib.suppress(FileNotFoundError):
             self.store.put(f"{DAMAGED}{name}{ASIDE}", self.store.get(name))
         self._delete(seqs)
@@ -200,7 +213,7 @@ class DurableLog:
 
     def _is_gone(self, seqs: SeqRange) -> bool:
         """Whether another writer has collected a segment since the listing; then list again."""
-        if self.store.exists(segment_name(seqs)):
+        if self.store.exists(self._name(seqs)):
             return False
         self.refresh()
         return seqs not in self.segments()
@@ -251,10 +264,10 @@ class DurableLog:
             if doomed and is_final:
                 self._mark = marks.raise_mark(self.store, self._mark, doomed)
             for seqs in left:
-                self.store.delete(segment_name(seqs))
+                self.store.delete(self._name(seqs))
             self._leftovers = []
             for seqs in doomed:
-                self.store.delete(segment_name(seqs))
+                self.store.delete(self._name(seqs))
                 with self._lock:
                     self._index.remove(seqs)
             return len(left) + len(doomed)
@@ -262,10 +275,12 @@ class DurableLog:
     def delete_covered(self, segments: Sequence[SeqRange]) -> None:
         """Delete the given segments that are completely covered by a longer, intact segment.
 
-        Deletes none once sealing has started, because sealing lists the segments after that.
+        A writer keeps segments of later generations: its own may not count there. It deletes
+        none once sealing has started, because sealing lists the segments after that.
         """
         with self._lock:
-            covers = {seqs: self._index.cover_of(seqs) for seqs in segments}
+            own = [seqs for seqs in segments if seqs.generation <= self.generation]
+            covers = {seqs: self._index.cover_of(seqs) for seqs in own}
         whole = {
             cover for cover in covers.values() if cover is not None and self._has_complete(cover)
         }
@@ -276,7 +291,7 @@ class DurableLog:
                 self._delete(seqs)
 
     def _delete(self, seqs: SeqRange) -> None:
-        self.store.delete(segment_name(seqs))
+        self.store.delete(self._name(seqs))
         with self._listing_lock, self._lock:
             self._index.remove(seqs)
 
@@ -295,18 +310,20 @@ class DurableLog:
         self, seqs: SeqRange, columns: Sequence[str] | None = None, *, checked: bool = False
     ) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
-        name, place = segment_name(seqs), place_of(self.store, segment_name(seqs))
+        name, place = self._name(seqs), place_of(self.store, self._name(seqs))
+        whole = self._cut_off.get(seqs, seqs)
         try:
             file = self.store.open(name)
-            return SegmentFile(file, place, seqs, columns=columns, checked=checked)
+            return SegmentFile(file, place, whole, columns=columns, checked=checked)
         except CorruptSegmentError:
             return self.open_whole(seqs, columns)
 
     def open_whole(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open a fresh copy in memory, verified: tests whether a read failed or a file is bad."""
-        name, place = segment_name(seqs), place_of(self.store, segment_name(seqs))
+        name, place = self._name(seqs), place_of(self.store, self._name(seqs))
         data = pa.BufferReader(self.store.get(name))
-        return SegmentFile(data, place, seqs, columns=columns, checked=True)
+        whole = self._cut_off.get(seqs, seqs)
+        return SegmentFile(data, place, whole, columns=columns, checked=True)
 
     def read_schema(self) -> pa.Schema | None:
         """Return the last segment's item schema; None: no segment. Raises CorruptSegmentError."""
@@ -337,64 +354,3 @@ class DurableLog:
             self._set_aside_torn()
         if (found := self.read_schema()) is not None and not is_wider(schema, found):
             raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
-
-
-class SegmentCursor:
-    """Reads the durable items forward, one row group at a time. Owned by one reader."""
-
-    def __init__(
-        self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True
-    ) -> None:
-        self._log = log
-        self._columns = columns
-        self._verify = verify
-        self._file: SegmentFile | None = None
-        self._rest: Items | None = None
-
-    def read(self, seq: int, items_max: int) -> Items | None:
-        """Return at most ``items_max`` items from ``seq`` on; None if no segment contains it."""
-        rest = self._rest
-        if rest is None or not rest.first_seq <= seq < rest.next_seq:
-            rest = self._load(seq)
-            if rest is None:
-                self.close()
-                return None
-        rest = rest.from_seq(seq)
-        taken = rest.head(items_max)
-        self._rest = rest.from_seq(taken.next_seq)
-        return taken
-
-    def close(self) -> None:
-        """Close the open file."""
-        self._rest = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _load(self, seq: int) -> Items | None:
-        """Return the row group from ``seq`` on; list again if its segment was deleted."""
-        for attempt in range(LOOKS_MAX):
-            if attempt:
-                self.close()
-                self._log.refresh()
-            try:
-                if self._file is None or seq not in self._file.info.seqs:
-                    self.close()
-                    seqs = self._log.lookup(seq)
-                    if seqs is None and attempt:
-                        return None
-                    if seqs is None:
-                        continue
-                    self._file = self._log.open(seqs, self._columns)
-                return self._read_group(self._file, seq)
-            except FileNotFoundError:
-                continue
-        return None
-
-    def _read_group(self, file: SegmentFile, seq: int) -> Items:
-        try:
-            return file.read_group(seq, verify=self._verify)
-        except CorruptSegmentError:  # or the read failed: check a fresh copy
-            self.close()
-            self._file = self._log.open_whole(file.info.seqs, self._columns)
-            return self._file.read_group(seq, verify=self._verify)

@@ -18,10 +18,12 @@ import pyarrow as pa
 
 from rstream.errors import SequenceLostError
 from rstream.items.batch import Items
-from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.log.durable import DurableLog
+from rstream.log.reader import SegmentCursor
 from rstream.store.blobs import open_store
+from rstream.store.fences import remove_invalid, valid_segments
 from rstream.store.seals import CLOSING_NAME, SEAL_NAME, sealed_names
-from rstream.store.segment_names import parse_segment_name, segment_name
+from rstream.store.segment_names import segment_name
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
@@ -69,21 +71,21 @@ def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
 
     Segments that a live writer adds meanwhile are neither checked nor included.
     """
-    names = [parse_segment_name(name) for name in store.list()]
-    deleted = 0
+    names = store.list()
+    files, deleted = valid_segments(names), remove_invalid(store, names)
     end = 0
     kept: dict[SeqRange, None] = {}
-    for seqs in _by_start(seqs for seqs in names if seqs is not None):
+    for seqs in _by_start(files):
         if seqs in kept:
             continue
-        if seqs.lo >= end:
+        if seqs.lo >= end and seqs == files[seqs]:
             kept[seqs] = None
         else:
             if seqs.hi > end:
-                rest = SeqRange(end, seqs.hi)
+                rest = SeqRange(max(end, seqs.lo), seqs.hi, seqs.generation)
                 _copy(store, rest)
                 kept[rest] = None
-            store.delete(segment_name(seqs))
+            store.delete(segment_name(files[seqs]))
             deleted += 1
         end = max(end, seqs.hi)
     return list(kept), deleted
@@ -97,7 +99,7 @@ def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
 def _copy(store: BlobStore, seqs: SeqRange) -> None:
     """Write the items of ``seqs`` as a separate segment."""
     found = DurableLog(store, store.uri)
-    log = DurableLog(store, store.uri, form=found.read_form())
+    log = DurableLog(store, store.uri, form=found.read_form(), generation=seqs.generation)
     cursor = SegmentCursor(log)
     batches: list[pa.RecordBatch] = []
     seq = seqs.lo

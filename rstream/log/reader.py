@@ -16,18 +16,21 @@ import pyarrow as pa
 
 from rstream.clock import SystemClock
 from rstream.errors import (
+    CorruptSegmentError,
     SequenceDiscardedError,
     SequenceLostError,
     StoreError,
 )
 from rstream.items.batch import Items, event_schema, only_events, payload_schema, widened
 from rstream.items.dictionaries import as_declared
-from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.log.durable import LOOKS_MAX, DurableLog
 from rstream.store.blobs import open_store
+from rstream.types import SeqRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rstream.format.segment_file import SegmentFile
     from rstream.store.protocol import BlobStore
 
 
@@ -117,6 +120,69 @@ class LocalReader:
         if items is None:
             raise SequenceLostError(self._stream.stream_id, self._seq)
         return items
+
+
+class SegmentCursor:
+    """Reads the durable items forward, one row group at a time. Owned by one reader."""
+
+    def __init__(
+        self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True
+    ) -> None:
+        self._log = log
+        self._columns = columns
+        self._verify = verify
+        self._file: SegmentFile | None = None
+        self._seqs = SeqRange(0, 0)
+        self._rest: Items | None = None
+
+    def read(self, seq: int, items_max: int) -> Items | None:
+        """Return at most ``items_max`` items from ``seq`` on; None if no segment contains it."""
+        rest = self._rest
+        if rest is None or not rest.first_seq <= seq < rest.next_seq:
+            rest = self._load(seq)
+            if rest is None:
+                self.close()
+                return None
+        rest = rest.from_seq(seq)
+        taken = rest.head(items_max)
+        self._rest = rest.from_seq(taken.next_seq)
+        return taken
+
+    def close(self) -> None:
+        """Close the open file."""
+        self._rest = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _load(self, seq: int) -> Items | None:
+        """Return the row group from ``seq`` on; list again if its segment was deleted."""
+        for attempt in range(LOOKS_MAX):
+            if attempt:
+                self.close()
+                self._log.refresh()
+            try:
+                if self._file is None or seq not in self._seqs:
+                    self.close()
+                    seqs = self._log.lookup(seq)
+                    if seqs is None and attempt:
+                        return None
+                    if seqs is None:
+                        continue
+                    self._file, self._seqs = self._log.open(seqs, self._columns), seqs
+                return self._read_group(self._file, seq)
+            except FileNotFoundError:
+                continue
+        return None
+
+    def _read_group(self, file: SegmentFile, seq: int) -> Items:
+        try:
+            items = file.read_group(seq, verify=self._verify)
+        except CorruptSegmentError:  # or the read failed: check a fresh copy
+            self.close()
+            self._file = self._log.open_whole(self._seqs, self._columns)
+            items = self._file.read_group(seq, verify=self._verify)
+        return items.head(self._seqs.hi - items.first_seq)
 
 
 class SegmentReader:

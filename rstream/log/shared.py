@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rstream.items.batch import Items
 from rstream.log.conflicts import check_same
-from rstream.log.durable import SegmentCursor
+from rstream.log.reader import SegmentCursor
 
 if TYPE_CHECKING:
     from rstream.log.durable import DurableLog

@@ -73,9 +73,8 @@ class RStream:
         self._owns_background = not background
         self._state, self._write_lock = threading.Condition(), threading.Lock()
         write = SharedWriter(log, verify=verify).write if shared else log.write
-        self._flusher = Flusher(
-            self._background, self._state, take=self._take, write=write, done=self._flushed
-        )
+        take, done = self._take, self._flushed
+        self._flusher = Flusher(self._background, self._state, take=take, write=write, done=done)
         self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
         self._is_timer_set = self._is_read = self._is_closed = False
@@ -96,6 +95,7 @@ class RStream:
         verify: bool = False,
         shared: bool = False,
         form: TableForm | None = None,
+        generation: int = 0,
         keeps_digest: bool = False,
         on_change: Callable[[], None] | None = None,
         check_writer: Callable[[], None] | None = None,
@@ -103,7 +103,7 @@ class RStream:
         """Open the stream in a folder for writing; a segment cut off by a crash is removed.
 
         ``start_seq``: next seq of the writer (None: the durable end); writes below the durable end
-        are dropped. ``shared``: replicas also write it. ``form``: write tables for users.
+        are dropped. ``shared``: replicas also write it. ``generation``: number of job changes.
 
         Raises:
             SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
@@ -112,9 +112,10 @@ class RStream:
         """
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         remove_temporaries(store)
-        log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload), form=form)
+        schema, stream = item_schema(payload), stream_id or store.uri
+        log = DurableLog(store, stream, schema=schema, form=form, generation=generation)
         log.keeps_digest, log.check_writer = keeps_digest, check_writer
-        log.check_schema(item_schema(payload), set_aside_torn=start_seq is not None)
+        log.check_schema(schema, set_aside_torn=start_seq is not None)
         return cls(
             log,
             payload,

@@ -1,7 +1,8 @@
 """Segment names, and an index of which segments contain which sequence numbers.
 
 A segment is an immutable file ``<lo>-<hi>.parquet`` (20 digits each) with the items ``[lo, hi)``.
-Replicas may cut at different places, so segments may overlap; overlapping items are equal.
+Replicas may cut at different places, so segments may overlap; overlapping items are equal. After a
+change of the job the names end in ``-g<generation>.parquet`` (:mod:`rstream.store.fences`).
 
 Invariants: (1) ``_chain`` is sorted, both its ``lo`` and its ``hi`` strictly increase; (2) every
 other known segment lies within one of the chain. Pure: does no I/O.
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _DIGITS = 20
-_NAME = re.compile(rf"(\d{{{_DIGITS}}})-(\d{{{_DIGITS}}})\.parquet")
+#: The name of a segment as a pattern: its range, and the generation of its job, if not 0.
+NAME = rf"(\d{{{_DIGITS}}})-(\d{{{_DIGITS}}})(?:-g(\d{{6}}))?\.parquet"
+_NAME = re.compile(NAME)
 
 
 def segment_name(seqs: SeqRange) -> str:
     """The file name of a segment."""
-    return f"{seqs.lo:0{_DIGITS}d}-{seqs.hi:0{_DIGITS}d}.parquet"
+    end = f"-g{seqs.generation:06d}" if seqs.generation else ""
+    return f"{seqs.lo:0{_DIGITS}d}-{seqs.hi:0{_DIGITS}d}{end}.parquet"
 
 
 def parse_segment_name(name: str) -> SeqRange | None:
@@ -34,7 +38,7 @@ def parse_segment_name(name: str) -> SeqRange | None:
     if match is None:
         return None
     lo, hi = int(match[1]), int(match[2])
-    return SeqRange(lo, hi) if lo < hi else None
+    return SeqRange(lo, hi, int(match[3] or 0)) if lo < hi else None
 
 
 class SegmentIndex:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from rstream.errors import OperatingError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import Items
 from rstream.items.dictionaries import batch_bytes, join_batches
-from rstream.log.durable import DurableLog, SegmentCursor
-from rstream.log.reader import READ_ITEMS_MAX
+from rstream.log.durable import DurableLog
+from rstream.log.reader import READ_ITEMS_MAX, SegmentCursor
 from rstream.log.tail import BATCH_OVERHEAD_BYTES, JOIN_ROWS_MAX
 from rstream.store.blobs import open_store
 

@@ -243,6 +243,7 @@ class HostEnvironment:
                 verify=self.limits.verify,
                 shared=spec.recovery.replicas > 1 or self.limits.verify,
                 form=edge.form,
+                generation=edge.generation,
                 keeps_digest=is_shared,
                 on_change=self.wake,
                 check_writer=self._check_manager if is_shared else None,

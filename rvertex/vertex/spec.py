@@ -80,6 +80,8 @@ class OutputEdge:
     payload: pa.Schema | None = None
     #: Table layout of its files for users; None: files for the job, with one row per item.
     form: TableForm | None = None
+    #: How often the job was changed before it writes this output (:mod:`rstream.store.fences`).
+    generation: int = 0
     #: After a rescale: the slots (:func:`rstream.items.hashing.slots_of`) at which the key ranges
     #: after the first begin, and the stream of each range. Empty: equal ranges, one per stream.
     bounds: tuple[int, ...] = ()

@@ -22,7 +22,9 @@ from jobmanager.storage.savepoints import MANIFEST
 from planner.physical.layout import Stages
 from rstream.items.batch import VS, only_events
 from rstream.log.reader import open_reader
+from rstream.store.fences import valid_segments
 from rstream.store.memory_blobs import MemoryBlobs
+from rstream.store.segment_names import parse_segment_name
 from streamscope.testing.simulation.laws.checkers import CHECKPOINTS
 from streamscope.testing.simulation.laws.shadow import HOME, SEGMENT, Shadow
 from streamscope.testing.simulation.storage import root_of
@@ -68,9 +70,22 @@ class ChangeCheckers(Checkers):
         if path.startswith(f"{HOME}{SAVEPOINTS}/") and path.endswith(f"/{MANIFEST}"):
             self.blobs[path] = data
             self.savepoints_are_whole("a savepoint is taken")
+        if self._is_fenced(path):
+            self._world.met["segment behind a fence"] += 1
+            return
         if self.is_changing and (path.startswith(CHECKPOINTS) or SEGMENT.fullmatch(path)):
             return
         super().on_put(path, data)
+
+    def _is_fenced(self, path: str) -> bool:
+        """Whether a former generation wrote a segment where it no longer counts."""
+        folder, _, name = path.rpartition("/")
+        file = parse_segment_name(name)
+        if file is None:
+            return False
+        fences = [n for n in self.blobs if n.startswith(f"{folder}/_fence-")]
+        names = [name, *(fence.rpartition("/")[2] for fence in fences)]
+        return file not in valid_segments(names)
 
     def on_delete(self, path: str) -> None:
         if path == HOME + COMMIT:
@@ -133,7 +148,7 @@ class ChangeCheckers(Checkers):
             match = SEGMENT.fullmatch(name)
             assert match is not None
             stream = self._folders.get(match[1])
-            if stream is not None:
+            if stream is not None and not self._is_fenced(name):
                 self.no_conflict(stream, int(match[2]), self._hashes(name, self.blobs[name]))
         self.on_changed(workload)
 

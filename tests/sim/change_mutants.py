@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver import root_keeper
 from jobmanager.driver.running.changes import apply, cut, pending
+from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
-from jobmanager.driver.running.changes.truncate import truncate
 from jobmanager.manager import stopping
+from rstream.log import durable
+from rstream.store.fences import valid_segments
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 TRAPS = ("trap_changing",)
 CRASHES = ("crash_changing",)
+FREEZES = ("freeze_changing",)
 
 
 def a_range_is_owned_twice() -> Mutant:
@@ -101,6 +105,12 @@ def a_change_is_closed_before_its_log_begins() -> Mutant:
     return Mutant(apply, "begin_log", begin_log, TRAPS, change=True)
 
 
+def a_suspended_host_writes_on() -> Mutant:
+    """Readers ignore fences: what a host of the former generation writes later counts."""
+    counting = partial(valid_segments, before=0)
+    return Mutant(durable, "valid_segments", counting, FREEZES, change=True)
+
+
 CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_range_is_owned_twice,
     a_row_is_left_behind,
@@ -111,4 +121,5 @@ CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     nobody_looks_whether_all_are_level,
     a_rollback_goes_to_another_time,
     a_change_is_closed_before_its_log_begins,
+    a_suspended_host_writes_on,
 )

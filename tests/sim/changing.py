@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from streamscope.testing.simulation.scheduler import Process
     from streamscope.testing.simulation.storage import Disk
+    from streamscope.testing.simulation.world import HostProcess
     from tests.sim.world import World
 
 Shape = "Callable[[Random, bool], Query]"
@@ -150,13 +151,17 @@ def trap_changing(world: World) -> None:
     world.change_traps += 1
 
 
-def crash_changing(world: World) -> None:
-    """All hosts die, and a user asks for a change before their successors have caught up."""
+def crash_changing(world: World, spared: HostProcess | None = None) -> None:
+    """All hosts die, and a user asks for a change before their successors have caught up.
+
+    ``spared``: a host that is suspended instead.
+    """
     workload, random = world.changes, world.scheduler.random
     if not isinstance(workload, ChangingWorkload):
         return
     for host in world.live_hosts():
-        host.process.kill("killed before a change")
+        if host is not spared:
+            host.process.kill("killed before a change")
     world.change_crashes += 1
     number, kind = FIRST_AFTER_CRASH + world.change_crashes, random.choice(["rescale", "deploy"])
     ask = partial(_ask, world, workload, number, kind, TRIES_MAX)
@@ -177,7 +182,31 @@ def _slow_successors(world: World, known: set[int], left: int) -> None:
         world.scheduler.after(0.01, None, again)
 
 
-CHANGE_KINDS = {"trap_changing": Kind(trap_changing), "crash_changing": Kind(crash_changing)}
+def freeze_changing(world: World) -> None:
+    """A machine is suspended until its job was changed, and writes its buffers afterwards."""
+    hosts, random = world.live_hosts(), world.scheduler.random
+    if not hosts or not isinstance(world.changes, ChangingWorkload):
+        return
+    frozen = random.choice(hosts)
+    asleep_s = random.choice([3.0, 6.0, 12.0])
+    for link in list(world.network.links):
+        if link.host is frozen.process:
+            link.cut(host_notices_s=asleep_s + random.choice([0.2, 2.0]))
+    world.calm_s = max(world.calm_s, world.scheduler.now_s + asleep_s + 60)
+
+    def freeze() -> None:
+        """What it has computed since its last report is in no other process."""
+        frozen.process.pause(world.scheduler.now_s + asleep_s)
+        crash_changing(world, spared=frozen)
+
+    world.scheduler.after(world.scheduler.between(0.01, 0.2), None, freeze)
+
+
+CHANGE_KINDS = {
+    "trap_changing": Kind(trap_changing),
+    "crash_changing": Kind(crash_changing),
+    "freeze_changing": Kind(freeze_changing),
+}
 #: Numbers of changes after a crash; those of the workload are smaller.
 FIRST_AFTER_CRASH = 100
 #: Most operations of the store until such a death.

@@ -32,8 +32,9 @@ from rstream.items.batch import (
 )
 from rstream.items.edges import is_end
 from rstream.store.blobs import open_store
+from rstream.store.fences import valid_segments
 from rstream.store.part_files import place_of, split_part
-from rstream.store.segment_names import SegmentIndex, parse_segment_name
+from rstream.store.segment_names import NAME, SegmentIndex, parse_segment_name, segment_name
 from rstream.types import INF_TIME, SeqRange
 from rvertex.errors import (
     CorruptSourceError,
@@ -62,7 +63,7 @@ CLAIM, SUCCESS = "_JOB", "_SUCCESS"
 CLAIM_STREAMS, CLAIM_SCHEMA = "streams", "schema"
 _GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
 _JOB_FILE, _OUTPUT = "job.json", "output"
-_FILE = re.compile(r"(.*?)(\d{20}-\d{20}\.parquet)")
+_FILE = re.compile(rf"(.*?)({NAME})")
 
 
 def stream_units(path: str) -> tuple[Unit, ...]:
@@ -217,7 +218,8 @@ def refuse_job_folder(store: BlobStore, path: str) -> None:
 
 
 def _segments(names: Sequence[str]) -> list[str]:
-    return [name for name in names if parse_segment_name(name) is not None]
+    """The segments that count, whole: a finished job leaves no others that are needed."""
+    return [segment_name(file) for seqs, file in valid_segments(names).items() if seqs == file]
 
 
 def document(store: BlobStore, path: str, name: str) -> dict[str, Any]:

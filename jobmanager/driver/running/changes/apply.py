@@ -19,11 +19,19 @@ from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.cut import read_cut
+from jobmanager.driver.running.changes.ends import (
+    end_of,
+    fence_off,
+    in_generation,
+    next_generation,
+    outputs_of,
+    truncate,
+    withdraw_fences,
+)
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.driver.running.changes.saving import save_cut
-from jobmanager.driver.running.changes.truncate import truncate
 from jobmanager.state.messages import LOG_CODEC, StateCopied
 from jobmanager.storage.documents import (
     json_document,
@@ -82,6 +90,8 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         return done
     plan = root.read_plan(to_run=True)
     assert plan is not None
+    number = next_generation(root)
+    withdraw_fences(root, plan, number)  # an attempt may have died
     cut = read_cut(root, plan)
     try:
         match change.kind:
@@ -93,12 +103,13 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
                 return _rescaled(root, plan, cut, change, shell)
             case "rollback":
                 return _rolled_back(root, plan, cut, change, shell)
-    except NotACutError:
-        raise
     except StreamEngineError as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
             raise  # a successor completes it
+        withdraw_fences(root, plan, number)
+        if isinstance(error, NotACutError):
+            raise
         if (done := pending.outcome_of(root.store, change.id)) is not None:
             pending.close(root.store, change.id, done)  # only files were left to delete
             return done
@@ -119,8 +130,7 @@ def _saved(
 def _deployed(
     root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
-    settings = root.settings()
-    number = int(settings.get(GENERATION, 0)) + 1
+    number = next_generation(root)
     new = _next_plan(root, change)
     found = compare(plan, new)
     if found.refusals:
@@ -130,18 +140,19 @@ def _deployed(
         raise ChangeRefusedError(display_uri(root.uri), reason)
     savepoint = save_cut(root, plan, cut, before_name(number), shell.clock.now_us())
     built = Builder(root, savepoint, (plan, found.plan), found.links, number).build()
-    return _commit(
-        root, change, savepoint, built, {**(change.settings or {}), GENERATION: number}, shell
-    )
+    fence_off(root, (plan, built.plan), cut, number, {})
+    settings = {**(change.settings or {}), GENERATION: number}
+    return _commit(root, change, savepoint, built, settings, shell)
 
 
 def _rescaled(
     root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
-    number = int(root.settings().get(GENERATION, 0)) + 1
+    number = next_generation(root)
     savepoint = save_cut(root, plan, cut, before_name(number), shell.clock.now_us())
     built = Rescaler(root, savepoint, plan, change.widths or {}, number).build()
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
+    fence_off(root, (plan, built.plan), cut, number, {})
     return _commit(root, change, savepoint, built, {GENERATION: number}, shell)
 
 
@@ -156,7 +167,8 @@ def _commit(
 ) -> dict[str, Any]:
     """Commit the change, then do its steps. ``ends``: per uri, the seq to truncate a stream at."""
     folder = change.folder
-    root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(built.plan)))
+    plan = in_generation(built.plan, settings[GENERATION])
+    root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(plan)))
     root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
     root.check_owner()
     commit = {
@@ -164,7 +176,7 @@ def _commit(
         "kind": change.kind,
         "savepoint": savepoint.name,
         "time": savepoint.time_us,
-        "settings": {**settings, "plan": built.plan.plan_hash},
+        "settings": {**settings, "plan": plan.plan_hash},
         "ends": ends or {},
     }
     root.store.put(pending.COMMIT, json_document(commit))
@@ -184,15 +196,11 @@ def _rolled_back(
         display_uri(root.uri),
     )
     ends = _ends(savepoint, former)
-    new = [
-        *plan.sink_streams(),
-        *(pair for pairs in plan.side_streams().values() for pair in pairs),
-    ]
-    ends = {**dict.fromkeys((uri for _, uri in new), 0), **ends}
+    ends = {**dict.fromkeys((uri for _, uri in outputs_of(plan)), 0), **ends}
     beyond = [
         stream
         for stream, uri in plan.sink_streams()
-        if _end_of(cut, stream) > ends.get(uri, 0) and plan.deliveries
+        if end_of(cut, stream) > ends.get(uri, 0) and plan.deliveries
     ]
     if beyond:
         reason = (
@@ -201,7 +209,7 @@ def _rolled_back(
         )
         raise ChangeRefusedError(display_uri(root.uri), reason)
     settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
-    number = int(root.settings().get(GENERATION, 0)) + 1
+    number = next_generation(root)
     links = {stage.name: stage.name for stage in former.stages}
     built = Builder(root, savepoint, (former, former), links, number).build()
     query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
@@ -209,6 +217,7 @@ def _rolled_back(
     kept: dict[str, Any] = {
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }
+    fence_off(root, (plan, built.plan), cut, number, ends)
     return _commit(root, change, savepoint, built, {**kept, GENERATION: number}, shell, ends)
 
 
@@ -224,12 +233,6 @@ def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
                     found[uri] = outputs[vertex.id][at]
                 at += 1
     return found
-
-
-def _end_of(cut: Cut, stream: str) -> int:
-    writer = cut.job.topology.streams[stream].writer
-    state = cut.job.vertices[writer.vertex]
-    return (state.ends if state.is_finished else cut.refs[writer.vertex].outputs)[writer.index]
 
 
 def before_name(number: int) -> str:

@@ -47,7 +47,8 @@ from planner.physical.layout import Stages, chain_of, laid_out, sealed
 from planner.physical.slot_ranges import Layout, overlaps
 from rstream.items.batch import VS, int64_column, item_schema
 from rstream.items.hashing import first_slot
-from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.log.durable import DurableLog
+from rstream.log.reader import SegmentCursor
 from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state

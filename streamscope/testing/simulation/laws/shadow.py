@@ -15,6 +15,7 @@ from jobmanager.state.recovery import plan_restarts
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import FENCE, folder_of, parts_in_force
 from rstream import MemoryBlobs
+from rstream.store.segment_names import NAME
 from streamscope.testing.simulation.storage import root_of
 from streamscope.testing.simulation.workload import ROOT
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from streamscope.testing.simulation.workload import Workload
 
 VerticesOn: TypeAlias = "Callable[[dict[str, bytes]], Sequence[VertexSpec]]"
-SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")
+SEGMENT = re.compile(rf"(.*/){NAME}")
 HOME = root_of(ROOT)
 NOTICES = f"{HOME}notices/"
 

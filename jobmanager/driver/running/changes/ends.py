@@ -1,0 +1,120 @@
+"""The ends of a job's outputs at a change: fences before its commit, truncation at a rollback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.storage.root import GENERATION, display_uri
+from rstream.log.durable import DurableLog
+from rstream.log.reader import SegmentCursor
+from rstream.log.tail import Cut as Items
+from rstream.store.fences import (
+    Fence,
+    put_fence,
+    reaches_beyond,
+    remove_fences,
+    valid_segments,
+)
+from rstream.store.segment_names import segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobmanager.driver.running.changes.cut import Cut
+    from jobmanager.storage.root import JobRoot
+    from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+    from rstream.types import SeqRange
+
+
+def outputs_of(plan: PhysicalPlan) -> list[tuple[str, str]]:
+    """Return stream and uri of each output and side output, which outlive a generation."""
+    sides = (pair for pairs in plan.side_streams().values() for pair in pairs)
+    return [*plan.sink_streams(), *sides]
+
+
+def end_of(cut: Cut, stream: str) -> int:
+    """Return the end (seq) of an output at the cut."""
+    writer = cut.job.topology.streams[stream].writer
+    state = cut.job.vertices[writer.vertex]
+    return (state.ends if state.is_finished else cut.refs[writer.vertex].outputs)[writer.index]
+
+
+def next_generation(root: JobRoot) -> int:
+    """Return the number of the generation that the job's next change starts."""
+    return int(root.settings().get(GENERATION, 0)) + 1
+
+
+def in_generation(plan: PhysicalPlan, number: int) -> PhysicalPlan:
+    """Return the plan with outputs that a generation writes."""
+    vertices = []
+    for vertex in plan.vertices:
+        edges = (
+            replace(e, generation=number) if e.is_sink or e.side else e for e in vertex.outputs
+        )
+        vertices.append(replace(vertex, outputs=tuple(edges)))
+    return replace(plan, vertices=tuple(vertices))
+
+
+def fence_off(
+    root: JobRoot,
+    plans: tuple[PhysicalPlan, PhysicalPlan],
+    cut: Cut,
+    number: int,
+    begins: Mapping[str, int],
+) -> None:
+    """Fence off the outputs of both plans, the old and the new one.
+
+    ``begins``: per uri, the seq at which generation ``number`` continues, if not the end.
+
+    Raises:
+        NotACutError: a suspended host has written beyond the cut meanwhile, and readers may have
+            read that. The job must continue as before.
+    """
+    ends = {uri: end_of(cut, stream) for stream, uri in outputs_of(plans[0])}
+    starts = {**dict.fromkeys((uri for _, uri in outputs_of(plans[1])), 0), **ends, **begins}
+    root.check_owner()
+    for uri, start in starts.items():
+        store = root.open_store(uri)
+        put_fence(store, Fence(start, number, root.epoch))
+        # after the fence: what is written from here on does not count
+        at_end = Fence(ends.get(uri, 0), number, root.epoch)
+        if uri in ends and reaches_beyond(store, at_end):
+            raise NotACutError(display_uri(root.uri), f"a host has written more to {uri}")
+
+
+def withdraw_fences(root: JobRoot, plan: PhysicalPlan, number: int) -> None:
+    """Remove the fences of an attempt that was not committed."""
+    for _, uri in outputs_of(plan):
+        remove_fences(root.open_store(uri), number, root.epoch)
+
+
+def truncate(store: BlobStore, end: int) -> None:
+    """Delete all items from seq ``end`` on. A segment that contains ``end`` is rewritten.
+
+    A second call with the same ``end`` changes nothing.
+    """
+    beyond = {s: file for s, file in valid_segments(store.list()).items() if s.hi > end}
+    for seqs in beyond:
+        if seqs.lo < end:
+            _keep_head(store, seqs, end)
+    for file in beyond.values():
+        store.delete(segment_name(file))
+
+
+def _keep_head(store: BlobStore, seqs: SeqRange, end: int) -> None:
+    plain = DurableLog(store, store.uri)
+    cursor, found, seq = SegmentCursor(plain), [], seqs.lo
+    try:
+        while seq < end:
+            items = cursor.read(seq, end - seq)
+            assert items is not None, (store.uri, seq)
+            found.append(items)
+            seq = items.next_seq
+    finally:
+        cursor.close()
+    schema, form = found[0].batch.schema, plain.read_form()
+    log = DurableLog(store, store.uri, schema=schema, form=form, generation=seqs.generation)
+    log.write(Items.of(found))

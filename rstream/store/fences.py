@@ -1,0 +1,97 @@
+"""Fences: from which seq on the segments of earlier generations of a job do not count.
+
+A change of a job starts a new generation, which continues the output at some seq. A host of the
+former generation that was suspended meanwhile may still write segments beyond that seq. No check
+before its write can prevent that, since it may be suspended after the check. Therefore each segment
+carries the generation of its writer in its name. Before a change is committed, it puts a file
+``_fence-<seq>-<generation>-<epoch>`` into the folder. One listing shows segments and fences.
+
+Invariant: an item at ``seq`` counts only if no fence of a later generation is at or below ``seq``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from rstream.store.segment_names import parse_segment_name
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rstream.store.protocol import BlobStore
+
+_FENCE = re.compile(r"_fence-(\d{20})-(\d{6})-(\d+)")
+
+
+class Fence(NamedTuple):
+    """Segments of generations before ``generation`` end at ``seq``.
+
+    ``epoch``: of the job manager that put it.
+    """
+
+    seq: int
+    generation: int
+    epoch: int
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"_fence-{self.seq:020d}-{self.generation:06d}-{self.epoch}"
+
+
+def fences_in(names: Iterable[str]) -> list[Fence]:
+    """Return the fences among the names of a folder."""
+    found = (_FENCE.fullmatch(name) for name in names)
+    return [Fence(*map(int, match.groups())) for match in found if match]
+
+
+def valid_segments(names: Iterable[str], *, before: int = 10**6) -> dict[SeqRange, SeqRange]:
+    """Return the segments that count: by the range that counts, the range in the file's name.
+
+    ``before``: ignore fences of this generation and later ones.
+    """
+    names = list(names)
+    fences = [fence for fence in fences_in(names) if fence.generation < before]
+    found: dict[SeqRange, SeqRange] = {}
+    for file in (seqs for name in names if (seqs := parse_segment_name(name)) is not None):
+        later = (fence.seq for fence in fences if fence.generation > file.generation)
+        hi = min((file.hi, *later))
+        if file.lo < hi:
+            valid = SeqRange(file.lo, hi, file.generation)
+            if valid not in found or valid == file:
+                found[valid] = file
+    return found
+
+
+def put_fence(store: BlobStore, fence: Fence) -> None:
+    """Let no segment of an earlier generation count from the fence on. It may exist already."""
+    store.put(fence.name, b"\n")
+
+
+def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
+    """Remove the fences of a generation that was not committed.
+
+    ``epoch``: that of the caller, who may have been replaced by now. Fences of later job managers
+    remain, because they may be committed.
+    """
+    for fence in fences_in(store.list()):
+        if fence.generation >= generation and fence.epoch <= epoch:
+            store.delete(fence.name)
+
+
+def reaches_beyond(store: BlobStore, fence: Fence) -> bool:
+    """Whether a segment that an earlier generation wrote already reaches beyond the fence."""
+    found = valid_segments(store.list(), before=fence.generation)
+    return any(s.hi > fence.seq and s.generation < fence.generation for s in found)
+
+
+def remove_invalid(store: BlobStore, names: Iterable[str]) -> int:
+    """Delete segments among these names of which nothing counts; return their number."""
+    names = list(names)
+    counting = set(valid_segments(names).values())
+    found = [n for n in names if (s := parse_segment_name(n)) is not None and s not in counting]
+    for name in found:
+        store.delete(name)
+    return len(found)
