@@ -16,9 +16,13 @@ import pytest
 
 from planner import SqlError, Stream, event, lit, sql, vs
 from planner.physical.lower import lower
+from rvertex.operators.joins.interval import IntervalJoin
+from rvertex.state.memory import StateMemory, give_memory
 from tests.support.plan_runner import answer
+from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 TIME = pa.timestamp("us", "UTC")
@@ -81,7 +85,7 @@ BETWEEN = "b.t BETWEEN a.t AND a.t + INTERVAL '10' MINUTE"
 CONDITIONS = {
     "between": f"a.k = b.k AND {BETWEEN}",
     "and another": f"a.k = b.k AND {BETWEEN} AND x < y AND y > 3 AND x < 40",
-    "no key": BETWEEN,
+    "no key": "b.t BETWEEN a.t AND a.t + INTERVAL '1' MINUTE",
     "greater, less": "a.k = b.k AND b.t > a.t AND b.t <= a.t + INTERVAL '7' MINUTE",
     "either way round": "a.t < b.t + INTERVAL '5' MINUTE AND b.t - INTERVAL '6' MINUTE <= a.t "
     "AND b.k = a.k",
@@ -98,11 +102,45 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["", "LEFT", "RIGHT", "FULL"])
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.fixture
+def on_scratch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With a true parameter, joins keep nothing in memory."""
+    if not request.param:
+        yield
+        return
+    plain = IntervalJoin.open
+
+    def opened(spec: IntervalJoin, inputs: Sequence[pa.Schema]) -> Any:
+        made = plain(spec, inputs)
+        give_memory(made, StateMemory(0))
+        return made
+
+    monkeypatch.setattr(IntervalJoin, "open", opened)
+    with small_limits():
+        yield
+
+
+KINDS = ["", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "EXISTS", "NOT EXISTS"]
+
+
+@pytest.mark.parametrize(
+    ("name", "on_scratch"),
+    [
+        pytest.param(name, full, marks=[pytest.mark.slow] * (full and name != "between"))
+        for name in CONDITIONS
+        for full in (False, True)
+    ],
+    indirect=["on_scratch"],
+)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("on_scratch")
 def test_joins(name: str, kind: str, engine: duckdb.DuckDBPyConnection) -> None:
-    listed = "a.t AS at, a.k AS ak, x, b.t AS bt, b.k AS bk, y"
-    assert assert_same(f"SELECT {listed} FROM a {kind} JOIN b ON {CONDITIONS[name]}", engine) > 4
+    """The matrix: kinds of joins, spellings of bounds, state in memory and on scratch."""
+    right = "" if kind in ("SEMI", "ANTI") else ", b.t AS bt, b.k AS bk, y"
+    text = f"SELECT a.t AS at, a.k AS ak, x{right} FROM a {kind} JOIN b ON {CONDITIONS[name]}"
+    if kind.endswith("EXISTS"):
+        text = f"SELECT * FROM a WHERE {kind} (SELECT 1 FROM b WHERE {CONDITIONS[name]})"
+    assert assert_same(text, engine) > 3
 
 
 WHERES = {
