@@ -106,6 +106,11 @@ def deliver(
         print(json.dumps({"deliveries": rows}))
     if any(row["state"] != "finished" for row in rows):
         raise typer.Exit(1)
+    if to is None and status_of(root)["state"] == "failed":
+        print(f"jobmanager: note: {STILL_FAILED.format(root)}", file=sys.stderr)
+
+
+STILL_FAILED = "all rows are delivered, but the job is still shown as failed: jobmanager resume {}"
 
 
 def _delivered(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rvertex.sources.logs.kafka import positions
 from rvertex.sources.logs.kafka.client import NO_ID, Client, Pending
 from rvertex.sources.logs.kafka.positions import added_units, topic_units
 from tests.support.mock_cluster import MockCluster
@@ -89,3 +90,13 @@ def test_a_time_between_milliseconds_is_the_next_one(
     (unit,) = topic_units(topic_spec(mock, "t", start=f"time:{us}"))
     assert [at for at in asked if isinstance(at, int)] == [ms]
     assert unit.first_seq == ROWS, "this broker has no record of a time"
+
+
+def test_a_time_before_the_first_record_is_its_offset_and_one_after_the_last_is_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker answers -1 for a partition that has no record from that time on."""
+    answers = {"latest": {0: 5, 1: 5, 2: 0}, 7: {0: 0, 1: -1, 2: -1}}
+    monkeypatch.setattr(positions._Planner, "_offsets", lambda _, __, at: answers[at])
+    planner = positions._Planner.__new__(positions._Planner)
+    assert planner._at_time([0, 1, 2], 7) == {0: 0, 1: 5, 2: 0}

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -199,6 +200,20 @@ def test_where_a_partition_ends_nothing_is_lost_and_it_is_no_other_topic(kafka: 
         assert found.log._client.trouble == "no such offset"
         kafka.produce([value(3)])
         found.until(4)
+
+
+@pytest.mark.parametrize(("first", "is_lost"), [(2, False), (3, False), (4, True)])
+def test_only_records_before_the_first_one_of_a_partition_are_lost(
+    kafka: Kafka, first: int, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.produce([value(i) for i in range(5)])
+    with kafka.reading([3, 0], until=3) as found:
+        (buffer, _) = found.log._buffers
+        bounds = iter([first, 5])
+        answer = SimpleNamespace(answers=lambda _: {0: SimpleNamespace(offset=next(bounds))})
+        monkeypatch.setattr(found.log._client, "ask_offsets", lambda *_: answer)
+        error = found.log._out_of_range(buffer, "no such offset")
+        assert isinstance(error, LostInputError) == is_lost
 
 
 def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
