@@ -268,6 +268,18 @@ class CannotDrainError(UsageError):
 
 
 @error_class
+class StillStoppingError(OperatingError):
+    """A job did not stop within the time that a user wanted to wait."""
+
+    root: str
+    wait_s: float
+
+    message = (
+        "{root}: the job has not stopped within {wait_s:g} s; it stops later: see jobmanager logs"
+    )
+
+
+@error_class
 class NotRunningError(UsageError):
     """The root holds a job that is not running."""
 

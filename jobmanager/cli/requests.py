@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from jobmanager.errors import (
     NoJobError,
     NoJobManagerError,
     NotRunningError,
+    StillStoppingError,
 )
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
@@ -22,6 +24,8 @@ from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
 
+#: Time between two reads of the status of a job that stops.
+ASK_EVERY_S = 0.2
 #: The requests to a running job, with the words for them in errors.
 _REQUESTS = {
     CANCEL: CANCEL,
@@ -42,9 +46,17 @@ def stop(
     finish: Annotated[
         bool, typer.Option("--finish", help="End its sources, so that it finishes.")
     ] = False,
+    wait_s: Annotated[
+        float | None,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, help="Return when it has stopped; fail after these."
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     answer = ask(root, FINISH if finish else STOP)
+    if wait_s is not None:
+        answer = _ended(root, wait_s)
     print(json.dumps({"job": _job(root), "stop": answer}) if as_json else answer)
 
 
@@ -86,6 +98,23 @@ def ask(root: str, what: str, host: str = "") -> str:
         check_can_finish(JobRoot(root).read_plan(), root)
     JobRoot(root).request(what)
     return "requested"
+
+
+def _ended(root: str, wait_s: float) -> str:
+    """Wait until the job has ended. Return its state.
+
+    Raises:
+        NoJobManagerError: the job manager died meanwhile.
+        StillStoppingError: the job has not ended after ``wait_s``.
+    """
+    until_s = time.monotonic() + wait_s
+    while (state := status_of(root)["state"]) in OPEN_STATES:
+        if time.monotonic() >= until_s:
+            raise StillStoppingError(root, wait_s)
+        time.sleep(ASK_EVERY_S)
+    if state == INTERRUPTED:
+        _running_status(root, "stop")
+    return str(state)
 
 
 def _check_can_drain(status: dict[str, Any], host: str) -> None:

@@ -5,29 +5,33 @@ Cannot catch: what only a cluster of Kubernetes refuses, such as a storage class
 
 from __future__ import annotations
 
+import configparser
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pyarrow.dataset as pads
 import pytest
 import yaml
 
 from jobmanager.storage.query_file import load_query
 from tests.rooms import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.jobs import WAIT_S
+from tests.support.live import FILE_ROWS, write_file
 
 FOLDER = ROOT / "docs" / "howto" / "deploying"
+FILES = 5
 QUERY = """
+import os
 import streamscope as ss
-rows = [ss.event(k * 1000, n=k) for k in range(20_000)]
-query = ss.Stream.from_items({"n": "int64"}, rows).group_by(n=ss.col("n") % 7).window(
-    ss.tumbling("1s")).agg(c=ss.agg.count()).to_parquet()
+rows = ss.Stream.from_json(os.environ["INPUT"], vs="t", delay="1s", follow=True, poll_every="50ms")
+query = rows.group_by("key").window(ss.tumbling("1s")).agg(c=ss.agg.count()).to_parquet()
 """
 
 
@@ -77,35 +81,93 @@ def test_the_query_of_the_manifests_is_one(tmp_path: Path, monkeypatch: pytest.M
     assert load_query(str(file))
 
 
+class Unit:
+    """What systemd does with the unit of a job: its lines, with folders of the test."""
+
+    def __init__(self, programs: Path) -> None:
+        self._folder = programs.parent
+        lines = configparser.ConfigParser(strict=False, interpolation=None)
+        lines.optionxform = str  # type: ignore[assignment, method-assign]
+        lines.read_string(self.placed((FOLDER / "streamscope@.service").read_text(), programs))
+        self.service = lines["Service"]
+        self.root = self._folder / "var" / "orders"
+        for folder in (self.service["WorkingDirectory"], str(self.root.parent)):
+            os.mkdir(folder)
+
+    def placed(self, text: str, programs: Path) -> str:
+        text = text.replace("/opt/streamscope/bin", str(programs)).replace("%i", "orders")
+        text = text.replace("/etc/streamscope", str(self._folder / "etc"))
+        return text.replace("/var/lib/streamscope", str(self._folder / "var"))
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Run ExecStart, in a group of its own as in a control group."""
+        return subprocess.Popen(
+            self.service["ExecStart"].split(),
+            cwd=self.service["WorkingDirectory"],
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def stop(self, running: subprocess.Popen[bytes]) -> None:
+        """Run ExecStop, then send SIGTERM to all processes, as systemd does."""
+        limit_s = {"2min": 120}[self.service["TimeoutStopSec"]]
+        command = self.service["ExecStop"].removeprefix("-").split()
+        subprocess.run(command, env=self._environment(), timeout=limit_s, check=True)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGTERM)
+        assert running.wait(limit_s) in (0, -signal.SIGTERM)
+
+    def _environment(self) -> dict[str, str]:
+        path = Path(self.service["EnvironmentFile"].removeprefix("-"))
+        lines = [self.service["Environment"], *path.read_text().splitlines()]
+        return {"PYTHONPATH": str(ROOT), **dict(line.split("=", 1) for line in lines)}
+
+
+def reads(process: subprocess.Popen[bytes], rows: int) -> None:
+    """Wait until a job has read these rows."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if f" {rows:,} events in".encode() in line:
+            return
+    raise AssertionError("it has ended")
+
+
 @pytest.mark.slow
-def test_the_start_script_begins_a_job_and_continues_it(programs: Path) -> None:
-    folder = programs.parent
-    (folder / "q.py").write_text(QUERY)
-    (folder / "streamscope.toml").write_text("executor = 'local'\n[run]\npaced = 10\njson = true")
-    start = [str(programs / "start-job"), "q.py", "root"]
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
+def test_the_unit_runs_a_job_through_a_kill_and_a_stop(programs: Path) -> None:
+    unit, inputs = Unit(programs), programs.parent / "in"
+    etc = Path(unit.service["WorkingDirectory"])
+    (etc / "orders.py").write_text(QUERY)
+    (etc / "orders.env").write_text(f"INPUT={inputs}\n")
+    (etc / "streamscope.toml").write_text("executor = 'local'\n")
+    inputs.mkdir()
 
-    first = subprocess.Popen(
-        start, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert first.stdout is not None
-    for line in first.stdout:  # until it has read something
-        if b"events in" in line and b" 0 events in" not in line:
-            break
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    def started(files: range) -> subprocess.Popen[bytes]:
+        for number in files:
+            write_file(inputs, number)
+        running = unit.start()
+        reads(running, FILE_ROWS * len(list(inputs.glob("*.json"))))
+        return running
 
-    (folder / "streamscope.toml").write_text("executor = 'local'\n[resume]\njson = true")
-    second = subprocess.run(
-        start, cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
-    told = json.loads(second.stdout.splitlines()[-1])
-    assert (told["state"], told["events_in"]) == ("finished", 20_000)
-    third = subprocess.run(
-        start, cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
-    assert json.loads(third.stdout.splitlines()[-1])["output_digest"] == told["output_digest"]
+    def status() -> tuple[str, int]:
+        found = json.loads((unit.root / "status.json").read_text())
+        return found["state"], found["events_in"]
+
+    first = started(range(FILES))
+    assert unit.service["Restart"] == "on-failure"
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+
+    second = started(range(FILES, 2 * FILES))
+    unit.stop(second)
+    assert status() == ("stopped", 2 * FILES * FILE_ROWS)
+
+    third = started(range(2 * FILES, 3 * FILES))  # a stop that was not done would be done now
+    command = [str(programs / "jobmanager"), "stop", "--finish", "--wait", "100", str(unit.root)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert third.wait(WAIT_S) == 0
+    assert status() == ("finished", 3 * FILES * FILE_ROWS)
+    found = pads.dataset(unit.root / "output").to_table().to_pydict()
+    assert sum(found["c"]) == 3 * FILES * FILE_ROWS
+    assert len(set(zip(found["window_start"], found["key"], strict=True))) == len(found["c"])

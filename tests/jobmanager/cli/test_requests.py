@@ -6,12 +6,13 @@ Cannot catch: what a job does with the request (tests/jobmanager/driver/test_sto
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
-from jobmanager.cli.exits import EXIT_USAGE
+from jobmanager.cli.exits import EXIT_FAILED, EXIT_USAGE
 from jobmanager.cli.main import app
 from jobmanager.storage.root import DRAIN, STOP, JobRoot
 from rstream.clock import SystemClock
@@ -41,6 +42,18 @@ def test_a_job_that_runs_is_asked(tmp_path: Path, state: str) -> None:
     root = job_in(tmp_path, state)
     assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "requested"}
     assert root.requests() == [STOP]
+
+
+def test_a_stop_is_waited_for(tmp_path: Path) -> None:
+    root = job_in(tmp_path, "running")
+    refused = stop(tmp_path, "--wait", "0.3")
+    assert refused.exit_code == EXIT_FAILED
+    assert "the job has not stopped within 0.3 s" in refused.stderr
+    assert root.requests() == [STOP]
+    later = threading.Timer(0.5, lambda: job_in(tmp_path, "stopped"))
+    later.start()
+    assert json.loads(stop(tmp_path, "--wait", "60").stdout) == {"job": "job", "stop": "stopped"}
+    later.join()
 
 
 def test_a_job_that_was_stopped_is_left_alone(tmp_path: Path) -> None:
