@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+_PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, timedelta)
+
 
 def fingerprint(value: object) -> str:
     """Return a hash of ``value`` as 64 hex digits."""
@@ -24,6 +26,8 @@ def fingerprint(value: object) -> str:
 def canonical(value: object) -> str:
     """Return ``value`` as text, without anything that varies between runs."""
     kind: type[Any] = type(value)
+    if kind in _PLAIN:  # most values are: before all that takes longer
+        return f"{kind.__name__}:{value!r}"
     names = _field_names(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
     if names is not None:
         inner = ",".join([f"{name}={canonical(getattr(value, name))}" for name in names])
@@ -36,10 +40,8 @@ def canonical(value: object) -> str:
         return f"type[{value}]"
     if isinstance(value, pa.RecordBatch):
         return f"rows[{canonical(value.schema)},{_content(value)}]"
-    if value is None or isinstance(
-        value, bool | int | float | str | bytes | Decimal | date | timedelta
-    ):
-        return f"{type(value).__name__}:{value!r}"
+    if isinstance(value, _PLAIN):
+        return f"{kind.__name__}:{value!r}"
     raise TypeError(f"{type(value).__name__} has no canonical form")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Generic, TypeVar
 
 from planner.errors import InvalidPlanError
@@ -34,20 +35,22 @@ class NodeMap(Generic[T]):
 
 #: The nodes that have several readers.
 Shared = NodeMap[bool]
+#: Texts of nodes by their class and the identities of their values, which an entry keeps alive. A
+#: node with other inputs has the same values.
+Contents = dict[tuple[object, ...], tuple[list[object], str]]
 Change = Callable[[LogicalNode, Shared], LogicalNode]
 
 
 def topological(root: LogicalNode) -> list[LogicalNode]:
     """Return all nodes, inputs first, otherwise in the order of the query."""
     order: list[LogicalNode] = []
-    seen: NodeMap[bool] = NodeMap()
+    seen: set[int] = set()  # of nodes that the plan keeps alive
 
     def visit(node: LogicalNode) -> None:
-        if node in seen:
-            return
-        seen[node] = True
+        seen.add(id(node))
         for child in node.inputs:
-            visit(child)
+            if id(child) not in seen:
+                visit(child)
         order.append(node)
 
     visit(root)
@@ -59,9 +62,10 @@ def transform(root: LogicalNode, change: Change) -> LogicalNode:
 
     ``change`` also gets the nodes with several readers, in their already changed form.
     """
-    shared = shared_nodes(root)
+    order = topological(root)
+    shared = _shared(order)
     done: NodeMap[LogicalNode] = NodeMap()
-    for node in topological(root):
+    for node in order:
         done[node] = change(rebuilt(node, [done[child] for child in node.inputs]), shared)
         if node in shared:
             shared[done[node]] = True
@@ -86,41 +90,54 @@ def readers(root: LogicalNode) -> NodeMap[int]:
 
 def shared_nodes(root: LogicalNode) -> Shared:
     """Return the nodes that have several readers."""
-    counts = readers(root)
+    return _shared(topological(root))
+
+
+def _shared(order: Sequence[LogicalNode]) -> Shared:
     shared: Shared = NodeMap()
-    for node in topological(root):
-        if counts[node] > 1:
-            shared[node] = True
+    once: set[int] = set()
+    for node in order:
+        for child in node.inputs:
+            if id(child) in once:
+                shared[child] = True
+            once.add(id(child))
     return shared
 
 
-def share(root: LogicalNode, contents: NodeMap[str] | None = None) -> LogicalNode:
+def share(root: LogicalNode, contents: Contents | None = None) -> LogicalNode:
     """Return the plan with equal subplans merged into one.
 
-    ``contents`` caches the text of each node between calls.
+    ``contents`` caches the texts of nodes between calls.
     """
-    contents = NodeMap() if contents is None else contents
+    contents = {} if contents is None else contents
     names: NodeMap[str] = NodeMap()
     mine: NodeMap[LogicalNode] = NodeMap()
     first: dict[str, LogicalNode] = {}
     for node in topological(root):
         inputs = [mine[child] for child in node.inputs]
-        if node not in contents:
-            contents[node] = _alone(node)
-        name = fingerprint(([names[child] for child in inputs], contents[node]))
+        name = fingerprint(([names[child] for child in inputs], _alone(node, contents)))
         if name not in first:
             first[name] = rebuilt(node, inputs)
-            contents[first[name]] = contents[node]
         mine[node] = first[name]
         names[first[name]] = name
     return mine[root]
 
 
-def _alone(node: LogicalNode) -> str:
+def _alone(node: LogicalNode, contents: Contents) -> str:
     """Return the text of the node itself, without its inputs."""
+    kind = type(node)
+    names = _own_fields(kind)
+    own = [getattr(node, name) for name in names]
+    key = (kind, *map(id, own))
+    if key not in contents:
+        contents[key] = own, kind.__name__ + canonical(list(zip(names, own, strict=True)))
+    return contents[key][1]
+
+
+@cache
+def _own_fields(kind: type[LogicalNode]) -> tuple[str, ...]:
     below = ("input", "left", "right", "branches")
-    own = [(f.name, getattr(node, f.name)) for f in fields(node) if f.name not in below]
-    return type(node).__name__ + canonical(own)
+    return tuple(f.name for f in fields(kind) if f.name not in below)  # type: ignore[arg-type]
 
 
 def is_live(node: LogicalNode) -> bool:

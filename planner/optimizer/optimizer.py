@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.cost.options import PlanOptions
 from planner.logical.nodes import LogicalNode, Sink, Sinks
 from planner.logical.text import logical_text
-from planner.logical.traversal import NodeMap, share
+from planner.logical.traversal import Contents, share
 from planner.optimizer.rules import (
     exchange_once,
     fold_constants,
@@ -60,11 +60,12 @@ def optimize_step_by_step(
     root: LogicalNode = plan
     text = logical_text(root)
     steps: list[RuleStep] = []
-    contents: NodeMap[str] = NodeMap()
+    contents: Contents = {}
     for rule in rules:
         before = root
-        root = rule(root, options)
-        if share_subplans in rules and root is not before:
+        if rule is not share_subplans:
+            root = rule(root, options)
+        if share_subplans in rules and (rule is share_subplans or root is not before):
             root = share(root, contents)
         assert root.schema.equals(before.schema), (rule.__name__, before.schema, root.schema)
         former, text = text, text if root is before else logical_text(root)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ from rvertex.sources.survey import survey as survey_times
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.logical.nodes import Sink, Sinks
     from planner.logical.query import Query
+    from planner.optimizer.trace import RuleStep
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
 
@@ -104,13 +107,17 @@ def lower(
     written = without_folders(query.root, PlanOptions())
     known = discovery.statistics(written, look)
 
-    def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
+    @cache
+    def optimized(n: int) -> tuple[Sink | Sinks, tuple[RuleStep, ...], NodeMap[SourceFiles]]:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
         plan, steps = optimize_step_by_step(root_of(query, written), options, rules)
+        return plan, steps, discovery.files(plan, sources_of_unions(plan))
+
+    def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
+        plan, steps, files = optimized(n)
         given = [part.cti_every_us for part in query.parts if part.cti_every_us]
         cti_every_us = every_us or gcd(*given) or grid_us(plan)
         plan_trace = PlanTrace(logical_text(written), logical_text(plan), steps)
-        files = discovery.files(plan, sources_of_unions(plan))
         lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, files, known)
         add_costs(lowering.builders, estimates(plan, known))
         return lowering
