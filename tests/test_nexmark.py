@@ -44,7 +44,7 @@ def connection(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.parametrize("name", one_in(3, QUERIES))
+@pytest.mark.parametrize("name", one_in(6, QUERIES))
 def test_a_query_gives_the_answer_of_duckdb(
     name: str, events: Path, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import streamscope as ss
 from jobmanager import JobConfig
 from jobmanager.errors import JobFailedError
 from planner import Stream, agg, col, hopping, session, tumbling
+from tests.support.budget import one_in
 from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -132,7 +133,7 @@ def has_spilled(status: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("make", [*QUERIES, sessions])
+@pytest.mark.parametrize("make", one_in(3, [*QUERIES, sessions]))
 def test_the_output_does_not_depend_on_the_budget(
     make: Callable[[Path], Query], events: Path, tmp_path: Path, gate: Gate
 ) -> None:

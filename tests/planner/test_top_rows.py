@@ -19,6 +19,7 @@ from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
 from rvertex.aggregates.ranked import top_rows
+from tests.support.budget import one_in
 from tests.support.plan_runner import Schedule, answer
 
 SCHEMA = {"k": "string", "x": "float64", "s": "string", "n": "int64"}
@@ -90,7 +91,7 @@ def answers(stream: Stream) -> list[list[dict[str, Any]]]:
     return found[:1]
 
 
-@pytest.mark.parametrize("kind", ["row_number", "rank", "dense_rank"])
+@pytest.mark.parametrize("kind", one_in(2, ["row_number", "rank", "dense_rank"]))
 @pytest.mark.parametrize("way", WAYS)
 def test_windows(kind: str, way: str) -> None:
     by, key = WAYS[way]
@@ -205,7 +206,7 @@ def test_mistakes() -> None:
             make()
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("parallelism", one_in(2, [3, 1]))
 @pytest.mark.parametrize("n", [1, 9, 100])
 def test_the_first_rows_of_a_stream(n: int, parallelism: int) -> None:
     stream = stream_of(made(points=False))

@@ -28,6 +28,7 @@ from rvertex.errors import SourceSchemaError
 from rvertex.sources.discover import discover
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.statistics import SAMPLE_ROWS, SourceStatistics, statistics_of
+from tests.support.budget import one_in
 from tests.support.plan_runner import answer, run_plan, sorted_rows
 from tests.support.queries import QUERIES, bids
 
@@ -299,7 +300,7 @@ def test_auto_gives_every_stage_what_it_needs(folder: Path) -> None:
     assert [s.parallelism for s in fixed.stages] == [3, 3]
 
 
-@pytest.mark.parametrize("name", sorted(QUERIES))
+@pytest.mark.parametrize("name", one_in(3, sorted(QUERIES)))
 def test_any_widths_give_the_same_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every stage gets a number of its own; stages that must agree on their keys do."""
     monkeypatch.setattr("planner.physical.sizing.WORK_S_MAX", 2e-6)

@@ -18,6 +18,7 @@ import pytest
 
 from planner import SqlError, Stream, event, sql
 from planner.logical.nodes import Project
+from tests.support.budget import one_in
 
 KINDS = {
     "i": pa.int64(), "f": pa.float64(), "e": pa.decimal128(10, 1), "s": pa.string(),
@@ -31,12 +32,16 @@ ROWS = pa.record_batch({name: pa.array([ROW[name]], kind) for name, kind in KIND
 ENGINES = ("flink", "spark", "postgres", "duckdb", "ksqldb")
 
 
-def value(text: str, dialect: str | None = None) -> Any:
+def node(text: str, dialect: str | None = None) -> Any:
     made = sql(f"SELECT {text} AS v FROM t", {"t": ONE}, dialect=dialect)
     assert isinstance(made, Stream)
     assert isinstance(made.plan, Project)
-    ((_, node),) = made.plan.columns
-    return node.evaluate(ROWS)[0].as_py()
+    ((_, found),) = made.plan.columns
+    return found
+
+
+def value(text: str, dialect: str | None = None) -> Any:
+    return node(text, dialect).evaluate(ROWS)[0].as_py()
 
 
 def ducks(text: str) -> Any:
@@ -84,7 +89,7 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("text", TABLE)
+@pytest.mark.parametrize("text", one_in(2, TABLE))
 def test_a_dialect_computes_as_its_engine(text: str) -> None:
     # Spark reads a backslash in a text as an escape.
     written = {engine: text.replace("\\\\", "\\") for engine in ENGINES} | {"spark": text}
@@ -120,13 +125,15 @@ def test_numbers_of_json_that_no_double_holds_are_as_written() -> None:
     assert value(f"JSON_VALUE('{held}', '$[0]')") == ducks(f"'{held}'::JSON ->> 0") == "1e999"
 
 
-@pytest.mark.parametrize("size", [1e-20, 1e-10, 1e-3, 0.3, 0.7, 3.0, 40.0])
-def test_functions_near_zero_keep_their_digits(size: float) -> None:
-    for name, wanted in (
-        ("EXPM1", np.expm1), ("LOG1P", np.log1p), ("SINH", np.sinh), ("TANH", np.tanh)
-    ):  # fmt: skip
-        for x in (size, -size) if name != "LOG1P" or size < 1 else (size,):
-            found = value(f"{name}(f - 2.5 + CAST('{x!r}' AS DOUBLE))")
+def test_functions_near_zero_keep_their_digits() -> None:
+    functions = {"EXPM1": np.expm1, "LOG1P": np.log1p, "SINH": np.sinh, "TANH": np.tanh}
+    sizes = [1e-20, 1e-10, 1e-3, 0.3, 0.7, 3.0, 40.0]
+    for name, wanted in functions.items():
+        values = [x for size in sizes for x in (size, -size) if name != "LOG1P" or x > -1]
+        rows = pa.concat_batches([ROWS] * len(values))
+        place = rows.schema.get_field_index("f")
+        rows = rows.set_column(place, rows.schema.field(place), pa.array(values, pa.float64()))
+        for x, found in zip(values, node(f"{name}(f)").evaluate(rows).to_pylist(), strict=True):
             assert math.isclose(found, float(wanted(x)), rel_tol=1e-14), (name, x)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import jobmanager
 from planner import Stream, event, sql
+from tests.support.budget import one_in
 
 SCHEMA = pa.schema([("k", pa.string())])
 S = 1_000_000
@@ -30,7 +31,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("size", "every"), [TUMBLE, HOP])
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", one_in(2, TEXTS))
 def test_rows_of_windows_are_compared_as_duckdb_does(text: str, size: int, every: int) -> None:
     rng = random.Random(f"{text} {size}")
     rows = {name: _rows(rng) for name in "ab"}

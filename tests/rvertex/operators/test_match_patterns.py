@@ -34,7 +34,7 @@ from rvertex.operators.ordered.matching.pattern import (
 )
 from rvertex.operators.ordered.matching.rows import Skip
 from rvertex.operators.ordered.matching.spec import Condition, Measure
-from tests.support.budget import scaled, seeds
+from tests.support.budget import one_in, scaled, seeds
 from tests.support.builders import cti, ev, make_run
 from tests.support.cut_runs import run_cut
 from tests.support.naive_match import Mapped, Naive, TooManyWaysError, matches
@@ -283,7 +283,7 @@ def rows_of(
     return made
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", one_in(3, range(15)))
 def test_random_patterns(seed: int) -> None:
     check(seed)
 

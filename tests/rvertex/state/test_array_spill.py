@@ -25,6 +25,7 @@ from rvertex.state import array_spill
 from rvertex.state.array_spill import ArraySpill
 from rvertex.state.errors import UnspillableStateError
 from rvertex.state.memory import StateMemory
+from tests.support.budget import one_in
 from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def fed(kind: str, budget: int | None, *, text: bool = False) -> tuple[pa.Table,
     return pa.Table.from_batches(out), memory, most
 
 
-@pytest.mark.parametrize("kind", SPECS)
+@pytest.mark.parametrize("kind", one_in(3, SPECS))
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
 def test_operators_that_know_nothing_of_scratch_keep_to_the_budget(
     kind: str, text: bool, monkeypatch: pytest.MonkeyPatch

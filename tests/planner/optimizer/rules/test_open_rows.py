@@ -123,7 +123,7 @@ def with_changes(stream: Stream) -> Query:
     return replace(query, plan=replace(query.plan, changes=True))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", one_in(3, QUERIES))
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_edges_mean_the_same_table(name: str, parallelism: int) -> None:
     stream = QUERIES[name]()
@@ -133,7 +133,7 @@ def test_edges_mean_the_same_table(name: str, parallelism: int) -> None:
     assert is_end(changed.column("_vs").to_numpy(), changed.column("_ve").to_numpy()).any()
 
 
-@pytest.mark.parametrize("name", one_in(3, QUERIES))
+@pytest.mark.parametrize("name", one_in(6, QUERIES))
 def test_no_cutting_and_no_restore_changes_a_row(name: str) -> None:
     plan = lower(with_changes(QUERIES[name]()), root="r", parallelism=2)
     again = answer(plan, schedule=Schedule((1, 5, 2, 0, 4), rows_max=5, restores=True))
@@ -286,7 +286,7 @@ READERS: dict[str, Callable[[], Stream]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, READERS))
+@pytest.mark.parametrize("name", one_in(4, READERS))
 @pytest.mark.parametrize("parallelism", one_in(2, [2, 1]))
 def test_readers_of_begins_and_windows_do_not_wait_for_ends(name: str, parallelism: int) -> None:
     query = READERS[name]().to_parquet()

@@ -133,7 +133,7 @@ def test_worked() -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("bounds", [(0, 5), (-5, 0), (2, 5), (-5, -2)])
+@pytest.mark.parametrize("bounds", one_in(2, [(0, 5), (-5, 0), (2, 5), (-5, -2)]))
 def test_a_state_is_as_long_as_its_bounds(
     how: How, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +167,7 @@ def test_numbers_of_rows_go_on_after_many_restores() -> None:
     assert sorted(row["a"] for row in found) == list(range(0, 400, 10))
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", one_in(3, HOWS))
 def test_at_the_ends_of_time(how: How) -> None:
     last = INF_TIME - 1
     left = make_run([ev(MIN_TIME, k=1, a=1), ev(last, k=2, a=2), cti(INF_TIME)], LEFT)

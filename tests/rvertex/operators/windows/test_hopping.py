@@ -30,7 +30,7 @@ from rvertex.errors import (
 from rvertex.events.run import Run
 from rvertex.operators.windows import gather
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
-from tests.support.budget import examples
+from tests.support.budget import examples, one_in
 from tests.support.builders import cti, ev, make_run, table_of
 from tests.support.exact import assert_same_items
 from tests.support.naive import output_ctis, window_aggregate
@@ -286,7 +286,7 @@ TYPES: list[tuple[pa.DataType, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), TYPES, ids=lambda v: str(v) if v is not list else "")
-@pytest.mark.parametrize("points", [True, False])
+@pytest.mark.parametrize("points", one_in(2, [True, False]))
 def test_every_type_has_an_order_and_a_key(
     kind: pa.DataType, values: list[Any], points: bool
 ) -> None:

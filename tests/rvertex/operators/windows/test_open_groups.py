@@ -21,6 +21,7 @@ from rvertex.aggregates.exact_sums import ExactSum
 from rvertex.keys.direct_keys import SPAN_MIN, OffsetKeys
 from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_groups
 from rvertex.operators.windows.panes.row_lifetimes import with_lifetime
+from tests.support.budget import one_in
 
 if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator
@@ -72,7 +73,7 @@ def said(keys: list[pa.Array], lanes: list[pa.Array]) -> str:
 
 
 @pytest.mark.parametrize("nulls", [False, True])
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", one_in(2, KEYS))
 def test_pieces_give_what_one_pass_gives(name: str, nulls: bool) -> None:
     kind = pa.int64() if nulls else pa.timestamp("us")
     rows = events(name, 3, kind, nulls=nulls)

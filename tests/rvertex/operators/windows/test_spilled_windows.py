@@ -22,6 +22,7 @@ from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.state.memory import StateMemory, give_memory
+from tests.support.budget import one_in
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import check_output, items_of
 from tests.support.small_limits import small_limits
@@ -99,13 +100,13 @@ def test_points(seed: int, every: int) -> None:
     check(spec, PAYLOAD, steps(seed, points=True))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", one_in(2, [1, 2]))
 def test_all_values_of_a_window(seed: int) -> None:
     spec = WindowAggregate(("k",), SIZE, SIZE, specs(HOLISTIC), points=True)
     check(spec, PAYLOAD, steps(seed, points=True))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", one_in(2, [1, 2]))
 def test_rows_that_last(seed: int) -> None:
     spec = PartialAggregate(("l",), SIZE, SIZE // 2, specs(("sum", "min", "last")), points=False)
     check(spec, PAYLOAD, steps(seed, points=False))

@@ -19,6 +19,7 @@ from rvertex.user_code.code import UserCode
 from rvertex.user_code.keyed.method_uses import may_say_times, names_read
 from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 from rvertex.user_code.keyed.state_fields import state_fields
+from tests.support.budget import one_in
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 
@@ -131,7 +132,7 @@ class Later(Both):
         ctx.emit(0, "later", vs=event.vs + 1, ve=event.vs + 4)
 
 
-@pytest.mark.parametrize("process", [Both, Later])
+@pytest.mark.parametrize("process", one_in(2, [Both, Later]))
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -162,7 +163,7 @@ def test_rows_of_events_and_of_timers_keep_their_order(
         assert not np.signbit(zeros).any()
 
 
-@pytest.mark.parametrize("process", [Both, Later])
+@pytest.mark.parametrize("process", one_in(2, [Both, Later]))
 def test_a_key_may_come_as_a_dictionary_where_it_is_declared_plain(
     process: type[KeyedProcess],
 ) -> None:
