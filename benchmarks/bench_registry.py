@@ -16,6 +16,7 @@ import asyncio
 import json
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -64,13 +65,15 @@ def claims(
     for token, expected in (("claimed", Verdict.OURS), ("looked up", Verdict.TAKEN)):
         log = NatsLog(servers.urls, name)
         limits = RegistryLimits(keep_us=KEEP_US)
-        registry = IdRegistry(log, SystemClock(), name, limits, shards=shards)
+        pool = ThreadPoolExecutor(shards)
+        registry = IdRegistry(log, SystemClock(), name, limits, shards=shards, pool=pool)
         registry.claim("begin", [b"begin"], [0], 1)
         begun = perf_counter()
         for lo in range(0, count, batch):
             some = ids[lo : lo + batch]
             assert set(registry.claim(token, some, [0] * len(some), lo + batch)) == {expected}
         rates[token] = count / (perf_counter() - begun)
+        pool.shutdown()
         log.close()
     return rates
 

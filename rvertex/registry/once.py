@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 #: Longer ids are claimed by their digest.
 ID_BYTES_MAX = 32
 _DIGEST_BYTES = 16
+#: Most shards of a registry that claims are written to at the same time.
+SHARDS_AT_ONCE = 32
 
 
 @functools.cache
@@ -49,7 +52,8 @@ def opened_registry(spec: RegistrySpec) -> IdRegistry:
     servers = [secret_value("servers", server) for server in spec.servers]
     log = NatsLog(servers, spec.name, replicas=spec.replicas)
     limits = RegistryLimits(keep_us=spec.keep_us)
-    return IdRegistry(log, SystemClock(), spec.name, limits, shards=spec.shards)
+    pool = ThreadPoolExecutor(SHARDS_AT_ONCE, f"registry-{spec.name}")
+    return IdRegistry(log, SystemClock(), spec.name, limits, shards=spec.shards, pool=pool)
 
 
 class OnceDestination:

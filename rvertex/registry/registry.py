@@ -29,6 +29,7 @@ from rvertex.registry.shard_map import SHARDS_MAX, ShardMap, Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
 
     from rstream.clock import Clock
     from rvertex.registry.protocol import ClaimLog
@@ -53,8 +54,7 @@ class RegistryLimits:
 
     def __post_init__(self) -> None:
         assert 2 * self.skew_us < self.margin_us, "a change of shards begins after all have read it"
-        assert self.entry_ids_max > 0, self.entry_ids_max
-        assert self.tries > 0, self.tries
+        assert min(self.entry_ids_max, self.tries) > 0, self
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,11 +65,10 @@ class _Claim:
     next_seq: int
     ids: list[bytes]
     times_us: list[int]
-    verdicts: list[Verdict | None]
+    verdicts: list[Verdict | None] = field(default_factory=list)
 
-    @property
-    def is_decided(self) -> bool:
-        return None not in self.verdicts
+    def __post_init__(self) -> None:
+        self.verdicts.extend([None] * len(self.ids))
 
     def undecided(self, most: int) -> Ids:
         """Return at most ``most`` ids without a verdict."""
@@ -98,12 +97,19 @@ class IdRegistry:
     """See the module. Thread-safe; one per process and registry, so that threads share commits."""
 
     def __init__(
-        self, log: ClaimLog, clock: Clock, name: str, limits: RegistryLimits, *, shards: int = 1
+        self,
+        log: ClaimLog,
+        clock: Clock,
+        name: str,
+        limits: RegistryLimits,
+        *,
+        shards: int = 1,
+        pool: Executor | None = None,
     ) -> None:
-        """``shards``: number of shards if the registry is new."""
+        """``shards``: their number if the registry is new. ``pool``: asks shards at once."""
+        self._for_each = map if pool is None else pool.map
         self._log, self._clock, self._name = log, clock, name
-        self._limits, self._shards = limits, shards
-        self._lock = threading.Lock()
+        self._limits, self._shards, self._lock = limits, shards, threading.Lock()
         self._open: dict[int, _Open] = {}
         self._map: ShardMap | None = None
         self._known_until_us = 0
@@ -154,16 +160,13 @@ class IdRegistry:
         for row, (id_, time_us) in enumerate(zip(ids, times_us, strict=True)):
             rows.setdefault(shard_map.shard_of(id_, time_us), []).append(row)
         verdicts: list[Verdict | None] = [None] * len(ids)
+        claims = {}
         for number, some in sorted(rows.items()):
-            claim = _Claim(
-                token,
-                next_seq,
-                [ids[n] for n in some],
-                [times_us[n] for n in some],
-                [None] * len(some),
-            )
-            act(number, claim)
-            for row, verdict in zip(some, claim.verdicts, strict=True):
+            times = [times_us[n] for n in some]
+            claims[number] = _Claim(token, next_seq, [ids[n] for n in some], times)
+        list(self._for_each(act, claims, claims.values()))
+        for number, claim in claims.items():
+            for row, verdict in zip(rows[number], claim.verdicts, strict=True):
                 verdicts[row] = verdict
         return verdicts
 
@@ -326,14 +329,14 @@ class IdRegistry:
         opened = self._opened(number)
         opened.waiting.append(claim)
         with opened.lock:
-            if claim.is_decided:  # another thread has committed it
+            if None not in claim.verdicts:  # another thread has committed it
                 return
             batch = list(dict.fromkeys([claim, *opened.waiting]))
             opened.waiting = []
             self._read(number, opened, None)
             for one in batch:
                 _look_up(opened.shard, one)
-            while batch := [one for one in batch if not one.is_decided]:  # each write decides some
+            while batch := [one for one in batch if None in one.verdicts]:  # each write ends some
                 self._write(number, opened, batch)
             self._trim(number, opened)
 
@@ -380,9 +383,7 @@ class IdRegistry:
                         one, n = wanted.get((part.token, id_), (None, 0))
                         if one is not None and one.verdicts[n] is None:
                             one.verdicts[n] = verdict
-            if (until_seq is None and not some) or (
-                until_seq is not None and shard.next_seq > until_seq
-            ):
+            if not some if until_seq is None else shard.next_seq > until_seq:
                 return
 
     def _trim(self, number: int, opened: _Open) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 
 import pytest
 from hypothesis import given
@@ -245,3 +246,21 @@ def test_of_two_that_open_a_registry_at_once_one_is_refused() -> None:
     late.write_map = overtaken  # type: ignore[method-assign]
     with pytest.raises(RegistryUseError, match="'billed'"):
         registry(late).use_for("shown")
+
+
+def test_shards_are_asked_at_the_same_time() -> None:
+    """Each append waits until all shards have theirs."""
+    log, together = MemoryLog(), Barrier(4)
+    append = log.append
+
+    def waiting(shard: int, data: bytes) -> int:
+        together.wait(10)
+        return append(shard, data)
+
+    log.append = waiting  # type: ignore[method-assign]
+    names = [str(n).encode() for n in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        limits = replace(LIMITS, entry_ids_max=40)
+        ids = IdRegistry(log, ManualClock(10_000), "r", limits, shards=4, pool=pool)
+        assert ids.claim("a", names, [5] * 40, 9) == [OURS] * 40
+    assert registry(log).claim("b", names, [5] * 40, 9) == [TAKEN] * 40
