@@ -309,7 +309,8 @@ class Job(Readable):
             "state_sizes": self._sizes.look(
                 self.plan.vertices, status["vertices"], self._clock.now_us()
             ),
-            "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
+            # A job that is resumed after its last vertex may end before its driver has started.
+            "elapsed_s": max(0.0, round((self._driver.ended_s or now_s) - started_s, 3)),
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,
             "output": self.output,

@@ -106,11 +106,15 @@ def deliver(
         print(json.dumps({"deliveries": rows}))
     if any(row["state"] != "finished" for row in rows):
         raise typer.Exit(1)
-    if to is None and status_of(root)["state"] == "failed":
-        print(f"jobmanager: note: {STILL_FAILED.format(root)}", file=sys.stderr)
+    _note_failed(root, specs)
 
 
 STILL_FAILED = "all rows are delivered, but the job is still shown as failed: jobmanager resume {}"
+
+
+def _note_failed(root: str, specs: tuple[SinkSpec, ...]) -> None:
+    if not specs and status_of(root)["state"] == "failed":
+        print(f"jobmanager: note: {STILL_FAILED.format(root)}", file=sys.stderr)
 
 
 def _delivered(

@@ -48,3 +48,4 @@ def test_it_is_known_since_when_items_are_kept() -> None:
     assert ages.since_us(5) == ages.since_us(6) == 1_000
     assert ages.since_us(8) == 9_000
     assert ages.since_us(2) is None
+    assert [ages.mark(at) for at in (999, 1_000, 8_999, 9_000)] == [0, 5, 5, 7]

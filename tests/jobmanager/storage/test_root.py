@@ -217,6 +217,19 @@ def test_a_status_that_a_replaced_one_still_wrote_frees_nothing(root: JobRoot) -
     second.check_owner()
 
 
+def test_an_epoch_that_was_claimed_and_deleted_before_is_not_claimed_again(root: JobRoot) -> None:
+    first, second, late = rivals(root.store, 3)
+    first.claim(NOW_US)
+    second.claim(NOW_US)
+    for name in root.store.list(EPOCHS):
+        if name.endswith("1"):
+            root.store.delete(name)
+    with pytest.raises(JobRunningError, match="pid"):
+        late.claim(NOW_US, after=0)
+    assert not [name for name in root.store.list(EPOCHS) if name.endswith("1")]
+    second.check_owner()
+
+
 def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: JobRoot) -> None:
     first, second = rivals(root.store, 2)
     first.claim(NOW_US)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import adbc_driver_manager
@@ -281,8 +282,13 @@ LIVING = pa.schema(
 )
 
 
-@pytest.mark.parametrize("deletes", ["delete", "mark", "ignore"])
-def test_a_row_that_begins_and_ends_in_one_commit(deletes: Deletes, server: Server) -> None:
+@pytest.mark.parametrize(
+    ("deletes", "commits"),
+    [("delete", [6]), ("mark", [2, 6]), ("mark", [6]), ("ignore", [6])],
+)
+def test_a_row_that_begins_and_ends_in_one_commit(
+    deletes: Deletes, commits: list[int], server: Server
+) -> None:
     """The row that ends is the one that began, whatever its end; its key may begin again."""
     sink = PostgresSink("dsn", "rows", "upsert", ("k",), deletes=deletes)
     place = DeliveryPlace("job", "d", 0, 1, LIVING, end="until")
@@ -292,7 +298,7 @@ def test_a_row_that_begins_and_ends_in_one_commit(deletes: Deletes, server: Serv
         ("a", 1, 1, None), ("c", 3, 1, None), ("a", 1, 1, 9), ("b", 2, 1, None), ("b", 2, 1, 9),
         ("b", 2, 9, None),
     ]  # fmt: skip
-    for first, end in ((0, 2), (2, 6)) if deletes == "mark" else ((0, 6),):
+    for first, end in pairwise([0, *commits]):
         some = rows[first:end]
         columns = [pa.array(column) for column in zip(*some, strict=True)]
         columns = [column.cast(field.type) for column, field in zip(columns, LIVING, strict=True)]
