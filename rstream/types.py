@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import TYPE_CHECKING, NewType, TypeGuard, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 SequenceNumber = NewType("SequenceNumber", int)
 StreamId = NewType("StreamId", str)
@@ -13,6 +18,14 @@ Timestamp = NewType("Timestamp", int)
 MIN_TIME = Timestamp(-(2**63))
 #: ``CTI(INF_TIME)`` ends a bounded stream; no event may start at this time.
 INF_TIME = Timestamp(2**63 - 1)
+
+
+def implements(value: object, protocol: Callable[..., T]) -> TypeGuard[T]:
+    """Whether the class of ``value`` has the methods of a protocol that has only methods.
+
+    Python keeps the answer per class. ``isinstance`` of a protocol takes up to 0.1 ms each time.
+    """
+    return issubclass(type(value), protocol)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, order=True)

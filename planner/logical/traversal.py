@@ -137,7 +137,7 @@ def _alone(node: LogicalNode, contents: Contents) -> str:
 @cache
 def _own_fields(kind: type[LogicalNode]) -> tuple[str, ...]:
     below = ("input", "left", "right", "branches")
-    return tuple(f.name for f in fields(kind) if f.name not in below)  # type: ignore[arg-type]
+    return tuple(f.name for f in fields(kind) if f.name not in below)
 
 
 def is_live(node: LogicalNode) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import EVENT, cti_batch, item_schema
-from rstream.types import INF_TIME
+from rstream.types import INF_TIME, implements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class HasSideOutputs(Protocol):
 
 def side_outputs_of(spec: object, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
     """The side outputs of an operator; most have none."""
-    return spec.side_outputs(inputs) if isinstance(spec, DeclaresSideOutputs) else ()
+    return spec.side_outputs(inputs) if implements(spec, DeclaresSideOutputs) else ()
 
 
 def to_side_items(

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from rstream.types import implements
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,12 +44,12 @@ class Reaching(Protocol):
 
 def horizon_of(operator: OperatorSpec, durations: Durations) -> int | None:
     """The horizon of one operator; None if it has no bound or is not declared."""
-    return operator.horizon_us(durations) if isinstance(operator, Reaching) else None
+    return operator.horizon_us(durations) if implements(operator, Reaching) else None
 
 
 def output_duration_of(operator: OperatorSpec, durations: Durations) -> int | None:
     """The greatest lifetime of its output events; None if unbounded or not declared."""
-    return operator.output_duration(durations) if isinstance(operator, Reaching) else None
+    return operator.output_duration(durations) if implements(operator, Reaching) else None
 
 
 def chain_horizon(operators: Sequence[OperatorSpec], durations: Durations) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -228,22 +229,27 @@ def _list_local(path: str) -> dict[str, FileVersion]:
         return {"": of_stat(os.stat(path))}
     top = os.path.realpath(path)
     found: dict[str, tuple[bool, str, FileVersion]] = {}
-    for name in _paths_below(path):
+    for name, real in _paths_below(path):
         try:
-            status = os.stat(name)
+            status = os.lstat(name)
+            if stat.S_ISLNK(status.st_mode):
+                status, real = os.stat(name), os.path.realpath(name)
         except OSError as error:
             if error.errno in _GONE:
                 continue
             raise
         if status.st_size:
-            below, real = os.path.relpath(name, path), os.path.realpath(name)
+            below = name.removeprefix(path).lstrip("/")
             way = (real != os.path.join(top, below), below, of_stat(status))
             found[real] = min(found.get(real, way), way, key=lambda w: w[:2])
     return {below: version for _, below, version in found.values()}
 
 
-def _paths_below(path: str) -> Iterator[str]:
-    """Yield all files below a folder, each folder once; paths without links are first."""
+def _paths_below(path: str) -> Iterator[tuple[str, str]]:
+    """Yield all files below a folder, each folder once; paths without links are first.
+
+    Beside each file is its real path, unless the file itself is a link.
+    """
     seen: set[str] = set()
     todo = [path]
     while todo:  # ends: each folder adds its links only once
@@ -257,7 +263,7 @@ def _paths_below(path: str) -> Iterator[str]:
                 seen.add(real)
                 below = (os.path.join(folder, name) for name in folders)
                 links += filter(os.path.islink, below)
-                yield from (os.path.join(folder, name) for name in names)
+                yield from ((os.path.join(folder, n), os.path.join(real, n)) for n in names)
         todo = links
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from rstream.types import implements
 from rvertex.state.scratch import Scratch, Usage
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ class SpillsState(Protocol):
 
 def give_memory(operator: object, memory: StateMemory) -> None:
     """Pass the budget to an operator if it can spill."""
-    if isinstance(operator, SpillsState):
+    if implements(operator, SpillsState):
         operator.use_memory(memory)
 
 

@@ -15,7 +15,7 @@ MillWheel VLDB'13, "strong productions"; StreamScope NSDI'16 has no such values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import msgpack
 
@@ -143,6 +143,11 @@ class CallsOutside(Protocol):
 
     def call_counts(self) -> CallCounts:
         """Return the number of calls so far, by outcome."""
+
+
+def calls_outside(operator: object) -> TypeGuard[CallsOutside]:
+    """Whether an operator makes asynchronous calls; ``isinstance`` takes 0.1 ms if it does not."""
+    return hasattr(operator, "call_counts")
 
 
 class ValueJournal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME, implements
 from rvertex.messages import Hold
 from rvertex.operators.cti_forwarding import ForwardCtis
 
@@ -46,7 +46,7 @@ def holding(
         if not (inside.holds_ctis or is_window):
             continue  # it only moves times
         since_us, what = reached[k + 1], ""
-        row = operator.first_held() if isinstance(operator, HoldsRows) else None
+        row = operator.first_held() if implements(operator, HoldsRows) else None
         if row is not None:
             since_us, key = row
             what = ", ".join(f"{name}={_shown(value)}" for name, value in key.items())

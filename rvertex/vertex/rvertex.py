@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME, implements
 from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
@@ -29,7 +29,7 @@ from rvertex.messages import Counts, Hold
 from rvertex.operators.protocol import Pieces, held_tables, in_pieces
 from rvertex.state.array_spill import ArraySpill
 from rvertex.state.memory import UNLIMITED
-from rvertex.user_code.context import CallsOutside, DrawsValues, Values
+from rvertex.user_code.context import DrawsValues, Values, calls_outside
 from rvertex.vertex.holding import holding
 from rvertex.vertex.log_input import LogInput
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
@@ -107,18 +107,18 @@ class RVertex:
         self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
-            if self._values is not None and isinstance(running, DrawsValues):
+            if self._values is not None and implements(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)
             self._sides.append([side.name for side in side_outputs_of(operator, ports)])
             ports = [operator.output_schema(ports)]
         self._arrays = ArraySpill(self._operators, self.memory)
-        self.calling = [op for op in self._operators if isinstance(op, CallsOutside)]
+        self.calling = [op for op in self._operators if calls_outside(op)]
         #: All that may emit side events, each with its index into ``_sides``.
         self._side_sources: list[tuple[int, HasSideOutputs]] = [
             (k, source)
             for k, source in enumerate([self._input, *self._operators])
-            if self._sides[k] and isinstance(source, HasSideOutputs)
+            if self._sides[k] and implements(source, HasSideOutputs)
         ]
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
         self.output_seqs = [0] * len(spec.output_streams)
