@@ -23,14 +23,7 @@ from planner.cost.dealing import dealt
 from planner.cost.model import estimates
 from planner.cost.options import PlanOptions
 from planner.cost.parallelism import PARALLELISM, PARALLELISM_MAX, Parallelism
-from planner.cost.statistics import (
-    Discover,
-    Discovery,
-    Look,
-    SourceFiles,
-    Statistics,
-    Survey,
-)
+from planner.cost.statistics import Discover, Discovery, Look, SourceFiles, Statistics, Survey
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.logical import nodes as logical
@@ -64,7 +57,6 @@ from rvertex.sources.survey import survey as survey_times
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.logical.nodes import Sink, Sinks
     from planner.logical.query import Query
     from planner.optimizer.trace import RuleStep
     from rvertex.operators.protocol import OperatorSpec
@@ -108,7 +100,9 @@ def lower(
     known = discovery.statistics(written, look)
 
     @cache
-    def optimized(n: int) -> tuple[Sink | Sinks, tuple[RuleStep, ...], NodeMap[SourceFiles]]:
+    def optimized(
+        n: int,
+    ) -> tuple[logical.Sink | logical.Sinks, tuple[RuleStep, ...], NodeMap[SourceFiles]]:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
         plan, steps = optimize_step_by_step(root_of(query, written), options, rules)
         return plan, steps, discovery.files(plan, sources_of_unions(plan))
