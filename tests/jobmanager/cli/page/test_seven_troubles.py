@@ -51,6 +51,8 @@ KINDS = {
     "hot-key": "skew",
     # The job cannot write its status there any more, so the page looks at the disk itself.
     "full-disk": "disk",
+    # Its output is on the full disk, so the job itself reports what its store answers.
+    "full-output": "store",
     "no-memory": "memory",
     "slow-lookup": "slow calls",
 }
@@ -183,8 +185,16 @@ def slow_lookup(trial: Trial, broker: Broker) -> None:
 
 
 def full_disk(trial: Trial, broker: Broker) -> None:
+    filled(trial, "full-disk", trial.folder / "full-disk")
+
+
+def full_output(trial: Trial, broker: Broker) -> None:
+    filled(trial, "full-output", trial.folder.parent / "output")
+
+
+def filled(trial: Trial, name: str, disk: Path) -> None:
     """A file system of 4 MiB that another program fills; needs root."""
-    disk, inputs = trial.folder / "full-disk", trial.folder.parent / "filling"
+    inputs = trial.folder.parent / "filling"
     disk.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)],
@@ -194,14 +204,15 @@ def full_disk(trial: Trial, broker: Broker) -> None:
     if made.returncode:
         return
     trial.closing.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
-    watch = trial.run("full-disk", grown(inputs).to_parquet())
+    rows, output = grown(inputs), str(disk / "rows")
+    watch = trial.run(name, rows.to_parquet(output if name == "full-output" else None))
     watch.until(has_begun)
     with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
         while True:
             filler.write(bytes(4096))
     numbers = iter(range(1, 10_000))
     trial.repeat(lambda: write_file(inputs, next(numbers)))
-    trial.begins("full-disk")
+    trial.begins(name)
 
 
 #: A job in a control group of its own, whose process then takes nearly all of the group's memory.
@@ -266,7 +277,10 @@ def no_memory(trial: Trial, broker: Broker) -> None:
     trial.begins("no-memory")
 
 
-TROUBLES = (dead_delivery, idle_partition, far_future, slow_lookup, full_disk, no_memory, hot_key)
+TROUBLES = (
+    *(dead_delivery, idle_partition, far_future, slow_lookup, full_disk, full_output),
+    *(no_memory, hot_key),
+)
 
 
 def by_doctor(folder: Path) -> dict[str, set[str]]:
@@ -327,7 +341,7 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
     with contextlib.ExitStack() as closing:
         trial = Trial(tmp_path / "jobs", closing)
         yield trial
-        for filler in trial.folder.glob("*/filler"):
+        for filler in (*trial.folder.glob("*/filler"), *tmp_path.glob("output/filler")):
             filler.unlink()
         for job in trial.jobs:
             job.cancel()
