@@ -40,6 +40,7 @@ from rstream.store.memory_blobs import MemoryBlobs, get_or_none
 from rstream.store.part_files import PartFiles, split_part
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Sequence
 
     from rstream.store.protocol import BlobStore, Paths
@@ -75,8 +76,11 @@ S3_OPTIONS: dict[str, Any] = {
 class FsspecBlobs:
     """A store on any fsspec file system."""
 
-    def __init__(self, fs: Any, root: str, *, fsync: bool = True) -> None:
-        self._fs = fs
+    def __init__(
+        self, fs: Any, root: str, *, fsync: bool = True, unsynced: list[str] | None = None
+    ) -> None:
+        """``unsynced``: gets the paths of local files that the caller syncs later."""
+        self._fs, self._unsynced = fs, unsynced
         self._root = root.rstrip("/")
         self._fsync = fsync
         protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
@@ -178,7 +182,8 @@ class FsspecBlobs:
         return self._find("", detail=True)
 
     def child(self, folder: str) -> FsspecBlobs:
-        return FsspecBlobs(self._fs, self._full(folder.strip("/")), fsync=self._fsync)
+        root = self._full(folder.strip("/"))
+        return FsspecBlobs(self._fs, root, fsync=self._fsync, unsynced=self._unsynced)
 
     def make_private(self) -> None:
         """Let only this user read files created here from now on; only on a local disk."""
@@ -197,6 +202,12 @@ class FsspecBlobs:
     def without_fsync(self) -> FsspecBlobs:
         """See :func:`unsynced`."""
         return FsspecBlobs(self._fs, self._root, fsync=False)
+
+    def syncing_later(self, unsynced: builtins.list[str]) -> FsspecBlobs:
+        """See :mod:`rstream.store.sync_later`. A store that does not sync remains as it is."""
+        if not (self._is_local and self._fsync):
+            return self
+        return FsspecBlobs(self._fs, self._root, fsync=False, unsynced=unsynced)
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -251,6 +262,8 @@ class FsspecBlobs:
                 private = self._make_folder(full.rpartition("/")[0])
             if self._is_local:
                 put_file(full, data, is_new=is_new, sync=self._fsync, private=private)
+                if self._unsynced is not None:
+                    self._unsynced.append(full)
             else:
                 self._put_whole(full, data, is_new)
         except FileNotFoundError as error:  # the folder or the temporary file was deleted

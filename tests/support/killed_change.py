@@ -31,6 +31,8 @@ PHASES: dict[str, tuple[Any, str, str]] = {
     "reading the cut": (apply, "read_cut", "before"),
     "saving": (apply, "save_cut", "before"),
     "saved": (apply, "save_cut", "after"),
+    "fencing": (apply, "fence_off", "before"),
+    "fenced": (apply, "fence_off", "after"),
     "built": (apply, "_commit", "before"),
     "committed": (apply, "roll_forward", "before"),
     "plan replaced": (apply, "renew_claim", "before"),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
+from jobmanager.driver.running.changes.copies import Draft
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.ends import (
     end_of,
@@ -98,11 +99,11 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
             case "savepoint":
                 return _saved(root, plan, cut, change, shell)
             case "deploy":
-                return _deployed(root, plan, cut, change, shell)
+                return _deployed(Draft(root), plan, cut, change, shell)
             case "rescale":
-                return _rescaled(root, plan, cut, change, shell)
+                return _rescaled(Draft(root), plan, cut, change, shell)
             case "rollback":
-                return _rolled_back(root, plan, cut, change, shell)
+                return _rolled_back(Draft(root), plan, cut, change, shell)
     except StreamEngineError as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
@@ -128,8 +129,9 @@ def _saved(
 
 
 def _deployed(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
+    root = draft.root
     number = next_generation(root)
     new = _next_plan(root, change)
     found = compare(plan, new)
@@ -138,26 +140,27 @@ def _deployed(
     if change.approved and change.approved != found.hash:
         reason = "the job has changed since the comparison was approved; deploy again"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    savepoint = save_cut(root, plan, cut, before_name(number), shell.clock.now_us())
+    savepoint = save_cut(draft.final, plan, cut, before_name(number), shell.clock.now_us())
     built = Builder(root, savepoint, (plan, found.plan), found.links, number).build()
     fence_off(root, (plan, built.plan), cut, number, {})
     settings = {**(change.settings or {}), GENERATION: number}
-    return _commit(root, change, savepoint, built, settings, shell)
+    return _commit(draft, change, savepoint, built, settings, shell)
 
 
 def _rescaled(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
+    root = draft.root
     number = next_generation(root)
-    savepoint = save_cut(root, plan, cut, before_name(number), shell.clock.now_us())
+    savepoint = save_cut(draft.final, plan, cut, before_name(number), shell.clock.now_us())
     built = Rescaler(root, savepoint, plan, change.widths or {}, number).build()
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
     fence_off(root, (plan, built.plan), cut, number, {})
-    return _commit(root, change, savepoint, built, {GENERATION: number}, shell)
+    return _commit(draft, change, savepoint, built, {GENERATION: number}, shell)
 
 
 def _commit(
-    root: JobRoot,
+    draft: Draft,
     change: Change,
     savepoint: Savepoint,
     built: Generation,
@@ -166,10 +169,11 @@ def _commit(
     ends: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Commit the change, then do its steps. ``ends``: per uri, the seq to truncate a stream at."""
-    folder = change.folder
+    root, folder = draft.root, change.folder
     plan = in_generation(built.plan, settings[GENERATION])
     root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(plan)))
     root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
+    root = draft.synced()
     root.check_owner()
     commit = {
         "id": change.id,
@@ -184,9 +188,10 @@ def _commit(
 
 
 def _rolled_back(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
     """Return to a savepoint: truncate the result at its ends, and restore its query."""
+    root = draft.root
     savepoint = read_savepoint(root.store, change.savepoint)
     # Names of hosts and checkpoints since the savepoint must not be given again.
     epoch, takeovers = cut.job.epoch, cut.job.takeovers
@@ -218,7 +223,7 @@ def _rolled_back(
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }
     fence_off(root, (plan, built.plan), cut, number, ends)
-    return _commit(root, change, savepoint, built, {**kept, GENERATION: number}, shell, ends)
+    return _commit(draft, change, savepoint, built, {**kept, GENERATION: number}, shell, ends)
 
 
 def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from jobmanager.state.messages import StateCopied, VertexCopy
 from jobmanager.state.tracker import CheckpointRef
 from rstream.items.batch import Items, cti_batch, item_schema
 from rstream.items.digest import StreamDigest
+from rstream.store.sync_later import SyncLater
 from rstream.types import INF_TIME
 from rvertex.checkpoint.journal import INTAKE
 from rvertex.messages import Counts
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
@@ -27,6 +30,25 @@ if TYPE_CHECKING:
 
 
 Slots = tuple[int, int]
+
+
+class Draft:
+    """A root to which a change writes files that no process reads before a later file exists.
+
+    They are durable after :meth:`synced`, all at once, because the output pauses meanwhile.
+    ``final``: the root itself.
+    """
+
+    def __init__(self, root: JobRoot) -> None:
+        self.final, self._later = root, SyncLater()
+        self.root = copy.copy(root)
+        self.root.store = self._later.store_like(root.store)
+        self.root.open_store = lambda uri: self._later.store_like(root.open_store(uri))
+
+    def synced(self) -> JobRoot:
+        """Make all files durable. Return the root of which this is a draft."""
+        self._later.sync()
+        return self.final
 
 
 @dataclass(frozen=True, slots=True)

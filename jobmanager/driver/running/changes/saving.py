@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.delivery.claim import told_position
+from jobmanager.driver.running.changes.copies import Draft
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
 from jobmanager.errors import NoJobError
@@ -48,12 +49,14 @@ def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int
         for vertex, ref in cut.refs.items()
         if plan.vertex(vertex).source is not None
     ]
+    draft = Draft(root)
     for rest in cut.rests:
-        log = DurableLog(store.child(f"{folder}/{rest.stream}"), rest.stream)
+        log = DurableLog(draft.root.store.child(f"{folder}/{rest.stream}"), rest.stream)
         for items in rest_items(root.open_store(rest.uri), rest):
             log.write(items)
     for file in (PLAN, QUERY, JOB):
-        store.put(f"{folder}/{file}", store.get(file))
+        draft.root.store.put(f"{folder}/{file}", store.get(file))
+    draft.synced()
     savepoint = savepoints.Savepoint(
         name=name,
         created_us=now_us,
