@@ -62,8 +62,8 @@ def _conflict(name: str, found: str) -> str:
     if owners:
         whose = f"it belongs to the installed distribution {' and '.join(owners)}"
         remedy = (
-            f"run `pip uninstall {' '.join(owners)}` and install streamscope again, or install "
-            f"streamscope into a virtual environment of its own"
+            f"run `pip uninstall {' '.join(owners)}` and install streamscope again, or "
+            "install streamscope into a separate virtual environment"
         )
     else:
         whose = "no installed distribution owns it"

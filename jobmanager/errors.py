@@ -61,8 +61,9 @@ class BeginningDeletedError(UsageError):
     first_seq: int
 
     message = (
-        "output {stream}: retention keeps it from seq {first_seq} on, so living rows may be "
-        "missing; read a later time or the destination, or run the job without retention="
+        "output {stream}: retention keeps it from seq {first_seq} on, so rows that are "
+        "still valid may be missing; read a later time or the destination, or run the job "
+        "without retention="
     )
 
 
@@ -98,9 +99,9 @@ class JobFormatError(UsageError):
     newest: int
 
     message = (
-        "{root} holds a job of another version (its format is {found}, this version reads {oldest} "
-        "to {newest}); resume it with the version that began it, or run the query anew with "
-        "another --root"
+        "{root} holds a job of another version (its format is {found}, this version reads "
+        "{oldest} to {newest}); resume it with the version that started it, or run the "
+        "query again with another --root"
     )
 
 
@@ -214,7 +215,7 @@ class NotFinishedError(UsageError):
     root: str
     state: str
 
-    message = "{root} has not finished ({state}), so its output is not whole yet"
+    message = "{root} has not finished ({state}), so its output is not complete yet"
 
 
 @error_class
@@ -225,8 +226,8 @@ class DamagedOutputError(IntegrityError):
     damages: str
 
     message = (
-        "the output of {root} is damaged: {damages}; "
-        "`jobmanager resume {root}` computes it again if that can be"
+        "the output of {root} is damaged: {damages}; `jobmanager resume {root}` "
+        "recomputes it if possible"
     )
 
 
@@ -239,8 +240,8 @@ class NotDeterministicError(IntegrityError):
     other: str
 
     message = (
-        "vertex {vertex} is not deterministic: its snapshots {one} and "
-        "{other} cannot both be on one history"
+        "vertex {vertex} is not deterministic: its snapshots {one} and {other} contradict "
+        "each other"
     )
 
 
@@ -252,8 +253,8 @@ class NoCheckpointError(IntegrityError):
     reason: str
 
     message = (
-        "vertex {vertex} cannot restart: {reason}, and its inputs do not reach back "
-        "to their beginnings any more; run the query again with another --root"
+        "vertex {vertex} cannot restart: {reason}, and the first rows of its inputs are "
+        "no longer stored; run the query again with another --root"
     )
 
 
@@ -342,8 +343,8 @@ class NotContinuedError(UsageError):
     root: str
 
     message = (
-        "{root} holds a job that was begun without --continue: its sources end with the files it "
-        "was planned with. Begin one that is continued with another root"
+        "{root} holds a job that was started without --continue, so it reads only the "
+        "files of its start. Start a job with --continue and another root"
     )
 
 
@@ -371,9 +372,9 @@ class TypesChangedError(UsageError):
 
     message = (
         "{root}: the first file of {path} differs from that of the first day: its column "
-        "{column!r} is {now} by now, and was {then}. The query is the same; give "
-        'schema={{"{column}": "{then}"}} to read it as on the first day (a file with a header '
-        "alone, or with other values, may have become the first)"
+        "{column!r} was {then} and is now {now}. The query is the same; set "
+        'schema={{"{column}": "{then}"}} to read it as on the first day (a file with a '
+        "header alone, or with other values, may have become the first)"
     )
 
 
@@ -385,7 +386,7 @@ class QueryChangedError(UsageError):
     change: str
 
     message = (
-        "{root}: the query has changed since the job was begun: {change}. The job's state belongs "
-        "to the query as it was: leave out the query to go on with that, or run the new one over "
-        "all files with another root"
+        "{root}: the query has changed since the job began: {change}. The job's state "
+        "belongs to the old query: leave out the query to continue with the old one, or "
+        "run the new one over all files with another root"
     )

@@ -74,8 +74,8 @@ def note(logger: logging.Logger, notice: object) -> None:
     """Log a notice, as a warning if a user must know of it although the job continues."""
     if isinstance(notice, VertexFailed) and notice.family == "checkpoint":
         logger.warning(
-            "vertex %s cannot start where it should: %s; it starts from an older checkpoint, or "
-            "from its sources where these reach back",
+            "vertex %s cannot start from its checkpoint: %s; it starts from an older "
+            "checkpoint, or from the start of its sources if they still have all rows",
             notice.vertex,
             notice.message,
         )

@@ -135,7 +135,7 @@ class RunOptions(TypedDict, total=False):
     checkpoint_interval: Annotated[
         Duration | None,
         Option(
-            "Such as 1s: between two checkpoints.",
+            "Time between two checkpoints, such as 1s.",
             _interval,
             _host("checkpoint_interval_s", _US_PER_S),
             metavar="DURATION",
@@ -144,7 +144,7 @@ class RunOptions(TypedDict, total=False):
     checkpoint_bytes: Annotated[
         int | str | None,
         Option(
-            "A checkpoint each time this much input was read, e.g. 64MB.",
+            "Input between two checkpoints, such as 64MB.",
             _size,
             _host("checkpoint_bytes_max"),
             metavar="SIZE",
@@ -188,7 +188,7 @@ class RunOptions(TypedDict, total=False):
     retention: Annotated[
         Duration | None,
         Option(
-            "How long to keep the output, or: until delivered.",
+            "How long to keep the output, or 'delivered'.",
             _retention,
             _job(
                 retention_us=_kept_us, side_retention_us=lambda value: _kept_us(value) or KEEP_ALL
@@ -218,7 +218,7 @@ class RunOptions(TypedDict, total=False):
     verify: Annotated[
         bool | None,
         Option(
-            "Compare all that is written twice; slower.",
+            "Verify that items written twice are equal; slower.",
             apply=_host("verify"),
             kind=bool,
             flags=("--verify",),
@@ -228,7 +228,7 @@ class RunOptions(TypedDict, total=False):
     fsync: Annotated[
         bool | None,
         Option(
-            "Sync files to a local disk before they count.",
+            "Sync files to the local disk (fsync) before they count as durable.",
             apply=_host("fsync"),
             kind=bool,
             flags=("--fsync/--no-fsync",),

@@ -84,9 +84,9 @@ def user_code(target: Any, what: str, deterministic: bool | None) -> UserCode:
     if deterministic is None and scan.impure:
         place, culprit = scan.impure[0]
         raise InvalidPlanError(
-            f"{what}({name}): {place} uses {culprit}, so a restart would not repeat what it does; "
-            f"in a keyed process or an operator take ctx.now(), ctx.random() or ctx.lookup() "
-            f"instead, or declare deterministic=False"
+            f"{what}({name}): {place} uses {culprit}, so a restart could give other "
+            "results; in a keyed process or an operator use ctx.now(), ctx.random() or "
+            "ctx.lookup() instead, or declare deterministic=False"
         )
     require_sendable(target, what, name)
     identity, sources = f"{name}#{scan.digest}", own_sources(scan.modules)

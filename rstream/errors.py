@@ -187,8 +187,8 @@ class TlsError(UsageError):
     reason: str
 
     message = (
-        "STREAMSCOPE_TLS={folder}: {reason}; it names a folder with cert.pem and "
-        "key.pem of this host and ca.pem, on every host, or is not set"
+        "STREAMSCOPE_TLS={folder}: {reason}; on every host, set it to a folder with "
+        "cert.pem and key.pem of that host and ca.pem, or unset it"
     )
 
 
@@ -261,8 +261,8 @@ class LogSchemaError(UsageError):
     given: str
 
     message = (
-        "{log} has the columns {declared}, not {given}; a log keeps its columns: write "
-        "another one for others"
+        "{log} has the columns {declared}, not {given}; the columns of a log cannot "
+        "change: write to a new log"
     )
 
 
@@ -298,8 +298,8 @@ class ProducerGapError(UsageError):
     next_number: int
 
     message = (
-        "{log}: producer {producer} gave number {number}, but its next number is {next_number}: "
-        "repeat what is missing first"
+        "{log}: producer {producer} sent number {number}, but its next number is "
+        "{next_number}: send the missing numbers first"
     )
 
 
@@ -312,8 +312,8 @@ class UnknownProducerError(UsageError):
     number: int
 
     message = (
-        "{log}: producer {producer} gave number {number}, but is not known: a new producer begins "
-        "with number 0, and one that was silent for too long needs another id"
+        "{log}: producer {producer} sent number {number}, but the log does not know it: "
+        "start with number 0; a producer that was silent for too long also needs a new id"
     )
 
 
@@ -327,8 +327,8 @@ class ProducerFencedError(UsageError):
     newest_epoch: int
 
     message = (
-        "{log}: producer {producer} has epoch {epoch}, but epoch {newest_epoch} has taken its "
-        "place; stop this one"
+        "{log}: producer {producer} has epoch {epoch}, but a newer instance of it has "
+        "epoch {newest_epoch}; stop this one"
     )
 
 
@@ -340,7 +340,7 @@ class TooManyProducersError(OperatingError):
     producers_max: int
 
     message = (
-        "{log}: {producers_max} producers are known, and no more are taken: give ids that last "
+        "{log}: it has {producers_max} producers, its limit: reuse the ids of producers "
         "(not one per request), or raise producers_max"
     )
 
@@ -353,8 +353,7 @@ class AppenderFencedError(OperatingError):
     epoch: int
 
     message = (
-        "{log}: another appender has taken the place of this one (epoch {epoch}); nothing more "
-        "is taken here"
+        "{log}: a newer appender has replaced this one (epoch {epoch}), which accepts no more rows"
     )
 
 
@@ -387,4 +386,4 @@ class InvalidMessageError(IntegrityError):
 
     reason: str
 
-    message = "control message refused: {reason}"
+    message = "invalid control message: {reason}"

@@ -19,7 +19,7 @@ class OutputLostError(OperatingError):
     seq: int
     reason: str
 
-    message = "stream {stream} lacks what it had from seq {seq} on: {reason}"
+    message = "stream {stream} has lost its items from seq {seq} on: {reason}"
 
 
 @error_class
@@ -41,8 +41,8 @@ class SnapshotSchemaError(UsageError):
     expected: str
 
     message = (
-        "checkpoint {name} belongs to another plan (its vertex has state schema "
-        "{found}, this one {expected}); resume with the query it was made by"
+        "checkpoint {name} belongs to another plan (its vertex has state schema {found}, "
+        "this one {expected}); resume with the query that wrote it"
     )
 
 
@@ -55,9 +55,9 @@ class CheckpointFormatError(UsageError):
     expected: str
 
     message = (
-        "checkpoint {name} was written by another version (its format is {found}, "
-        "this version has {expected}); resume with the version that wrote it, or run the "
-        "query anew with another root"
+        "checkpoint {name} was written by another version (its format is {found}, this "
+        "version has {expected}); resume with the version that wrote it, or run the query "
+        "again with another root"
     )
 
 
@@ -167,9 +167,9 @@ class SourceOrderChangedError(IntegrityError):
 
     def __str__(self) -> str:
         return (
-            f"source {self.path}: changed since the job was planned: row {self.row} of a "
-            f"partition (from 0) starts at {self.vs}{_utc(self.vs)}, which no row there did then; "
-            "run the query again with another root"
+            f"source {self.path}: changed since the job was planned: row {self.row} "
+            f"(counted from 0) of a partition starts at {self.vs}{_utc(self.vs)}, but "
+            "none of its rows started then; run the query again with another root"
         )
 
 
@@ -348,9 +348,9 @@ class LateRowError(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"row {self.row} is late: its time is {self.vs}{_utc(self.vs)}, but by the delay of "
-            f"the source no time before {self.frontier}{_utc(self.frontier)} may follow; allow a "
-            "longer delay, or drop or adjust late rows (rows are counted from 0)"
+            f"row {self.row} (counted from 0) is late: its time {self.vs}{_utc(self.vs)} "
+            f"is before {self.frontier}{_utc(self.frontier)}, the earliest time that "
+            'delay= still allows; set a longer delay=, or late="drop" or "adjust"'
         )
 
 
@@ -392,6 +392,7 @@ class ReplayDifferenceError(IntegrityError):
     inputs: tuple[int, ...]
 
     message = (
-        "{vertex}: the inputs before {inputs}, read again to rebuild its state, are "
-        "not those it had read before; a source has changed, or an input is not deterministic"
+        "{vertex}: its inputs before {inputs} were read again to rebuild its state, and "
+        "differ from the first time; a source has changed, or an input is not "
+        "deterministic"
     )

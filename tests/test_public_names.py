@@ -130,7 +130,7 @@ def test_a_distribution_in_the_way_is_named(tmp_path: Path) -> None:
     message = imported(site, folder=tmp_path).stderr.splitlines()[-1]
     assert "it belongs to the installed distribution day-planner" in message
     assert "pip uninstall day-planner" in message
-    assert "virtual environment of its own" in message
+    assert "a separate virtual environment" in message
 
 
 def test_a_package_of_the_users_folder_is_named(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ VERBS = {
     ),
     "drain": (
         "jobmanager.cli.requests:drain",
-        "Ask a running job to move everything off a host, without a gap, and to let it go.",
+        "Move all vertices of a running job off a host, without a gap, and release the host.",
     ),
     "savepoint": (
         "jobmanager.cli.verbs.change:savepoint",

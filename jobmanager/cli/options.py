@@ -36,18 +36,19 @@ Version = Annotated[
     ),
 ]
 Target = Annotated[
-    str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
+    str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="The file of the query.")
 ]
 DeployTarget = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py[:NAME] | FILE.sql", help="The new query; with --rollback the root."
+        metavar="FILE.py[:NAME] | FILE.sql",
+        help="The file of the new query; with --rollback, the root.",
     ),
 ]
 TargetOrRoot = Annotated[
     str | None,
     typer.Argument(
-        metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is; --continue can do without."
+        metavar="FILE.py[:NAME] | FILE.sql", help="The file of the query; optional with --continue."
     ),
 ]
 ContinueRoot = Annotated[
@@ -59,11 +60,14 @@ ContinueRoot = Annotated[
     ),
 ]
 FinishDays = Annotated[
-    bool, typer.Option("--finish", help="With --continue: the last day; open windows close.")
+    bool,
+    typer.Option("--finish", help="With --continue: this is the last day; open windows close."),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="The value of ${NAME} in the paths of FILE.sql."
+    ),
 ]
 DialectOption = Annotated[
     Literal["flink", "spark", "postgres", "duckdb", "ksqldb"] | None,
@@ -110,15 +114,20 @@ ParallelismOrAuto = Annotated[
     ),
 ]
 Paced = Annotated[float | None, typer.Option(help="Replay this many times faster than real time.")]
-Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
+Hosts = Annotated[
+    int | None, typer.Option(min=1, help="Number of hosts; default: by the task slots of Spark.")
+]
 AcceptChangedInputs = Annotated[
     bool,
-    typer.Option("--accept-changed-inputs", help="Only rows that could not be read were mended."),
+    typer.Option(
+        "--accept-changed-inputs",
+        help="Accept changed input files if only bad rows were corrected.",
+    ),
 ]
 OutputName = Annotated[
-    str | None, typer.Option("--output", metavar="NAME", help="Of a job with several outputs.")
+    str | None, typer.Option("--output", metavar="NAME", help="The output, if the job has several.")
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Run its code though others may have written the folder."),
+    typer.Option("--trust", help="Run the stored code even if other users may have written it."),
 ]

@@ -44,7 +44,7 @@ def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
 def stop(
     root: options.Root,
     finish: Annotated[
-        bool, typer.Option("--finish", help="End its sources, so that it finishes.")
+        bool, typer.Option("--finish", help="End the sources, so the job finishes.")
     ] = False,
     wait_s: Annotated[
         float | None,
@@ -61,7 +61,9 @@ def stop(
 
 
 def drain(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="The name of the host, as status shows it.")
+    ],
     root: options.Root,
     as_json: options.AsJson = False,
 ) -> None:
@@ -86,7 +88,7 @@ def ask(root: str, what: str, host: str = "") -> str:
         CannotDrainError, CannotFinishError: the job cannot do it.
     """
     if what not in _REQUESTS:
-        raise UsageError(f"{what!r} can be asked of no job; there are {', '.join(_REQUESTS)}")
+        raise UsageError(f"{what!r} is not a request; choose one of {', '.join(_REQUESTS)}")
     if what == STOP and status_of(root)["state"] == "stopped":
         return "stopped"
     found = _running_status(root, _REQUESTS[what])

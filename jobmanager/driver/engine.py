@@ -32,7 +32,8 @@ def check_executor(name: str, root: str) -> None:
         raise UsageError(f"executor {name!r}: choose spark or local")
     if name == "spark" and root.startswith("memory:"):
         raise UsageError(
-            f"root {root}: memory is not shared between processes; it serves executor local only"
+            f"root {root}: memory is not shared between processes; use executor='local', "
+            "or a root on disk"
         )
     check_tls()
 

@@ -114,7 +114,10 @@ class InputPositions:
                 self._tell(reader)
                 reader.told_s = now_s
             except OperatingError as error:  # for example, only producers may write there
-                _log.info("a log was not told", extra={"log": reader.uri, "reason": str(error)})
+                _log.info(
+                    "the position was not reported to a log",
+                    extra={"log": reader.uri, "reason": str(error)},
+                )
 
     def _run(self) -> None:
         self._wake.wait()  # until the first ``note``

@@ -158,7 +158,7 @@ def _limits(path: str, limits: Any, given: Any) -> Any:
         if not is_number or not 0 <= value < math.inf:
             raise IntakeConfigError(path, f"{name} is a number from 0 on, not {value!r}")
         if value == 0 and name in _ABOVE_ZERO:
-            raise IntakeConfigError(path, f"{name} = 0 would let nothing through: leave it out")
+            raise IntakeConfigError(path, f"{name} = 0 would reject all rows: leave it out")
     return replace(limits, **given)
 
 

@@ -270,7 +270,7 @@ def _first_refused(convert: Callable[..., pa.Array], values: Iterable[Any], kind
             convert([value], kind)
         except _REFUSALS:
             return at
-    raise AssertionError(f"every value is {kind}, but not all of them")
+    raise AssertionError(f"each value alone is {kind}, but not all together")
 
 
 def _shown(value: object) -> str:

@@ -63,7 +63,7 @@ def serve(
     finally:
         listener.close()
     if not as_json:
-        print("intake: stopped, everything that was taken is durable", file=sys.stderr)
+        print("intake: stopped, all accepted rows are durable", file=sys.stderr)
 
 
 def _announcement(config: IntakeConfig, url: str, flight: str | None, *, as_json: bool) -> str:
@@ -80,7 +80,7 @@ def _check_address(host: str, has_token: bool, *, is_plain: bool) -> None:
     if is_loopback(host):
         return
     if not has_token:
-        reason = f"who posts from elsewhere needs a token: give --token-file, or set {TOKEN}"
+        reason = f"other machines need a token to post rows: set --token-file, or set {TOKEN}"
         raise IntakeConfigError(f"--host {host}", reason)
     if not is_on() and not is_plain:
         reason = (

@@ -75,7 +75,9 @@ def items_lost(job: JobState, notice: ItemsLost) -> None:
     is_tried = all(i.epoch in notice.writer_epochs for i in writer.instances)
     if is_tried and (writer.instances or writer.due_us is None):
         if job.topology.streams[notice.stream].is_durable:
-            where = f"the root's streams/{notice.stream} lacks what it had from seq {notice.seq} on"
+            where = (
+                f"the root's streams/{notice.stream} has lost its items from seq {notice.seq} on"
+            )
             _note(job, notice.stream, notice.seq, where)
         restart(job, [name])
 

@@ -61,8 +61,8 @@ def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
 
 def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
     return (
-        f"vertex {vertex} is to have {replicas} replicas, each on a host of its own, but there "
-        f"are {hosts} hosts; start more hosts or ask for fewer replicas"
+        f"vertex {vertex} needs {replicas} replicas on different hosts, but there are "
+        f"only {hosts} hosts; start more hosts or ask for fewer replicas"
     )
 
 
@@ -127,7 +127,7 @@ def busy(job: JobState, notice: HostBusy) -> None:
     if instance is not None:
         instance.timing = notice.timing
     host.busy = (
-        f"vertex {notice.vertex} on {host.name} did not return from its step for "
+        f"vertex {notice.vertex} on {host.name} has been in one step for "
         f"{notice.lasted_s} s, in {notice.doing}; its process has used up to "
         f"{notice.memory_bytes / _GIB:.1f} GiB of memory"
     )

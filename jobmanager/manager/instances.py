@@ -122,7 +122,9 @@ def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> Non
                 vertex.fruitless_restarts.append(job.now_us)
         if (restarts := _recent_restarts(job, vertex)) > job.config.vertex_restarts_max:
             last = f"; last, {job.trouble}" if job.trouble else ""
-            within = f"{restarts - 1} times in vain within {job.config.restart_window_s:g} s"
+            within = (
+                f"{restarts - 1} times without progress within {job.config.restart_window_s:g} s"
+            )
             job.end("failed", f"vertex {name} was restarted {within}{last}")
             return
         vertex.is_new = vertex.is_finished = False

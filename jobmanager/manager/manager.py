@@ -261,7 +261,7 @@ class JobManager:
         stalled_s = (job.now_us - job.advanced_us) / US_PER_S
         if stalled_s > job.config.stall_wait_s and not job.waiting and not live.is_endless(job):
             busy = "".join(f"; {host.busy}" for host in job.hosts if host.busy)
-            job.end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s){busy}")
+            job.end("failed", f"no vertex made progress for {stalled_s:.0f} s (stall_wait_s){busy}")
         if not job.is_open:
             return
         for name, vertex in job.vertices.items():

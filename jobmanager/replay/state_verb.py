@@ -20,7 +20,9 @@ def state(
         typer.Option("--at", metavar="TIME", help="Event time; default: the newest checkpoint."),
     ] = None,
     sql: Annotated[str | None, typer.Option(help="A query over the tables (needs DuckDB).")] = None,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Of each table.")] = 10,
+    rows: Annotated[
+        int, typer.Option("--rows", "-n", min=1, help="The maximum number of rows of each table.")
+    ] = 10,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:

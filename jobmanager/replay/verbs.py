@@ -36,10 +36,13 @@ ROWS_SHOWN = 20
 
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Event time, as 2026-03-01T10:00:00Z."),
+    typer.Option("--from", metavar="TIME", help="Event time, such as 2026-03-01T10:00:00Z."),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Event time.")]
-Row = Annotated[str, typer.Option("--row", metavar="EXPR", help="SQL: true of this row alone.")]
+Row = Annotated[
+    str,
+    typer.Option("--row", metavar="EXPR", help="A SQL condition that is true for this row only."),
+]
 RunsMax = Annotated[
     int, typer.Option(min=1, help="Stop shrinking after this number of runs on slices.")
 ]
@@ -51,24 +54,24 @@ def replay(
     ],
     vertex: Annotated[
         str | None,
-        typer.Argument(metavar="VERTEX", help="Such as s02-join.1; default: all."),
+        typer.Argument(metavar="VERTEX", help="The vertex, such as s02-join.1; default: all."),
     ] = None,
     from_: From = None,
     until: Until = None,
     break_: Annotated[
         str | None,
         typer.Option(
-            "--break", metavar="EXPR", help="SQL: stop in pdb before steps with such a row."
+            "--break", metavar="EXPR", help="Stop in pdb before a row with this SQL condition."
         ),
     ] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="FILE.py[:NAME]", help="Run this query instead.")
+        str | None, typer.Option(metavar="FILE.py[:NAME]", help="Run this query's code.")
     ] = None,
     audit: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Replay random ranges that long, at low priority."),
+        typer.Option(metavar="DURATION", help="How long to replay random ranges, in background."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of --audit: repeats its choices.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of --audit.")] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -170,10 +173,12 @@ def diff(
 def bisect(
     root: options.Root,
     row: Annotated[
-        str | None, typer.Option(metavar="EXPR", help="SQL: true of wrong rows.")
+        str | None,
+        typer.Option(metavar="EXPR", help="A SQL condition that is true for wrong rows."),
     ] = None,
     expect: Annotated[
-        str | None, typer.Option(metavar="EXPR", help="SQL: true of right rows.")
+        str | None,
+        typer.Option(metavar="EXPR", help="A SQL condition that is true for right rows."),
     ] = None,
     code: Annotated[
         list[str] | None,
@@ -211,11 +216,11 @@ def capsule(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", metavar="FILE.zip", callback=options.new_file, help="Where to write."
+            "--out", "-o", metavar="FILE.zip", callback=options.new_file, help="The file to write."
         ),
     ],
     mask: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Replace its values by marks.")
+        list[str] | None, typer.Option(metavar="COLUMN", help="Mask the values of this column.")
     ] = None,
     runs_max: RunsMax = RUNS_MAX,
     trust: options.Trust = False,

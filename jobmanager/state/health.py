@@ -179,7 +179,7 @@ def _failing_deliveries(status: Status) -> Iterator[Reason]:
                 "delivery waits",
                 _delivery(row),
                 f"the delivery {_delivery(row)} waits for its destination: {row['error']}",
-                "it is tried again by itself, at least each 10 s",
+                "it is retried automatically, at least every 10 s",
             )
         elif row["state"] == "opening":  # a wrong address takes 20 s to fail
             yield Reason(
@@ -208,7 +208,7 @@ def _no_progress(status: Status) -> Iterator[Reason]:
             "waiting" if count == 1 else "degraded",
             kind,
             name,
-            f"{name} was restarted {times} and got no further yet; last, {status['trouble']}",
+            f"{name} was restarted {times} without progress; last error: {status['trouble']}",
         )
 
 

@@ -118,7 +118,7 @@ def _partition(
     if rules.is_bounded and log.state == "idle":
         return {
             "health": "waiting",
-            "reason": f"{name} ends at offset {log.position}, and until= lies beyond it",
+            "reason": f"{name} ends at offset {log.position}, and until= is after it",
             "advice": "write the rows that are missing, or jobmanager stop ROOT --finish",
         }
     if rules.idle == "wait" and log.state == "idle" and not is_last:

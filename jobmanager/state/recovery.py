@@ -87,7 +87,7 @@ def plan_restarts(
 
 def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> None:
     if not ref.name and vertex.id in job.collected:
-        raise NoCheckpointError(vertex.id, "what it had written down was deleted when it had ended")
+        raise NoCheckpointError(vertex.id, "its records were deleted when it ended")
     for stream, seq in zip(vertex.inputs, ref.reads, strict=False):  # a source reads more
         if stream.is_durable and seq < job.collected.get(stream.id, 0):
             gone = f"its input {stream.id} was deleted below seq {job.collected[stream.id]}"

@@ -43,19 +43,19 @@ def _of_the_job(notice: Notice) -> str:
         case own.JobStarted(hosts=hosts):
             return f"the job begins with {hosts} host{'s' if hosts > 1 else ''}"
         case own.JobResumed(hosts=hosts):
-            return f"a new job manager goes on with {hosts} host{'s' if hosts > 1 else ''}"
+            return f"a new job manager continues with {hosts} host{('s' if hosts > 1 else '')}"
         case told.HostReady(host=host, pid=pid, machine=machine):
             return f"host {host} is there: process {pid} on {machine}"
         case own.HostLost(host=host, reason=reason):
             return f"host {host} is lost: {reason}"
         case own.CancelRequested():
-            return "somebody cancels the job"
+            return "the job was cancelled"
         case own.StopRequested():
-            return "the job is to stop with its state kept"
+            return "the job was requested to stop and keep its state"
         case own.FinishRequested():
-            return "the sources are to end"
+            return "the sources were requested to end"
         case own.DrainRequested(host=host):
-            return f"host {host} is to be empty"
+            return f"host {host} is being drained"
         case own.OutputDamaged(stream=stream, seq=seq, reason=reason):
             return f"output {stream} is damaged from item {seq} on: {reason}"
         case own.OutputRestored():

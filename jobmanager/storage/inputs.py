@@ -49,8 +49,9 @@ class Inputs:
         for source, paths in self.come.items():
             count = f"{len(paths)} file{'s' if len(paths) > 1 else ''}"
             yield (
-                f"source {source}: {count} came after the job was planned and will not be read: "
-                f"{listed(paths, 'file')}; to read all, run the query again with another root"
+                f"source {source}: {count} arrived after the job was planned and will not "
+                f"be read: {listed(paths, 'file')}; to read all, run the query again with "
+                "another root"
             )
 
 

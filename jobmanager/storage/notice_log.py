@@ -310,7 +310,7 @@ def _durable_end(store: BlobStore, epoch: int) -> int:
 
 def _broken_log(store: BlobStore, epoch: int, reason: str) -> BrokenFileError:
     path = f"{display_uri(store.uri)}/{folder_of(epoch)}"
-    return BrokenFileError(path, reason, "the log of what was done")
+    return BrokenFileError(path, reason, "the log of the job's events")
 
 
 def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[_Entry]:

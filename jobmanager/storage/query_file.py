@@ -103,8 +103,9 @@ def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | N
         return ""
     have = "has" if len(changed) == 1 else "have"
     return (
-        f"{', '.join(changed)} {have} changed since the job began, which goes on with the query as "
-        f"it was; to change the job: jobmanager deploy {known.get('target', 'FILE')} {root}"
+        f"{', '.join(changed)} {have} changed since the job began; the job continues with "
+        "the old query. To change the job: jobmanager deploy "
+        f"{known.get('target', 'FILE')} {root}"
     )
 
 

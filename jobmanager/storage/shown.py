@@ -121,8 +121,8 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
     if OLDEST_FORMAT <= settings.get("format", 0) <= FORMAT:
         found["state"] = _requested_end(root) or found["state"]
     found["error"] = (
-        f"{here}/{STATUS} is gone or broken, and nobody works on the job; "
-        f"jobmanager resume {here} goes on with it"
+        f"{here}/{STATUS} is gone or broken, and no job manager is running; jobmanager "
+        f"resume {here} continues the job"
     )
     return found
 

@@ -236,9 +236,12 @@ def top_rows(
     ``place`` is that rank, from 1, and ``position`` is the index in the list.
     """
     if rank not in KINDS:
-        raise InvalidPlanError(f"top_rows(rank={rank!r}): there are {', '.join(KINDS)}")
+        raise InvalidPlanError(f"top_rows(rank={rank!r}): choose one of {', '.join(KINDS)}")
     if ties not in ("first", "last"):
-        raise InvalidPlanError(f"top_rows(ties={ties!r}): of equal rows first comes first or last")
+        raise InvalidPlanError(
+            f'top_rows(ties={ties!r}): choose "first" or "last", the one of equal rows that '
+            "ranks first"
+        )
     orders = _orders(by, desc)
     if not orders:
         raise InvalidPlanError(

@@ -104,7 +104,7 @@ class DatetimeFunctions(Zones[E]):
     def floor(self, unit: str) -> E:
         """Round down to a ``"week"`` (Monday), ``"month"``, ``"quarter"`` or ``"year"``."""
         if unit not in UNITS:
-            raise InvalidPlanError(f"floor({unit!r}): there are {', '.join(UNITS)}")
+            raise InvalidPlanError(f"floor({unit!r}): choose one of {', '.join(UNITS)}")
         return self._call("floor_calendar", unit=unit)
 
     def add_months(self, months: int) -> E:

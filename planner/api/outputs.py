@@ -123,8 +123,8 @@ class Outputs:
         if mode == "append":
             if names:
                 raise InvalidPlanError(
-                    'partition_by= is for mode="overwrite" and "error": what is appended while a '
-                    "job runs becomes visible file by file, and so would not be of one act"
+                    'partition_by= needs mode="overwrite" or "error": appended files '
+                    "become visible one by one while the job runs, not all at once"
                 )
             return self.deliver(sinks.parquet(str(path)), start=start, end=end, cti_every=cti_every)
         place = local_path(str(path)) or str(path)

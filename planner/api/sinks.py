@@ -208,7 +208,7 @@ def avro_schema(query: Query) -> str:
     """Return the Avro schema, as JSON, of the records of ``to_kafka(..., format="avro")``."""
     form = only_output(query, "avro_schema()").plan.form
     if form is None:
-        raise InvalidSinkError("avro", "the query has technical columns, so nothing delivers it")
+        raise InvalidSinkError("avro", "a query with technical columns cannot be delivered")
     return schema_of_records("avro", form.file_schema(item_schema(query.schema)))
 
 

@@ -245,7 +245,7 @@ def checked_delimiter(given: str) -> None:
     """
     if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in '"\r\n':
         raise InvalidPlanError(
-            f"delimiter={given!r}: it is one ASCII character, and no quote or line end"
+            f"delimiter={given!r}: it must be one ASCII character, not a quote or a line end"
         )
 
 
@@ -325,15 +325,15 @@ def stream_source(uri: str, given: FileOptions) -> Source:
     if holds_log(uri):
         if given.vs is None:
             raise InvalidPlanError(
-                f"{uri} is a log of pushed rows, which have no time of their own: say which column "
-                'is the start of an event, as vs="time" (or vs="received_at", when it came)'
+                f"{uri} is a log of pushed rows, so set vs= to the column with the start "
+                'of an event, such as vs="time" (or vs="received_at", the time of arrival)'
             )
         return file_source("log", uri, given)
     if given != FileOptions(vs=None, follow=given.follow):
         raise InvalidPlanError(
-            f"{uri} is what a job has written: its rows have their times and its CTIs say how far "
-            "it is, so vs=, ve=, delay=, late=, idle=, on_bad_row= and max_ahead= are for logs of "
-            "pushed rows. Set max_ahead= at the sources of the job that writes them"
+            f"{uri} is the output of a job, which already has times and CTIs: vs=, ve=, "
+            "delay=, late=, idle=, on_bad_row= and max_ahead= are only for logs of pushed "
+            "rows. Set max_ahead= at the sources of the job that writes them"
         )
     columns = growing_streams(uri).columns if given.follow else infer_schema("rstream", uri)
     spec = SourceSpec(

@@ -94,8 +94,8 @@ def udf(
     """
     if returns is None:
         raise InvalidPlanError(
-            "udf() has to know what type the function returns: write "
-            'udf(lambda x: x + 1, returns="int64"), or @udf(returns="int64") above it'
+            "udf() needs the type that the function returns: write udf(lambda x: x + 1, "
+            'returns="int64"), or @udf(returns="int64") above it'
         )
     if function is None:
         return lambda f: udf(

@@ -156,7 +156,7 @@ class UserSteps(Generic[MadeStream]):
     def agg(self, *_: Any, **__: Any) -> NoReturn:
         """Raise an error: a stream has no end, so an aggregate needs a window."""
         raise InvalidPlanError(
-            "agg(...) needs to know over which time: add .window(...) before it, such as "
+            "agg(...) needs a window: add .window(...) before it, such as "
             ".group_by('key').window(tumbling('10s')), or .window(...) alone without keys"
         )
 
@@ -222,8 +222,8 @@ def _processing(
         raise InvalidPlanError(f"process({name}): it has no method on_event(self, event, ctx)")
     if process.__init__ is not object.__init__:
         raise InvalidPlanError(
-            f"process({name}): it has an __init__; what a new key has are the defaults of the "
-            "fields, and what all keys share are attributes of the class without a type"
+            f"process({name}): remove its __init__; the defaults of the fields are the "
+            "state of a new key, and attributes without a type are shared by all keys"
         )
     try:
         fields = state_fields(process, KeyedProcess)
@@ -236,7 +236,8 @@ def _processing(
     if process.output is KeyedProcess.output:
         raise InvalidPlanError(
             f"process({name}): it declares no output; declare the columns of ctx.emit, "
-            'for example output = {"n": "int64"}, or output = {} for rows of nothing but the key'
+            f'for example output = {{"n": "int64"}}, or output = {{}} for rows with the key '
+            "alone"
         )
     made = declared_schema(process.output, f"process({name}): output", may_be_empty=True)
     for column in made.names:

@@ -176,7 +176,7 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
         case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:
-            raise UnsupportedInBatchError(type(node).__name__, "it has no batch twin yet")
+            raise UnsupportedInBatchError(type(node).__name__, "it cannot run as a batch yet")
 
 
 def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
@@ -284,7 +284,7 @@ def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
 def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
     """Keep the first event of each key at each start at which the stream keeps one."""
     if not below.has_place:
-        reason = "which event is the first is known to the stream only"
+        reason = "only the stream knows which event is the first"
         raise UnsupportedInBatchError("deduplicate", reason)
     keys = [below.columns[name] for name in node.on]
     cuts = below.df.groupBy(*keys).agg(expr(f"{data_windows.cuts(node.within_us)} as _cuts"))

@@ -60,13 +60,13 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
     shown = spec.shown or spec.path
     if spec.vs is None:
         raise InvalidPlanError(
-            f"{shown}: lines of text have no time but their number, which more files would change; "
-            "read CSV, JSON or Parquet to go on day by day"
+            f"{shown}: the time of a line of text is its number, which more files would "
+            "change; read CSV, JSON or Parquet to continue day by day"
         )
     if spec.delay_origin == "auto":
         raise InvalidPlanError(
-            f'{shown}: delay="auto" needs all files, and future files are unknown; '
-            'say how far rows may be out of order, such as delay="10m"'
+            f'{shown}: delay="auto" needs all files, and future files are unknown; set '
+            'how far rows may be out of order, such as delay="10m"'
         )
     options = (*spec.options, (PARTITIONS, 1), (POLL_EVERY, POLL_EVERY_US))
     ahead_us = int(spec.option(MAX_AHEAD_US, 0)) or None

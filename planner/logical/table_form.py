@@ -128,9 +128,9 @@ def _bound(plan: LogicalNode, time: str, given: str | None, usual: str) -> str |
     if name in names and not _is_time(plan, name, time):
         role = _ROLES[time]
         raise InvalidPlanError(
-            f"column {name!r} of the query is called as the {role} of lifetimes is in the files: "
-            f"rename it, or name the {role} with to_parquet({role}='...'), in SQL with that option "
-            "of the target of INSERT INTO"
+            f"column {name!r} of the query has the name that the {role} of lifetimes has "
+            f"in the files: rename it, or name the {role} with to_parquet({role}='...'), "
+            "in SQL with that option of the target of INSERT INTO"
         )
     return name
 

@@ -76,19 +76,19 @@ def _decided(
         asked = builder.recovery.strategy if builder.recovery is not None else "strong"
         if asked not in ("checkpoint", "strong"):
             raise InvalidPlanError(
-                f'stage {builder.name}: recover_with("{asked}") needs code that '
-                f"gives the same again, and {strange[0]} is declared deterministic=False; "
-                "leave recover_with(...) out: what it gave is logged"
+                f'stage {builder.name}: recover_with("{asked}") needs deterministic code, '
+                f"and {strange[0]} is declared deterministic=False; leave out "
+                "recover_with(...): its results are logged"
             )
         return replace(vertex.recovery, strategy="strong"), f"{strange[0]} is not deterministic"
     if vertex.source is not None and vertex.source.spec.log is not None:
         found = checked(plan, vertex, durations, "checkpoint", 1)
-        return found, "it writes down what it decides about its logs"
+        return found, "it records its decisions about its logs"
     choice = builder.recovery or default
     if choice is None:
         return _cheapest(plan, vertex, durations)
     found = checked(plan, vertex, durations, choice.strategy, choice.replicas)
-    return found, "as the query says"
+    return found, "set by the query"
 
 
 def _not_repeatable(builder: StageBuilder) -> list[str]:

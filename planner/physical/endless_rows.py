@@ -32,11 +32,11 @@ from rstream.types import INF_TIME
 if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
 
-_WHY = "rows come when they end, and over a source without an end some may never come. "
+_WHY = "rows are emitted when they end, and over a source without an end some may never end. "
 _OUTPUT = (
-    "To have them when they begin, deliver to a destination that keeps rows by key "
-    "(to_postgres(mode='upsert'), to_kafka(upsert=True)) or takes changes (changes=True), join "
-    "events with them, or ask for windows"
+    "To get them when they begin, deliver to a destination that keeps rows by key "
+    "(to_postgres(mode='upsert'), to_kafka(upsert=True)) or takes changes (changes=True), "
+    "join events with them, or ask for windows"
 )
 _CODE = (
     "call the function in an expression (ss.udf), write a KeyedProcess with on_end, or cut the "

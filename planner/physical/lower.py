@@ -145,7 +145,7 @@ def _check_changes(query: Query) -> None:
             continue
         others = [name_of(other) for other in query.deliveries if not takes_changes(other)]
         if others:
-            reason = f"{', '.join(others)} takes whole rows: deliver to it from another query"
+            reason = f"{', '.join(others)} takes only ended rows: deliver to it from another query"
         elif form is not None and form.end is None:
             reason = "the answer needs its end column: leave out end=None"
         else:
@@ -164,7 +164,7 @@ def _check_types(schema: pa.Schema) -> None:
         if kept != field.type:
             instead = "take it apart" if kept is None else f"cast it to {kept}, or declare it so"
             raise InvalidPlanError(
-                f"column {field.name!r} is {field.type}, which streams do not keep: {instead}"
+                f"column {field.name!r} is {field.type}, which streams cannot store: {instead}"
             )
 
 

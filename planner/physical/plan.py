@@ -280,7 +280,7 @@ class PhysicalPlan:
         streams = [edge.streams[k] for edge, k in outputs]
         assert len(set(streams)) == len(streams), "a stream has two writers"
         uris = [edge.uris[k] for edge, k in outputs]
-        assert len(set(uris)) == len(uris), "two streams lie in one folder"
+        assert len(set(uris)) == len(uris), "two streams share one folder"
         self._check_channels()
         TopologicalSorter(self._graph()).prepare()
         for plan in self.of_outputs:
@@ -304,7 +304,7 @@ class PhysicalPlan:
                     assert channel.uri == edge.uris[k], channel
                     assert channel.durability == edge.durability, channel
                     assert channel.payload.equals(vertex.output_payload), channel
-        assert not read, f"nobody writes {sorted(read)}"
+        assert not read, f"no vertex writes {sorted(read)}"
 
 
 def check_size(vertices: int, channels: int) -> None:

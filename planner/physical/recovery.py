@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 End = TypeVar("End", "InputChannel", "OutputEdge")
 
 #: Why a channel out of a strong stage is flushed, as ``explain`` prints it.
-WHY_STRONG = "what its writer gave cannot be computed again"
+WHY_STRONG = "the output of its writer cannot be recomputed"
 REPLICAS = 2
 #: The most instances of a vertex: more would not survive more failures in practice.
 REPLICAS_MAX = 8
@@ -65,7 +65,7 @@ def recovered_with(
         if v.recovery.strategy != "strong":
             found = checked(plan, v, durations[v.id], name, count)
             decided[v.stage] = further(found, decided.get(v.stage, found))
-    return with_recovery(plan, decided, dict.fromkeys(decided, "as this run is asked to"))
+    return with_recovery(plan, decided, dict.fromkeys(decided, "set for this run"))
 
 
 def with_recovery(
@@ -154,7 +154,7 @@ def unbounded(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> s
         if horizon_of(operator, durations) is None:
             what = show.split(":")[0]
             if _is_bounded_by_lifetimes(operator, durations):
-                return f"'{what}' remembers events while they live, which has no bound"
+                return f"'{what}' keeps events for their lifetime, which has no bound"
             return f"'{what}' may depend on rows of any age"
         durations = (output_duration_of(operator, durations),)
     raise AssertionError(f"{vertex.id} has a horizon")

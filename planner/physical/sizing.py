@@ -121,7 +121,7 @@ def _limit(builder: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
     if builder.partitions:
         units = sum(len(partition.units) for partition in builder.partitions)
         if builder.is_fixed:
-            return builder.parallelism, "the query says so"
+            return builder.parallelism, "set by the query"
         return max(1, units), f"there are {units} pieces to read"
     if any(feed.routing == "gather" for feed in builder.feeds):
         return 1, "all rows meet in one vertex"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WHY_VOLATILE = "cheap to recompute from the source"
 
 
-WHY_ASYNC = "its writer has state or inputs of its own"
+WHY_ASYNC = "its writer has state or reads another stage"
 
 
 WHY_FLUSHED = "so few rows that flushing costs less than recomputing"

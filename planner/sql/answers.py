@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
 _ONE = (
-    "one text is one job, and this is another SELECT: write CREATE VIEW name AS SELECT ... and "
-    "INSERT INTO a sink for each, or put it into another text with the same declarations"
+    "one text is one job, and this is a second SELECT: write CREATE VIEW name AS SELECT "
+    "... and INSERT INTO a sink for each, or put it into another text with the same "
+    "declarations"
 )
 _TWICE = (
-    "INSERT INTO {0} is there already, and the rows of one target are one query: write one INSERT "
+    "there is an INSERT INTO {0} already, and a target takes one query: write one INSERT "
     "INTO {0} with UNION ALL between the two SELECTs"
 )
 

@@ -49,8 +49,8 @@ _UTC = ("utc", "gmt", "z", "etc/utc", "+00:00")
 _LOCAL = ("TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "UNIX_TIMESTAMP", "CURRENT_TIMESTAMP")
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
 _SET = (
-    "SET {0} is not known here: options of a job are those of `jobmanager sql`, as --parallelism; "
-    "leave it out if it does not change the answer"
+    "SET {0} is not supported: set options of a job with `jobmanager sql`, such as "
+    "--parallelism; leave it out if it does not change the answer"
 )
 _ZONE = (
     "the session's time zone is UTC here, not {0!r}: write ts AT TIME ZONE {0!r} where a local "

@@ -46,8 +46,8 @@ _WITHOUT_EFFECT = (
     *("kafka_topic", "retention_ms", "timestamp", "retain history"),
 )
 _NO_OPTIONS = (
-    "CREATE {0} ... AS SELECT names a query, which is not written, and takes no options: declare "
-    "a SINK with them, and INSERT INTO it SELECT * FROM {1}"
+    "CREATE {0} ... AS SELECT names a query; it writes nothing, so it takes no options: "
+    "declare a SINK with them, and INSERT INTO it SELECT * FROM {1}"
 )
 _LISTED = "STREAM, SOURCE, TABLE, SINK and VIEW"
 

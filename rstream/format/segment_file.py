@@ -157,7 +157,7 @@ class SegmentFile:
         for a, b in zip((lo, *table.ends[:-1]), table.ends, strict=True):
             events = b - a - len(self._ctis.between(a - lo, b - lo)[0])
             if events and (place >= len(rows) or rows[place] != events):
-                raise ValueError(f"{events} rows are promised of row group {place}")
+                raise ValueError(f"{events} rows are declared for row group {place}")
             groups.append(_Group(SeqRange(a, b), place if events else None))
             place += bool(events)
         return groups
@@ -183,7 +183,7 @@ class SegmentFile:
     def _check(self, seqs: SeqRange) -> None:
         info, rows = self.info, self._file.metadata.num_rows + len(self._ctis.rows)
         if (info.seqs.lo, info.seqs.hi) != (seqs.lo, seqs.hi) or rows != len(seqs):
-            reason = f"its footer says {info.seqs} and {rows} rows"
+            reason = f"its footer declares {info.seqs} and {rows} rows"
             raise CorruptSegmentError(self._path, reason)
         if _unnamed(info.columns) != _unnamed(describe(self._file.schema_arrow)):
             raise CorruptSegmentError(self._path, "its columns differ from its footer")
@@ -240,5 +240,5 @@ def _parse_ctis(metadata: dict[bytes, bytes], info: SegmentInfo) -> PackedCtis:
         return PackedCtis.of([])
     found = PackedCtis.loads(metadata[CTIS_KEY], info.table.ctis)
     if len(found.rows) and found.rows[-1] >= len(info.seqs):
-        raise ValueError("a CTI lies past the end")
+        raise ValueError("a CTI is past the end")
     return found

@@ -214,8 +214,9 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
         schema = schema.remove_metadata()
         if not schema.names or ARRIVAL in schema.names or len({*schema.names}) < len(schema.names):
             raise UsageError(
-                f"{store.uri}: a log has columns, each with a name of its own, other than "
-                f"{ARRIVAL!r}, which it adds; these are {', '.join(schema.names) or 'none'}"
+                f"{store.uri}: the columns of a log need distinct names other than "
+                f"{ARRIVAL!r}, which it adds; these are "
+                f"{', '.join(schema.names) or 'none'}"
             )
         item_schema(schema)  # raises for reserved names
         if declared(store) is None:
@@ -239,8 +240,8 @@ def _check_kept(store: BlobStore, schema: pa.Schema) -> None:
         if kept != field.type:
             instead = "" if kept is None else f"; declare it as {kept}"
             raise UsageError(
-                f"{store.uri}: column {field.name!r} is {field.type}, which streams do not "
-                f"keep{instead}"
+                f"{store.uri}: column {field.name!r} is {field.type}, which streams "
+                f"cannot store{instead}"
             )
 
 

@@ -36,7 +36,7 @@ def as_rows(log: str, schema: pa.Schema, rows: Rows) -> pa.RecordBatch:
     else:
         batch = _of_dicts(schema, list(rows))
     if batch is None or batch.num_rows == 0:
-        raise InvalidBatchError(log, "an append has at least one row")
+        raise InvalidBatchError(log, "an append needs at least one row")
     for field, column in zip(schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
             at = column.is_null().index(True).as_py()
@@ -94,7 +94,7 @@ def _first_refused(values: Iterable[Any], kind: pa.DataType) -> int:
             raise
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return number
-    raise AssertionError(f"every value is {kind}, but not all of them")
+    raise AssertionError(f"each value alone is {kind}, but not all together")
 
 
 def _batch(columns: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

@@ -39,8 +39,9 @@ class FrameError(OperatingError):
     def __str__(self) -> str:
         bytes_max = BYTES_MAX.get(self.kind, 0)
         return (
-            f"a frame from a Unix socket, {self.nbytes} bytes of kind {self.kind}, is not due or "
-            f"more than {bytes_max} bytes; run one version on all hosts, with smaller rows"
+            f"unexpected frame from a Unix socket: {self.nbytes} bytes of kind "
+            f"{self.kind}, at most {bytes_max} bytes are allowed; run the same version on "
+            "all hosts, or make rows smaller"
         )
 
 

@@ -77,7 +77,9 @@ def serve_beside(serve: Callable[[str], Server]) -> tuple[list[Server], str | No
 @functools.cache
 def _none(reason: str) -> None:
     """Say once why there is no socket."""
-    _log.warning("readers on this machine use TCP, because no socket can be had: %s", reason)
+    _log.warning(
+        "readers on this machine use TCP, because no Unix socket can be created: %s", reason
+    )
 
 
 def with_socket(address: str, path: str | None) -> str:

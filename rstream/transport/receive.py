@@ -241,7 +241,10 @@ class PushedReader:
         if items.next_seq <= self._pushed_seq:
             return True
         if items.first_seq != self._pushed_seq:
-            where = f"{self._stream_id}: {items.first_seq} came where {self._pushed_seq} was due"
+            where = (
+                f"{self._stream_id}: received seq {items.first_seq}, expected seq "
+                f"{self._pushed_seq}"
+            )
             self._break(OperatingError(where))
             return False
         self._pushed_seq = items.next_seq

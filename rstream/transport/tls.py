@@ -41,12 +41,14 @@ def check_tls() -> None:
     try:
         context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password=lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        reason = f"{CERTIFICATE} and {KEY} are no certificate and its key in PEM: {error}"
+        reason = f"{CERTIFICATE} and {KEY} are not a certificate and its key in PEM format: {error}"
         raise TlsError(str(folder), reason) from error
     try:
         context.load_verify_locations(folder / AUTHORITY)
     except (OSError, ValueError) as error:
-        raise TlsError(str(folder), f"{AUTHORITY} is no certificate in PEM: {error}") from error
+        raise TlsError(
+            str(folder), f"{AUTHORITY} is not a certificate in PEM format: {error}"
+        ) from error
 
 
 def server_keys() -> tuple[bytes, bytes]:

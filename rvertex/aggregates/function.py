@@ -164,7 +164,7 @@ class AggregateFunction:
 
 #: Accepted types in error messages: numbers, and types for which :func:`has_order` is true.
 A_NUMBER = "a number: cast it"
-AN_ORDER = "a type that has an order: of a list, map or struct take an item"
+AN_ORDER = "a type that can be ordered: of a list, map or struct, use one item"
 
 
 def is_number(kind: pa.DataType) -> bool:

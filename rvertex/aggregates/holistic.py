@@ -40,7 +40,7 @@ class Holistic:
         self._result: pa.Array | None = None
 
     def update(self, rows: Rows) -> None:
-        assert self._result is None, "a holistic lane gets all rows of its windows at once"
+        assert self._result is None, "a holistic aggregate gets all rows of its windows at once"
         self._result = self.made(rows)
 
     def made(self, rows: Rows) -> pa.Array:
@@ -51,10 +51,10 @@ class Holistic:
         return [pa.nulls(0, self._kind) if self._result is None else self._result]
 
     def save(self) -> NoReturn:
-        raise AssertionError("a holistic lane has no state; its rows have")
+        raise AssertionError("a holistic aggregate has no state; its rows have")
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        raise AssertionError("a holistic lane has no state; its rows have")
+        raise AssertionError("a holistic aggregate has no state; its rows have")
 
 
 class Quantile(Holistic):

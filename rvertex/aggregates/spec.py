@@ -41,7 +41,7 @@ class AggregateSpec:
         if self.function not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
             raise OperatorTypeError(
-                "aggregate", f"there is no {self.function!r}; there are {known}"
+                "aggregate", f"no aggregate {self.function!r}; the aggregates are: {known}"
             )
         if self.column is None and not self.definition.takes_rows:
             raise OperatorTypeError("aggregate", f"{self.function} needs a column")

@@ -59,7 +59,7 @@ class UserFold:
         except MemoryError:
             raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            reason = f"its state is not {self._kind}, as state_type says: {error}"
+            reason = f"its state is not {self._kind}, the declared state_type: {error}"
             raise UserResultError(self._name, reason) from None
 
     def columns(self) -> list[pa.Array]:

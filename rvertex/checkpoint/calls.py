@@ -270,7 +270,10 @@ class _Caller:
             answers = answer
         else:
             shape = f"{len(answer)} values" if hasattr(answer, "__len__") else "no list"
-            reason = f"returned {shape} for {len(group)} requests; it returns a list, one for each"
+            reason = (
+                f"returned {shape} for {len(group)} requests; it must return a list with one "
+                "answer for each"
+            )
             return UserResultError(self._code.name, reason, place_of(self._target))
         for request, found in zip(group, answers, strict=True):
             request.answer, request.is_done = found, True

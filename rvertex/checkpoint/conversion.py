@@ -142,7 +142,7 @@ def _note(old: Place, new: Place) -> str:
     added = [a.output for a in getattr(new.spec, "aggregates", ()) if a.output not in before]
     if added:
         return f"{', '.join(added)} starts empty in windows that are open"
-    return "columns that are new are null in rows that it remembers"
+    return "new columns are null in the rows that it keeps"
 
 
 def words_of_field(name: str) -> str:

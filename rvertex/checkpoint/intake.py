@@ -141,7 +141,7 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
         entries = decode_blob(data)
         for entry in entries:
             if entry.index > told[entry.partition]:
-                raise CorruptJournalError(journal.name(at), "an entry before it is gone")
+                raise CorruptJournalError(journal.name(at), "an earlier entry is missing")
             told[entry.partition] = max(told[entry.partition], entry.index + 1)
         log.decide(entries, at)
         blobs.append((at, *told))

@@ -32,8 +32,8 @@ INTAKE = "intake"
 #: A writer that died leaves this only where there are no hard links
 #: (`rstream.store.blobs._link_new`).
 UNFILLED = (
-    "it is empty: put it back from a copy, or run the query again with another --root (only if the "
-    "root's file system has no hard links may a writer have died before it filled the file)"
+    "it is empty: restore it from a copy, or run the query again with another --root (on "
+    "a file system without hard links, a writer that died may leave an empty file)"
 )
 _CHECKSUM_BYTES = 16
 _DIGITS = 16

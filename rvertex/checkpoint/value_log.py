@@ -172,7 +172,7 @@ def _read(journal: Journal, numbers: Sequence[int], drawn: int, count: int) -> l
     for number, data in zip(needed, journal.read(needed), strict=True):
         entry = _decode(data)
         if number != following or len(entry) != count:
-            raise CorruptJournalError(journal.name(following), f"{number} is what follows there")
+            raise CorruptJournalError(journal.name(following), f"the next entry is {number}")
         following += sum(len(values) for _, values in entry)
         entries.append(entry)
     if following < drawn:

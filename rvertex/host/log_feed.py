@@ -228,9 +228,9 @@ class LogFeed:
         if self._vertex.is_replaying:
             return f"the state of {self._vertex.spec.id} is rebuilt from them"
         if self._log.channels[k].has_pending:
-            return "it is written down that the job has read some of them"
+            return "the job has recorded that it read some of them"
         if any(a < b for a, b in zip(self._vertex.output_seqs, self._consumed, strict=False)):
-            return f"what {self._vertex.spec.id} had put out of them was used"
+            return f"the output of {self._vertex.spec.id} from these rows was used"
         return ""
 
     def _has_lease(self) -> bool:

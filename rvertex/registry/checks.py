@@ -42,7 +42,7 @@ def registry_spec(
 def checked_registry(given: Any, what: str) -> RegistrySpec:
     """Return a registry as it was given; raises InvalidSinkError for anything else."""
     if not isinstance(given, RegistrySpec):
-        reason = f"a registry is made by sinks.registry(servers, name), it is not {given!r:.80}"
+        reason = f"the registry must be made by sinks.registry(servers, name), not {given!r:.80}"
         raise InvalidSinkError(what, reason)
     return given
 
@@ -68,8 +68,9 @@ def check_claims(destinations: Sequence[SinkSpec]) -> None:
             name = spec.registry.name
             if name in claimed:
                 reason = (
-                    f"{claimed[name].label} claims ids in the registry {name!r}, too, so each row "
-                    "would reach only one of both: give each its own registry"
+                    f"{claimed[name].label} claims ids in the registry {name!r}, too, so "
+                    "each row would reach only one of the two destinations: give each its "
+                    "own registry"
                 )
                 raise InvalidSinkError(spec.label, reason)
             claimed[name] = spec

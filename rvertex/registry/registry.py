@@ -262,7 +262,7 @@ class IdRegistry:
         now_us, margin_us = self._clock.now_us(), self._limits.margin_us
         proposed = current.proposed(shards, now_us, margin_us)
         if proposed is None:
-            raise RegistryChangeError(self._name, "another change has yet to begin")
+            raise RegistryChangeError(self._name, "an earlier change has not started yet")
         if not self._log.write_map(proposed.to_bytes(), stored):
             raise RegistryChangeError(self._name, "another process is changing it")
         if self._clock.now_us() > now_us + margin_us:

@@ -52,9 +52,9 @@ class DeliveryForgottenError(UsageError):
     destination: str
 
     message = (
-        "{destination}: rows were delivered there, but it has no position of this delivery any "
-        "more (Kafka forgets those of groups that are silent for a week). If its rows are gone, "
-        "too, deliver them under another name; else begin after them: "
+        "{destination}: rows were delivered there, but the position of this delivery is "
+        "lost (Kafka deletes positions of groups that are inactive for a week). If the "
+        "rows are lost too, deliver them under another name. Otherwise start after them: "
         "jobmanager deliver ROOT --name NEW --from SEQ"
     )
 
@@ -80,8 +80,9 @@ class DeliveryDivergedError(IntegrityError):
     seq: int
 
     message = (
-        "{destination}: the stream below item {seq} is not what was delivered; deliver into a new "
-        "place, or go back to the code and libraries that made the delivered rows"
+        "{destination}: the items of the stream before {seq} differ from the delivered "
+        "ones; deliver to a new destination, or use the versions of code and libraries "
+        "that computed the delivered rows"
     )
 
 
@@ -114,9 +115,9 @@ class DestinationGoneError(UsageError):
     next_seq: int
 
     message = (
-        "{destination}: it is gone, though the items below {next_seq} were delivered into it. Put "
-        "it back from a copy, or deliver all rows again under another name: "
-        "jobmanager deliver ROOT --to ... --name NEW"
+        "{destination}: it is gone, but the items before {next_seq} were delivered to it. "
+        "Restore it from a copy, or deliver all rows again under another name: jobmanager "
+        "deliver ROOT --to ... --name NEW"
     )
 
 

@@ -97,7 +97,7 @@ class ParquetDestination:
                 self._number = number + 1
                 self._progress = self._newest_progress(told)
                 return self._progress
-        raise DestinationError(self._name, "other writers of this delivery open it all the time")
+        raise DestinationError(self._name, "other writers of this delivery keep opening it")
 
     def write(self, rows: DeliveredRows) -> None:
         """Buffer the rows for the commit, compressed if they are many."""

@@ -193,7 +193,9 @@ class PostgresDestination:
                 )
         needed = [name for name, (_, is_needed) in there.items() if is_needed]
         if needed:
-            self._refuse(f"the query does not give {', '.join(needed)}, which may not be null")
+            self._refuse(
+                f"the query has no {', '.join(needed)}, and the table requires a value (NOT NULL)"
+            )
         if self._sink.key:
             key = ",".join(sorted(self._sink.key))
             if (key,) not in self._run(self._sql.unique_columns()):

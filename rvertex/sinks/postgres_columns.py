@@ -105,12 +105,12 @@ def columns_of(destination: str, schema: pa.Schema) -> tuple[PostgresColumn, ...
         if not 0 < len(name.encode()) <= NAME_BYTES_MAX or "\0" in name or names.count(name) > 1:
             raise DestinationSchemaError(
                 destination,
-                f"column {name!r}: a name has 1 to {NAME_BYTES_MAX} bytes and is there once; "
-                "rename it in the query",
+                f"column {name!r}: names must be unique and have 1 to {NAME_BYTES_MAX} "
+                "bytes; rename it in the query",
             )
         if name in SYSTEM_COLUMNS:
             raise DestinationSchemaError(
-                destination, f"column {name!r}: PostgreSQL keeps this name for itself; rename it"
+                destination, f"column {name!r}: PostgreSQL reserves this name; rename it"
             )
     return tuple(_column(destination, field) for field in schema)
 
@@ -183,5 +183,5 @@ def split_table(table: str) -> tuple[str, str]:
                 f"{NAME_BYTES_MAX} bytes, so two tables could become one: choose a shorter name"
             )
     if parts[-1] in (PROGRESS_TABLE, STAGE):
-        raise ValueError(f"the name {parts[-1]!r} is taken by the delivery itself: choose another")
+        raise ValueError(f"the name {parts[-1]!r} is used by the delivery itself: choose another")
     return (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0])

@@ -279,7 +279,7 @@ class ParquetSink(SinkSpec):
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
         if self.roll_s < 0 or self.roll_rows < 1:
-            raise InvalidSinkError(self.label, "a file has a row at least, and 0 s or more")
+            raise InvalidSinkError(self.label, "a file needs at least 1 row and 0 s")
 
 
 @dataclass(frozen=True, slots=True)

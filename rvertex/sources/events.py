@@ -41,7 +41,10 @@ TOO_FAR_AHEAD = "starts further ahead of the clock than max_ahead allows"
 
 def too_far_ahead(max_ahead_us: int, clock_us: int) -> str:
     """Return why a row that starts more than ``max_ahead_us`` after the clock is bad."""
-    return f"{TOO_FAR_AHEAD}: the clock said {iso(clock_us)}, max_ahead is {max_ahead_us / 1e6:g} s"
+    return (
+        f"{TOO_FAR_AHEAD}: the clock was at {iso(clock_us)}, max_ahead is "
+        f"{max_ahead_us / 1000000.0:g} s"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def to_events(
         return ve
     if spec.max_duration_us is not None and (lifetimes(vs, ve) > spec.max_duration_us).any():
         at = int((lifetimes(vs, ve) > spec.max_duration_us).argmax())
-        reason = f"lives longer than {spec.max_duration_us} us, the max_duration that was promised"
+        reason = f"has a lifetime longer than {spec.max_duration_us} us, the declared max_duration"
         return RowFault(at, _name(spec.ve, "ve"), f"[{iso(vs[at])}, {iso(ve[at])})", reason)
     payload = [raw.column(name) for name in spec.row_schema.names]
     return pa.RecordBatch.from_arrays(
@@ -216,7 +219,9 @@ def _ends(
         length = 1 if spec.ve is None else spec.ve
         if len(vs) and int(vs.max()) > INF_TIME - length:
             at = int(vs.argmax())
-            return RowFault(at, _name(spec.vs, "vs"), str(vs[at]), "the event ends past all time")
+            return RowFault(
+                at, _name(spec.vs, "vs"), str(vs[at]), "the event ends after the last possible time"
+            )
         return vs + length
     ve = _times(spec.ve, "ve", raw, path, open_ends=True)
     if isinstance(ve, RowFault):

@@ -101,7 +101,7 @@ def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str
     if list(found) == [""]:
         return {absolute(path): found[""]}, []
     folder = path.rstrip("/") if local is None else local
-    return _chosen(format, path, folder, found, f"the folder holds no {format} file with content")
+    return _chosen(format, path, folder, found, f"the folder has no non-empty {format} file")
 
 
 def is_single_file(format: Format, path: str) -> bool:
@@ -201,9 +201,9 @@ def _matching(format: Format, path: str) -> tuple[dict[str, FileVersion], list[s
     try:
         pattern = re.compile(_regex(whole[len(folder) + 1 :]))
     except re.error as error:
-        raise SourceNotFoundError(path, f"it is no pattern: {error.msg}") from error
+        raise SourceNotFoundError(path, f"invalid pattern: {error.msg}") from error
     named = {name: version for name, version in found.items() if pattern.fullmatch(name)}
-    nothing = f"no {format} file with content has such a name"
+    nothing = f"no non-empty {format} file matches"
     return _chosen(format, path, folder, named, nothing)
 
 

@@ -76,8 +76,8 @@ def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> No
     raise SourceSchemaError(
         path,
         name,
-        f"it is {there} here, but {plain} in the plan, as in the first file; make the files alike, "
-        f'or have it converted with schema={{"{name}": "{plain}"}}',
+        f"it is {there} here, but {plain} in the plan, as in the first file; make the "
+        f'files alike, or convert it with schema={{"{name}": "{plain}"}}',
     )
 
 
@@ -174,8 +174,8 @@ def _skipped(spec: SourceSpec) -> list[str]:
         return []
     names = [path.rpartition("/")[2] for path in beside]
     return [
-        f"source {spec.path}: not read: {listed(names, 'file')}, whose names do not end as those "
-        f"of {spec.format} files do"
+        f"source {spec.path}: not read: {listed(names, 'file')}, whose names do not end "
+        f"like those of {spec.format} files"
     ]
 
 

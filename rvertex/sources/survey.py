@@ -81,7 +81,7 @@ def unit_note(spec: SourceSpec, first_us: int, last_us: int) -> tuple[str, str] 
             return (
                 f"column {spec.vs!r} holds whole numbers, which are microseconds since 1970; these "
                 f"look like {unit}",
-                f'vs=ss.col("{spec.vs}") {in_us} reads them so',
+                f'vs=ss.col("{spec.vs}") {in_us} converts them',
             )
     return None
 

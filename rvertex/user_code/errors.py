@@ -27,9 +27,9 @@ class UserCodeError(UsageError):
     payload: str
 
     message = (
-        "{function} raised {reason} at {line}\n"
-        "on event {seq} of its input, lifetime {lifetime}: {payload}\n"
-        'correct the function, or pass over such events with on_error="skip" or "dead_letter"'
+        "{function} raised {reason} at {line}\non event {seq} of its input, lifetime "
+        "{lifetime}: {payload}\ncorrect the function, or skip such events with "
+        'on_error="skip" or "dead_letter"'
     )
 
 
@@ -56,8 +56,8 @@ class EndlessTimersError(UsageError):
     timers_max: int
 
     message = (
-        "{function}: key {key} has set {timers_max} timers one after the other "
-        "when the stream had ended; set none if ctx.at_end"
+        "{function}: key {key} has set {timers_max} timers after the end of the stream; "
+        "do not set timers if ctx.at_end"
     )
 
 
@@ -71,9 +71,9 @@ class CrowdedTimersError(UsageError):
     span_us: int
 
     message = (
-        "{function}: {timers_max} timers of key {key} came due in one step, in "
-        "{span_us} us of event time; times are microseconds: set timers further apart, "
-        "for example at ctx.time + 1_000_000"
+        "{function}: {timers_max} timers of key {key} fired in one step, within {span_us} "
+        "us of event time; times are microseconds: set timers further apart, for example "
+        "at ctx.time + 1_000_000"
     )
 
 
@@ -100,9 +100,9 @@ class ChangedCodeError(UsageError):
     path: str
 
     message = (
-        "{name} is not what it was when the job was planned: {path} has changed, and its rows "
-        "would be of two versions; put the file back, or run the query again with another root "
-        "(what the query file itself defines is kept with the job)"
+        "{name} has changed since the job was planned ({path}), so its rows would come "
+        "from two versions; put the file back, or run the query again with another root "
+        "(code in the query file itself is stored with the job)"
     )
 
 
@@ -115,9 +115,8 @@ class CutDependentError(IntegrityError):
     rows: int
 
     message = (
-        "{function}: row {row} of a batch of {rows} has another value when the "
-        "function is given another cutting of the same rows; its result may depend on nothing "
-        "but the row"
+        "{function}: row {row} of a batch of {rows} gets another value when the same rows "
+        "come in other batches; the result must depend on the row alone"
     )
 
 
@@ -130,8 +129,8 @@ class ReplayedValueError(IntegrityError):
     asked: str
 
     message = (
-        "logged value {index} was recorded as {recorded}, and is now asked for as "
-        "{asked}: the code that asks is not deterministic, or has changed"
+        "logged value {index} was recorded for {recorded}, but is now requested for "
+        "{asked}: the code is not deterministic, or has changed"
     )
 
 
@@ -157,8 +156,7 @@ class NoLoggedValuesError(UsageError):
     kind: str
 
     message = (
-        "ctx.{kind}() was called where values are not recorded, so that a restart could "
-        "not repeat it"
+        "ctx.{kind}() was called where values are not recorded, so a restart could not repeat it"
     )
 
 

@@ -41,7 +41,7 @@ def checked_modules(given: Iterable[str]) -> list[str]:
         if not os.path.exists(path):
             raise UsageError(f"py_files: {path} does not exist")
         if not os.path.isdir(path) and Path(path).suffix not in (".py", *_ARCHIVES):
-            raise UsageError(f"py_files: {path} is no .py, .zip or .egg file and no folder")
+            raise UsageError(f"py_files: {path} is not a folder or a .py, .zip or .egg file")
     return found
 
 

@@ -100,7 +100,7 @@ def _check_integers(value: Any, kind: pa.DataType) -> None:
     elif pa.types.is_integer(kind):
         is_number = isinstance(value, Real | Decimal) and not isinstance(value, Integral)
         if is_number and not (math.isfinite(value) and value == int(value)):
-            raise ValueError(f"{value!r} is no integer")
+            raise ValueError(f"{value!r} is not an integer")
     elif pa.types.is_struct(kind):
         by_name = value if isinstance(value, dict) else {}
         for field in kind:

@@ -67,8 +67,9 @@ def declared_columns(
         if len(array) != rows:
             raise UserResultError(
                 function,
-                f"column {field.name!r} of its result has {len(array)} rows, where {rows} are "
-                f"expected; to give fewer or more rows than came, add the column {ROW!r}",
+                f"column {field.name!r} of its result has {len(array)} rows, where {rows} "
+                "are expected; to return fewer or more rows than it got, add the column "
+                f"{ROW!r}",
             )
         arrays.append(array)
     return arrays

@@ -153,7 +153,7 @@ def moment_us(value: Any, now: int) -> int:
         try:
             return microseconds(dt.datetime.fromisoformat(value))
         except ValueError:
-            raise TypeError(f'{value!r} is no time; write it like "10m"') from None
+            raise TypeError(f'{value!r} is not a time; write it like "10m"') from None
     return microseconds(value)
 
 
@@ -173,7 +173,9 @@ def _ticks_of(value: Any, kind: pa.DataType) -> int:
     ticks, rest = divmod(us, _tick_us(kind))
     if rest:
         unit = "days" if pa.types.is_date(kind) else kind.unit
-        raise ValueError(f"{us} us is no whole number of {unit}: round it, or declare another type")
+        raise ValueError(
+            f"{us} us is not a whole number of {unit}: round it, or declare another type"
+        )
     ticks *= _ticks(kind)
     if pa.types.is_date64(kind):
         ticks *= DAY_US // 1_000

@@ -39,6 +39,6 @@ def test_the_vertex_and_the_operator_are_named(tmp_path: Path) -> None:
     finally:
         (tmp_path / "end").touch()
     told = str(failed.value)
-    assert "did not return from its step for 1 s, in Filter: endless, defined at line " in told
+    assert "has been in one step for 1 s, in Filter: endless, defined at line " in told
     assert "(step_wait_s = 1 s)" in told
     assert "GiB of memory" in told

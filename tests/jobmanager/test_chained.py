@@ -163,7 +163,7 @@ def test_lifetimes_at_the_ends_of_time_are_exact(tmp_path: Path) -> None:
 def test_a_promise_about_lifetimes_is_checked(table: jobmanager.Job) -> None:
     sums = Stream.from_rstream(table.output)
     assert jobmanager.collect(sums.hint(max_duration="4s")).num_rows > 0
-    with pytest.raises(jobmanager.JobFailedError, match="max_duration that was promised"):
+    with pytest.raises(jobmanager.JobFailedError, match="the declared max_duration"):
         jobmanager.collect(sums.hint(max_duration="3s"))
 
 
@@ -171,7 +171,7 @@ def test_a_promise_about_endless_lifetimes_is_checked(tmp_path: Path) -> None:
     """One that begins before 1970 has no room in int64, where it would be negative."""
     items = Stream.from_items({"k": "int64"}, [event(-5, INF_TIME, k=1)])
     written = Stream.from_rstream(finished(items, tmp_path / "job").output)
-    with pytest.raises(jobmanager.JobFailedError, match="max_duration that was promised"):
+    with pytest.raises(jobmanager.JobFailedError, match="the declared max_duration"):
         jobmanager.collect(written.hint(max_duration="3s"))
 
 
@@ -217,7 +217,7 @@ def test_what_is_not_there_is_refused(table: jobmanager.Job, tmp_path: Path) -> 
         Stream.from_rstream(str(tmp_path))
     with pytest.raises(SourceNotFoundError, match=r"its answer is .*/job/output"):
         Stream.from_rstream(table.root)
-    with pytest.raises(SourceNotFoundError, match="it is a file; give the output folder"):
+    with pytest.raises(SourceNotFoundError, match="it is a file; name the output folder"):
         Stream.from_rstream(f"{table.root}/job.json")
 
 
@@ -265,7 +265,7 @@ def test_single_streams(form: TableForm | None, tmp_path: Path) -> None:
     assert pc.subtract(found[VE], found[VS]).unique().to_pylist() == [5]
     stream.garbage_collect(20)
     stream.close()
-    with pytest.raises(UnfinishedStreamError, match=r"\[0, 10\) are not there.*retain='all'"):
+    with pytest.raises(UnfinishedStreamError, match=r"\[0, 10\) are missing.*retain='all'"):
         Stream.from_rstream(uri)
 
 

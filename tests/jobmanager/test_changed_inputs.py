@@ -120,7 +120,9 @@ def test_files_that_come_and_go_are_named(tmp_path: Path) -> None:
     job = jobmanager.resume(root)
     gone, come = job.status()["notes"]
     assert gone.startswith(f"gone since the job was planned: {data}/a.parquet; the job fails if")
-    assert come.startswith(f"source {data}: 5 files came after the job was planned and will not be")
+    assert come.startswith(
+        f"source {data}: 5 files arrived after the job was planned and will not be"
+    )
     assert f"{data}/c.parquet, {data}/d.parquet, {data}/e.parquet and 2 more files;" in come
     with pytest.raises(JobFailedError, match=r"a\.parquet: the file cannot be read any more"):
         job.wait(WAIT_S)
@@ -223,7 +225,7 @@ def test_an_edited_module_of_a_query_is_said_or_refused(
     assert f"note: {tmp_path}/my_steps.py has changed since the job began" in said.stderr
     refused = call("resume", tmp_path / "function")
     assert refused.exit_code == EXIT_USAGE
-    assert f"same is not what it was when the job was planned: {tmp_path}/my" in refused.stderr
+    assert f"same has changed since the job was planned ({tmp_path}/my" in refused.stderr
 
 
 def test_a_finished_job_says_that_it_is_finished(tmp_path: Path) -> None:

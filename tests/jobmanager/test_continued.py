@@ -203,7 +203,7 @@ def test_what_cannot_be_continued_is_said(tmp_path: Path) -> None:
     assert not root.exists(), "nothing was begun"
     whole = query_of(folder, follow=False)
     jobmanager.run(whole, root=str(root), executor="local").wait(WAIT_S)
-    with pytest.raises(NotContinuedError, match="begun without --continue"):
+    with pytest.raises(NotContinuedError, match="started without --continue"):
         run_day(root)
 
 
@@ -278,7 +278,7 @@ def test_other_types_of_the_first_file_are_named_as_that(tmp_path: Path, first: 
     (folder / "a.csv").write_text(first)
     (folder / "c.csv").write_text("t,v\n3,3\n")
     if first.endswith("x\n"):
-        with pytest.raises(TypesChangedError, match=r"column 'v' is string by now, and was int64"):
+        with pytest.raises(TypesChangedError, match=r"column 'v' was int64 and is now string"):
             jobmanager.run(query(), root=root, continue_=True, executor="local")
     again = query(schema={"v": "int64"})
     job = jobmanager.run(again, root=root, continue_=True, executor="local")

@@ -171,7 +171,7 @@ def test_until_beyond_the_end_is_named(broker: Broker, tmp_path: Path) -> None:
     feed, watch = Feed(broker, 1), Watch()
     feed.write(0, 0, rows=10)
     job = run_live(feed.query(until={0: 30}), tmp_path / "job", watch)
-    words = f"partition 0 of topic {feed.topic} ends at offset 10, and until= lies beyond it"
+    words = f"partition 0 of topic {feed.topic} ends at offset 10, and until= is after it"
     assert watch.until(has_reason(words))["health"] == "waiting"
     feed.write(0, 1, rows=20)
     assert job.wait(WAIT_S)["state"] == "finished"

@@ -70,7 +70,9 @@ def test_a_vertex_is_restarted_in_vain_so_many_times() -> None:
         assert scene.manager.state == "running", generation
         scene.lose_to(f"h0.{generation}", "power")
     assert scene.manager.state == "failed"
-    assert scene.manager.error.startswith("vertex a was restarted 2 times in vain within 600 s; ")
+    assert scene.manager.error.startswith(
+        "vertex a was restarted 2 times without progress within 600 s; "
+    )
     assert "last, host h0.2" in scene.manager.error
 
 
@@ -158,7 +160,7 @@ def test_a_silent_host_and_a_stalled_job_end_at_their_limits_not_before() -> Non
     scene.start_all()
     assert not [i for i in scene.pass_time(8.0) if isinstance(i, EndJob)]
     (end,) = [i for i in scene.pass_time(8.1) if isinstance(i, EndJob)]
-    assert "no vertex got further for 8 s (stall_wait_s)" in end.error
+    assert "no vertex made progress for 8 s (stall_wait_s)" in end.error
 
 
 # ---- of the shell around it

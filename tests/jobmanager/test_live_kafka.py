@@ -180,7 +180,7 @@ def test_a_topic_that_is_created_anew_fails_the_job(broker: Broker, tmp_path: Pa
     broker.delete_topic(feed.topic)
     broker.create_topic(feed.topic)
     feed.write(0, 0, rows=3)
-    with pytest.raises(jobmanager.JobFailedError, match="was deleted and created anew"):
+    with pytest.raises(jobmanager.JobFailedError, match="was deleted and created again"):
         job.wait(WAIT_S)
 
 

@@ -87,9 +87,9 @@ def test_an_empty_log_is_an_empty_table(tmp_path: Path) -> None:
 
 
 def test_a_log_needs_a_time_and_an_answer_has_one(appender: Appender, tmp_path: Path) -> None:
-    with pytest.raises(InvalidPlanError, match="say which column is the start of an event"):
+    with pytest.raises(InvalidPlanError, match="set vs= to the column with the start of an event"):
         Stream.from_rstream(appender.uri)
-    with pytest.raises(InvalidPlanError, match="its rows have their times"):
+    with pytest.raises(InvalidPlanError, match="already has times and CTIs"):
         Stream.from_rstream(str(tmp_path), vs="time")
     appender.close()
 

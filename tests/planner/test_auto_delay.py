@@ -205,7 +205,9 @@ def test_a_row_that_was_not_there_then_ends_the_job(tmp_path: Path) -> None:
     vertex = RVertex(plan.vertices[0], pending_rows_max=10)
     columns = [pa.array(values, pa.int64()) for values in ([1, 30, 2], [2, 31, 3], [1, 30, 2])]
     rows = pa.record_batch([*columns, pa.array([0, 1, 2])], names=[VS, VE, "t", "n"])
-    with pytest.raises(SourceOrderChangedError, match=r"row 2 .* starts at 2, which no row there"):
+    with pytest.raises(
+        SourceOrderChangedError, match=r"row 2 .* starts at 2, but none of its rows"
+    ):
         vertex.offer(0, Items(0, rows))
 
 

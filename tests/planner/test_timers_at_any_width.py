@@ -292,6 +292,6 @@ def test_a_transform_in_front_of_timers_is_not_ahead_of_its_time() -> None:
     assert answer(lower(made.to_parquet(), root="r", parallelism=1)).num_rows == 2
     plan = lower(made.group_by("k").process(Heartbeat).to_parquet(), root="r", parallelism=1)
     with pytest.raises(
-        UserResultError, match=r"Ahead: .* at 55 when nothing after 5 .* with .shift"
+        UserResultError, match=r"Ahead: .* at 55 but its input has only reached 5.* use .shift"
     ):
         answer(plan, schedule=Schedule((0,), rows_max=1))

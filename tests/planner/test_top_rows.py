@@ -196,10 +196,10 @@ def test_mistakes() -> None:
     for make, words in (
         (lambda: agg.top_rows(0, "x"), "between 1 and"),
         (lambda: agg.top_rows(2, []), "the column that orders the rows"),
-        (lambda: agg.top_rows(2, "x", rank="ntile"), "there are row_number, rank, dense_rank"),
+        (lambda: agg.top_rows(2, "x", rank="ntile"), "choose one of row_number, rank, dense_rank"),
         (lambda: stream.window(snapshot()).top(2, "nope"), "nope"),
         (lambda: stream.window(snapshot()).top(2, "x", place="n"), "there is a column of that"),
-        (lambda: stream.sort(), "takes what events are ordered by"),
+        (lambda: stream.sort(), "needs a column or expression to order by"),
         (lambda: stream.sort(lit(None)), "has no order"),
     ):
         with pytest.raises(InvalidPlanError, match=words):

@@ -154,7 +154,7 @@ METRICS = (
         "poisoned_events",
         "counter",
         (),
-        "Events on which user code failed and that were passed over.",
+        "Events that were skipped because user code failed on them.",
         _one("poisoned_events"),
     ),
     Metric("duplicates", "counter", (), "Rows that deduplicate dropped.", _one("duplicates")),
@@ -205,7 +205,7 @@ METRICS = (
         "vertex_user_code_seconds",
         "counter",
         _VERTEX,
-        "Time of that in functions of the user, sampled.",
+        "The part of that time spent in user code, sampled.",
         _each("vertices", _VERTEX, "user_us", scale=1 / _US_PER_S),
     ),
     Metric(

@@ -35,7 +35,9 @@ EXIT_DEGRADED = 3
 def serve(
     folder: Annotated[
         str,
-        typer.Argument(metavar="DIR | ROOT | FILE.zip", help="Jobs, one job, or a bundle of one."),
+        typer.Argument(
+            metavar="DIR | ROOT | FILE.zip", help="A folder of jobs, one job, or a bundle."
+        ),
     ] = DEFAULT_JOBS_FOLDER,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
@@ -44,12 +46,14 @@ def serve(
     flight_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Serve current tables over Arrow Flight; 0: a free port."
+            min=0,
+            max=65535,
+            help="Serve current tables over Arrow Flight on this port; 0: a free one.",
         ),
     ] = None,
     token_file: Annotated[
         str | None,
-        typer.Option(help="Bearer tokens, one a line, of those who may change jobs."),
+        typer.Option(help="File with the bearer tokens that may change jobs, one per line."),
     ] = None,
     otlp: Annotated[
         str | None,
@@ -108,7 +112,7 @@ def bundle(
             "-o",
             metavar="FILE.zip",
             callback=options.new_file,
-            help="By default NAME.zip.",
+            help="The file to write; default: NAME.zip.",
         ),
     ] = None,
     rows: Annotated[

@@ -30,7 +30,7 @@ def check_call(
     if finish and continue_root is None:
         raise UsageError("--finish needs --continue ROOT")
     if root is not None and continue_root is not None:
-        raise UsageError("--continue ROOT names the root already: leave out --root")
+        raise UsageError("--continue ROOT already names the root: leave out --root")
     if continue_root is None:
         return None
     return int(JobRoot(continue_root).read_status().get("events_in", 0))
@@ -42,9 +42,8 @@ def print_day(job: Job, before: int) -> None:
     print(
         f"{status['job']}: {status['events_in'] - before:,} events in today, "
         f"{status['events_in']:,} so far, {status['events_out']:,} out, "
-        f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
-        f"output: {status['output']}\n"
-        f"windows that are open stay open, rows that others may precede wait; go on with: "
-        f"jobmanager run --continue {job.root}"
+        f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\noutput: "
+        f"{status['output']}\nopen windows stay open, and rows wait while earlier rows "
+        f"may follow; continue with: jobmanager run --continue {job.root}"
     )
     print_lost_rows(status)

@@ -33,10 +33,12 @@ _KEEPS = ("kept", "converted", "started")
 
 def savepoint(
     root: options.Root,
-    name: Annotated[str, typer.Option(help="Its name; one of that name is replaced.")] = "saved",
+    name: Annotated[
+        str, typer.Option(help="The name of the savepoint; an older one of that name is replaced.")
+    ] = "saved",
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Not before the sources reach this event time."),
+        typer.Option("--at", metavar="TIME", help="Wait until the sources reach this event time."),
     ] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
@@ -54,10 +56,12 @@ def savepoints(
     ] = None,
     export_to: Annotated[
         str | None,
-        typer.Option("--export", metavar="URI", help="Write one to a folder, as a job to resume."),
+        typer.Option(
+            "--export", metavar="URI", help="Export a savepoint to a folder, as a job to resume."
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Which one to export; by default the newest.")
+        str | None, typer.Option(help="The savepoint to export; default: the newest.")
     ] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
@@ -90,11 +94,13 @@ def deploy(
     root: Annotated[str | None, typer.Argument(metavar="ROOT", help="The root of the job.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Change the job without asking.")] = False,
     approve: Annotated[
-        str, typer.Option(metavar="HASH", help="Change it if the comparison has this hash.")
+        str,
+        typer.Option(metavar="HASH", help="Change the job only if the comparison has this hash."),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare.")] = False,
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="Return ROOT to the query before the change.")
+        bool,
+        typer.Option("--rollback", help="Restore the query that ROOT had before the last change."),
     ] = False,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
@@ -121,11 +127,14 @@ def deploy(
 def rescale(
     root: options.Root,
     parallelism: Annotated[
-        int | None, typer.Option(metavar="N", help="Vertices of every stage with rows by key.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Number of vertices of every stage that is partitioned by key."
+        ),
     ] = None,
     stage: Annotated[
         list[str] | None,
-        typer.Option("--stage", metavar="STAGE=N", help="Vertices of one stage: s03=8."),
+        typer.Option("--stage", metavar="STAGE=N", help="Number of vertices of one stage: s03=8."),
     ] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,

@@ -24,26 +24,30 @@ To = Annotated[
     str | None,
     typer.Option(
         metavar="kafka:TOPIC|postgres:TABLE|console",
-        help="Where to; by default the destinations that the query names.",
+        help="The destination; default: those that the query names.",
     ),
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option(metavar="COLUMN", help="A column of the key; may be repeated.")
+    list[str] | None, typer.Option(metavar="COLUMN", help="A key column; may be repeated.")
 ]
 ConfigItems = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="NAME=VALUE", help="A setting of librdkafka."),
+    typer.Option(
+        "--config", metavar="NAME=VALUE", help="An option of librdkafka; may be repeated."
+    ),
 ]
 Upsert = Annotated[
-    bool, typer.Option("--upsert", help="Of Kafka: one value per key, and tombstones.")
+    bool, typer.Option("--upsert", help="Kafka only: one value per key, and tombstones.")
 ]
 Changes = Annotated[
     bool,
-    typer.Option("--changes", help="Append begins and ends of rows, with a column 'op' in front."),
+    typer.Option(
+        "--changes", help="Deliver starts and ends of rows as changes, with a first column 'op'."
+    ),
 ]
 DeletesOption = Annotated[
     Literal["delete", "mark", "ignore"] | None,
-    typer.Option(help="Of --mode upsert: what becomes of a row that ends."),
+    typer.Option(help="With --mode upsert: what to do with a row that ends."),
 ]
 
 
@@ -56,11 +60,11 @@ def deliver(
     ] = None,
     mode: Annotated[
         Literal["transactions", "headers", "append", "upsert"] | None,
-        typer.Option(help="Of Kafka: transactions (default), headers. Of tables: append, upsert."),
+        typer.Option(help="Kafka: transactions (default) or headers. Tables: append or upsert."),
     ] = None,
     format: Annotated[
         Literal["json", "avro", "arrow", "debezium-json"],
-        typer.Option(help="Of Kafka's records."),
+        typer.Option(help="The format of Kafka records."),
     ] = "json",
     key: Columns = None,
     upsert: Upsert = False,
@@ -68,18 +72,15 @@ def deliver(
     deletes: DeletesOption = None,
     config: ConfigItems = None,
     name: Annotated[
-        str, typer.Option(help="What the delivery is called: it finds its position by that.")
+        str, typer.Option(help="Name of the delivery, under which its position is stored.")
     ] = "",
     on_bad_row: Annotated[
         Literal["fail", "dead_letter"] | None,
-        typer.Option(help="Of a row that the destination refuses: end the delivery, or keep it."),
+        typer.Option(help="If the destination rejects a row: fail, or keep it as a dead letter."),
     ] = None,
-    start: Annotated[
-        int, typer.Option("--from", min=0, help="The item with which a new delivery begins.")
-    ] = 0,
+    start: Annotated[int, typer.Option("--from", min=0, help="First item of a new delivery.")] = 0,
     retry: Annotated[
-        bool,
-        typer.Option("--retry", help="Have a running job try deliveries again that have failed."),
+        bool, typer.Option("--retry", help="Make a running job retry failed deliveries.")
     ] = False,
     output: options.OutputName = None,
     trust: options.Trust = False,
@@ -87,7 +88,7 @@ def deliver(
     verbose: options.Verbose = False,
 ) -> None:
     if retry and to is not None:
-        raise UsageError("--retry is for the deliveries that the query names: leave --to away")
+        raise UsageError("--retry is for the deliveries that the query names: leave out --to")
     if retry and _has_asked(root, as_json=as_json):
         return
     specs: tuple[SinkSpec, ...] = ()

@@ -27,17 +27,21 @@ def intake(
     ] = DEFAULT_PORT,
     flight_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Take Arrow Flight, too, on this port; 0: a free one."),
+        typer.Option(
+            min=0, max=65535, help="Also accept Arrow Flight on this port; 0: a free one."
+        ),
     ] = None,
     token_file: Annotated[
         str | None,
-        typer.Option(help="Bearer tokens, one a line; else STREAMSCOPE_INTAKE_TOKEN."),
+        typer.Option(
+            help="File with bearer tokens, one per line; default: STREAMSCOPE_INTAKE_TOKEN."
+        ),
     ] = None,
     retention: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Delete older rows, unless a job still reads them.",
+            help="Delete rows older than this, unless a job still reads them.",
         ),
     ] = None,
     plain: Annotated[

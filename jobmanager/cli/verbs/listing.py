@@ -18,7 +18,7 @@ from rstream.clock import SystemClock
 
 
 def list_jobs(
-    folder: Annotated[str, typer.Argument(help="Where to look.")] = DEFAULT_JOBS_FOLDER,
+    folder: Annotated[str, typer.Argument(help="The folder of the jobs.")] = DEFAULT_JOBS_FOLDER,
     as_json: options.AsJson = False,
 ) -> None:
     now_us = SystemClock().now_us()
@@ -30,7 +30,7 @@ def list_jobs(
         print(json.dumps({"jobs": rows, "unread": unread}))
         return
     if not rows:
-        print(f"no job lies in or directly below {folder}", file=sys.stderr)
+        print(f"no job in or directly below {folder}", file=sys.stderr)
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")
         line = health_line(row) if row["state"] in OPEN_STATES and row["health"] != "ok" else ""

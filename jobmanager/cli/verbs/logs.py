@@ -31,12 +31,13 @@ LOOK_EVERY_S = 0.5
 def logs(
     root: options.Root,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job has ended.")
     ] = False,
-    vertex: Annotated[str, typer.Option(help="Only this vertex, or this stage.")] = "",
+    vertex: Annotated[str, typer.Option(help="Show only this vertex or stage.")] = "",
     as_json: options.AsJson = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="With the traces of failures, and all of each line.")
+        bool,
+        typer.Option("--verbose", help="Show stack traces of failures, and long lines in full."),
     ] = False,
 ) -> None:
     job_root = JobRoot(root)

@@ -23,7 +23,8 @@ def explain(
     parallelism: options.ParallelismOrAuto = 2,
     paced: options.Paced = None,
     format: Annotated[
-        Literal["text", "mermaid", "json"], typer.Option(help="For people, pages or programs.")
+        Literal["text", "mermaid", "json"],
+        typer.Option(help="The format: for people, web pages or programs."),
     ] = "text",
     mermaid: Annotated[bool, typer.Option(help="The same as --format mermaid.")] = False,
     settings: options.Settings = None,

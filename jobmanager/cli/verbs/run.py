@@ -27,7 +27,9 @@ def run(
     parallelism: options.ParallelismOrAuto = 2,
     hosts: options.Hosts = None,
     paced: options.Paced = None,
-    batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Run the query as a Spark SQL batch instead.")
+    ] = False,
     settings: options.Settings = None,
     dialect: options.DialectOption = None,
     as_json: options.AsJson = False,
@@ -67,11 +69,12 @@ def run(
 def resume(
     root: options.Root,
     executor: Annotated[
-        Literal["spark", "local"] | None, typer.Option(help="By default as before.")
+        Literal["spark", "local"] | None, typer.Option(help="Default: as before.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
+    master: Annotated[str | None, typer.Option(help="Default: as before.")] = None,
     parallelism: Annotated[
-        int | None, typer.Option(metavar="N", help="Other vertices for stages with rows by key.")
+        int | None,
+        typer.Option(metavar="N", help="Number of vertices of stages that are partitioned by key."),
     ] = None,
     hosts: options.Hosts = None,
     trust: options.Trust = False,

@@ -19,7 +19,7 @@ from rstream.errors import StreamEngineError
 from rstream.items.json_text import json_text, plain_rows
 
 Rows = Annotated[
-    int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="At most this number.")
+    int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="The maximum number of rows.")
 ]
 
 
@@ -48,7 +48,11 @@ def show(
 
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="TIME", help="Alive at this time, as 2026-03-01T10:00:00Z."),
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Show the rows valid at this time, such as 2026-03-01T10:00:00Z.",
+    ),
 ]
 
 

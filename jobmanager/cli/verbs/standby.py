@@ -19,9 +19,9 @@ from jobmanager.driver.running.standby import stand_by
 def standby(
     root: options.Root,
     executor: Annotated[
-        Literal["spark", "local"] | None, typer.Option(help="By default as the job has.")
+        Literal["spark", "local"] | None, typer.Option(help="Default: as in the job.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="By default as the job has.")] = None,
+    master: Annotated[str | None, typer.Option(help="Default: as in the job.")] = None,
     hosts: options.Hosts = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,

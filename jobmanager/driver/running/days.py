@@ -98,9 +98,12 @@ def check_query(root: JobRoot, then: PhysicalPlan, now: PhysicalPlan) -> None:
     if types:
         raise TypesChangedError(display_uri(root.uri), *types)
     if _folders(then) != _folders(now):
-        what = f"it reads {', '.join(_folders(now))}, and read {', '.join(_folders(then))}"
+        what = (
+            f"it now reads {', '.join(_folders(now))}, but before it read "
+            f"{', '.join(_folders(then))}"
+        )
     elif then.output != now.output:
-        what = f"its answer goes to {now.output}, and went to {then.output}"
+        what = f"its answer now goes to {now.output}, but before it went to {then.output}"
     elif then.plan_hash != now.plan_hash:
         what = "it computes something else"
     if what:

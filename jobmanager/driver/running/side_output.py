@@ -110,12 +110,10 @@ def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> 
                 "a step,"
             )
             only = {LATE: 'a source with late="drop"', DEAD_LETTERS: bad}
-            raise UsageError(
-                f"{asked}: only {only[folder]} makes it; this job has nothing of this kind"
-            )
+            raise UsageError(f"{asked}: this job writes none; it needs {only[folder]}")
         call = {LATE: "ss.read_late", DEAD_LETTERS: "ss.read_dead_letters"}[folder]
         raise UsageError(
-            f"{asked}: say which, as {call}(root, {known[0]!r}); this job can put aside "
+            f"{asked}: choose one, such as {call}(root, {known[0]!r}); this job has "
             f"{', '.join(known)}"
         )
     return f"{folder}/{found[0]}"

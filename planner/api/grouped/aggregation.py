@@ -77,7 +77,7 @@ def aggregated(
         if name in keys:
             raise InvalidPlanError(f"agg({name}=...): there is a key of that name")
         if not isinstance(aggregate, Agg):
-            raise InvalidPlanError(f"agg({name}=...) takes agg.count() and its like")
+            raise InvalidPlanError(f"agg({name}=...) needs an aggregate, such as agg.count()")
         specs.append(aggregate_of(name, aggregate, below.schema, inputs))
     if not isinstance(window, SessionBy):
         return _above(Project(below, tuple(inputs.items())), keys, window, tuple(specs))
@@ -93,9 +93,10 @@ def _check_running(aggregates: Mapping[str, Agg]) -> None:
             spec = AggregateSpec(aggregate.function, "x", name, aggregate.argument)
             if not spec.can_run:
                 raise InvalidPlanError(
-                    f"agg({name}=...): early results follow from event to event, and "
-                    f"{aggregate.function} needs all events at once; leave out running=True or "
-                    "emit='changes' (in SQL EMIT CHANGES), or the function"
+                    f"agg({name}=...): early results change with each event, and "
+                    f"{aggregate.function} needs all events of a window at once; leave "
+                    "out running=True or emit='changes' (in SQL EMIT CHANGES), or the "
+                    "function"
                 )
 
 
@@ -151,7 +152,7 @@ def _by_calendar(
     for aggregate in aggregates:
         if aggregate.column in (VS, VE):
             raise InvalidPlanError(
-                f"{aggregate.output}: aggregates of windows by a calendar cannot read {VS} or "
+                f"{aggregate.output}: aggregates of calendar windows cannot read {VS} or "
                 f"{VE}; put the time into a column before, with with_columns(...)"
             )
     unit_us = NOMINAL_US[window.calendar.unit]

@@ -78,8 +78,9 @@ def early_results(
             )
     if never_ends(below) or not _ends_are_known(below):
         raise InvalidPlanError(
-            "window(emit='changes') needs rows whose ends are known when they begin; to count each "
-            "in the window in which it begins, write .set_duration(1) in front of group_by()"
+            "window(emit='changes') needs rows whose ends are known when they begin; to "
+            "count each in the window in which it begins, write .set_duration(1) before "
+            "group_by()"
         )
     final = aggregated(below, keys, window, aggregates, unnamed)
     size, offset = window.size_us, window.offset_us

@@ -47,8 +47,8 @@ def listed_values(
             raise InvalidPlanError(f"distinct values of {value}: {kind} cannot be compared")
         if is_distinct and orders and (len(orders) > 1 or orders[0].node != value.node):
             raise InvalidPlanError(
-                f"distinct values in another order than {value}: which of equal values comes "
-                "first? Order by the value itself"
+                f"distinct values can only be ordered by {value} itself: equal values "
+                "have no other single order"
             )
         return _counted({**_by(orders), VALUE: value}, where)
 

@@ -86,7 +86,9 @@ def limited(below: LogicalNode, n: int) -> LogicalNode:
 def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
     """Events of one start in an order; see :meth:`planner.api.grouped.steps.OrderedSteps.sort`."""
     if not by:
-        raise InvalidPlanError('sort() takes what events are ordered by, as sort("price")')
+        raise InvalidPlanError(
+            'sort() needs a column or expression to order by, such as sort("price")'
+        )
     found = ordered(below, by)
     kept = identity_columns(below.schema)
     return found if found.schema.names == below.schema.names else Project(found, kept)

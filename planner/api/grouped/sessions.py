@@ -36,7 +36,8 @@ class SessionBy:
             us = self.gap.cast("int64")
         else:
             raise InvalidPlanError(
-                f"session(gap={self.gap}): it is {kind}; a gap is a duration, or whole microseconds"
+                f"session(gap={self.gap}): it is {kind}; a gap must be a duration, or "
+                "whole microseconds"
             )
         return naming.resolved(when(us > 1).then(us).otherwise(1), schema)
 

@@ -104,8 +104,8 @@ def spark_source(
     master = frame.sparkSession.conf.get("spark.master", "local")
     if given.folder is None and not master.startswith("local"):
         raise InvalidPlanError(
-            f"from_spark() on {master}: give folder=, a place that all workers and the job can "
-            "reach, where the rows are written once"
+            f"from_spark() on {master}: set folder= to a place that all workers and the "
+            "job can reach; the rows are written there once"
         )
     path = given.folder or f"{temporary_folder()}/spark-{len(_written)}"
     _written.append(path)

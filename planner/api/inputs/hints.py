@@ -26,14 +26,19 @@ def hinted(
     """Return the source with these hints; see :meth:`planner.Stream.hint`."""
     if not isinstance(plan, Source):
         raise InvalidPlanError(
-            "hint(...) is about a source; put it right behind Stream.from_parquet(...) and its like"
+            "hint(...) describes a source; call it directly on Stream.from_parquet(...) "
+            "or another source"
         )
     if rate is not None and not (isinstance(rate, int | float) and 0 < rate < float("inf")):
-        raise InvalidPlanError(f"hint(rate={rate!r}): it is a positive number of events per second")
+        raise InvalidPlanError(
+            f"hint(rate={rate!r}): it must be a positive number of events per second"
+        )
     for name, count in keys.items():
         naming.require(plan.schema, name, "hint")
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidPlanError(f"hint(keys={{{name!r}: {count!r}}}): it is a number of values")
+            raise InvalidPlanError(
+                f"hint(keys={{{name!r}: {count!r}}}): it must be a number of values"
+            )
     known = plan.hints
     hints = Hints(
         known.rate_per_s if rate is None else float(rate),
@@ -56,5 +61,6 @@ def _check_items(plan: Source, longest_us: int) -> None:
     longest = int(lifetimes(vs, ve).max(initial=0))
     if longest > longest_us:
         raise InvalidPlanError(
-            f"hint(max_duration={format_us(longest_us)}): an item lives for {format_us(longest)}"
+            f"hint(max_duration={format_us(longest_us)}): an item has a lifetime of "
+            f"{format_us(longest)}"
         )

@@ -78,7 +78,8 @@ def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch
             if item.vs_us < reached_us:
                 raise InvalidPlanError(
                     f"items[{index}]: the event starts at {item.vs_us}, before the CTI of "
-                    f"{reached_us} that precedes it: a CTI says that no such event follows"
+                    f"{reached_us} that precedes it: after a CTI no earlier event may "
+                    "follow"
                 )
             rows.append({KIND: EVENT, VS: item.vs_us, VE: item.ve_us, **item.payload})
         else:

@@ -218,7 +218,7 @@ def _check(topic: str, given: KafkaOptions) -> None:
     if given.delay is None or given.delay == AUTO:
         raise InvalidPlanError(
             f"from_kafka with delay={given.delay!r}: live sources need an explicit delay; "
-            'say how far rows of a partition may be out of order, such as delay="10s"'
+            'set how far rows of a partition may be out of order, such as delay="10s"'
         )
     _check_choice("format", given.format, get_args(MessageFormat))
     _check_choice("late", given.late, _LATE)
@@ -260,8 +260,8 @@ def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
     if is_debezium and given.vs not in _TIMES_OF_CHANGES:
         allowed = ", ".join(f'"{name}"' for name in _TIMES_OF_CHANGES)
         raise InvalidPlanError(
-            f"vs={given.vs!r}: a deletion has the old row alone, so columns of rows are no times "
-            f"of changes; take one of {allowed}"
+            f"vs={given.vs!r}: a deletion has only the old row, so a column cannot be the "
+            f"time of a change; choose one of {allowed}"
         )
 
 
@@ -289,8 +289,8 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
         values = registered_columns(topic, given.settings)
     else:
         raise InvalidPlanError(
-            f"from_kafka({topic!r}, format={given.format!r}): give schema=, the columns of its "
-            "messages; others that they have are not read"
+            f"from_kafka({topic!r}, format={given.format!r}): set schema= to the columns "
+            "to read from its messages"
         )
     if is_avro and not avro_schema and REGISTRY_URL not in given.settings:
         raise InvalidPlanError(
@@ -312,7 +312,7 @@ def _check_values(values: pa.Schema, format: MessageFormat) -> None:
     if format == "bytes" and [f.type in (pa.binary(), pa.string()) for f in values] != [True]:
         raise InvalidPlanError('format="bytes" gives one column, binary or string')
     if not values.names:
-        raise InvalidPlanError("schema= has no column")
+        raise InvalidPlanError("schema= needs a column")
 
 
 def _avro_columns(text: str) -> pa.Schema:

@@ -35,7 +35,7 @@ def table_file(path: str, format: TableFormat | None, given: FileOptions) -> Sou
         format = format_of(path)  # type: ignore[assignment]  # refused below
     if format is None or format not in get_args(TableFormat):
         raise InvalidPlanError(
-            f'table({path!r}): its ending is unknown; set format="parquet", "csv" or "json"'
+            f'table({path!r}): its file type is unknown; set format="parquet", "csv" or "json"'
         )
     return file_source(format, path, always_alive(given))
 

@@ -41,7 +41,7 @@ def interval_nodes(
     kind = next((k for k in INTERVAL_KINDS if k == how), None)
     if kind is None:
         known = ", ".join(f'"{k}"' for k in INTERVAL_KINDS)
-        raise InvalidPlanError(f"join(how={how!r}, within=...): there are {known}")
+        raise InvalidPlanError(f"join(how={how!r}, within=...): choose one of {known}")
     bounds = _bounds(within)
     merged: dict[str, str] = {}
     if all(keys is None for keys in by):
@@ -74,8 +74,9 @@ def _bounds(within: Within) -> tuple[int, int]:
     """Return the bounds in microseconds."""
     if not isinstance(within, tuple | list) or len(within) != 2:
         raise InvalidPlanError(
-            f'join(within={within!r}): it is two durations, as in within=("-4h", "0s"): how much '
-            "later than the row of this stream that of the other may be, at least and at most"
+            f'join(within={within!r}): set two durations, such as within=("-4h", "0s"): '
+            "the least and the most by which the other row may be later than this "
+            "stream's row"
         )
     lo, hi = (duration_us(part, what="within") for part in within)
     if lo > hi:

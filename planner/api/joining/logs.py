@@ -120,7 +120,7 @@ def _spec(
     times_at = (at, at) if isinstance(at, str) else at
     is_pair = isinstance(times_at, list | tuple) and len(times_at) == _INPUTS
     if not is_pair or not all(isinstance(name, str) for name in (on, id_, *times_at)):
-        reason = "on and id are names of columns, and at is one, or a pair of them"
+        reason = "on and id must be names of columns, and at a name or a pair of names"
         raise InvalidPlanError(f"id_joiner(on={on!r}, id={id_!r}, at={at!r}): {reason}")
     is_pair = isinstance(share, list | tuple) and [type(n) for n in share] == [int, int]
     if not is_pair or not 0 <= share[0] < share[1]:

@@ -135,7 +135,7 @@ def declared_schema(like: SchemaLike, what: str, *, may_be_empty: bool = False) 
         raise InvalidPlanError(f"{what}: a schema is a dict from column to type, not {like!r}")
     schema = schema_of(like)
     if not schema.names and not may_be_empty:
-        raise InvalidPlanError(f"{what}: it gives no columns")
+        raise InvalidPlanError(f"{what}: its schema has no columns")
     for name in schema.names:
         checked_name(name)
     naming.require_distinct(schema.names, what)

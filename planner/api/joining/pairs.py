@@ -44,9 +44,10 @@ _KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
 INTERVAL_KINDS: tuple[IntervalKind, ...] = get_args(IntervalKind)
 _AS_OF_KINDS: tuple[AsOfKind, ...] = get_args(AsOfKind)
 _UNBOUNDED = (
-    "join(...) of two streams of points: each row lives for an instant, so only rows of the same "
-    'microsecond would meet. Bound the time between them with within=("-1h", "0s"), or give the '
-    'rows of one side a lifetime with set_duration("1h") or for_ever(), or join results of windows'
+    "join(...) of two streams of points: each row lives for an instant, so only rows of "
+    'the same microsecond would match. Bound the time between them with within=("-1h", '
+    '"0s"), or give the rows of one side a lifetime with set_duration("1h") or '
+    "for_ever(), or join results of windows"
 )
 _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
@@ -66,7 +67,7 @@ def join_nodes(
         only = (
             "join(how={!r}) needs within=(earliest, latest)"
             if how in INTERVAL_KINDS
-            else ('join(how={!r}) is not supported; there are how="inner", "left" and "anti"')
+            else ('join(how={!r}) is not supported; choose how="inner", "left" and "anti"')
         )
         raise InvalidPlanError(only.format(how))
     if left.is_point and right.is_point:
@@ -91,7 +92,7 @@ def read_columns(condition: Node, columns: OutputColumns) -> OutputColumns:
     """Return the columns that a condition on pairs reads."""
     read = condition.columns()
     if VS in read or VE in read:
-        raise InvalidPlanError("join(where=...) sees the columns of a pair, not its lifetime")
+        raise InvalidPlanError("join(where=...) can read the columns of a pair, not its lifetime")
     return tuple(column for column in columns if column[2] in read)
 
 
@@ -122,10 +123,10 @@ def as_of_nodes(
     way = next((known for known in _STRATEGIES if known == strategy), None)
     if way is None:
         known = ", ".join(f'"{word}"' for word in _STRATEGIES)
-        raise InvalidPlanError(f"join_asof(strategy={strategy!r}): there are {known}")
+        raise InvalidPlanError(f"join_asof(strategy={strategy!r}): choose one of {known}")
     kind = next((known for known in _AS_OF_KINDS if known == how), None)
     if kind is None:
-        raise InvalidPlanError(f'join_asof(how={how!r}): there are how="left" and "inner"')
+        raise InvalidPlanError(f'join_asof(how={how!r}): choose how="left" and "inner"')
     if tolerance is None and way != "backward":
         raise InvalidPlanError(
             f'join_asof(strategy="{way}") needs tolerance="10s" or another: an event waits '
@@ -160,7 +161,7 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
     """The clip of two plans; see :meth:`planner.Stream.clip`."""
     keys = _names(on)
     if not keys:
-        raise InvalidPlanError("clip(...) takes on=, the columns that a match has equal")
+        raise InvalidPlanError("clip(...) needs on=, the columns that are equal in a match")
     names = tuple(left.schema.names)
     for name in keys:
         mine, theirs = require(left.schema, name, "clip"), require(right.schema, name, "clip")

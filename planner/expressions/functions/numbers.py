@@ -108,7 +108,7 @@ def _factorial(values: Sequence[Value], call: Call) -> Value:
     if isinstance(value, pa.Scalar):
         return _factorial([pa.array([value.as_py()], _INTEGER)], call)[0]
     if pc.any(pc.or_(pc.less(value, 0), pc.greater(value, FACTORIAL_MAX))).as_py():
-        raise pa.ArrowInvalid(f"there are factorials in int64 of 0 to {FACTORIAL_MAX}")
+        raise pa.ArrowInvalid(f"a factorial fits into int64 for 0 to {FACTORIAL_MAX}")
     factorials = [math.factorial(n) for n in range(FACTORIAL_MAX + 1)]
     return pa.array(factorials, _INTEGER).take(value)
 
@@ -117,7 +117,7 @@ def _resolve_bucket(call: Call) -> Node | None:
     low, high, buckets = (call.option(name) for name in ("low", "high", "buckets"))
     is_range = all(isinstance(v, int | float) and math.isfinite(v) for v in (low, high))
     if not is_range or low == high:
-        raise InvalidPlanError(f"{call}: low and high are two different numbers")
+        raise InvalidPlanError(f"{call}: low and high must be different numbers")
     if not isinstance(buckets, int) or not 1 <= buckets <= BUCKETS_MAX:
         raise InvalidPlanError(f"{call}: buckets is a whole number from 1 to {BUCKETS_MAX}")
     return typed(call, _INTEGER, _FLOAT) if _resolve_floats(call) else None

@@ -154,7 +154,7 @@ class WindowAgg(_Grouped):
             window = f"hopping {format_us(self.size_us)} every {format_us(self.every_us)}"
         whole = ", ".join(self.needs_all_values)
         why = f" (in one step, as {whole} needs all values of a window)" if whole else ""
-        living = " of what is alive" if self.edges else ""
+        living = " of rows valid now" if self.edges else ""
         return f"{self._described(window)}{why}{living}"
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> WindowAgg:

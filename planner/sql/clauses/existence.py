@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 _PARTS = ("expressions", "from_", "joins", "where")
 _POINTS = (
-    "rows of windows are compared here with rows that are in none and are over at once: give both "
-    "sides the same windows, as in TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), size)), and compare them: "
-    "a.window_start = b.window_start AND a.window_end = b.window_end"
+    "rows of windows are compared here with rows that have no window and last for an "
+    "instant: give both sides the same windows, as in TABLE(TUMBLE(TABLE b, "
+    "DESCRIPTOR(ts), size)), and compare them: a.window_start = b.window_start AND "
+    "a.window_end = b.window_end"
 )
 
 
@@ -88,7 +89,9 @@ def _marked(
         return replace(outer.with_stream(kept), hidden=(*outer.hidden, name))
     if others:
         raise names.text.error(
-            test, "an EXISTS that is no side of an AND is joined to the outer query by equalities"
+            test,
+            "an EXISTS that is not a side of an AND can only be joined to the outer query "
+            "by equalities",
         )
     keys = keys or [(lit(1), lit(1))]
     taken = set(outer.stream.schema.names)
@@ -278,9 +281,7 @@ def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) ->
     """Check the list: it is ignored, but an aggregate in it would make one row of no rows."""
     for item in select.expressions:
         if has_aggregate(item):
-            reason = (
-                "an aggregate gives a row where nothing matches too; write EXISTS (SELECT 1 ...)"
-            )
+            reason = "an aggregate returns a row even without a match; write EXISTS (SELECT 1 ...)"
             raise names.text.error(item, reason)
         if not isinstance(item, exp.Star | exp.Literal | exp.Column):
             raise names.text.error(item, "EXISTS takes no values; write EXISTS (SELECT 1 ...)")

@@ -66,8 +66,8 @@ _OUTER = (
     "it: put the GROUP BY in a subquery in FROM, and the condition in WHERE"
 )
 _OF_ROWS = (
-    "rows of windows live until their windows end, so they would be counted in several of these: "
-    "GROUP BY window_start, window_end, or take this window of the stream itself"
+    "rows of windows are valid until their windows end, so several of these windows would count "
+    "them: GROUP BY window_start, window_end, or use this window on the stream itself"
 )
 _OPEN = "window_end is unknown while the session is open; ve() is the end of a result"
 _BOUNDS = ("window_start", "window_end")

@@ -29,7 +29,10 @@ def split_group(
         raise text.error(clause, "GROUP BY ... WITH TOTALS is not supported")
     if clause.args.get("all"):
         if clause.expressions:
-            raise text.error(clause, "GROUP BY ALL stands alone: it has all keys of the list")
+            raise text.error(
+                clause,
+                "GROUP BY ALL cannot be combined with other keys: it has all keys of the list",
+            )
         parts = [item.node for item in items if _is_key(item.node)]
     else:
         parts = list(clause.expressions)
@@ -58,7 +61,7 @@ def _split_bounds(
         if isinstance(bound, exp.Column) and not bound.table and scope.candidates(bound):
             owners = {c.relation for c in scope.columns if c.name == bound.name}
             said = " and ".join([window.relation, *sorted(owners)])
-            raise text.error(bound, f"{bound.name!r} is in {said}; write which")
+            raise text.error(bound, f"{bound.name!r} is in {said}; write name.column")
     keys = [key for key in keys if key not in bounds]
     if isinstance(window.spec, SessionWindow):
         by = sorted(key.name for key in keys if isinstance(key, exp.Column))
@@ -66,8 +69,8 @@ def _split_bounds(
             said = ", ".join(window.keys) or "all"
             raise text.error(
                 clause,
-                f"sessions of {said} cannot be grouped by other keys; the keys of GROUP BY stand "
-                "in SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
+                f"sessions of {said} cannot be grouped by other keys; put the keys of "
+                "GROUP BY into SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
             )
     return bounds[0], keys
 

@@ -59,7 +59,7 @@ def _sets(clause: exp.Expr, names: Names) -> _Sets | None:
         more = _listed_sets(asked)
         found = more if found is None else [a + b for a, b in itertools.product(found, more)]
         if len(found) > _SETS_MAX:
-            raise names.text.error(asked, f"{len(found)} sets; there may be {_SETS_MAX}")
+            raise names.text.error(asked, f"{len(found)} sets; at most {_SETS_MAX} are allowed")
     return None if found is None else [tuple(dict.fromkeys(one)) for one in found]
 
 

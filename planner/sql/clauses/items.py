@@ -92,7 +92,9 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[
     if star.args.get("ilike"):
         raise text.error(node, "* ILIKE is not supported; list the columns")
     if relation and relation not in scope.relations:
-        raise text.error(node, f"no relation {relation!r} here but {', '.join(scope.relations)}")
+        raise text.error(
+            node, f"no relation {relation!r} here; the relations are: {', '.join(scope.relations)}"
+        )
     visible = scope.visible_in(relation)
     known = {c.name for c in visible}
     excluded: set[str] = set()
@@ -132,7 +134,7 @@ def _named_in(
         if not isinstance(part, exp.Alias):
             raise text.error(part, "write * REPLACE (x + 1 AS x), * RENAME (x AS y)")
         if name(part) not in known or name(part) in found:
-            raise text.error(part, f"no column {name(part)!r} here, or it is given twice")
+            raise text.error(part, f"no column {name(part)!r} here, or it is listed twice")
         found[name(part)] = part
     return found
 

@@ -99,7 +99,7 @@ def join_kind(clause: exp.Join, names: Names) -> str:
         return "anti"
     said = " ".join(word for word in (side, kind) if word)
     raise names.text.error(
-        clause, f"{said} JOIN is not supported; there are JOIN, LEFT, RIGHT and FULL JOIN"
+        clause, f"{said} JOIN is not supported; use JOIN, LEFT, RIGHT and FULL JOIN"
     )
 
 
@@ -180,7 +180,9 @@ def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
     for column in node.find_all(exp.Column):
         here, there = left.candidates(column), right.candidates(column)
         if here and there:
-            raise names.text.error(column, f"{column.name!r} is on both sides; write which")
+            raise names.text.error(
+                column, f"{column.name!r} is on both sides; write relation.{column.name}"
+            )
         if not here and not there:
             both = Scope(left.stream, (*left.columns, *right.columns))
             both.column(column, names.text)

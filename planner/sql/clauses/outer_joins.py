@@ -29,10 +29,10 @@ from planner.sql.reading.literals import interval_us
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
-_FORM = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts; the times are those of both streams"
+_FORM = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts; ts must be the time of each stream"
 _TOLERANCE = (
-    "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: an event waits "
-    "this long for a later match"
+    "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: events "
+    "wait this long for a later match"
 )
 _HIDDEN = "the query of this IN has a table {0}, which hides the outer {0}: give it another alias"
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -322,7 +322,7 @@ def _nearest(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope
     said = (clause.side.upper(), clause.kind.upper())
     how = {"": "inner", "LEFT": "left"}.get(said[0])
     if how is None or said[1] not in ("", "INNER", "OUTER"):
-        raise text.error(clause, "there are ASOF JOIN and ASOF LEFT JOIN")
+        raise text.error(clause, "use ASOF JOIN or ASOF LEFT JOIN")
     condition = clause.args.get("on")
     if condition is None:
         raise text.error(clause, _FORM)

@@ -38,22 +38,24 @@ if TYPE_CHECKING:
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
 
-_TIME = "OVER goes by the time of the stream: ORDER BY its time, or vs(), upwards"
+_TIME = "OVER follows the time of the stream: ORDER BY its time, or vs(), ascending"
 _LAG_NULLS = (
     "LAG takes no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
     "subquery, and LAG of it"
 )
 _ALONE = (
-    "RANGE with a distance takes ORDER BY the time alone; where it orders rows that start together "
-    "write ROWS, or RANGE UNBOUNDED PRECEDING"
+    "RANGE with a distance needs ORDER BY the time alone; with more columns, write ROWS, "
+    "or RANGE UNBOUNDED PRECEDING"
 )
 _ENDS_BEFORE = (
-    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW: take LAG(x, n) of it in a SELECT "
-    "around for the one that ends n rows before, of COUNT COALESCE(LAG(x, n), 0)"
+    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW: for a frame that ends n "
+    "rows earlier, write LAG(x, n) of the result in an outer SELECT, for COUNT write "
+    "COALESCE(LAG(x, n), 0)"
 )
 _RANGE_ENDS_BEFORE = (
-    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; RANGE may end before it where it "
-    "begins at a distance: BETWEEN INTERVAL '1' DAY PRECEDING AND INTERVAL '1' HOUR PRECEDING"
+    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; RANGE may end earlier if it "
+    "begins at a distance: BETWEEN INTERVAL '1' DAY PRECEDING AND INTERVAL '1' HOUR "
+    "PRECEDING"
 )
 
 
@@ -139,7 +141,7 @@ def _asked(
         function = function.this
     if isinstance(function, exp.RowNumber):
         if node.args.get("spec") is not None:
-            raise text.error(node, "numbers of rows take no frame")
+            raise text.error(node, "row numbers take no frame")
         return agg.count(), RowFrame(True, None)
     if isinstance(function, exp.Lag):
         rows = (

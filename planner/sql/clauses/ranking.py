@@ -43,10 +43,8 @@ _KINDS: dict[type[exp.Expr], str] = {
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
 }
-_TWO_NAMES = "{0!r} is a column of the input, too; give the number of the rows another name"
-_BOUND = (
-    "the number of rows needs a bound: WHERE {0} <= 10 around it, or QUALIFY {0} <= 10 beside it"
-)
+_TWO_NAMES = "{0!r} is also a column of the input; give the row number another name"
+_BOUND = "the row number needs a bound: WHERE {0} <= 10 around it, or QUALIFY {0} <= 10 beside it"
 
 
 def is_ranking(node: exp.Expr) -> bool:
@@ -147,7 +145,7 @@ def ranked(
     first = asked[0]
     for other in asked[1:]:
         if other != first:
-            raise names.text.error(other, "one SELECT numbers its rows in one way")
+            raise names.text.error(other, "one SELECT can number its rows in one way only")
     called = next((item.name for item in items if item.node == first), "")
     known = {} if _is_cut(node) else dict(bounds)
     if qualify is not None:
@@ -206,7 +204,7 @@ def _top(
     if order is None:
         raise text.error(node, "OVER needs ORDER BY here")
     if node.args.get("spec") is not None:
-        raise text.error(node, "numbers of rows take no frame")
+        raise text.error(node, "row numbers take no frame")
     keys = node.args.get("partition_by") or []
     compiler = Expressions(text, scope, names.functions)
     orders = orderings(order, scope, names)

@@ -43,16 +43,19 @@ if TYPE_CHECKING:
     Semi = Callable[[exp.Join, Scope, Names], Scope]
 
 _APART = (
-    "a window and the one before it do not live together, so no rows would meet: write "
+    "a window and the previous one do not overlap in time, so no rows would match: write "
     "LAG(x) OVER (PARTITION BY k ORDER BY window_start) over the results of the windows"
 )
 _VERSION = (
-    "AS OF belongs to a join: a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.key = b.key. A stream is "
-    "not read as of a time: filter its times by WHERE, or ask what a table was at a time with "
-    "`jobmanager table --at`"
+    "AS OF belongs to a join: a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.key = b.key. A "
+    "stream cannot be read as of a time: filter its times by WHERE, or read a past table "
+    "with `jobmanager table --at`"
 )
-_COMMA = "a {} JOIN keeps rows of what it joins, and binds closer than a comma: write CROSS JOIN"
-_TWICE = "{0!r} is there twice; give one another name with AS"
+_COMMA = (
+    "a {} JOIN keeps unmatched rows, and it is evaluated before the comma: write CROSS JOIN "
+    "instead of the comma"
+)
+_TWICE = "there are two {0!r}; rename one with AS"
 
 
 def joined(

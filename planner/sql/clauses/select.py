@@ -70,7 +70,7 @@ _SELECT_PARTS = (
 )
 _QUALIFY = "QUALIFY cannot be combined with GROUP BY; put the GROUP BY in a subquery in FROM"
 _CROSSED = (
-    "these windows overlap, and {} compares rows whose windows are not the same: add window_start "
+    "these windows overlap, and {} compares rows of different windows: add window_start "
     "and window_end to both SELECTs"
 )
 _LATERAL = (

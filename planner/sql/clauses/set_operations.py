@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
 _EMIT = (
-    "does EMIT stand for all of the {0} or for its last SELECT? Put each SELECT in parentheses, "
-    "with the EMIT that it has"
+    "EMIT could belong to the whole {0} or to its last SELECT: put each SELECT in "
+    "parentheses, with its EMIT"
 )
 _ALL = "{0} ALL counts copies of rows and is not supported; {0} gives each row once"
 _POINTS = (
-    "{0} compares rows that are alive together, and points of both sides hardly ever are: give the "
-    "rows a lifetime (ve = NULL in the declaration: for ever), or compare results of windows"
+    "{0} compares rows that are valid at the same time, and rows of an instant hardly "
+    "ever are: give the rows a lifetime (ve = NULL in the declaration: for ever), or "
+    "compare results of windows"
 )
 
 

@@ -94,7 +94,7 @@ def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
 def _with_elements(asked: _Unnest, scope: Scope, names: Names) -> Scope:
     text, node = names.text, asked.node
     if asked.relation in scope.relations:
-        raise text.error(node, f"{asked.relation!r} is there twice; give one another name with AS")
+        raise text.error(node, f"there are two {asked.relation!r}; rename one with AS")
     value = Expressions(text, scope, names.functions).compile(asked.value)
     held = value.output_type(scope.stream.schema)
     if not is_list(held) and not is_map(held):

@@ -25,8 +25,8 @@ _COMPARED_WITH: dict[type[exp.Expr], str] = {
 }
 
 EXISTS = (
-    "EXISTS belongs in the WHERE of a query, not in HAVING, lists or another EXISTS: put the query "
-    "that it is a condition of in a view, or in a subquery in FROM"
+    "EXISTS belongs in the WHERE of a query, not in HAVING, lists or another EXISTS: put "
+    "the query with the condition in a view, or in a subquery in FROM"
 )
 SUBQUERY = "a subquery belongs in FROM, or in WHERE after EXISTS"
 _WHAT = {
@@ -37,8 +37,8 @@ _WHAT = {
     "connect": "CONNECT BY",
     "pivots": "PIVOT",
     "sort": "SORT BY: a stream is ordered by time",
-    "distribute": "DISTRIBUTE BY: who computes what follows from the keys",
-    "cluster": "CLUSTER BY: who computes what follows from the keys",
+    "distribute": "DISTRIBUTE BY: the keys decide which vertex computes a row",
+    "cluster": "CLUSTER BY: the keys decide which vertex computes a row",
     "kind": "SELECT AS STRUCT or VALUE",
     "operation_modifiers": "a word before the columns",
     "system_time": "FOR SYSTEM_TIME",
@@ -64,7 +64,7 @@ def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
     """Return the error for an unsupported node, in SQL's words, with an alternative."""
     said = text.spelled(node)
     if is_window(node):
-        where = "it stands in GROUP BY, and window_start and window_end are its bounds"
+        where = "it belongs in GROUP BY; its bounds are window_start and window_end"
         return text.error(node, f"the function {said} is not supported here: {where}")
     hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
     if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):

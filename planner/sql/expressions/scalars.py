@@ -226,8 +226,8 @@ class Expressions:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
             raise self.text.error(
                 node,
-                "IN takes a list of values here; IN (SELECT ...) stands in WHERE: for HAVING put "
-                "the GROUP BY in a subquery in FROM",
+                "IN takes a list of values here; IN (SELECT ...) belongs in WHERE: for "
+                "HAVING put the GROUP BY in a subquery in FROM",
             )
         if not node.expressions:
             raise self.text.error(node, "IN () lists no values: nothing is in it; write FALSE")

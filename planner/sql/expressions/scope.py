@@ -150,10 +150,12 @@ class Scope:
             return found[0]
         if found:
             owners = " and ".join(c.relation for c in self.columns if c.name == node.name)
-            raise text.error(node.this, f"{node.name!r} is in {owners}; write which")
+            raise text.error(node.this, f"{node.name!r} is in {owners}; write relation.{node.name}")
         if node.table and node.table not in self.relations:
             here = ", ".join(self.relations)
-            raise text.error(node.args["table"], f"no relation {node.table!r} here but {here}")
+            raise text.error(
+                node.args["table"], f"no relation {node.table!r} here; the relations are: {here}"
+            )
         raise text.error(node.this, self._no_column(node.name, node.table))
 
     def visible_in(self, relation: str) -> tuple[Visible, ...]:

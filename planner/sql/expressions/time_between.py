@@ -34,7 +34,7 @@ _WAYS = (
     "or give the rows of one side a lifetime (ve = ts + INTERVAL '10' MINUTE in the declaration, "
     "ve = NULL: for ever); or join the rows of windows (TUMBLE) on window_start and window_end"
 )
-_UNBOUNDED = "the rows of both sides are points in time, so almost none would meet: "
+_UNBOUNDED = "the rows of both sides are points in time, so almost none would match: "
 _ONE_SIDED = (
     "the time between the rows of both sides has one bound only, so rows would be kept for ever: "
 )

@@ -63,7 +63,7 @@ def _column(parts: list[exp.Expr], names: Names) -> pa.Array:
     try:
         return pa.array(values)
     except pa.ArrowException:
-        raise text.error(parts[0], "the values of a column are of one type") from None
+        raise text.error(parts[0], "the values of a column must have one type") from None
 
 
 def _value(node: exp.Expr, names: Names) -> Any:

@@ -44,10 +44,10 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]
 #: The arguments here of windows whose first argument in Flink's GROUP BY is a time column.
 _LENGTHS = {"HOP": "size, every", "TUMBLE": "size", "CUMULATE": "size, step"}
 _NO_COLUMN = (
-    "windows in GROUP BY are of the stream's own times and take no column; "
-    "write {name}({lengths}), or FROM TABLE({name}(TABLE t, DESCRIPTOR({column}), ...))"
+    "windows in GROUP BY use the stream's own time and take no column; write "
+    "{name}({lengths}), or FROM TABLE({name}(TABLE t, DESCRIPTOR({column}), ...))"
 )
-OVER = "OVER stands in the list of a SELECT without GROUP BY; put one of both in a subquery in FROM"
+OVER = "OVER cannot be combined with GROUP BY in one SELECT; put one of both in a subquery in FROM"
 
 
 def is_window(node: exp.Expr) -> bool:

@@ -279,7 +279,9 @@ def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
     found = _MISSING.search(str(error.__cause__ or error))
     if found is None:
         at = max(0, len(source.text.rstrip()) - 1)
-        raise source.error_at((at, at + 1), "the text ends inside of something") from None
+        raise source.error_at(
+            (at, at + 1), "the text ends too early: something is not closed"
+        ) from None
     quote, line = found[1], int(found[2])
     lines = source.text.split("\n")
     at = sum(len(before) + 1 for before in lines[: line - 1]) + int(found[3])
@@ -329,7 +331,7 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     first = sum(len(before) + 1 for before in source.text.split("\n")[: line - 1])
     start = max(first, first + int(told["col"]) - width)
     if any(found.start() <= start < found.end() for found in _EMIT.finditer(source.text)):
-        words = "EMIT CHANGES stands behind a SELECT, within its parentheses"
+        words = "EMIT CHANGES belongs after a SELECT, within its parentheses"
     for found in _SPARK_WINDOW.finditer(source.text):
         if found.start() <= start <= found.end():
             what = f"the function WINDOW is not supported; {SPARK_WINDOW}"

@@ -37,8 +37,9 @@ _START_WORDS = ("TUMBLE_START", "HOP_START", "SESSION_START")
 _END_WORDS = ("TUMBLE_END", "HOP_END", "SESSION_END")
 _TIME_WORDS = ("TUMBLE_ROWTIME", "HOP_ROWTIME", "SESSION_ROWTIME")
 _ONE_TABLE = (
-    "a window over a column of times is of one table in FROM: write TUMBLE('10 minutes') among the "
-    "keys, which takes the stream's own time, or FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))"
+    "a window over a column of times needs one table in FROM: write TUMBLE('10 minutes') "
+    "among the keys, which uses the stream's own time, or FROM TABLE(TUMBLE(TABLE t, "
+    "DESCRIPTOR(ts), ...))"
 )
 _WHOLE = "a window is two columns here: write window_start and window_end"
 
@@ -137,7 +138,10 @@ def _distinct_on(select: exp.Select, text: SqlText) -> None:
     parts = list(order.expressions)
     others = [part for part in parts if part.this not in keys]
     if not others:
-        raise text.error(clause, "DISTINCT ON needs ORDER BY of what stands behind its keys, too")
+        raise text.error(
+            clause,
+            "DISTINCT ON needs ORDER BY its keys and then the columns that order the rows of a key",
+        )
     number = exp.Window(
         this=exp.RowNumber(),
         partition_by=[key.copy() for key in keys],

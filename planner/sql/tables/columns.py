@@ -91,7 +91,9 @@ def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Col
             raise text.error(part, "a column is a name and a type")
     delay_us = 0 if watermark is None else _delay_us(watermark, [*base, *names], text)
     if len(keys) > 1:
-        raise text.error(schema, "a table has one PRIMARY KEY; of several columns: (a, b)")
+        raise text.error(
+            schema, "a table has one PRIMARY KEY; for more than one column, write (a, b)"
+        )
     key = keys[0] if keys else ()
     for name in key:
         if name not in (*base, *names):
@@ -133,9 +135,9 @@ def _read_column(
         computed[column.name] = said[0].this
         if _is_required(column):
             reason = (
-                f"NOT NULL of a computed column is not checked: leave it out, and write WHERE "
-                f"{column.name} IS NOT NULL in the query, or NOT NULL behind the columns of files "
-                "that it is made of"
+                "NOT NULL of a computed column is not checked: leave it out, and write "
+                f"WHERE {column.name} IS NOT NULL in the query, or NOT NULL after the "
+                "columns of the file that it is computed from"
             )
             raise text.error(column, reason)
     elif kind is not None and len(said) == 1 and type(said[0]) is Metadata:
@@ -143,7 +145,7 @@ def _read_column(
         metadata[column.name] = column.name if key is None else key.name
         types[column.name] = _declared_type(kind, column, text)
         if _is_required(column):
-            reason = "what the broker says of a record has no NOT NULL: leave it out"
+            reason = "metadata of the broker cannot be NOT NULL: leave it out"
             raise text.error(column, reason)
     elif kind is not None and not said:
         types[column.name] = _declared_type(kind, column, text)

@@ -82,7 +82,9 @@ class Declaration:
         is_ours = not self.table.text.engine.name
         if is_ours and self.table.word == "STREAM" and self.table.columns.names:
             raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
-        self._check_direction(sink.options, "what is read", not_of="a target of INSERT INTO")
+        self._check_direction(
+            sink.options, "a table that is read", not_of="a target of INSERT INTO"
+        )
         said = read_options(sink.options, given, self.table.title)
         return sink.write(self.table, said, self.table.matched(stream))
 

@@ -188,7 +188,7 @@ def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
             raise table.given.error(name, f"{name} is not an option of {what}")
     if table.columns.names:
         at = next(iter(table.columns.nodes.values()))
-        raise table.text.error(at, f"columns of {what} are those that it has; leave them out")
+        raise table.text.error(at, f"{what} already has its columns; leave them out")
     with table.text.located(table.given.name):
         if format_ == "text":
             return Stream.from_text(said.path, partitions=said.partitions)

@@ -217,7 +217,7 @@ def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ..
     key = table.columns.primary_key
     if is_debezium:
         if not key:
-            reason = "events of Debezium need PRIMARY KEY (id) NOT ENFORCED: what do they change?"
+            reason = "Debezium events need PRIMARY KEY (id) NOT ENFORCED, the row that they change"
             raise table.given.error("format", reason)
         if options.deleted is not None:
             raise table.given.error("deleted", "leave deleted out: op = 'd' ends a row")

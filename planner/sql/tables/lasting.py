@@ -29,7 +29,7 @@ _APPEND_ONLY = "append-only"
 def _mode(given: Given, name: str) -> bool:
     said = given.text_of(name).lower()
     if said == "retract":
-        what = "nothing is taken back here"
+        what = "rows cannot be retracted here"
         raise given.error(
             name, f"{what}: 'upsert' with {DELETED} = op = 'd' ends the rows of a key"
         )
@@ -62,7 +62,9 @@ def lasting(
             raise given.error(DELETED, f"{DELETED} needs '{CHANGELOG}' = '{_UPSERT}', too")
         return stream.for_ever() if type(ve) is exp.Null else stream
     if not key:
-        reason = f"'{_UPSERT}' needs PRIMARY KEY (id) NOT ENFORCED: what are rows versions of?"
+        reason = (
+            f"'{_UPSERT}' needs PRIMARY KEY (id) NOT ENFORCED, the key whose versions the rows are"
+        )
         raise given.error(CHANGELOG, reason)
     if ve is not None:
         raise given.error("ve", "each version lasts until the next of its key: leave ve out")

@@ -105,7 +105,7 @@ def read_options(record: type[Record], given: Given, what: str) -> Record:
             continue
         said = [name for name in names if name in given.values]
         if len(said) > 1:
-            raise given.error(said[1], f"{said[1]} says the same as {said[0]}")
+            raise given.error(said[1], f"{said[1]} has the same meaning as {said[0]}")
         if said:
             found[f.name] = f.metadata[_READ](given, said[0])
         elif f.default is MISSING:

@@ -85,8 +85,8 @@ class Table:
             return self.given.error("", "a stream that is read needs vs = column")
         return self.given.error(
             "",
-            "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; a file "
-            "whose rows have no time, as a table that is looked up, is static = TRUE",
+            "name the time column: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; for a "
+            "file whose rows have no time, such as a lookup table, write static = TRUE",
         )
 
     def check_columns(self, found: pa.Schema) -> None:
@@ -133,7 +133,9 @@ class Table:
         """
         if self.columns.computed or self.columns.metadata:
             at = next(iter((*self.columns.computed, *self.columns.metadata)))
-            raise self.text.error(self.columns.nodes[at], "a target has columns with types alone")
+            raise self.text.error(
+                self.columns.nodes[at], "the columns of a target have only a name and a type"
+            )
         for name in self.columns.not_null:
             raise self.text.error(
                 self.columns.nodes[name],

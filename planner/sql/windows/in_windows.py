@@ -38,41 +38,42 @@ BOUNDS = ("window_start", "window_end", "window_time")
 NEEDS_BOUNDS = "{} needs window_start and window_end"
 #: Why a row of a window may have ended before the window does.
 OF_LIMIT = (
-    "LIMIT gives the first rows at each instant, and of no window: write ROW_NUMBER() OVER "
-    "(PARTITION BY window_start, window_end ORDER BY ...) <= n in place of it"
+    "LIMIT returns the first rows at each instant, not of each window: write ROW_NUMBER() "
+    "OVER (PARTITION BY window_start, window_end ORDER BY ...) <= n instead"
 )
 OF_RANKS = (
-    "these rows are the first at each instant, and of no window: add window_start and window_end "
-    "to the PARTITION BY that numbers them"
+    "these rows are the first at each instant, not of each window: add window_start and "
+    "window_end to the PARTITION BY that numbers them"
 )
 OF_VALUES = (
-    "the value of a subquery may change before a window ends: GROUP BY the windows in a subquery "
-    "without it, or ask for it in a view that TUMBLE reads"
+    "the value of this subquery may change before a window ends: GROUP BY the windows in "
+    "a subquery without it, or move it to a view that TUMBLE reads"
 )
 _OF_POINTS = (
-    "rows of windows meet rows here that are in none and are over at once, so what they make is "
-    "not there when a window ends: give both sides the same windows, as in TABLE(TUMBLE(TABLE b, "
-    "DESCRIPTOR(ts), size))"
+    "rows of windows are joined here with rows that have no window and last for an "
+    "instant, so the pairs end before the window: give both sides the same windows, as in "
+    "TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), size))"
 )
 _OF_VERSIONS = (
-    "rows of windows meet rows here that are in none and may change before a window ends: join "
-    "them in a view that TUMBLE reads, which takes what holds at the time of each row"
+    "rows of windows are joined here with rows that have no window and may change before "
+    "a window ends: join them in a view that TUMBLE reads, which uses the version at the "
+    "time of each row"
 )
 _CUT = (
-    "results of windows of several lengths are joined here, and pairs end before these windows do: "
-    "{} the bounds before the join"
+    "results of windows of different lengths are joined here, so pairs end before these "
+    "windows: {} the bounds before the join"
 )
 CROSSED = (
-    "these windows overlap, and rows were joined whose windows are not the same: add "
-    "a.window_start = b.window_start AND a.window_end = b.window_end to the join"
+    "these windows overlap, and rows of different windows were joined: add a.window_start "
+    "= b.window_start AND a.window_end = b.window_end to the join"
 )
 _NULLABLE = (
     "a row without a match is in no window of this side: {} the bounds of the other, or "
     "behind a FULL JOIN COALESCE(a.window_start, b.window_start) and the same of window_end"
 )
 _MIXED = (
-    "rows of different windows stand in this column, so it is not known when all rows of one are "
-    "there: {} window_start, window_end in each SELECT that it is made of, then around it"
+    "this column mixes rows of different windows, so it is unknown when one window is "
+    "complete: {} window_start, window_end in each inner SELECT, then in the outer one"
 )
 
 
@@ -378,13 +379,13 @@ def _no_end(window: Window, lives: InWindows) -> str:
         dict.fromkeys(format_us(one.size_us) for one in sorted(others, key=lambda w: w.size_us))
     )
     reason = (
-        f"rows of windows of {sizes} are joined here, and pairs end before these windows do: give "
-        "both sides the same windows"
+        f"rows of windows of {sizes} are joined here, so pairs end before these windows: "
+        "give both sides the same windows"
     )
     inner = next((w for w in others if w != window and lies_within(w, window)), None)
     if inner is None or window.size_us != window.every_us:
         return reason
     return (
-        f"{reason}, or GROUP BY those of {format_us(inner.size_us)} in a subquery and "
-        f"TUMBLE('{format_us(window.size_us)}') around it"
+        f"{reason}, or GROUP BY the windows of {format_us(inner.size_us)} in a subquery "
+        f"and TUMBLE('{format_us(window.size_us)}') around it"
     )

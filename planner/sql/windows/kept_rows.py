@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 #: The function that replaces WITHIN in the tree.
 WITHIN = "WITHIN_TIME"
 _DIFFERENT = (
-    "the windows of both sides differ, so a row would have a match for a part of its window and "
-    "none for the rest: give both sides the same windows"
+    "the windows of both sides differ, so a row would match for only a part of its "
+    "window: give both sides the same windows"
 )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: The name of the pivoted relation; no statement can contain it.
 _SOURCE = "@pivoted"
 _ONE_KEY = "PIVOT takes values of one column: FOR k IN ('a', 'b')"
-_VALUES = "PIVOT takes literals: which columns there are cannot depend on the rows"
+_VALUES = "PIVOT takes literals: the columns of the result cannot depend on the rows"
 
 
 def pivoted(
@@ -36,7 +36,9 @@ def pivoted(
     """
     (pivot, *others) = node.args["pivots"]
     if others:
-        raise names.text.error(others[0], "one PIVOT is of one relation; put it in a subquery")
+        raise names.text.error(
+            others[0], "a PIVOT needs a single relation in FROM; put it in a subquery"
+        )
     fields = pivot.args.get("fields") or []
     if len(fields) != 1 or not isinstance(fields[0], exp.In) or pivot.args.get("group"):
         raise names.text.error(pivot, _ONE_KEY)

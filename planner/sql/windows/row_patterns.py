@@ -178,7 +178,7 @@ class _Reading:
         found = {c.table if c.table not in own else "" for c in node.find_all(exp.Column)}
         if len(found) > 1:
             raise self._text.error(
-                node, "all columns of a value of a row have to be of one variable of the pattern"
+                node, "all columns in a value of a row must belong to one variable of the pattern"
             )
         whole = exp.Paren(this=node.copy())
         for column in whole.find_all(exp.Column):

@@ -46,8 +46,8 @@ _AROUND = (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)
 _FIRST = (exp.FirstValue, exp.First)
 _LAST = (exp.LastValue, exp.Last)
 _ONE = (
-    "a window over all rows of its partition is of one relation: put the JOIN, or the GROUP BY, "
-    "in a subquery in FROM"
+    "a window over all rows of its partition needs a single relation in FROM: put the "
+    "JOIN, or the GROUP BY, in a subquery in FROM"
 )
 _KEYS = "PARTITION BY takes columns here: name the expression in a subquery in FROM"
 _STAR = "write the columns, or * alone, beside a window over all rows of its partition"

@@ -139,13 +139,15 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
         kind = "SESSION" if isinstance(spec, SessionWindow) else "CUMULATE"
         kind = "windows by a calendar" if isinstance(spec, CalendarWindow) else kind
         raise names.text.error(
-            node, f"rows of {kind} cannot be a key alone; write GROUP BY window_start, window_end"
+            node,
+            f"rows of {kind} cannot be used without GROUP BY; write GROUP BY "
+            "window_start, window_end",
         )
     if spec.size_us % spec.every_us or spec.size_us // spec.every_us > _COPIES_MAX:
         raise names.text.error(
             node,
-            f"rows of HOP stand alone if SIZE is a multiple of SLIDE, at most {_COPIES_MAX} times "
-            "it; else write GROUP BY window_start, window_end",
+            "to use rows of HOP without GROUP BY, SIZE must be a multiple of SLIDE, at "
+            f"most {_COPIES_MAX} times it; else write GROUP BY window_start, window_end",
         )
     phases = range(0, spec.size_us, spec.every_us)
     with names.text.located(node):
@@ -239,8 +241,8 @@ def of_each_window(
         return make(rows.set_duration(1), window)
     if kinds > _COPIES_MAX:
         raise InvalidPlanError(
-            f"so many windows overlap here; there are at most {_COPIES_MAX} of HOP at a time, and "
-            "SIZE is a multiple of SLIDE"
+            f"at most {_COPIES_MAX} windows of HOP may overlap, and SIZE must be a "
+            "multiple of SLIDE"
         )
     made = []
     for phase in range(0, size, size // kinds):

@@ -250,7 +250,7 @@ FUNCTIONS = (
         "top_rows",
         (_LANES,),
         takes=_takes,
-        needs="rows with what they are ordered by",
+        needs="rows with the values that order them",
         result_type=_result_type,
         finish=_finish,
         needs_sequence=True,

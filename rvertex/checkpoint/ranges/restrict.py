@@ -69,7 +69,7 @@ class NotByKeyError(UsageError):
     operator: str
     reason: str
 
-    message = "{operator} cannot be divided among another number of vertices: {reason}"
+    message = "the state of {operator} cannot be divided among another number of vertices: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def restricted(
     if isinstance(spec, PartialAggregate | PartialSession):
         return state if is_first else _emptied(place, state)
     if keys is None:
-        raise NotByKeyError(type(spec).__name__, "the columns that divide its stage are gone there")
+        raise NotByKeyError(type(spec).__name__, "it lost the columns that partition its rows")
     kept = getattr(spec, "keys", getattr(spec, "on", None))
     if isinstance(kept, tuple):
         _only(spec, SlotRange(keys, *slots), kept)

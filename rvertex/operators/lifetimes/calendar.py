@@ -139,8 +139,8 @@ class Periods:
         for time in (int(finite.min()), int(finite.max())):
             if not FIRST_US <= time < LAST_US:
                 raise InvalidWindowError(
-                    f"windows by a calendar have the years 2 to 9997, and {time} us is outside: "
-                    "drop such rows with filter(...)"
+                    f"calendar windows cover the years 2 to 9997, and {time} us is "
+                    "outside: drop such rows with filter(...)"
                 )
         near = np.arange(-_MARGIN, _MARGIN + 1)
         numbers = np.unique(np.unique(self._about(finite))[:, np.newaxis] + near)

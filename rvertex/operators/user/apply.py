@@ -124,8 +124,8 @@ class ApplyOperator:
             pieces += self._pieces(events.slice(half), seq + half)
             if not self._poison.is_passed_over and before == self._poison.count:
                 reason = (
-                    f"it raised {reason_of(error)} on {events.num_rows} rows, but on none of their "
-                    "parts: it has to work row by row"
+                    f"it raised {reason_of(error)} on {events.num_rows} rows, but not on "
+                    "smaller parts of them: its result must not depend on the batch"
                 )
                 raise UserResultError(self._name, reason) from error
             return pieces

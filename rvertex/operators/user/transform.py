@@ -169,9 +169,9 @@ class UserOperatorRunner:
         if reached > self._frontier:
             raise UserResultError(
                 self._name,
-                f"execute() returned a row or CTI at {reached} when nothing after "
-                f"{self._frontier} was given to it; before a process with timers it may not run "
-                "ahead: move lifetimes with .shift(...) behind it",
+                f"execute() returned a row or CTI at {reached} but its input has only "
+                f"reached {self._frontier}; before a process with timers, output may not "
+                "be ahead of the input: use .shift(...) after it instead",
             )
         return out
 

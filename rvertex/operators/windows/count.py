@@ -54,7 +54,7 @@ class CountWindowAggregate(Aggregates):
 
     def __post_init__(self) -> None:
         if not 0 < self.count < 2**31:
-            raise InvalidWindowError(f"a window of {self.count} events: it has at least one")
+            raise InvalidWindowError(f"a window of {self.count} events: it needs at least one")
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator with empty state."""

@@ -49,6 +49,6 @@ class PrimaryRowsLostError(OperatingError):
     rows: int
 
     message = (
-        "{log}: {rows} rows that a killed joiner had found are not there any more; "
-        "restore the log, or set a longer retention"
+        "{log}: {rows} rows that a killed joiner had read were deleted; restore the log, "
+        "or set a longer retention"
     )

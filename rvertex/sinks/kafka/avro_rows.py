@@ -58,7 +58,9 @@ def _record(label: str, name: str, fields: list[pa.Field]) -> dict[str, Any]:
     ]
     for field in fields:
         if not (field.name.isidentifier() and field.name.isascii()):
-            raise InvalidSinkError(label, f"Avro allows no field {field.name!r}: rename the column")
+            raise InvalidSinkError(
+                label, f"Avro does not allow the name {field.name!r}: rename the column"
+            )
     return {"type": "record", "name": name, "fields": described}
 
 

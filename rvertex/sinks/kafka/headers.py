@@ -133,7 +133,7 @@ class KafkaHeaders:
             raise DestinationError(self._link.label, "the client dropped its records") from error
         self._poll(0)
         if left:
-            raise DestinationError(self._link.label, "records were not taken in time")
+            raise DestinationError(self._link.label, "the client did not accept records in time")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -19,7 +19,7 @@ _ROW = (
     "message.max.bytes in config="
 )
 _RECORD = "correct the rows in the query, or the rules of the topic"
-_BROKER = "this broker or its settings cannot take such a delivery; mode='headers' needs less"
+_BROKER = "this broker or its settings do not support this delivery; mode='headers' requires less"
 
 
 class Refusal(NamedTuple):

@@ -36,7 +36,8 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
     place = temporary_folder() if folder is None else local_path(folder)
     if place is None:
         raise UsageError(
-            f"folder={folder!r}: it is a local folder; for others, write Parquet there"
+            f"folder={folder!r}: it must be a local folder; for another store, write "
+            "Parquet files there and read those"
         )
     try:
         make_folder(place, sync=folder is not None)

@@ -259,7 +259,7 @@ def _check_nulls(chunk: bytes) -> None:
         pyarrow.ArrowInvalid: there is one.
     """
     if chunk.lstrip().startswith(b"null") or b"\nnull" in chunk:
-        raise pa.ArrowInvalid("a row is null, and no object")
+        raise pa.ArrowInvalid("a row is null, not an object")
 
 
 def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:

@@ -77,7 +77,7 @@ def stream_units(path: str) -> tuple[Unit, ...]:
     """
     local = local_path(path)
     if local is not None and os.path.isfile(local):
-        raise SourceNotFoundError(path, "it is a file; give the output folder of a job")
+        raise SourceNotFoundError(path, "it is a file; name the output folder of a job")
     try:
         streams = _streams(path)
     except (OSError, StoreError) as error:
@@ -172,7 +172,7 @@ class RStreamUnits:
         if too_long.any():
             at = int(np.argmax(too_long))
             value = f"[{batch.column(VS)[at].as_py()}, {batch.column(VE)[at].as_py()})"
-            reason = f"lives longer than {longest_us} us, the max_duration that was promised"
+            reason = f"has a lifetime longer than {longest_us} us, the declared max_duration"
             raise SourceRowError(unit.path, row + at + 1, None, None, value, reason)
 
 
@@ -233,7 +233,7 @@ def document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
 
 def _owner(store: BlobStore, path: str) -> str:
     job = document(store, path, CLAIM).get("job", "")
-    return f"the job {job} has not finished: wait for it, or go on with it (jobmanager resume)"
+    return f"the job {job} has not finished: wait for it, or continue it (jobmanager resume)"
 
 
 def _units(path: str, stream: int, files: Sequence[str]) -> list[Unit]:
@@ -243,7 +243,7 @@ def _units(path: str, stream: int, files: Sequence[str]) -> list[Unit]:
     units: list[Unit] = []
     for seqs in SegmentIndex(by_seqs).chain():
         if seqs.lo > end:
-            what = f"its items [{end}, {seqs.lo}) are not there"
+            what = f"its items [{end}, {seqs.lo}) are missing"
             hint = "; the job that wrote it must keep them (retain='all', retention='all')"
             hint = hint if not units else ""
             raise UnfinishedStreamError(path, what + hint)

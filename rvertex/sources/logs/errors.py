@@ -29,7 +29,7 @@ class LostInputError(IntegrityError):
     first: int
     reason: str
     #: What the user can do; some logs can be read on after the deleted rows.
-    remedy: str = "start anew"
+    remedy: str = "start a new job"
 
     message = (
         "{log}, partition {partition}: the rows from position {wanted} on are gone ({reason}; the "
@@ -45,9 +45,9 @@ class FileTakenError(IntegrityError):
     change: str
 
     message = (
-        "source {path}: {change}; its rows are in the job's state and answer already. Put the file "
-        "back as it was, with its time (cp -p), and go on; or resume with --accept-changed-inputs, "
-        "which goes on with what was read"
+        "source {path}: {change}; its rows are in the job's state and answer already. Put "
+        "the file back as it was, with its time (cp -p), and resume; or resume with "
+        "--accept-changed-inputs, which keeps the rows that were read"
     )
 
 
@@ -62,9 +62,10 @@ class NeededInputError(IntegrityError):
     need: str
 
     message = (
-        "{log}, partition {partition}: the rows from position {wanted} on are gone (the log begins "
-        "at {first}), and {need}; so they cannot be skipped: start a new job. Let the log keep its "
-        'rows for longer than a job may be away, or recover the source with "checkpoint"'
+        "{log}, partition {partition}: the rows from position {wanted} on are gone (the "
+        "log begins at {first}), and {need}; so they cannot be skipped: start a new job. "
+        "Keep rows in the log for longer than a job may be stopped, or recover the source "
+        'with "checkpoint"'
     )
 
 
@@ -119,8 +120,8 @@ class LogReplacedError(IntegrityError):
     reason: str
 
     message = (
-        "{log} was deleted and created anew since the job was planned ({reason}); its rows are not "
-        "those the job has read: start a job of its own for it, with another root"
+        "{log} was deleted and created again since the job was planned ({reason}), so it "
+        "has other rows: start a new job for it, with another root"
     )
 
 

@@ -119,7 +119,7 @@ class PolledPartition:
 
     def skip_to(self, position: int) -> None:
         """See LogReader."""
-        assert self._reading is None, "rows are passed over once reading them has failed"
+        assert self._reading is None, "rows are skipped only after reading them has failed"
         self._close_rows()
         self._ahead, self._position = None, position
 

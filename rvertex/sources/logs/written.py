@@ -80,7 +80,7 @@ def _claimed(path: str, claim: dict[str, Any]) -> GrowingStreams:
     except MemoryError:
         raise
     except (KeyError, ValueError, pa.ArrowException) as error:
-        reason = "it does not say which streams there are; begin that job anew to have it said"
+        reason = "it does not list its streams; run that job again from the start"
         raise CorruptSourceError(f"{path}/{CLAIM}", None, reason) from error
     return GrowingStreams(places, schema)
 
@@ -107,7 +107,7 @@ class WrittenItems:
         try:
             items = self._items.read_next(rows_max)
         except SequenceDiscardedError as error:
-            reason = "the job that wrote them keeps them no longer"
+            reason = "the job that wrote them no longer keeps them"
             lost = (self._spec.path, self._unit.stream, error.seq, error.first_seq, reason)
             raise LostInputError(*lost) from error
         except CorruptSegmentError as error:

@@ -163,11 +163,14 @@ class KeyedContext(VertexContext):
         except TypeError as error:
             raise UserResultError(self._process, f"set_timer({at!r}): {error}") from None
         if moment >= INF_TIME:
-            raise UserResultError(self._process, f"set_timer({at!r}): that is beyond all time")
+            raise UserResultError(
+                self._process, f"set_timer({at!r}): that is after the last possible time"
+            )
         if moment <= now and self.in_timer:
             raise UserResultError(
                 self._process,
-                f"set_timer({moment}) in on_timer at {now}: a timer sets timers for later times",
+                f"set_timer({moment}) in on_timer at {now}: on_timer can only set timers "
+                "for later times",
             )
         return max(moment, now)
 

@@ -79,7 +79,7 @@ class Running:
 
 
 def drained(lines: list[str]) -> list[str]:
-    return [line.split(" is to be empty")[0][-2:] for line in lines if "is to be empty" in line]
+    return [line.split(" is being drained")[0][-2:] for line in lines if "is being drained" in line]
 
 
 def test_a_log_that_is_begun_anew_is_not_told_again(

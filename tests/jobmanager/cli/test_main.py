@@ -148,7 +148,7 @@ def test_the_same_for_people(file: Path, tmp_path: Path) -> None:
     assert done("list", tmp_path / "jobs").stdout.split() == ["one", "finished", str(root)]
     assert done("list", root).stdout.split() == ["one", "finished", str(root)]
     assert done("list", tmp_path / "nothing").stdout == ""
-    assert "no job lies in or directly below" in done("list", tmp_path / "nothing").stderr
+    assert "no job in or directly below" in done("list", tmp_path / "nothing").stderr
     assert "digest: " in done("resume", root).stdout
 
 

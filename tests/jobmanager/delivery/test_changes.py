@@ -386,7 +386,8 @@ def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
     current, _ = versions()
     changes = ss.sinks.parquet(str(tmp_path / "changes"), changes=True)
     with pytest.raises(
-        ss.UsageError, match="console takes whole rows: deliver to it from another query"
+        ss.UsageError,
+        match="console accepts only rows that have ended: deliver to it from another query",
     ):
         run(current.deliver(changes, ss.sinks.console()), tmp_path)
     with pytest.raises(ss.UsageError, match="leave out end=None"):

@@ -451,7 +451,7 @@ def test_a_destination_that_forgot_is_not_filled_again() -> None:
     again = delivery(uri, ledger)
     again.run()
     assert again.state == "failed"
-    assert "has no position of this delivery any more" in again.view().error
+    assert "the position of this delivery is lost" in again.view().error
     assert values(ledger.rows) == list(range(ROWS))
 
 

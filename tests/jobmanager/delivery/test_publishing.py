@@ -233,7 +233,7 @@ def test_what_cannot_be_asked_is_said() -> None:
         stream.to_parquet("t", mode="add")  # type: ignore[arg-type]
     with pytest.raises(InvalidPlanError, match="needs the path"):
         stream.to_parquet(mode="overwrite")
-    with pytest.raises(InvalidPlanError, match='is for mode="overwrite"'):
+    with pytest.raises(InvalidPlanError, match='needs mode="overwrite"'):
         stream.to_parquet("t", mode="append", partition_by="day")
     with pytest.raises(UnknownColumnError):
         stream.to_parquet("t", partition_by="month")

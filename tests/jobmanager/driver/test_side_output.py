@@ -123,10 +123,11 @@ def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
     root = str(tmp_path / "job")
     jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
     with pytest.raises(
-        UsageError, match=r"say which, as ss.read_late\(root, 's01-clicks.*can put aside s01-clicks"
+        UsageError,
+        match=r"choose one, such as ss.read_late\(root, 's01-clicks.*this job has s01-clicks",
     ):
         jobmanager.read_late(root, "orders")
-    with pytest.raises(UsageError, match="nothing of this kind"):
+    with pytest.raises(UsageError, match="this job writes none"):
         jobmanager.read_dead_letters(root)
 
 

@@ -64,13 +64,13 @@ def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
         (GOOD + "[limits]\nflight_silence_s = inf\n", "is a number from 0 on, not inf"),
         (
             GOOD + "[limits]\nflight_silence_s = 0\n",
-            "flight_silence_s = 0 would let nothing through",
+            "flight_silence_s = 0 would reject all rows",
         ),
-        (GOOD + "[append_limits]\nsegments_waiting_max = 0\n", "waiting_max = 0 would let nothing"),
-        (GOOD + "[append_limits]\nproducers_max = 0\n", "producers_max = 0 would let nothing"),
+        (GOOD + "[append_limits]\nsegments_waiting_max = 0\n", "waiting_max = 0 would reject"),
+        (GOOD + "[append_limits]\nproducers_max = 0\n", "producers_max = 0 would reject"),
         (
             GOOD + "[limits]\nposts_waiting_max = 0\n",
-            "posts_waiting_max = 0 would let nothing through",
+            "posts_waiting_max = 0 would reject all rows",
         ),
         (GOOD + "[more]\n", "'more' is not one of"),
     ],
@@ -108,7 +108,7 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.M
     file = tmp_path / "intake.toml"
     file.write_text(GOOD)
     for host in ("0.0.0.0", "192.0.2.1", "intake.example"):
-        with pytest.raises(IntakeConfigError, match="needs a token"):
+        with pytest.raises(IntakeConfigError, match="need a token"):
             serve(
                 load_config(str(file)),
                 host=host,

@@ -107,7 +107,7 @@ def test_batches_that_do_not_fit_are_refused(client: flight.FlightClient) -> Non
         (other, 400, "column x is not one of producer, number, part; nothing was taken"),
         (text, 400, "column number is string, not int64; nothing was taken"),
         (nulls, 400, "line 2, column producer: null in a column that is declared not null"),
-        (nulls.slice(0, 0), 400, "an append has at least one row; nothing was taken"),
+        (nulls.slice(0, 0), 400, "an append needs at least one row; nothing was taken"),
     ):
         answer = put(client, batch, b"", OPTIONS)
         assert answer[0] == status, answer

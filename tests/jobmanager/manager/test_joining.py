@@ -265,7 +265,7 @@ def test_replicas_that_end_differently_fail_the_job() -> None:
 def test_more_replicas_than_hosts_fail_with_what_to_do() -> None:
     scene = Scene(chain("async", b=Recovery("replication", 3)), hosts=2)
     assert scene.manager.state == "failed"
-    assert "b is to have 3 replicas" in scene.manager.error
+    assert "b needs 3 replicas" in scene.manager.error
     assert "start more hosts" in scene.manager.error
 
 

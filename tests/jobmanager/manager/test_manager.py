@@ -283,14 +283,16 @@ def test_a_host_that_is_busy_is_not_silent_and_has_a_limit_of_its_own() -> None:
         assert scene.tell(busy("h0.0", second)) == []
     out = scene.lose_to("h0.0", "its connection broke")
     assert StartHost("h0.1") in out
-    assert "its connection broke; vertex b on h0.0 did not return" in scene.manager.job.trouble
+    assert (
+        "its connection broke; vertex b on h0.0 has been in one step" in scene.manager.job.trouble
+    )
     assert "for 38 s, in Project: s.str.upper(); " in scene.manager.job.trouble
     assert "3.0 GiB of memory" in scene.manager.job.trouble
     scene.ready("h0.1")
     assert scene.tell(busy("h0.0", 99)) == [], "it does not hold the slot"
     scene.obey(scene.tell(busy("h0.1", 60)))
     assert scene.manager.state == "failed"
-    assert scene.manager.error.startswith("vertex b on h0.1 did not return from its step for 60 s")
+    assert scene.manager.error.startswith("vertex b on h0.1 has been in one step for 60 s")
     assert "(step_wait_s = 60 s)" in scene.manager.error
 
 

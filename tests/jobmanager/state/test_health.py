@@ -88,7 +88,7 @@ def lookup(**counts: int) -> dict[str, Any]:
         (
             {"losses": [{"host": "h0.1", "count": 1}], "trouble": "it broke"},
             "waiting",
-            "h0.1 was restarted once and got no further yet; last, it broke",
+            "h0.1 was restarted once without progress; last error: it broke",
         ),
         (
             {"losses": [{"host": "h0.3", "count": 3}], "trouble": "it broke"},
@@ -98,7 +98,7 @@ def lookup(**counts: int) -> dict[str, Any]:
         (
             {"failing": [{"vertex": "s01.0", "count": 2}], "trouble": "s01.0: no answer"},
             "degraded",
-            "s01.0 was restarted 2 times and got no further yet; last, s01.0: no answer",
+            "s01.0 was restarted 2 times without progress; last error: s01.0: no answer",
         ),
         ({"state": "failed", "error": "broken"}, "degraded", "broken"),
         ({"state": "finished"}, "ok", ""),

@@ -69,7 +69,7 @@ def test_numbers_of_another_unit_are_named(
     (found,) = odd_times(stream, tmp_path / "job")
     assert "column 't' holds whole numbers, which are microseconds" in found["reason"]
     assert found["reason"].endswith(f"these look like {unit}")
-    assert f'vs=ss.col("t") {remedy} reads them so' in found["advice"]
+    assert f'vs=ss.col("t") {remedy} converts them' in found["advice"]
 
 
 def test_times_as_they_should_be_get_no_note(tmp_path: Path) -> None:

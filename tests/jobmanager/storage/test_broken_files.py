@@ -246,7 +246,7 @@ def test_without_checkpoints_vertices_start_from_their_sources(gate: Gate, tmp_p
     assert told["events_in"] == calm["events_in"]
     named = [p for p in checkpoints if str(p.relative_to(root)) in result.stderr]
     assert named, result.stderr
-    assert "it starts from an older checkpoint, or from its sources" in result.stderr
+    assert "it starts from an older checkpoint, or from the start of its sources" in result.stderr
 
 
 def test_where_inputs_were_collected_the_job_fails_and_says_so(jobs: dict[str, Path]) -> None:

@@ -71,6 +71,6 @@ def test_folders_that_cannot_hold_a_table(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written to"):
         stored_table(TABLE, str(tmp_path / "file"))
-    with pytest.raises(UsageError, match="it is a local folder"):
+    with pytest.raises(UsageError, match="it must be a local folder"):
         stored_table(TABLE, "s3://bucket/tables")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -91,11 +91,11 @@ def test_bytes_are_one_column() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"delay": None}, "say how far rows of a partition may be out of order"),
+        ({"delay": None}, "set how far rows of a partition may be out of order"),
         ({"delay": "auto"}, "live sources need an explicit delay"),
         ({"servers": ""}, 'write it like "localhost:9092"'),
-        ({"schema": None}, "give schema=, the columns of its messages"),
-        ({"schema": {}}, "schema= has no column"),
+        ({"schema": None}, "set schema= to the columns to read from its messages"),
+        ({"schema": {}}, "schema= needs a column"),
         ({"schema": {"kafka_key": "int64"}, "vs": "kafka_key"}, "'kafka_key' is taken"),
         ({"format": "xml"}, 'one of "json", "avro", "arrow", "bytes"'),
         ({"format": "avro"}, "the registry that their headers refer to"),

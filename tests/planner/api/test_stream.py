@@ -181,7 +181,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.agg(n=agg.count()), ".group_by('key').window(tumbling('10s')), or .window(...)"),
     (lambda: S.process(object), "write .group_by('key').process(...)"),
     (lambda: udf(lambda x: x), 'write udf(lambda x: x + 1, returns="int64")'),  # type: ignore[call-overload]
-    (lambda: S.window(tumbling("1s")).agg(n="x"), "takes agg.count() and its like"),  # type: ignore[arg-type]
+    (lambda: S.window(tumbling("1s")).agg(n="x"), "needs an aggregate, such as agg.count()"),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(n=agg.sum("k")), "'sum' does not take string"),
     (lambda: S.window(tumbling("1s")).agg(n=agg.max("tags")), "'max' does not take list"),
     (lambda: S.group_by("k").window(tumbling("1s")).agg(k=agg.count()), "a key of that name"),
@@ -302,7 +302,7 @@ def test_csv_json_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delimiter", ["||", "", '"', "\n", "é"])
 def test_what_cannot_stand_between_fields_is_said(tmp_path: Path, delimiter: str) -> None:
     (tmp_path / "a.csv").write_text("t,x\n1,2\n")
-    with pytest.raises(InvalidPlanError, match="it is one ASCII character"):
+    with pytest.raises(InvalidPlanError, match="it must be one ASCII character"):
         Stream.from_csv(str(tmp_path / "a.csv"), vs="t", delimiter=delimiter)
 
 

@@ -118,7 +118,7 @@ def test_timers_without_end_are_no_poison(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(EndlessTimersError, match="has set 1000 timers"):
         process_rows(process(Again), batch(ROWS), MIN_TIME)
     monkeypatch.setattr(keyed_process, "TIMERS_MAX", 100)
-    with pytest.raises(CrowdedTimersError, match="100 timers of key 'a' came due in one step"):
+    with pytest.raises(CrowdedTimersError, match="100 timers of key 'a' fired in one step"):
         process_rows(process(Again), batch(ROWS), 10_000_000)
 
 

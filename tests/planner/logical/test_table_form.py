@@ -137,7 +137,7 @@ def test_columns_of_a_file_stand_for_the_times_that_are_taken_from_them(tmp_path
         lives.shift("1s"),
         lives.join(lives.select("k"), on="k"),
     ):
-        with pytest.raises(InvalidPlanError, match="of the query is called as"):
+        with pytest.raises(InvalidPlanError, match="of the query has the name that"):
             other.to_parquet()
 
 

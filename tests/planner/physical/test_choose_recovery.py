@@ -82,7 +82,7 @@ def test_the_query_says_it_for_stages_and_for_all() -> None:
     assert strategies(query) == {"s01-bids": "checkpoint", "s02-agg": "replication"}
     plan = lower(query, root="r")
     assert [v.recovery.replicas for v in plan.vertices] == [1, 1, 2, 2]
-    assert {s.why_recovery for s in plan.stages} == {"as the query says"}
+    assert {s.why_recovery for s in plan.stages} == {"set by the query"}
     plain = bids().group_by("auction").window(COUNTS).agg(n=agg.count())
     three = plain.recover_with("replication", replicas=3).to_parquet().recover_with("checkpoint")
     assert strategies(three) == {"s01-bids": "checkpoint", "s02-agg": "replication"}
@@ -103,9 +103,7 @@ def test_replay_is_refused_with_a_remedy(intervals: Stream) -> None:
     joined = intervals.join(intervals.filter(col("k") > 0), on="k").recover_with("replay")
     with pytest.raises(InvalidPlanError) as caught:
         lower(joined.to_parquet(end="until"), root="r")
-    assert "'temporal join on k' remembers events while they live, which has no" in str(
-        caught.value
-    )
+    assert "'temporal join on k' keeps events for their lifetime, which has no" in str(caught.value)
     assert '.hint(max_duration="1h") at the source of s01-stays' in str(caught.value)
     promised = intervals.hint(max_duration=25)
     again = promised.join(promised.filter(col("k") > 0), on="k").recover_with("replay")
@@ -124,7 +122,9 @@ def test_code_that_cannot_be_repeated_is_logged() -> None:
     assert set(strategies(drawn.to_parquet().recover_with("replay")).values()) == {"strong"}
     counted = drawn.group_by("x").window(COUNTS).agg(n=agg.count()).to_parquet()
     assert strategies(counted) == {"s01-bids": "strong", "s02-agg": "replay"}
-    with pytest.raises(InvalidPlanError, match="declared deterministic=False; leave recover_with"):
+    with pytest.raises(
+        InvalidPlanError, match="declared deterministic=False; leave out recover_with"
+    ):
         lower(drawn.recover_with("replication").to_parquet(), root="r")
     plan = recovered_with(lower(counted, root="r"), "replication", None)
     assert [s.recovery.strategy for s in plan.stages if s.recovery] == ["strong", "replication"]
@@ -135,8 +135,8 @@ def test_a_run_may_ask_for_another() -> None:
     asked = recovered_with(plan, "checkpoint", None)
     check(asked)
     assert {v.recovery.strategy for v in asked.vertices} == {"checkpoint"}
-    assert {s.why_recovery for s in asked.stages} == {"as this run is asked to"}
-    assert "recovered by checkpoint: as this run is asked to" in explain(asked)
+    assert {s.why_recovery for s in asked.stages} == {"set for this run"}
+    assert "recovered by checkpoint: set for this run" in explain(asked)
     assert recovered_with(plan, None, None) == plan
 
 

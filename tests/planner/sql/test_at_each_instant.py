@@ -240,13 +240,13 @@ def refused(text: str) -> Refusal:
 
 def test_a_bound_around_limit_is_no_bound() -> None:
     text = f"SELECT n FROM ({RANKED} ORDER BY x DESC LIMIT 3) WHERE n <= 1"
-    assert "the number of rows needs a bound" in str(refused(text))
+    assert "the row number needs a bound" in str(refused(text))
 
 
 def test_a_comma_and_an_outer_join() -> None:
     """JOIN binds closer than a comma, which would keep other rows here."""
     text = "SELECT a.x, b.z FROM a{} c RIGHT JOIN b ON b.k = c.k"
-    assert "binds closer than a comma: write CROSS JOIN" in str(refused(text.format(",")))
+    assert "is evaluated before the comma: write CROSS JOIN" in str(refused(text.format(",")))
     sql(text.format(" CROSS JOIN"), STREAMS)
 
 
@@ -254,7 +254,7 @@ def test_a_number_that_is_called_as_a_column_is() -> None:
     """Engines differ in which of the two QUALIFY means."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY z)"
     found = refused(f"SELECT z, {over} AS n FROM b QUALIFY n <= 2")
-    assert "'n' is a column of the input, too; give the number of the rows another" in str(found)
+    assert "'n' is also a column of the input; give the row number another" in str(found)
     sql(f"SELECT z, {over} AS n FROM b QUALIFY {over} <= 2 AND b.n > 1", STREAMS)
 
 

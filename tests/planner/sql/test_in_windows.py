@@ -279,7 +279,7 @@ def test_results_of_windows_live_on_behind_an_asof_join() -> None:
     for at, k in ROWS["a"]:
         n[at // 5 * 5] += any(key == k and t // 5 <= at // 5 for t, key in ROWS["b"])
     assert found(text.format("a")) == [(w, w + 5, m) for w, m in sorted(n.items())]
-    with pytest.raises(SqlError, match="rows of different windows stand in this column"):
+    with pytest.raises(SqlError, match="this column mixes rows of different windows"):
         sql(text.format("b"), streams())
     sessions = f"(SELECT k, {BOTH} FROM {SESSIONS} {BY})"
     text = f"SELECT b.window_start AS s FROM {sessions} AS a ASOF JOIN {sessions} AS b ON {on}"

@@ -253,10 +253,10 @@ def test_rows_that_came_too_late_match_nothing(tmp_path: Path) -> None:
 
 
 UNBOUNDED = {
-    "SELECT x, y FROM a JOIN b ON a.k = b.k": "almost none would meet: bound the time",
-    "SELECT x, y FROM a LEFT JOIN b ON a.k = b.k": "almost none would meet: bound the time",
-    "SELECT x, y FROM a FULL JOIN b ON a.k = b.k": "almost none would meet: bound the time",
-    "SELECT x, y FROM a, b": "almost none would meet: bound the time",
+    "SELECT x, y FROM a JOIN b ON a.k = b.k": "almost none would match: bound the time",
+    "SELECT x, y FROM a LEFT JOIN b ON a.k = b.k": "almost none would match: bound the time",
+    "SELECT x, y FROM a FULL JOIN b ON a.k = b.k": "almost none would match: bound the time",
+    "SELECT x, y FROM a, b": "almost none would match: bound the time",
     "SELECT x, y FROM a, b WHERE a.k = b.k AND x < y": "or give the rows of one side a lifetime",
     "SELECT x FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "or join the rows of windows",
     "SELECT x FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "bound the time",
@@ -267,11 +267,11 @@ UNBOUNDED = {
     "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t >= a.t": "has one bound only",
     "SELECT x, y FROM a JOIN b ON b.t < a.t": "has one bound only",
     "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t > a.t AND b.t < a.t": "the bounds cross",
-    "SELECT x FROM a JOIN (SELECT DISTINCT k FROM b) AS c ON a.k = c.k": "almost none would meet",
-    "SELECT x FROM a WHERE k IN (SELECT DISTINCT k FROM b)": "almost none would meet",
-    "SELECT x, y FROM a JOIN b USING (k)": "almost none would meet: bound the time",
-    "SELECT k FROM a EXCEPT SELECT k FROM b": "compares rows that are alive together",
-    "SELECT k FROM a INTERSECT SELECT k FROM b": "compares rows that are alive together",
+    "SELECT x FROM a JOIN (SELECT DISTINCT k FROM b) AS c ON a.k = c.k": "almost none would match",
+    "SELECT x FROM a WHERE k IN (SELECT DISTINCT k FROM b)": "almost none would match",
+    "SELECT x, y FROM a JOIN b USING (k)": "almost none would match: bound the time",
+    "SELECT k FROM a EXCEPT SELECT k FROM b": "compares rows that are valid at the same time",
+    "SELECT k FROM a INTERSECT SELECT k FROM b": "compares rows that are valid at the same time",
 }
 
 

@@ -605,7 +605,7 @@ def test_as_of_joins_are_those_of_the_interface() -> None:
         (f"{on} AND s.at >= u.at AND s.at >= u.at", form),
         (on, form),
         ("s ASOF JOIN u USING (k)", form),
-        ("s ASOF RIGHT JOIN u ON s.at >= u.at", "there are ASOF JOIN and ASOF LEFT JOIN"),
+        ("s ASOF RIGHT JOIN u ON s.at >= u.at", "use ASOF JOIN or ASOF LEFT JOIN"),
     ):
         with pytest.raises(SqlError, match=re.escape(message)):
             sql(f"SELECT s.x FROM {text}", streams)

@@ -98,7 +98,7 @@ EMITS = {
     "SELECT k FROM t WHERE k IS NOT NULL": "EMIT needs GROUP BY",
     "SELECT k FROM t": "EMIT needs GROUP BY",
     "SELECT a.k FROM t AS a JOIN t AS b ON a.ts = b.ts": "EMIT needs GROUP BY",
-    "SELECT median(i) AS m FROM t GROUP BY SESSION('5s')": "quantile needs all events at once",
+    "SELECT median(i) AS m FROM t GROUP BY SESSION('5s')": "quantile needs all events of a window",
 }
 
 
@@ -115,10 +115,10 @@ def test_what_emits_among_several_stands_in_its_parentheses() -> None:
     grown = f"{asked} EMIT CHANGES"
     for kind in ("UNION ALL", "UNION", "EXCEPT", "INTERSECT"):
         for text in (f"{asked} {kind} {grown}", f"{asked} {kind} {grown} {kind} {asked}"):
-            with pytest.raises(SqlError, match=r"does EMIT stand for all .*in parentheses"):
+            with pytest.raises(SqlError, match=r"EMIT could belong to the whole .*in parentheses"):
                 sql(text, streams())
     for text in (f"({asked}) EMIT CHANGES", f"({asked}) UNION ALL ({asked}) EMIT FINAL"):
-        with pytest.raises(SqlError, match="EMIT CHANGES stands behind a SELECT, within its par"):
+        with pytest.raises(SqlError, match="EMIT CHANGES belongs after a SELECT, within its par"):
             sql(text, streams())
     first, last = (sql(text, streams()) for text in (asked, grown))
     assert isinstance(first, Stream)
@@ -140,7 +140,7 @@ REFUSED = {
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(nothing), '1s'))": "no column 'nothing'",
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(m), '1s'))": "'m' is not the time of 't'",
     "TABLE(TUMBLE(TABLE t PARTITION BY k, DESCRIPTOR(ts), '1s'))": "TUMBLE takes no PARTITION BY",
-    "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), '1s'))": "keys of GROUP BY stand in",
+    "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), '1s'))": "put the keys of GROUP BY into",
     "TABLE(TUMBLE((SELECT * FROM t), DESCRIPTOR(ts), '1s'))": "name a query by WITH or VIEW",
 }
 

@@ -41,9 +41,9 @@ ENDS = f"SELECT k, window_start FROM {counted('a', 5)}"
 FIRSTS = f"(SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2)"
 ALONE = f"SELECT k, window_start FROM {of('a', 5)}"
 REFUSED = {
-    f"{SIDES.format(RANKED, '', COUNTED)} {EITHER}": "rows were joined whose windows are not the",
-    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} {EITHER}": "of different windows stand",
-    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
+    f"{SIDES.format(RANKED, '', COUNTED)} {EITHER}": "different windows were joined",
+    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} {EITHER}": "this column mixes rows",
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "the windows of 5s",
     f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
     f"{SIDES.format(counted('a', 5), '', counted('b', 10))} GROUP BY b.window_end": "TUMBLE('10s')",
     f"{SIDES.format(of('a', 10), '', NAMED)} GROUP BY a.window_start": "windows of 5s and 10s",
@@ -55,10 +55,10 @@ REFUSED = {
     f"{SIDES.format(of('a', 5), 'FULL', of('b', 5))} GROUP BY a.window_start": "COALESCE(a.window",
     f"{SIDES.format(of('a', 5), '', counted('b', 5))} GROUP BY window_start": "is in a and b",
     f"FROM (SELECT * FROM {of('a', 5)} UNION ALL SELECT * FROM {of('a', 10)}) "
-    "GROUP BY window_end": "in each SELECT that it is made of",
+    "GROUP BY window_end": "in each inner SELECT",
     f"FROM (SELECT k, window_start AS s FROM {of('a', 5)} UNION ALL SELECT k, window_end FROM "
-    f"{of('a', 5)}) GROUP BY s": "in each SELECT that it is made of",
-    f"FROM (SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2) GROUP BY window_start": "in place of it",
+    f"{of('a', 5)}) GROUP BY s": "in each inner SELECT",
+    f"FROM (SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2) GROUP BY window_start": "instead",
     f"FROM (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM "
     f"{of('a', 5)}) WHERE n < 3) GROUP BY window_start": "to the PARTITION BY that numbers them",
     f"{SIDES.format(of('a', 5), 'RIGHT', counted('b', 5))} GROUP BY a.window_start": "of the other",
@@ -69,7 +69,7 @@ REFUSED = {
     f"{SIDES.format(counted('a', 5), '', ENDED)} GROUP BY a.window_end": "bounds before the join",
     f"FROM {counted('a', 5)} AS a JOIN (SELECT * FROM {ENDED} UNION ALL SELECT k, c FROM "
     f"{counted('b', 5)}) AS b ON a.k = b.k GROUP BY a.window_end": "the bounds before the join",
-    f"FROM ({' UNION ALL '.join(STEPS)}) GROUP BY {BOTH}": "in each SELECT that it is made of",
+    f"FROM ({' UNION ALL '.join(STEPS)}) GROUP BY {BOTH}": "in each inner SELECT",
     f"FROM ({STEPS[0]} UNION ALL SELECT {BOTH} FROM {counted('a', 10)}) GROUP BY {BOTH}": "in each",
     f"FROM ({STEPS[0]}) AS a LEFT JOIN ({STEPS[1]}) AS b ON {SAME} "
     "GROUP BY a.window_start, a.window_end": "the bounds before the join",
@@ -90,21 +90,21 @@ REFUSED = {
     "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
     f"FROM {of('a', 10, 5)} AS a JOIN (SELECT b.k, b.window_start {HOPS}) AS b "
     "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
-    f"{SIDES.format(FIRSTS, '', of('b', 5))} AND {SAME} GROUP BY a.window_start": "in place of it",
-    f"{SIDES.format(of('b', 5), '', FIRSTS)} AND {SAME} GROUP BY a.window_start": "in place of it",
+    f"{SIDES.format(FIRSTS, '', of('b', 5))} AND {SAME} GROUP BY a.window_start": "instead",
+    f"{SIDES.format(of('b', 5), '', FIRSTS)} AND {SAME} GROUP BY a.window_start": "instead",
     f"{SIDES.format(of('a', 5), '', counted('b', 5))} AND {SAME} GROUP BY a.k": "GROUP BY needs",
     f"{SIDES.format(counted('a', 5), '', of('b', 5))} AND {SAME} GROUP BY a.k": "GROUP BY needs",
     f"FROM ({ENDS} UNION ALL {ALONE}) GROUP BY k": "GROUP BY needs window_start",
     f"FROM ({ALONE} UNION ALL {ENDS}) GROUP BY k": "GROUP BY needs window_start",
     f"FROM ({HOP} UNION ALL SELECT a.k, a.window_start {HOPS}) GROUP BY window_start": "overlap",
     f"FROM (SELECT a.k, a.window_start {HOPS} UNION ALL {HOP}) GROUP BY window_start": "overlap",
-    f"FROM (SELECT * FROM {of('a', 10, 3)}) GROUP BY window_start": "SIZE is a multiple of SLIDE",
+    f"FROM (SELECT * FROM {of('a', 10, 3)}) GROUP BY window_start": "a multiple of SLIDE",
     f"FROM ({ALONE} UNION ALL {UNMATCHED}) GROUP BY window_start": "in no window of this side",
     f"FROM ({UNMATCHED} UNION ALL {ALONE}) GROUP BY window_start": "in no window of this side",
     f"FROM ({ALONE} UNION ALL SELECT * FROM ({ALONE} ORDER BY 1 LIMIT 2)) "
-    "GROUP BY window_start": "in place of it",
+    "GROUP BY window_start": "instead",
     f"FROM (SELECT * FROM ({ALONE} ORDER BY 1 LIMIT 2) UNION ALL {ALONE}) "
-    "GROUP BY window_start": "in place of it",
+    "GROUP BY window_start": "instead",
 }
 POINTS = [
     *(
@@ -134,7 +134,7 @@ POINTS = [
 def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
     bound = "a.window_start"
     listed = "COUNT(*) AS n" if by.startswith("GROUP") else bound
-    with pytest.raises(SqlError, match=r"are over at once.*give both sides the same windows"):
+    with pytest.raises(SqlError, match=r"last for an instant.*give both sides the same windows"):
         sql(f"SELECT {listed} {text} {by.format(bound)}", streams())
 
 
@@ -143,7 +143,7 @@ def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
 )
 def test_a_window_does_not_meet_the_one_before(form: str) -> None:
     same = "a.k = b.k AND a.window_start = b.window_end"
-    with pytest.raises(SqlError, match="do not live together, so no rows would meet: write LAG"):
+    with pytest.raises(SqlError, match="do not overlap in time, so no rows would match: write LAG"):
         sql(
             f"SELECT a.c FROM {counted('a', 5)} AS a {form.format(counted('b', 5), same)}",
             streams(),
@@ -196,7 +196,7 @@ def _rows(window: str) -> str:
     ],
 )
 def test_rows_of_windows_are_not_counted_in_several_others(rows: str, window: str) -> None:
-    with pytest.raises(SqlError, match="they would be counted in several of these"):
+    with pytest.raises(SqlError, match="several of these windows would count them"):
         sql(f"SELECT k, COUNT(*) AS n FROM {rows} GROUP BY k, {window}", streams())
     whole = _rows("TUMBLE").format("INTERVAL '5' SECOND")
     sql(f"SELECT k, COUNT(*) AS n FROM {whole} GROUP BY k, TUMBLE('10 seconds')", streams())
@@ -236,7 +236,7 @@ def test_windows_that_overlap_are_not_compared_without_their_bounds(text: str) -
 @pytest.mark.parametrize(("ours", "theirs"), [(of("a", 10, 5), "b"), ("a", of("b", 10, 5))])
 def test_windows_are_not_compared_with_points(test: str, ours: str, theirs: str) -> None:
     text = f"SELECT a.k FROM {ours} a WHERE {test} (SELECT 1 FROM {theirs} b WHERE b.k = a.k)"
-    with pytest.raises(SqlError, match="are in none and are over at once"):
+    with pytest.raises(SqlError, match="have no window and last for an instant"):
         sql(text, streams())
 
 

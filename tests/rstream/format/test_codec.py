@@ -178,7 +178,7 @@ def test_truncated_or_foreign_bytes_are_named() -> None:
 
 
 def test_a_name_that_lies_is_found() -> None:
-    with pytest.raises(CorruptSegmentError, match="its footer says"):
+    with pytest.raises(CorruptSegmentError, match="its footer declares"):
         opened(encode_segment("s", 0, [items(0, 50)]), 0, 51)
 
 

@@ -38,10 +38,16 @@ def other_key(folder: Path) -> None:
 BROKEN: dict[str, Callable[[Path], object]] = {
     "ca.pem: No such file": lambda folder: (folder / "ca.pem").unlink(),
     "key.pem: No such file": lambda folder: (folder / "key.pem").unlink(),
-    "cert.pem and key.pem are no certificate": lambda folder: (folder / "cert.pem").write_text("?"),
-    "are no certificate and its key in PEM": lambda folder: (folder / "key.pem").write_bytes(b""),
+    "cert.pem and key.pem are not a certificate": lambda folder: (folder / "cert.pem").write_text(
+        "?"
+    ),
+    "are not a certificate and its key in PEM format": lambda folder: (
+        folder / "key.pem"
+    ).write_bytes(b""),
     "and its key in PEM": other_key,
-    "ca.pem is no certificate in PEM": lambda folder: (folder / "ca.pem").write_text("-----BEGIN"),
+    "ca.pem is not a certificate in PEM format": lambda folder: (folder / "ca.pem").write_text(
+        "-----BEGIN"
+    ),
     "cert.pem: Is a directory": lambda folder: (
         (folder / "cert.pem").unlink(),
         (folder / "cert.pem").mkdir(),
@@ -63,7 +69,9 @@ def test_what_is_wrong_with_the_folder_is_one_message(folder: Path, message: str
 @pytest.mark.parametrize("value", ["cert.pem:key.pem", "no/such/folder"])
 def test_it_must_be_a_folder(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(TLS_FOLDER, value)
-    with pytest.raises(TlsError, match=r"it is not a folder; it names a folder with cert.pem"):
+    with pytest.raises(
+        TlsError, match=r"it is not a folder; on every host, set it to a folder with cert.pem"
+    ):
         check_tls()
 
 

@@ -108,5 +108,5 @@ def test_mistakes() -> None:
     items = [event(1, n=1)]
     stream = Stream.from_items({"n": "int64"}, items).window(hopping(10, 5))
     plan = lower(stream.agg(s=agg.user(WrongState(), "n")).to_parquet(), root="R")
-    with pytest.raises(UserResultError, match="its state is not int64, as state_type says"):
+    with pytest.raises(UserResultError, match="its state is not int64, the declared state_type"):
         answer(plan)

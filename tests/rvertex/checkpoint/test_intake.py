@@ -126,7 +126,7 @@ def test_an_entry_that_is_gone_is_an_error() -> None:
     write(intake, advance(0, 0, 0, 7))
     write(intake, advance(0, 1, 0, 8))
     del blobs[sorted(blobs)[1]]
-    with pytest.raises(CorruptJournalError, match="an entry before it is gone"):
+    with pytest.raises(CorruptJournalError, match="an earlier entry is missing"):
         opened(blobs, 2)
 
 

@@ -25,11 +25,11 @@ TRIES = 3
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"on": 3}, "on and id are names of columns"),
-        ({"id": None}, "on and id are names of columns"),
-        ({"at": ("searched",)}, "at is one, or a pair of them"),
-        ({"at": None}, "at is one, or a pair of them"),
-        ({"at": ("a", "b", "c")}, "at is one, or a pair of them"),
+        ({"on": 3}, "on and id must be names of columns"),
+        ({"id": None}, "on and id must be names of columns"),
+        ({"at": ("searched",)}, "and at a name or a pair of names"),
+        ({"at": None}, "and at a name or a pair of names"),
+        ({"at": ("a", "b", "c")}, "and at a name or a pair of names"),
         ({"share": 2}, "share=2): a number from 0, and how many sites"),
         ({"share": (0.5, 2)}, "a number from 0, and how many sites"),
         ({"share": (2, 2)}, "a number from 0, and how many sites"),
@@ -46,7 +46,7 @@ def test_wrong_arguments_are_named(given: dict[str, Any], message: str) -> None:
     right |= {"primary": "searches", "foreign": "clicks", "to": "joined", "registry": REGISTRY}
     with pytest.raises(ss.InvalidPlanError, match=re.escape(message)):
         ss.id_joiner(**(right | given))
-    with pytest.raises(InvalidSinkError, match="a registry is made by"):
+    with pytest.raises(InvalidSinkError, match="the registry must be made by"):
         ss.id_joiner(**(right | {"registry": "nats://none"}))
 
 

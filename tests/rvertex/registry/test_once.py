@@ -202,9 +202,9 @@ def test_what_is_no_registry_or_no_destination_is_refused() -> None:
     any_: Any = "clicks"
     behind = ss.sinks.once(to, id="id", at="at", registry=REGISTRY)
     for registry in (any_, None):
-        with pytest.raises(InvalidSinkError, match="a registry is made by"):
+        with pytest.raises(InvalidSinkError, match="the registry must be made by"):
             ss.sinks.open_registry(registry)
-        with pytest.raises(InvalidSinkError, match="a registry is made by"):
+        with pytest.raises(InvalidSinkError, match="the registry must be made by"):
             ss.sinks.once(to, id="id", at="at", registry=registry)
     for other in (any_, behind):
         with pytest.raises(InvalidSinkError, match="it takes another destination"):

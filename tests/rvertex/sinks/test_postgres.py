@@ -187,7 +187,7 @@ def test_table_that_is_there(postgres: PostgresServer, postgres_schema: str) -> 
     [
         ("k text, v integer", {}, "column 'v' needs the type bigint, the table has it as integer"),
         ("k text", {}, "column 'v' needs the type bigint, the table does not have it"),
-        ("k text, v bigint, w text NOT NULL", {}, "the query does not give w, which may not be"),
+        ("k text, v bigint, w text NOT NULL", {}, "the query has no w, and the table requires"),
         ("k text, v bigint", {"mode": "upsert", "key": ("k",)}, "needs a unique index on exactly"),
     ],
 )

@@ -235,8 +235,8 @@ LONG = "orders_of_the_northern_and_southern_regions_by_hour_and_customer_"
         ("a.", "a table is NAME or SCHEMA.NAME"),
         ('"a', "a table is NAME or SCHEMA.NAME"),
         ("t\0", "a table is NAME or SCHEMA.NAME"),
-        ("public.streamscope_deliveries", "taken by the delivery itself"),
-        ("streamscope_stage", "taken by the delivery itself"),
+        ("public.streamscope_deliveries", "used by the delivery itself"),
+        ("streamscope_stage", "used by the delivery itself"),
     ],
 )
 def test_name_of_a_table_that_would_be_another(table: str, reason: str) -> None:

@@ -37,7 +37,7 @@ def test_times_of_another_unit_are_told_with_what_reads_them(
     path = written(tmp_path, [SECONDS * per_second, (SECONDS + 7) * per_second])
     with pytest.warns(NoteWarning, match=f"these look like {unit}: ") as told:
         assert starts(path, "time") == [SECONDS * per_second, (SECONDS + 7) * per_second]
-    advice = re.search(r"vs=(.*) reads them so", str(told[0].message))
+    advice = re.search(r"vs=(.*) converts them", str(told[0].message))
     assert advice is not None
     assert starts(path, eval(advice[1], {"ss": ss})) == [SECONDS * US, (SECONDS + 7) * US]
 

@@ -47,7 +47,7 @@ def test_a_field_that_is_read_as_another_number_is_named(
     path.write_text(f"t,zip\n1,5\n2,{written}\n")
     (note,) = notes(Stream.from_csv(path, vs="t"), path)
     assert "column 'zip' is" in note
-    assert f"in which {written} of {path} is {read}; give" in note
+    assert f"so {written} of {path} is read as {read}; set" in note
     assert 'schema={"zip": "string"}' in note
     assert not notes(Stream.from_csv(path, vs="t", schema={"zip": "string"}), path)
 
@@ -63,7 +63,7 @@ def test_a_digit_that_is_read_as_a_truth_value_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,ok\n1,true\n2,1\n")
     (note,) = notes(Stream.from_csv(path, vs="t"), path)
-    assert "column 'ok' is bool, in which 1 of" in note
+    assert "column 'ok' is bool, so 1 of" in note
 
 
 def test_long_numbers_within_objects_and_lists_are_named(tmp_path: Path) -> None:
@@ -74,15 +74,15 @@ def test_long_numbers_within_objects_and_lists_are_named(tmp_path: Path) -> None
     )
     found = notes(Stream.from_json(path, vs="t"), path)
     assert [note.split("column ")[1].split(" is ")[0] for note in found] == ["'id'", "'s.n'", "'l'"]
-    assert all(f"in which {FAR} of {path} is {int(float(FAR))}" in note for note in found)
-    assert 'give schema={"s": its type with decimal(38, 0) for n}' in found[1]
+    assert all(f"so {FAR} of {path} is read as {int(float(FAR))}" in note for note in found)
+    assert 'set schema={"s": its type with decimal(38, 0) for n}' in found[1]
 
 
 def test_columns_of_a_growing_folder_get_their_notes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,zip\n1,00501\n")
     stream = Stream.from_csv(tmp_path, vs="t", follow=True, delay="1s")
     (note,) = Discovery(discover_units).notes(stream.plan.spec)  # type: ignore[attr-defined]
-    assert "column 'zip' is int64, in which 00501" in note
+    assert "column 'zip' is int64, so 00501" in note
 
 
 def test_nanoseconds_of_int96_that_are_cut_are_named(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_text_behind_a_closing_quote_is_named(field: str, tmp_path: Path) -> Non
     path = tmp_path / "a.csv"
     path.write_text(f't,a\n1,"two\nlines"\n2,{field}\n3,"z"\n')
     (note,) = notes(Stream.from_csv(path, vs="t"), path)
-    assert f"line 4 of {path} has text behind a closing quote: {field!r}; a quote within" in note
+    assert f"line 4 of {path} has text after a closing quote: {field!r}; a quote within" in note
 
 
 @pytest.mark.parametrize("field", ['"x""y"', 'x"y"', '"a,""b"""', '""', '"x,\n""y"""', "plain"])

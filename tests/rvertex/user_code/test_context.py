@@ -78,7 +78,9 @@ def test_a_journal_forgets_and_goes_back() -> None:
 def test_another_question_is_an_integrity_error() -> None:
     journal = ValueJournal([Drawn("now", "", 5)])
     ctx = context(journal, Outside())
-    with pytest.raises(ReplayedValueError, match=r"recorded as now\(\), and is now asked .*random"):
+    with pytest.raises(
+        ReplayedValueError, match=r"recorded for now\(\), but is now requested .*random"
+    ):
         ctx.random()
 
 

@@ -33,7 +33,7 @@ STRUCTS = pa.struct([("a", INT), ("b", pa.list_(pa.struct([("c", pa.uint8())])))
     ],
 )
 def test_a_fraction_is_refused(value: Any, kind: pa.DataType) -> None:
-    with pytest.raises(ValueError, match="is no integer"):
+    with pytest.raises(ValueError, match="is not an integer"):
         arrow_column([None, value], kind)
 
 

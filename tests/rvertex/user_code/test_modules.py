@@ -34,7 +34,8 @@ def test_several_may_stand_in_one_text(code: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("no.py", "does not exist"), ("text.txt", "no .py, .zip or .egg file")]
+    ("name", "reason"),
+    [("no.py", "does not exist"), ("text.txt", "is not a folder or a .py, .zip or .egg file")],
 )
 def test_what_is_none_is_refused(name: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").touch()

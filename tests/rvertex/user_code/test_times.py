@@ -327,7 +327,7 @@ def test_times_in_lists_and_structs_are_no_exception() -> None:
     seen = plain_list(column)
     assert seen == [{"at": [AT_US, None], "n": 1}, None]
     assert arrow_column(seen, kind).equals(column)
-    with pytest.raises(ValueError, match="no whole number of ms"):
+    with pytest.raises(ValueError, match="not a whole number of ms"):
         arrow_column([{"at": [AT_US + 1], "n": 1}], kind)
 
 

@@ -352,7 +352,7 @@ def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
     (dead,) = channel.dead
     assert dead.column("position").to_pylist() == [3]
     assert dead.column("reason")[0].as_py() == (
-        "starts further ahead of the clock than max_ahead allows: the clock said "
+        "starts further ahead of the clock than max_ahead allows: the clock was at "
         "1970-01-01 00:00:00.000012, max_ahead is 5e-06 s"
     )
 

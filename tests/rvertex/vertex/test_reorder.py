@@ -240,7 +240,9 @@ def test_a_stream_passes_as_it_is(
 def test_a_late_row_is_named_with_both_times() -> None:
     reorder = Reorder(PAYLOAD, delay_us=5, late="error", cti_every_us=1)
     reorder.offer(0, events_of([ev(10, n=0), ev(20, n=1)]))
-    with pytest.raises(LateRowError, match=r"row 3 is late: its time is 14.* before 15") as caught:
+    with pytest.raises(
+        LateRowError, match=r"row 3 \(counted from 0\) is late: its time 14.* before 15"
+    ) as caught:
         reorder.offer(2, events_of([ev(15, n=2), ev(14, n=3)]))
     assert pickle.loads(pickle.dumps(caught.value)).args == (3, 14, 15)
     assert reorder.consumed == 2

@@ -121,5 +121,5 @@ def test_events_are_split_by_key_and_ctis_go_to_all() -> None:
 def test_a_snapshot_of_another_plan_is_refused() -> None:
     snapshot: Snapshot = RVertex(source_vertex(), pending_rows_max=1).get_snapshot()
     data = encode_snapshot(snapshot)
-    with pytest.raises(SnapshotSchemaError, match="resume with the query it was made by"):
+    with pytest.raises(SnapshotSchemaError, match="resume with the query that wrote it"):
         decode_snapshot(data, name="c", state_schema="another")

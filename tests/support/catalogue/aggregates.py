@@ -103,7 +103,7 @@ ENTRIES = (
     _of("PERCENTILE_APPROX", "PERCENTILE_APPROX(j, 0.25, 100)", "QUANTILE_DISC(j, 0.25)"),
     _of("SUM ORDER BY", "SUM(i ORDER BY n)", hint="SUM takes no ORDER BY"),
     _of("SUM IGNORE NULLS", "SUM(i) IGNORE NULLS", hint="leave IGNORE NULLS"),
-    _of("DISTINCT by another", "ARRAY_AGG(DISTINCT s ORDER BY n)", hint="Order by the value"),
+    _of("DISTINCT by another", "ARRAY_AGG(DISTINCT s ORDER BY n)", hint="only be ordered by"),
     _of("FIRST DISTINCT", "FIRST(DISTINCT s)", hint="DISTINCT is for COUNT"),
     _of("CORR", "CORR(i, j)", "CASE WHEN ISNAN(CORR(i, j)) THEN NULL ELSE CORR(i, j) END"),
     _of("COVAR_SAMP", "COVAR_SAMP(i, g)"),

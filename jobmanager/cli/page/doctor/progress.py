@@ -91,7 +91,7 @@ def partitions(case: Case) -> Iterator[Finding]:
                 yield Finding("note", "idle partition", name, what, advice)
             if log.get("lost"):
                 what = f"{log['lost']:,} rows of {name} were gone before they were read"
-                advice = "keep rows longer in the log than the job is ever behind"
+                advice = "set a retention of the log that is longer than the largest lag of the job"
                 yield Finding("note", "lost input", name, what, advice)
 
 

@@ -189,7 +189,7 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
     added = _new_columns(old, new)
     if old.source is not None and new.source is not None:
         rules = sorted(_source_fields(old.source, new.source))
-        reasons += [f"another {words_of_field(rule)} from the change on" for rule in rules]
+        reasons += [f"another {words_of_field(rule)} after the change" for rule in rules]
     if added:
         reasons.append(f"{', '.join(added)}: null in rows that were read before the change")
     is_same = not reasons and all(pair.verdict == "kept" for pair in pairs)
@@ -200,7 +200,7 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
 
 def _text(reasons: Sequence[str]) -> str:
     return (
-        "; ".join(dict.fromkeys(reasons)) or "computes something else; it has no state that differs"
+        "; ".join(dict.fromkeys(reasons)) or "its computation changes; it has no state to convert"
     )
 
 
@@ -271,7 +271,7 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
     if len(old.of_outputs) > 1 or len(new.of_outputs) > 1:
         return ["a job with several outputs cannot be changed: run the new queries as a new job"]
     if old.output != new.output:
-        return [f"its answer would go to {new.output}, and goes to {old.output}: keep the folder"]
+        return [f"its answer would move from {old.output} to {new.output}: keep the folder"]
     if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):
         return ["its answer would be written in another way: keep the options of its output"]
     if len(old.sink_streams()) != len(new.sink_streams()):
@@ -280,7 +280,9 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
         return [f"{many}: keep the last step that divides rows by key"]
     last = new.stages[-1].name
     if links.get(last) != old.stages[-1].name:
-        continued = f"stage {last} would write the answer, and continues no stage that wrote it"
+        continued = (
+            f"stage {last} would write the answer, but no old stage that wrote it continues there"
+        )
         return [f"{continued}: keep the sources and the last step with state"]
     found = []
     for column in old.schema:

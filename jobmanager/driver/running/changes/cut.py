@@ -95,7 +95,7 @@ def _cut_of(job: JobState, plan: PhysicalPlan, open_store: Opener) -> Cut:
         hi = _outputs(writer, refs)[stream.writer.index]
         lo = refs[stream.reader.vertex].inputs[stream.reader.index]
         if lo > hi:
-            who = f"vertex {stream.reader.vertex} is further than what {stream.writer.vertex} wrote"
+            who = f"vertex {stream.reader.vertex} has read more than {stream.writer.vertex} wrote"
             raise _UnfitError(f"{who} by its last checkpoint")
         if lo < hi:
             channel = channels[stream.id]

@@ -58,8 +58,9 @@ class ChangeWaitsError(OperatingError):
     wait_s: float
 
     message = (
-        "{root} is not changed yet after {wait_s:g} s; the change is still pending, and is done "
-        "once the job has a cut: jobmanager status {root} shows what the job waits for"
+        "{root} is not changed yet after {wait_s:g} s; the change is still pending until "
+        "the job reaches a consistent cut: jobmanager status {root} shows what the job "
+        "waits for"
     )
 
 

@@ -164,7 +164,7 @@ class Builder:
             return vertex
         keys = Stages(plan).keys[vertex.stage][0]
         if keys is None:
-            raise NotByKeyError(vertex.stage, "the column that it is divided by is gone there")
+            raise NotByKeyError(vertex.stage, "it lost the column that partitions its rows")
         made = Sharded(chain_of(vertex), keys, spec.ranges)
         return sealed(replace(vertex, operators=(made,), recovery=origin.recovery))
 

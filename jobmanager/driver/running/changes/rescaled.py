@@ -252,7 +252,7 @@ class Rescaler:
         else:
             keys = self._stages.keys[vertex.stage][0]
             if keys is None:
-                raise NotByKeyError(vertex.stage, "the column that it is divided by is gone there")
+                raise NotByKeyError(vertex.stage, "it lost the column that partitions its rows")
             spec = Sharded(chain_of(vertex), keys, tuple(s.slots for s in shards))
             recovery = replace(vertex.recovery, horizon_us=None)
             if recovery.strategy == "replay":
@@ -300,7 +300,7 @@ class Rescaler:
             if pending is not None and (lo, hi) != own:
                 keys = self._stages.keys[old.stage][-1]
                 if keys is None:
-                    reason = "rows wait in it without the column that it is divided by"
+                    reason = "rows that wait in it lack the column that partitions them"
                     raise NotByKeyError(old.stage, reason)
                 pending = items_of_slots(pending, keys[0], [(lo, hi)])
             divided = self._restricted(old.stage, states, (lo, hi), own)
@@ -371,7 +371,7 @@ class Rescaler:
                 if slots is not None:
                     keys = self._stages.keys[vertex.stage][0]
                     if keys is None:
-                        reason = "rows are on their way without the column that it is divided by"
+                        reason = "rows on their way lack the column that partitions them"
                         raise NotByKeyError(vertex.stage, reason)
                     table = items_of_slots(table, keys[lane.port], slots)
                 found.setdefault(self._lane_now(lane, was, vertex), []).append(table)

@@ -114,11 +114,12 @@ def _ordered(below: LogicalNode, asked: Asked) -> LogicalNode:
         node = naming.resolved(first.expr, below.schema)
         if not is_start(below, node):
             raise InvalidPlanError(
-                f"match(order_by={node}): rows are in order of their time; order by the stream's "
-                "time first, or leave it out, then by what tells rows apart that start together"
+                f"match(order_by={node}): rows are matched in order of time; list the "
+                "stream's time first, or leave it out, then the columns that order rows "
+                "of the same time"
             )
         if first.is_descending:
-            raise InvalidPlanError(f"match(order_by={node}): time goes upwards")
+            raise InvalidPlanError(f"match(order_by={node}): the order of time must be ascending")
     return ordered(below, order[1:], tuple(asked.keys)) if order[1:] else below
 
 
@@ -128,9 +129,11 @@ def _rows_of(asked: Asked, pattern: Pattern) -> tuple[Rows, bool]:
         raise InvalidPlanError(f"match(rows={asked.rows!r}): it is one of {known}")
     rows, shows_empty = ROWS[asked.rows]
     if rows == "unmatched" and has_exclusion(pattern):
-        raise InvalidPlanError("{- -} leaves rows out, so unmatched rows cannot be told apart")
+        raise InvalidPlanError(
+            "{- -} leaves rows out, so they could not be distinguished from unmatched rows"
+        )
     if not asked.measures and not asked.keys and rows == "one":
-        raise InvalidPlanError("match() gives no columns; name some measures")
+        raise InvalidPlanError("match() returns no columns; add a measure")
     return rows, shows_empty
 
 
@@ -219,7 +222,9 @@ class _Reading:
             return replace(node, args=tuple(args))
         options = dict(node.options)
         if is_condition and options.get("semantics") == "final":
-            raise InvalidPlanError(f"{where}: FINAL is for measures; a condition sees rows so far")
+            raise InvalidPlanError(
+                f"{where}: FINAL is for measures; a condition reads only the rows so far"
+            )
         return self._leaf(self._of_call(node, options, where))
 
     def _of_call(self, node: Call, options: dict[str, object], where: str) -> Leaf:
@@ -253,7 +258,7 @@ class _Reading:
     def _column(self, node: Node, where: str) -> str:
         """Return the column with a value of a row; a missing column is added to the inputs."""
         if _reads_pattern(node):
-            raise InvalidPlanError(f"{where}: {node} stands inside of another value of a row")
+            raise InvalidPlanError(f"{where}: {node} is nested in another value of a row")
         if isinstance(node, Column):
             return node.name
         known = next((name for name, have in self.inputs.items() if have == node), None)

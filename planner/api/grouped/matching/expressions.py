@@ -48,7 +48,7 @@ class PatternRows:
     def agg(self, aggregate: Agg) -> Expr:
         """An aggregate over the rows, such as ``agg.sum("x")``."""
         if aggregate.of_rows is not None:
-            raise InvalidPlanError("match() takes no aggregate of whole rows")
+            raise InvalidPlanError("match() does not support aggregates of whole rows")
         options = (
             ("kind", "aggregate"),
             ("variable", self._variable),

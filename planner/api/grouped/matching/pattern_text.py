@@ -119,7 +119,7 @@ class _Reader:
             self.expect("-}")
             return Exclusion(inner)
         if not (token[:1].isalpha() or token[:1] in ("_", '"', "`")):
-            raise self.error(f"{token!r} stands where a variable or a group has to")
+            raise self.error(f"{token!r} is where a variable or a group is expected")
         self.at += 1
         if token.upper() == "PERMUTE" and self.take("("):
             parts = [self.alternation()]
@@ -144,13 +144,13 @@ def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
         found = _TOKEN.match(text, at)
         if found is None:
             sign = text[at:].strip()[0]
-            raise InvalidPlanError(f"pattern ({text.strip()}): {sign!r} cannot be read here")
+            raise InvalidPlanError(f"pattern ({text.strip()}): {sign!r} is not expected here")
         tokens.append(found.group().strip())
         at = found.end()
     reader = _Reader(text, tokens)
     pattern = reader.alternation()
     if reader.next:
-        raise reader.error(f"{reader.next!r} cannot be read here")
+        raise reader.error(f"{reader.next!r} is not expected here")
     if len(reader.names) > VARIABLES_MAX:
         raise reader.error(f"it has {len(reader.names)} variables; at most {VARIABLES_MAX} fit")
     return pattern, tuple(reader.names)

@@ -94,7 +94,9 @@ class Codes(Functions[E]):
     def digest(self, algorithm: str) -> E:
         """The digest ``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``, in hexadecimal digits."""
         if algorithm not in ("md5", "sha1", "sha256", "sha512"):
-            raise InvalidPlanError(f"digest({algorithm!r}): there are md5, sha1, sha256, sha512")
+            raise InvalidPlanError(
+                f"digest({algorithm!r}): choose one of md5, sha1, sha256, sha512"
+            )
         return self._call("digest", algorithm=algorithm)
 
     @CODES.function(

@@ -44,7 +44,7 @@ def json_steps(path: str) -> list[Step]:
     while rest:  # ends: each turn removes a step
         found = _STEP.match(rest)
         if found is None:
-            raise InvalidPlanError(f"{path!r} is no path in JSON, as '$.a.b' or '$.list[0]'")
+            raise InvalidPlanError(f"{path!r} is not a JSON path, such as '$.a.b' or '$.list[0]'")
         name = next((part for part in (found[1], *found.groups()[2:]) if part is not None), None)
         wild = _VALUES if found[0] == ".*" else _ELEMENTS
         place = wild if found[2] is None else int(found[2])
@@ -158,7 +158,9 @@ def _one_value(call: Call) -> Node | None:
     """A path to one value."""
     path = call.option("path")
     if is_wild(json_steps(path)):
-        raise InvalidPlanError(f"{path!r} names several values; JSON_QUERY returns them as a list")
+        raise InvalidPlanError(
+            f"{path!r} names several values; use JSON_QUERY, which returns them as a list"
+        )
     return of_texts(_TEXT)(call)
 
 
@@ -171,7 +173,9 @@ def _any_path(kind: pa.DataType) -> Resolver:
 
 
 def _not_in_spark(call: Call, _a: str) -> NoReturn:
-    raise UnsupportedInBatchError(str(call), "Spark's get_json_object does not tell JSON's types")
+    raise UnsupportedInBatchError(
+        str(call), "Spark's get_json_object does not distinguish JSON's types"
+    )
 
 
 def _spark_value(call: Call, a: str) -> str:

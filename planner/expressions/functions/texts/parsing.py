@@ -92,7 +92,7 @@ def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
     if not {"Y", "y"} & set(codes):
         raise InvalidPlanError(f"the format {format!r} has no year: %Y, or %y of two digits")
     if ("I" in codes) != ("p" in codes):
-        raise InvalidPlanError(f"the format {format!r}: %I and %p, AM or PM, stand together")
+        raise InvalidPlanError(f"the format {format!r}: %I and %p, AM or PM, must be used together")
     return rf"\A{pattern}\z", tuple(codes)
 
 

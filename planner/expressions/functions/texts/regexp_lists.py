@@ -31,7 +31,7 @@ def _marked(text: str, pattern: str, group: int) -> str:
         pa.ArrowInvalid: the text has such marks.
     """
     if _BEGIN in text or _END in text:
-        raise pa.ArrowInvalid("a text with the control characters 1 or 2 is not searched")
+        raise pa.ArrowInvalid("cannot search a text that has the control characters 1 or 2")
     made = pc.replace_substring_regex(pa.scalar(text), pattern, f"{_BEGIN}\\{group}{_END}")
     return str(made.as_py())
 

@@ -84,7 +84,7 @@ def _text_columns(spec: SourceSpec, path: str) -> list[str]:
         return []
     return [
         f"source {spec.path}: column {a.column!r} is text because of line {a.line} of {path}: "
-        f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); give "
+        f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); set "
         + _how_to_read(a.column, "int64" if a.column in times else a.kind, a.column in times)
         for a in almost_typed(path, *_csv_options(spec), names | times)
         if a.column not in times or a.kind == "double"  # times in ISO-8601 are text
@@ -104,9 +104,9 @@ def _odd_quotes(spec: SourceSpec, path: str) -> list[str]:
         return []
     line, field = odd
     return [
-        f"source {spec.path}: line {line} of {path} has text behind a closing quote: "
-        f"{field!r:.80}; "
-        'a quote within a quoted field is written twice (""), not with a backslash'
+        f"source {spec.path}: line {line} of {path} has text after a closing quote: "
+        f'{field!r:.80}; a quote within a quoted field is written twice (""), not with a '
+        "backslash"
     ]
 
 
@@ -125,9 +125,9 @@ def _change(spec: SourceSpec, path: str, name: str, written: str, read: str) -> 
     wanted = f'"{exact}"' if not within else f"its type with {exact} for {within}"
     kept = f'"{kind}"' if not within else "its type as it is"
     return (
-        f"source {spec.path}: column {name!r} is {kind}, in which {written} of {path} is {read}; "
-        f'give schema={{"{root}": {wanted}}} to keep all of it, or schema={{"{root}": {kept}}} if '
-        "that is right"
+        f"source {spec.path}: column {name!r} is {kind}, so {written} of {path} is read "
+        f'as {read}; set schema={{"{root}": {wanted}}} to keep the exact value, or '
+        f'schema={{"{root}": {kept}}} if that is right'
     )
 
 

@@ -42,14 +42,14 @@ _COLUMN = "_bad"
 #: The first words of the reason if a value does not have its column's type.
 NOT_OF_TYPE = "not of type"
 _WRITTEN = (
-    '; if times are written another way, give vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
+    '; if times have another format, set vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
     "in SQL TO_TIMESTAMP({column}, 'dd.MM.yyyy')"
 )
 _NUMBERED = (
-    "; column {column!r} is text because of another value, and only columns of whole numbers hold "
-    'microseconds: give schema={{"{column}": "int64"}}'
+    "; column {column!r} is text because of another value, and only columns of whole "
+    'numbers hold microseconds: set schema={{"{column}": "int64"}}'
 )
-_TYPED = '; if another type holds all values of {column!r}, give it with schema={{"{column}": ...}}'
+_TYPED = '; if another type holds all values of {column!r}, set schema={{"{column}": ...}}'
 _HEADER_AGAIN = "; the row looks like the header again, as in files that were joined"
 _REMEDY = '; set on_bad_row="dead_letter" to keep such rows in a side output, or "skip"'
 
@@ -69,7 +69,7 @@ class BadRow:
 
 
 NO_TEXT = "not text in UTF-8"
-ENCODED = '; if all of the file is in another encoding, give it, as encoding="latin-1"'
+ENCODED = '; if the whole file has another encoding, set it, such as encoding="latin-1"'
 
 
 def remedy(spec: SourceSpec, row: BadRow) -> str:

@@ -107,8 +107,8 @@ def value_of(file: str, name: str, raw: str | None, kind: pa.DataType) -> pa.Arr
         raise SourceSchemaError(
             file,
             name,
-            f"the folder says {name}={unquote(raw or '')}, which is not {kind}; read the column as "
-            f'text with schema={{"{name}": "string"}}',
+            f"the folder is named {name}={unquote(raw or '')}, which is not {kind}; read "
+            f'the column as text with schema={{"{name}": "string"}}',
         ) from None
 
 
@@ -124,7 +124,7 @@ def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[s
     said = folder_values(spec.path, file)
     for name in spec.folder_columns:
         if name in names:
-            reason = "the file has this column, which the first file does not have beside folders"
+            reason = "the file has this column, but in the first file only the folder name has it"
             raise SourceSchemaError(file, name, reason)
         if name in spec.columns.names:
             value_of(file, name, said.get(name), spec.columns.field(name).type)
@@ -146,13 +146,13 @@ def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
             if is_number and name not in spec.casts and raw and raw[0] == "0" and raw != "0":
                 told.setdefault(name, raw)
     return [
-        f"source {spec.path}: column {name!r} of its folders is int64, so {raw} is {int(raw)}; "
-        f'give schema={{"{name}": "string"}} to keep it as it is written, or '
+        f"source {spec.path}: column {name!r} of its folders is int64, so {raw} is "
+        f'{int(raw)}; set schema={{"{name}": "string"}} to keep it as it is written, or '
         f'schema={{"{name}": "int64"}} if that is right'
         for name, raw in told.items()
     ] + [
-        f"source {spec.path}: column {name!r} is null in {len(mine)} of {len(paths)} files, which "
-        f"lie in no folder {name}=..., such as {mine[0]}"
+        f"source {spec.path}: column {name!r} is null in {len(mine)} of {len(paths)} "
+        f"files, which are in no folder {name}=..., such as {mine[0]}"
         for name, mine in outside.items()
     ]
 
@@ -241,8 +241,8 @@ def _check(file: str, name: str, raw: str | None, column: pa.Array) -> None:
         raise SourceSchemaError(
             file,
             name,
-            f"a row has {found} where the folder says {name}={NULL if raw is None else raw}; "
-            "rename one of the two",
+            f"a row has {found} but its folder is named "
+            f"{name}={(NULL if raw is None else raw)}; rename one of the two",
         )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: The option of a source that names the encoding of its files.
 ENCODING = "encoding"
 UTF_8 = "utf-8"
-NO_TEXT_IN = "it is no text in {}: {}"
+NO_TEXT_IN = "it is not text in {}: {}"
 #: Bytes examined to recognise UTF-16 and UTF-32: there most text has a zero in every other byte.
 _LOOKED_AT_BYTES = 256
 _ZEROS_MIN = 0.2
@@ -85,18 +85,18 @@ def check_text(path: str, start: bytes) -> None:
             raise UnreadableTextError(path, f"it is compressed with {name}{what}")
     for magic, name in _OTHER_FORMATS.items():
         if start.startswith(magic):
-            raise UnreadableTextError(path, f"it is a file of {name}, and no text")
+            raise UnreadableTextError(path, f"it is a {name} file, not text")
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     # After a power loss a file may end in zeros, which are not UTF-16.
     encoding = encoding or _by_zeros(start[:_LOOKED_AT_BYTES].rstrip(b"\0"))
     if encoding is not None:
         raise UnreadableTextError(
-            path, f'it is text in {encoding.upper()}, and no UTF-8; give encoding="{encoding}"'
+            path, f'it is text in {encoding.upper()}, not UTF-8; set encoding="{encoding}"'
         )
     text = start[:_LOOKED_AT_BYTES].rstrip(b"\0")
     controls = len(text) - len(text.translate(None, _CONTROLS))
     if controls > max(_CONTROLS_MAX, _CONTROLS_SHARE_MAX * len(text)):
-        raise UnreadableTextError(path, "it is a binary file, and no text")
+        raise UnreadableTextError(path, "it is a binary file, not text")
 
 
 def _what_to_do(path: str, name: str) -> str:

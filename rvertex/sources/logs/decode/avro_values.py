@@ -61,7 +61,7 @@ def _decimal(scale: int, value: bytes | None) -> Decimal | None:
 
 def _time(per_day: int, value: int | None) -> int | None:
     if value is not None and not 0 <= value < per_day:
-        raise Refused(f"{value} is no time of a day")
+        raise Refused(f"{value} is not a time of day")
     return value
 
 

@@ -87,7 +87,9 @@ class DebeziumDecoder:
         is_delete = np.array([op == _DELETE for op in ops], bool)
         has_after, has_before = (self._is_there(r, events[n]) for r, n in _sides(before, after))
         for row in np.flatnonzero(~is_write & ~is_delete).tolist():
-            bad[int(at[row])] = Bad("it is no change of a row (c, r, u or d)", "op", str(ops[row]))
+            bad[int(at[row])] = Bad(
+                "it is not a change of a row (c, r, u or d)", "op", str(ops[row])
+            )
         for row in np.flatnonzero(is_write & ~has_after).tolist():
             names = ", ".join(self._keys.names)
             bad[int(at[row])] = Bad(f"op {ops[row]!r} needs an after with the key {names}")

@@ -82,7 +82,7 @@ class MessageDecoder:
             raw, value_of = raw.filter(pa.array(is_good)), value_of[is_good]
             events, none = faults_of(self._spec, raw, self._spec.path)
             assert not none, none
-        assert events is not None, "events of no rows are none"
+        assert events is not None, "no rows make no events"
         offsets = messages.offsets[value_of]
         if bad and self._fails:
             first = min(bad)

@@ -201,7 +201,7 @@ def _options_error(
     servers: str, config: Mapping[str, str], error: Exception
 ) -> LogUnreachableError:
     said = without_secrets(error.args[0].str(), secrets_of(config))
-    reason = f"the client does not take its options ({said})"
+    reason = f"the client rejects its options ({said})"
     return LogUnreachableError(f"Kafka at {servers}", reason)
 
 

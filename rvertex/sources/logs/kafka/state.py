@@ -158,7 +158,7 @@ class TopicState:
         missing_s = 0.0 if self._missing_since_s is None else now_s - self._missing_since_s
         if missing_s > MISSING_S_MAX:
             self.error = self.error or LogNotFoundError(
-                f"topic {self._client.topic}", f"it is gone since {missing_s:.0f} s"
+                f"topic {self._client.topic}", f"it has been missing for {missing_s:.0f} s"
             )
         away_s = now_s - self._answered_s
         if self._away_s_max is not None and away_s > self._away_s_max:

@@ -127,20 +127,20 @@ REFUSED = [
         "the answer goes to another folder",
         COUNTS,
         f'{COUNTS}.to_parquet("/elsewhere")',
-        "its answer would go to /elsewhere, and goes to .*: keep the folder",
+        "its answer would move from .* to /elsewhere: keep the folder",
     ),
     (
         "another source",
         COUNTS,
         COUNTS.replace("rows", "other"),
-        "continues no stage that wrote it: keep the sources and the last step with state",
+        "but no old stage that wrote it continues there: keep the sources and the last step",
     ),
     ("a window becomes a session", COUNTS, SESSIONS, "keep the sources and the last step"),
     (
         "a source ends that had no end",
         COUNTS,
         COUNTS.replace("rows", "ended"),
-        "continues no stage that wrote it: keep the sources and the last step with state",
+        "but no old stage that wrote it continues there: keep the sources and the last step",
     ),
     (
         "a source has its time in another column",
@@ -237,7 +237,7 @@ def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> 
 
     old = plan(vs="t", delay="50ms")
     (source, _) = compare(old, plan(vs="t", delay="2s")).rows
-    assert source.reason == "another delay from the change on"
+    assert source.reason == "another delay after the change"
     (refusal,) = compare(old, plan(vs="x", delay="50ms")).refusals
     assert refusal == "stage s01-rows would read its source with another vs: keep it"
 

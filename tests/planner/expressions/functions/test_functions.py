@@ -284,7 +284,7 @@ def test_decimals_have_a_name() -> None:
     [
         (col("s").cast(int), "cannot evaluate s.cast(int64): Failed to parse string"),
         (col("i").cast("uint8"), "cannot evaluate i.cast(uint8)"),
-        (col("i").factorial(), "i.factorial(): there are factorials in int64 of 0 to 20, for -7"),
+        (col("i").factorial(), "i.factorial(): a factorial fits into int64 for 0 to 20, for -7"),
         (col("s").cast("timestamp"), "cannot evaluate s.cast(timestamp[us, tz=UTC])"),
     ],
 )
@@ -299,9 +299,9 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
     ("build", "message"),
     [
         (lambda: lit(1e300).cast(int), "1e+300.cast(int64)"),
-        (lambda: lit(21).factorial(), "factorials in int64 of 0 to 20"),
-        (lambda: col("f").width_bucket(1, 1, 2), "low and high are two different numbers"),
-        (lambda: col("f").width_bucket(1, math.inf, 2), "low and high are two different numbers"),
+        (lambda: lit(21).factorial(), "a factorial fits into int64 for 0 to 20"),
+        (lambda: col("f").width_bucket(1, 1, 2), "low and high must be different numbers"),
+        (lambda: col("f").width_bucket(1, math.inf, 2), "low and high must be different numbers"),
         (lambda: col("f").width_bucket(1, 2, 0), "buckets is a whole number from 1 to"),
         (lambda: col("f") + lit("abc").cast(int), "'abc'"),
         (lambda: when(col("b")).then((lit("a") + "b").cast(int)).otherwise(1), "'ab'"),

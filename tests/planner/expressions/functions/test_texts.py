@@ -116,7 +116,7 @@ def test_a_time_that_does_not_fit_is_named() -> None:
         ("%H:%M", "has no year"),
         ("%Y %m %b", "has %m or %b or %B more than once"),
         ("%Y %d %d", "has %d more than once"),
-        ("%Y %I", "%I and %p, AM or PM, stand together"),
+        ("%Y %I", "%I and %p, AM or PM, must be used together"),
         ("%Y %", "no % in the format"),
     ],
 )

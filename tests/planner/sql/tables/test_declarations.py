@@ -321,7 +321,7 @@ def test_columns_that_are_not_null(bids: Path) -> None:
     assert isinstance(found, Stream)
     (source,) = (n for n in topological(found.plan) if isinstance(n, Source))
     assert source.spec.not_null == ("price",)
-    with pytest.raises(SqlError, match="says of a record has no NOT NULL"):
+    with pytest.raises(SqlError, match="metadata of the broker cannot be NOT NULL"):
         topic(f"{TIMED}, part INT METADATA FROM 'partition' NOT NULL")
 
 
@@ -364,7 +364,7 @@ def test_a_topic_of_debezium_events() -> None:
     assert source.spec.not_null == ("id",)
     with pytest.raises(SqlError, match="need PRIMARY KEY"):
         debezium("id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts")
-    with pytest.raises(SqlError, match="columns of rows are no times of changes"):
+    with pytest.raises(SqlError, match="a column cannot be the time of a change"):
         debezium("id BIGINT PRIMARY KEY NOT ENFORCED, ts TIMESTAMP, WATERMARK FOR ts AS ts")
 
 
@@ -381,8 +381,8 @@ REFUSED = {
     ),
     "CREATE TABLE t WITH ('pathh' = 'x'); SELECT 1 AS a FROM t": "did you mean 'path'?",
     table(COLUMNS) + "SELECT * FROM bids": (
-        "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; a file "
-        "whose rows have no time, as a table that is looked up, is static = TRUE"
+        "name the time column: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; for a file "
+        "whose rows have no time, such as a lookup table, write static = TRUE"
     ),
     table(f"{COLUMNS}, {MARK}", "'vs' = ts") + "SELECT * FROM bids": "sets the time column",
     table(f"{COLUMNS}, {MARK}", "'delay' = '1s'")
@@ -415,7 +415,7 @@ REFUSED = {
     ),
     table(f"{COLUMNS}, {MARK}", UPSERT) + "SELECT * FROM bids": "'upsert' needs PRIMARY KEY (id)",
     table(f"{COLUMNS}, {MARK}", "'changelog.mode' = 'retract'") + "SELECT * FROM bids": (
-        "nothing is taken back here: 'upsert' with deleted = op = 'd'"
+        "rows cannot be retracted here: 'upsert' with deleted = op = 'd'"
     ),
     table(f"{COLUMNS}, {MARK}", "'changelog.mode' = 'all'") + "SELECT * FROM bids": (
         "changelog.mode is 'append' or 'upsert'"

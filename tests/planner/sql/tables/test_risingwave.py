@@ -70,7 +70,7 @@ def test_a_topic_of_debezium_is_a_table() -> None:
 
 def test_one_option_in_two_spellings() -> None:
     options = "(type='upsert', mode='append', primary_key='page_id', "
-    with pytest.raises(SqlError, match="type says the same as mode"):
+    with pytest.raises(SqlError, match="type has the same meaning as mode"):
         sql(f"{VIEW} CREATE SINK s FROM visits_stream_mv WITH {options}{TABLE})")
 
 

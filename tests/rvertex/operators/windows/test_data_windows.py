@@ -255,7 +255,7 @@ def test_a_user_aggregate_gets_its_values_in_order() -> None:
 def test_mistakes() -> None:
     with pytest.raises(InvalidWindowError, match="gap must be at least 1"):
         SessionAggregate((), 0, None, TWO)
-    with pytest.raises(InvalidWindowError, match="it has at least one"):
+    with pytest.raises(InvalidWindowError, match="it needs at least one"):
         CountWindowAggregate((), 0, TWO)
     with pytest.raises(UnknownColumnError):
         SnapshotAggregate(("nope",), TWO).output_schema([SMALL])

@@ -366,7 +366,7 @@ def test_mistakes_are_named() -> None:
         _one(AggregateSpec("count", None, "c"), "zz").output_schema([PAYLOAD])
     with pytest.raises(OperatorTypeError, match="two output columns are named 'k'"):
         _one(AggregateSpec("count", None, "k"), "k").output_schema([PAYLOAD])
-    with pytest.raises(OperatorTypeError, match="there is no 'median'"):
+    with pytest.raises(OperatorTypeError, match="no aggregate 'median'"):
         AggregateSpec("median", "x", "m")
     with pytest.raises(OperatorTypeError, match="sum needs a column"):
         AggregateSpec("sum", None, "m")

@@ -226,7 +226,7 @@ def test_records_that_are_not_taken_are_no_commit(inside: Broker) -> None:
     silent.open(1)
     silent.write(items(0, 0, 4))
     inside.is_silent = True
-    with pytest.raises(DestinationError, match="not taken in time"):
+    with pytest.raises(DestinationError, match="did not accept records in time"):
         silent.commit(progress(0, 4))
     inside.is_silent = False
     assert silent.open(1) is None

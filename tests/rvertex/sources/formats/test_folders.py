@@ -199,7 +199,7 @@ def test_types_can_be_given(tmp_path: Path) -> None:
         put(tmp_path / f"month={month}", t=[int(month)])
     rows = read(tmp_path)
     (note,) = looked_at(rows)
-    assert "column 'month' of its folders is int64, so 01 is 1; give schema=" in note
+    assert "column 'month' of its folders is int64, so 01 is 1; set schema=" in note
     text = read(tmp_path, schema={"month": "string"})
     assert collected(text, "month") == [("01",), ("12",)]
     assert looked_at(text) == ()
@@ -215,7 +215,7 @@ def test_a_file_that_does_not_lie_in_such_folders_has_null(tmp_path: Path, name:
     pq.write_table(pa.table({"t": [9], "k": ["z"]}), tmp_path / f"{name}.parquet")
     rows = read(tmp_path)
     (note,) = looked_at(rows)
-    told = f"'day' is null in 1 of 3 files, which lie in no folder day=..., such as {tmp_path}"
+    told = f"'day' is null in 1 of 3 files, which are in no folder day=..., such as {tmp_path}"
     assert f"{told}/{name}.parquet" in note
     with pytest.warns(match="column 'day' is null"):
         table = ss.collect(rows, executor="local")
@@ -227,7 +227,9 @@ def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     top = put(tmp_path / "v=1", t=[1]).parent
     rows = read(top)
     put(top / "v=x", t=[2])
-    with pytest.raises(SourceSchemaError, match=r"the folder says v=x, which is not int64; read"):
+    with pytest.raises(
+        SourceSchemaError, match=r"the folder is named v=x, which is not int64; read"
+    ):
         collected(rows, "t")
 
 
@@ -238,7 +240,7 @@ def test_a_column_of_files_and_folders_has_to_be_the_same(tmp_path: Path) -> Non
         put(top / "v=2", format, t=[3], v=[2])
         assert collected(read(top, format), "t", "v") == [(1, 1), (2, 1), (3, 2)]
         put(top / "v=3", format, t=[4, 5], v=[3, 4])
-        told = rf"v=3/x\.{format}: column 'v': a row has 4 where the folder says v=3"
+        told = rf"v=3/x\.{format}: column 'v': a row has 4 but its folder is named v=3"
         with pytest.raises(ss.StreamEngineError, match=told):
             collected(read(top, format), "t", "v")
         assert len(collected(read(top, format).select("t"), "t")) == 5, "nobody reads it"
@@ -247,7 +249,7 @@ def test_a_column_of_files_and_folders_has_to_be_the_same(tmp_path: Path) -> Non
 def test_a_column_that_only_some_files_have_beside_their_folders(tmp_path: Path) -> None:
     put(tmp_path / "v=1", t=[1])
     put(tmp_path / "v=2", t=[2], v=[7])
-    with pytest.raises(SourceSchemaError, match="which the first file does not have beside"):
+    with pytest.raises(SourceSchemaError, match="but in the first file only the folder"):
         collected(read(tmp_path), "t")
 
 

@@ -61,21 +61,25 @@ def test_an_encoding_that_is_not_named_is_refused_by_name(tmp_path: Path, format
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         path = tmp_path / f"{encoding}.{format}"
         path.write_bytes((CSV if format == "csv" else JSON).encode(encoding))
-        told = rf'it is text in {encoding.upper()}, and no UTF-8; give encoding="{encoding}"'
+        told = rf'it is text in {encoding.upper()}, not UTF-8; set encoding="{encoding}"'
         with pytest.raises(UnreadableTextError, match=told):
             source(path, format)
     path = tmp_path / f"wrong.{format}"
     path.write_bytes((CSV if format == "csv" else JSON).encode())
-    with pytest.raises(UnreadableTextError, match="it is no text in ascii"):
+    with pytest.raises(UnreadableTextError, match="it is not text in ascii"):
         source(path, format, "ascii")
 
 
 def test_other_encodings_are_named_as_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV.encode("latin-1"))
-    with pytest.raises(ss.StreamEngineError, match=r'not text in UTF-8.*give it, as encoding="lat'):
+    with pytest.raises(
+        ss.StreamEngineError, match=r'not text in UTF-8.*set it, such as encoding="lat'
+    ):
         collected(source(tmp_path / "a.csv", "csv"))
     (tmp_path / "a.json").write_bytes(JSON.encode("latin-1").splitlines(keepends=True)[0])
-    with pytest.raises(CorruptSourceError, match=r'not text in UTF-8; if all of .* encoding="lat'):
+    with pytest.raises(
+        CorruptSourceError, match=r'not text in UTF-8; if the whole .* encoding="lat'
+    ):
         source(tmp_path / "a.json", "json")
 
 
@@ -112,8 +116,8 @@ def twice(text: bytes) -> bytes:
         ("x.csv", bz2.compress, r"compressed with bzip2, but its name does not end in \.bz2"),
         ("x.csv", lz4, r"compressed with LZ4, but its name does not end in \.lz4: rename it"),
         ("x.csv.gz", twice, "it is compressed with gzip twice: decompress it once"),
-        ("x.csv", parquet, "it is a file of Parquet, and no text"),
-        ("x.csv", lambda _: bytes(range(256)) * 4, "it is a binary file, and no text"),
+        ("x.csv", parquet, "it is a Parquet file, not text"),
+        ("x.csv", lambda _: bytes(range(256)) * 4, "it is a binary file, not text"),
     ],
 )
 def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, told: str) -> None:

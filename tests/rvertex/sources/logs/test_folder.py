@@ -151,7 +151,7 @@ def test_another_version_is_refused_by_name_and_a_lost_file_is_lost_input(folder
     os.remove(folder.path / "a.json")
     folder.reader = folder.open((0,), folder.entries)
     with pytest.raises(
-        LostInputError, match=r"a\.json, partition 0: .* from position 0.*; start anew"
+        LostInputError, match=r"a\.json, partition 0: .* from position 0.*; start a new job"
     ):
         folder.read()
     folder.reader.skip_to(0, 1 << ROW_BITS)
@@ -390,5 +390,7 @@ def test_folders_name_columns_of_files_that_come(folder: Folder) -> None:
     folder.write("day=tomorrow/3.json", [3])
     folder.scan()
     folder.scan()
-    with pytest.raises(SourceSchemaError, match="the folder says day=tomorrow, which is not date"):
+    with pytest.raises(
+        SourceSchemaError, match="the folder is named day=tomorrow, which is not date"
+    ):
         folder.read()

@@ -309,8 +309,8 @@ def test_two_fields_of_one_name_are_refused() -> None:
     [
         ({"type": "bytes", **CENTS}, b"\x06\x0f\x42\x40", "precision"),
         (fixed("D", 3, **CENTS), b"\x0f\x42\x40", "precision"),
-        (logical("time-millis", "int"), b"\x80\x90\xdf\xc0\x07", "is no time of a day"),
-        (logical("time-micros", "long"), b"\x01", "-1 is no time of a day"),
+        (logical("time-millis", "int"), b"\x80\x90\xdf\xc0\x07", "is not a time of day"),
+        (logical("time-micros", "long"), b"\x01", "-1 is not a time of day"),
     ],
 )
 def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told: str) -> None:
