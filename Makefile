@@ -17,6 +17,8 @@ PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # Random examples of fast tests, as a part of those that the tests name; `make deep` draws others.
 FAST_DEPTH ?= 0.3
+# The same for slow tests, which draw the same examples in each run.
+SLOW_DEPTH ?= 0.5
 # Per cent of branches and lines of the pure rooms, and the tests that are counted.
 COVERAGE_MIN := 92
 PURE_TESTS := $(addprefix tests/,rvertex planner rstream jobmanager/state jobmanager/manager)
@@ -46,7 +48,7 @@ live: setup  ## flights as they happen: broker, live job, failures, exactly-once
 	$(BIN)/python examples/live.py
 
 test: setup lint fast  ## everything: lint, types, all tests
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "spark or slow"
+	DEPTH=$(SLOW_DEPTH) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
 

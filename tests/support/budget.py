@@ -1,7 +1,7 @@
 """How much of every law is tried.
 
-Numbers in tests are for ``pytest`` and for the slow tests of ``make test``. Its fast tests, and
-``make check``, draw 0.3 times as many examples and seeds, ``make deep DEPTH=10`` ten times as many.
+Numbers in tests are for ``pytest``. The fast tests of ``make test`` and ``make check`` draw 0.3
+times as many examples and seeds, the slow ones 0.5 times, ``make deep DEPTH=10`` ten times.
 """
 
 from __future__ import annotations
