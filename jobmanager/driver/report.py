@@ -17,7 +17,7 @@ from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.odd_times import odd_times
 from jobmanager.state.records import HostState
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.messages import Timing
+from rvertex.messages import Memory, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -132,9 +132,14 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
         "tail_bytes": sum(row["tail_bytes"] for row in instances),
         "state_bytes": vertex.state_bytes,
         "blocked": leader is not None and leader.is_blocked,
-        **asdict(Timing() if leader is None else leader.timing),
+        **_flat(Timing() if leader is None else leader.timing),
         "instances": [*instances, *(_joining(manager, join) for join in vertex.joins)],
     }
+
+
+def _flat(record: Timing | Memory) -> dict[str, Any]:
+    """Return a record of numbers and texts as a dict; ``asdict`` copies each of them, slowly."""
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _instance(manager: JobManager, vertex: VertexState, instance: InstanceState) -> dict[str, Any]:
@@ -202,7 +207,7 @@ def _host(
         "machine": host.machine,
         "pid": host.pid or None,
         "address": host.address,
-        "memory": asdict(host.memory) if is_open and host.memory is not None else None,
+        "memory": _flat(host.memory) if is_open and host.memory is not None else None,
         "cannot_drain": why_not(host) if is_open else "the job has ended",
         "busy": host.busy if is_open else "",
     }

@@ -6,7 +6,6 @@ output depends on it, and it is in no snapshot.
 
 from __future__ import annotations
 
-from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -56,7 +55,7 @@ class _Sample:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
-        self._counts: Counter[int] = Counter()
+        self._counts: dict[int, int] = {}
         self._rows = 0
         #: The last sampled row of each counted key.
         self._keys: dict[int, list[pa.Scalar]] = {}
@@ -64,24 +63,23 @@ class _Sample:
     def add(self, columns: list[pa.Array]) -> None:
         hashes, first, counts = np.unique(hash_rows(columns), return_index=True, return_counts=True)
         self._rows += len(columns[0])
-        for hash_, count in zip(hashes.tolist(), counts.tolist(), strict=True):
-            self._counts[hash_] += count
+        places = dict(zip(hashes.tolist(), first.tolist(), strict=True))
+        for hash_, count in zip(places, counts.tolist(), strict=True):
+            self._counts[hash_] = self._counts.get(hash_, 0) + count
         if self._rows > _RECENT_ROWS:
             self._rows //= 2
-            self._counts = Counter({key: count // 2 for key, count in self._counts.items()})
-        self._counts = Counter(dict(self._counts.most_common(_KEYS_MAX)))
-        places = dict(zip(hashes.tolist(), first.tolist(), strict=True))
-        new = {
-            hash_: [column[places[hash_]] for column in columns]
-            for hash_ in self._counts
-            if hash_ in places
+            self._counts = {key: count // 2 for key, count in self._counts.items()}
+        kept = sorted(self._counts.items(), key=itemgetter(1), reverse=True)[:_KEYS_MAX]
+        self._counts = dict(kept)
+        self._keys = {
+            key: [column[places[key]] for column in columns] if key in places else self._keys[key]
+            for key in self._counts
         }
-        self._keys = {k: row for k, row in (self._keys | new).items() if k in self._counts}
 
     def hottest(self) -> tuple[str, float]:
         if self._rows < _NAMED_ROWS_MIN:
             return "", 0.0
-        hash_, count = self._counts.most_common(1)[0]
+        hash_, count = max(self._counts.items(), key=itemgetter(1))
         values = zip(self.names, self._keys[hash_], strict=True)
         text = ", ".join(f"{name}={_shown(value)}" for name, value in values)
         return text[:_SHOWN_CHARACTERS], round(count / self._rows, 3)

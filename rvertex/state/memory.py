@@ -268,9 +268,10 @@ def held_bytes(*roots: object) -> int:
 
 
 def _bytes_of(held: Any) -> int:
-    if type(held) in _NUMBERS:
+    kind = type(held)
+    if kind in _NUMBERS:
         return _OBJECT_BYTES
-    if isinstance(held, _ARRAYS):
+    if kind is np.ndarray or isinstance(held, _ARRAYS):
         return int(held.nbytes)
     if isinstance(held, (str, bytes)):
         return _OBJECT_BYTES + len(held)
@@ -279,7 +280,7 @@ def _bytes_of(held: Any) -> int:
     if isinstance(held, (list, tuple, set, frozenset, deque)):
         return _sampled(list(held))
     inside = getattr(held, "__dict__", None)
-    if type(held).__module__.startswith("rvertex."):
+    if kind.__module__.startswith("rvertex."):
         if inside is not None:
             return sum(map(_bytes_of, inside.values()))
         slots = [getattr(held, name, None) for name in getattr(held, "__slots__", ())]
