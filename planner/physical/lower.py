@@ -388,11 +388,8 @@ class _Lowering:
         return builder
 
     def _connect(self, builder: StageBuilder, port: int, flow: _Flow) -> None:
-        routing: Routing = "forward"
-        keys: tuple[str, ...] = ()
-        if flow.exchange is not None:
-            keys = flow.exchange.keys
-            routing = "hash" if keys else "gather"
+        keys = () if flow.exchange is None else flow.exchange.keys
+        routing: Routing = "forward" if flow.exchange is None else "hash" if keys else "gather"
         for upstream in flow.builders:
             upstream.is_closed = True
             slot = sum(1 for feed in upstream.exits if feed.downstream is builder)
