@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -145,6 +146,7 @@ class _Page:
         self._trouble = ""
         #: The list of jobs as JSON text, built once per look.
         self._text = ""
+        self._listing = threading.Lock()
 
     async def keep_looking(self) -> None:
         """Read the statuses regularly, once for all viewers."""
@@ -227,18 +229,19 @@ class _Page:
         return Response(text, headers=_HEADERS, media_type="application/json")
 
     def _list(self) -> str:
-        if not self._text:
-            found = {
-                "jobs": self._board.rows(),
-                "unread": self._board.unread,
-                "can_change": bool(self._tokens),
-                "trouble": self._trouble,
-                "export_trouble": self._export_trouble,
-                "age_s": round(time.monotonic() - self._looked_s, 1),
-                "bundle": self._board.bundle,
-            }
-            self._text = json.dumps(found)
-        return self._text
+        with self._listing:  # all viewers ask at once, after each look
+            if not self._text:
+                found = {
+                    "jobs": self._board.rows(),
+                    "unread": self._board.unread,
+                    "can_change": bool(self._tokens),
+                    "trouble": self._trouble,
+                    "export_trouble": self._export_trouble,
+                    "age_s": round(time.monotonic() - self._looked_s, 1),
+                    "bundle": self._board.bundle,
+                }
+                self._text = json.dumps(found)
+            return self._text
 
     async def rows(self, request: Request) -> Response:
         kind, rows = request.path_params["kind"], request.query_params.get("n", "100")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -62,12 +63,15 @@ class SeenJob:
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
     #: Results of the reads since the look, by name.
     _read: dict[str, Any] = field(default_factory=dict)
+    #: Viewers ask at the same moment, after each look: the others wait for the first one's result.
+    _reading: threading.RLock = field(default_factory=threading.RLock)
 
     def once(self, what: str, read: Callable[[], Any]) -> Any:
         """Call ``read`` at the first request for ``what`` since the look; then reuse its result."""
-        if what not in self._read:
-            self._read[what] = read()
-        return self._read[what]
+        with self._reading:
+            if what not in self._read:
+                self._read[what] = read()
+            return self._read[what]
 
     def notices(self) -> list[tuple[int, Notice]]:
         """The job's log."""

@@ -6,16 +6,19 @@ Cannot catch: TLS, which the tests of the intake's Flight have.
 from __future__ import annotations
 
 import json
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow.flight as flight
 import pytest
 
 import streamscope as ss
-from jobmanager.cli.page.board import Board
+from jobmanager.cli.page.board import Board, SeenJob
 from jobmanager.cli.page.export.tables import TableServer
 from rstream.clock import SystemClock
-from tests.jobmanager.cli.page.served import Served
+from tests.jobmanager.cli.page.served import WAIT_S, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,3 +113,21 @@ def test_the_page_serves_them_on_a_second_port(folder: Path) -> None:
             assert found.do_get(ticket).read_all().num_rows == 2
     finally:
         running.close()
+
+
+def test_viewers_who_ask_at_the_same_moment_share_one_read() -> None:
+    job, all_here = SeenJob("root", {}, deque()), threading.Barrier(20)
+    calls: list[int] = []
+
+    def read() -> int:
+        calls.append(threading.get_ident())
+        threading.Event().wait(0.05)  # the others ask meanwhile
+        return job.once("inner", lambda: 7)  # type: ignore[no-any-return]
+
+    def ask() -> int:
+        all_here.wait(WAIT_S)
+        return job.once("details", read)  # type: ignore[no-any-return]
+
+    with ThreadPoolExecutor(20) as pool:
+        assert {future.result() for future in [pool.submit(ask) for _ in range(20)]} == {7}
+    assert len(calls) == 1
