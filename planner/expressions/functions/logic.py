@@ -43,10 +43,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _BOOL = pa.bool_()
+_EXACT_END, _INT64_END = 2**53, 2**63
+
+
+def _with_whole_numbers(call: Call) -> Call:
+    """Make large doubles integers where all else is: beyond 2^53 doubles skip integers."""
+    found = [arg.literal for arg in call.args if isinstance(arg, Literal)]
+    doubles = [abs(value) for value in found if isinstance(value, float) and value.is_integer()]
+    if not _EXACT_END <= max(doubles, default=0) < _INT64_END:
+        return call
+    args = tuple(
+        Literal(int(arg.literal), pa.int64())
+        if isinstance(arg, Literal) and isinstance(arg.literal, float) and arg.literal.is_integer()
+        else arg
+        for arg in call.args
+    )
+    made = replace(call, args=args)
+    return made if all(map(pa.types.is_integer, arg_types(made))) else call
 
 
 def _resolve_comparison(call: Call) -> Node | None:
-    call = with_literals_adapted(call)
+    call = with_literals_adapted(_with_whole_numbers(call))
     common = common_of(arg_types(call))
     if common is None or pa.types.is_nested(common):
         return None
@@ -106,7 +123,7 @@ def _resolve_is_in(call: Call) -> Node | None:
     if any(v is None for v in members):
         raise InvalidPlanError(f"{call}: null is in no list; use .is_null()")
     literals = tuple(Literal(v, literal_type(v)) for v in members)
-    whole = with_literals_adapted(replace(call, args=(*call.args, *literals)))
+    whole = with_literals_adapted(_with_whole_numbers(replace(call, args=(*call.args, *literals))))
     common = common_of(arg_types(whole))
     if common is None or pa.types.is_nested(common):
         types = tuple(str(t) for t in dict.fromkeys(arg_types(whole)))

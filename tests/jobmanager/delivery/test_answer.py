@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 import streamscope as ss
-from jobmanager.delivery.answer import Answer, begun
+from jobmanager.delivery.answer import Answer, CurrentTable, begun
 from jobmanager.errors import BeginningDeletedError
 from rstream import INF_TIME, InlineBackground, RStream
 from rstream.current import RowCopies
+from rstream.errors import UsageError
 from rstream.store.memory_blobs import MemoryBlobs
-from tests.support.builders import ev, make_items
+from tests.support.builders import cti, ev, make_items
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,22 @@ def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
     output.close()
     with pytest.raises(BeginningDeletedError, match="keeps it from seq 1 on"):
         begun(uri, RowCopies(MemoryBlobs(), "s"), None)
+
+
+def test_a_table_is_read_before_the_watermark_and_not_at_it() -> None:
+    """At the watermark, rows that begin there may be missing."""
+    uri, payload = "memory://test-answer/live", pa.schema([("x", pa.int64())])
+    output = RStream.open(uri, payload, background=InlineBackground())
+    output.write(0, make_items([ev(1, INF_TIME, x=1), cti(5)], payload))
+    output.flush()
+    output.close()
+    table = CurrentTable.__new__(CurrentTable)
+    copies = RowCopies(MemoryBlobs(), "s")
+    found = table._of(uri, copies, 4)
+    assert found is not None
+    assert found.num_rows == 1
+    with pytest.raises(UsageError, match="complete up to 5 us"):
+        table._of(uri, copies, 5)
 
 
 def test_head_keeps_the_order_of_each_partition() -> None:

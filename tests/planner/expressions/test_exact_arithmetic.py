@@ -243,3 +243,21 @@ def test_a_filter_in_front_protects_and_stays_there() -> None:
     stream = Stream.from_items({"n": "int64"}, items).filter(col("n") < 100)
     table: Any = streamed(stream.with_columns(x=col("n") * 4).filter(col("x") > 4))
     assert table["x"].to_pylist() == [12]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (col("x") == 2.0**53, [False, True, None]),
+        (col("x") > 2.0**53, [True, False, None]),
+        (col("x").between(1.0, 2.0**53), [False, True, None]),
+        (col("x").is_in([2.0**53, 1]), [False, True, None]),
+        (col("x") < 0.5, [False, False, None]),
+        (col("x") < 2.0**63, [True, True, None]),
+    ],
+)
+def test_whole_doubles_are_compared_exactly_with_integers(
+    expression: Expr, expected: list[bool | None]
+) -> None:
+    rows = pa.record_batch({"x": pa.array([2**53 + 1, 2**53, None], pa.int64())})
+    assert resolve(expression.node, rows.schema).evaluate(rows).to_pylist() == expected
