@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 from jobmanager.driver.running.changes.errors import ChangePendingError
 from jobmanager.driver.running.changes.pending import Change, request
 from jobmanager.driver.running.changes.widths import RescaleError, widths_for
-from jobmanager.storage.root import CHANGE, JobRoot
+from jobmanager.storage.root import CHANGE, GENERATION, JobRoot
 from jobmanager.storage.savepoints import list_savepoints
 from planner import agg, col, hopping, session, tumbling
 from planner.physical.lower import lower
+from rstream.items.batch import Items
+from rstream.log.durable import DurableLog
+from rstream.log.reader import SegmentCursor
+from rstream.store.fences import fences_in
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from streamscope.testing.simulation.faults.kinds import WAYS_TO_DIE, Kind
 from streamscope.testing.simulation.faults.strikes import user_root
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from streamscope.testing.simulation.scheduler import Process
     from streamscope.testing.simulation.storage import Disk
-    from streamscope.testing.simulation.world import HostProcess
     from tests.sim.world import World
 
 Shape = "Callable[[Random, bool], Query]"
@@ -46,6 +49,8 @@ WIDTHS = (1, 2, 3, 4, 5)
 TRIES_MAX = 40
 #: Steps of hosts that follow on a crash take so many times longer; looks for such hosts.
 SLOWNESS, SLOW_LOOKS = 100.0, 150
+#: Looks of a suspended host for the change after which it wakes up, ten per virtual second.
+ASLEEP_LOOKS = 300
 
 
 @dataclass(frozen=True)
@@ -151,17 +156,13 @@ def trap_changing(world: World) -> None:
     world.change_traps += 1
 
 
-def crash_changing(world: World, spared: HostProcess | None = None) -> None:
-    """All hosts die, and a user asks for a change before their successors have caught up.
-
-    ``spared``: a host that is suspended instead.
-    """
+def crash_changing(world: World) -> None:
+    """All hosts die, and a user asks for a change before their successors have caught up."""
     workload, random = world.changes, world.scheduler.random
     if not isinstance(workload, ChangingWorkload):
         return
     for host in world.live_hosts():
-        if host is not spared:
-            host.process.kill("killed before a change")
+        host.process.kill("killed before a change")
     world.change_crashes += 1
     number, kind = FIRST_AFTER_CRASH + world.change_crashes, random.choice(["rescale", "deploy"])
     ask = partial(_ask, world, workload, number, kind, TRIES_MAX)
@@ -183,23 +184,40 @@ def _slow_successors(world: World, known: set[int], left: int) -> None:
 
 
 def freeze_changing(world: World) -> None:
-    """A machine is suspended until its job was changed, and writes its buffers afterwards."""
-    hosts, random = world.live_hosts(), world.scheduler.random
-    if not hosts or not isinstance(world.changes, ChangingWorkload):
+    """A suspended machine writes its buffers after the job was changed, as no check can prevent.
+
+    The buffer holds other rows than its successors compute; it is written only after a change.
+    """
+    store = user_root(world)
+    root = JobRoot(store, opener=opener(store._disk, store._process))
+    plan = root.read_plan()
+    if plan is None or not isinstance(world.changes, ChangingWorkload):
         return
-    frozen = random.choice(hosts)
-    asleep_s = random.choice([3.0, 6.0, 12.0])
-    for link in list(world.network.links):
-        if link.host is frozen.process:
-            link.cut(host_notices_s=asleep_s + random.choice([0.2, 2.0]))
-    world.calm_s = max(world.calm_s, world.scheduler.now_s + asleep_s + 60)
+    edges = [edge for vertex in plan.vertices for edge in vertex.outputs if edge.is_sink]
+    edge = world.scheduler.random.choice(edges)
+    buffer = DurableLog(root.open_store(edge.uris[0]), "suspended", generation=edge.generation)
+    end = buffer.end()
+    if not end:
+        return
+    last = SegmentCursor(buffer).read(end - 1, 1)
+    assert last is not None
+    crash_changing(world)
+    wake_up = partial(_wake_up, world, root, buffer, Items(end, last.batch), ASLEEP_LOOKS)
+    world.scheduler.after(0.5, None, wake_up)
 
-    def freeze() -> None:
-        """What it has computed since its last report is in no other process."""
-        frozen.process.pause(world.scheduler.now_s + asleep_s)
-        crash_changing(world, spared=frozen)
 
-    world.scheduler.after(world.scheduler.between(0.01, 0.2), None, freeze)
+def _wake_up(world: World, root: JobRoot, buffer: DurableLog, rest: Items, left: int) -> None:
+    if world.state or not left:
+        return
+    if int(root.settings().get(GENERATION, 0)) > buffer.generation:
+        # it had computed what its successors did up to the cut, and more
+        fences = fences_in(buffer.store.list())
+        cut = min(fence.seq for fence in fences if fence.generation > buffer.generation)
+        world.scheduler.met["a suspended host writes on"] += 1
+        buffer.write(Items(cut, rest.batch))
+        return
+    again = partial(_wake_up, world, root, buffer, rest, left - 1)
+    world.scheduler.after(0.1, None, again)
 
 
 CHANGE_KINDS = {

@@ -7,6 +7,7 @@ may stop catching its bug: then the search goes on, and what it finds belongs he
 from __future__ import annotations
 
 KILLERS = {
+    "a_suspended_host_writes_on": 0,
     "merge_emits_one_cti_too_few": 0,
     "low_water_mark_off_by_one": 12,
     "reader_skips_the_seam": 0,

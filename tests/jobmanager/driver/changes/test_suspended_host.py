@@ -1,6 +1,6 @@
 """A host that was suspended during a change, and replaced, changes no result when it wakes up.
 
-Cannot catch: machines that wake up within the commit (``freeze_changing`` of the simulation).
+Cannot catch: a machine that wakes up within the commit.
 """
 
 from __future__ import annotations
