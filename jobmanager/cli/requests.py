@@ -78,9 +78,9 @@ def drain(
 
 
 def ask(root: str, what: str, host: str = "") -> str:
-    """Ask something of a running job: cancel, stop, finish, retry, or drain of a ``host``.
+    """Send a request to a running job: cancel, stop, finish, retry, or drain of a ``host``.
 
-    Returns: ``requested``; of a job that has stopped already and is to stop, ``stopped``.
+    Returns: ``requested``, or ``stopped`` if a job to stop has already stopped.
 
     Raises:
         UsageError: there is no such request.

@@ -44,5 +44,5 @@ class Ages:
         return max((seq for at, seq in self.points if at <= cutoff_us), default=0)
 
     def since_us(self, seq: int) -> int | None:
-        """Return the latest sampled time at which no item from ``seq`` on was durable, or None."""
+        """Return the latest sample time at which no item from ``seq`` on was durable, or None."""
         return max((at for at, known in self.points if known <= seq), default=None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
 _NDJSON_TOO = ("application/ndjson", "application/jsonl", "application/json")
 _VALUE_CHARS_MAX = 80
-#: Behind ``bool`` of a set of types: no row has a value.
+#: The only type in a column without values.
 _NOTHING = type(None)
 
 

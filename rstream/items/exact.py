@@ -124,7 +124,7 @@ def _check_way_back(there: pa.Array, found: pa.Array) -> None:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         back = None
     if back is None or pc.any(pc.not_equal(back, there)).as_py():
-        raise pa.ArrowInvalid(f"a value of {there.type} is none of {found.type}")
+        raise pa.ArrowInvalid(f"a value of {there.type} is not a value of {found.type}")
 
 
 def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -304,7 +304,7 @@ class OnceSink(SinkSpec):
     id: str
     at: str
     registry: RegistrySpec
-    #: What becomes of rows that are older than the registry keeps.
+    #: The policy for rows that are older than the ids in the registry.
     on_old: OnOld = "fail"
     answer: str = ""
 
