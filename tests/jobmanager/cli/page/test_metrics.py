@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
 import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobmanager.cli.page.metrics import METRICS, PREFIX, exposition
+from streamscope.testing.servers.broker import free_port
 from tests.jobmanager.cli.page.cases import NOW_US, S, status
 from tests.rooms import ROOT
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PAGE = ROOT / "docs" / "howto" / "monitor.md"
 FOLDER = ROOT / "docs" / "howto" / "monitoring"
@@ -96,3 +108,61 @@ def test_the_alert_rules_pass_their_own_tests() -> None:
             check=False,
         )
         assert found.returncode == 0, found.stdout + found.stderr
+
+
+class Exposed(BaseHTTPRequestHandler):
+    """The metrics of a job that works: its counters grow from scrape to scrape."""
+
+    scrapes = itertools.count(1)
+
+    def do_GET(self) -> None:
+        count = next(self.scrapes)
+        found = [{"gravity": "note", "kind": "skew"}]
+        body = exposition([("one", status(events_in=100 * count, findings=found))])
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
+def test_a_real_prometheus_answers_all_queries_of_the_dashboard(tmp_path: Path) -> None:
+    jobs, port = ThreadingHTTPServer(("127.0.0.1", 0), Exposed), free_port()
+    threading.Thread(target=jobs.serve_forever).start()
+    targets = [{"targets": [f"127.0.0.1:{jobs.server_address[1]}"]}]
+    scraped = {"job_name": "streamscope", "honor_labels": True, "static_configs": targets}
+    known = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraped]}
+    (tmp_path / "p.yml").write_text(json.dumps(known))  # JSON is YAML
+    options = ["--config.file=p.yml", "--storage.tsdb.path=data"]
+    options.append(f"--web.listen-address=127.0.0.1:{port}")
+    server = subprocess.Popen(["prometheus", *options], cwd=tmp_path, stderr=subprocess.DEVNULL)
+
+    def answer(expression: str) -> list[dict[str, Any]]:
+        asked = urlencode({"query": expression})
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/api/v1/query?{asked}", timeout=WAIT_S) as got:
+                rows: list[dict[str, Any]] = json.load(got)["data"]["result"]
+                return rows
+        except OSError:  # it has not started yet
+            return []
+
+    try:
+        deadline_s = time.monotonic() + WAIT_S
+        while not answer("rate(streamscope_events_in_total[1m])"):  # after two scrapes
+            assert time.monotonic() < deadline_s
+            time.sleep(0.2)
+        dashboard = json.loads((FOLDER / "dashboard.json").read_text())
+        for expression in (t["expr"] for panel in dashboard["panels"] for t in panel["targets"]):
+            rows = answer(expression)
+            assert rows, expression
+            assert {row["metric"]["job"] for row in rows} == {"one"}, expression
+    finally:
+        server.terminate()
+        server.wait(WAIT_S)
+        jobs.shutdown()
+        jobs.server_close()
