@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.logical.query import Query
+    from planner.optimizer.optimizer import Root
     from planner.optimizer.trace import RuleStep
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
@@ -100,9 +101,7 @@ def lower(
     known = discovery.statistics(written, look)
 
     @cache
-    def optimized(
-        n: int,
-    ) -> tuple[logical.Sink | logical.Sinks, tuple[RuleStep, ...], NodeMap[SourceFiles]]:
+    def optimized(n: int) -> tuple[Root, tuple[RuleStep, ...], NodeMap[SourceFiles]]:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
         plan, steps = optimize_step_by_step(root_of(query, written), options, rules)
         return plan, steps, discovery.files(plan, sources_of_unions(plan))
