@@ -89,6 +89,37 @@ class Answers:
         return together(self._queries)
 
 
+def with_merged(statements: list[exp.Expr]) -> list[exp.Expr]:
+    """Return the statements, with several plain INSERT INTO one target as a UNION ALL.
+
+    It stands in place of the last of them, behind the views that they read.
+    """
+    found: list[exp.Expr] = []
+    for statement in statements:
+        before = next((one for one in found if _is_same_target(one, statement)), None)
+        if before is not None:
+            found.remove(before)
+            union = exp.Union(
+                this=before.expression, expression=statement.expression, distinct=False
+            )
+            union.meta.update(statement.expression.meta)
+            statement.set("expression", union)
+        found.append(statement)
+    return found
+
+
+def _is_same_target(one: exp.Expr, other: exp.Expr) -> bool:
+    both = isinstance(one, exp.Insert) and isinstance(other, exp.Insert)
+    return both and one.this == other.this and all(map(_is_plain, (one, other)))
+
+
+def _is_plain(insert: exp.Expr) -> bool:
+    """Whether its query may be a side of UNION ALL."""
+    query = insert.expression
+    parts = [query.args.get(part) for part in ("order", "limit", "offset", "with_")]
+    return isinstance(query, exp.Select | exp.Union) and not any((insert.args.get("with_"), *parts))
+
+
 def _target(statement: exp.Expr) -> str:
     """Return the target of an INSERT INTO; empty for a SELECT."""
     if not isinstance(statement, exp.Insert | exp.Create):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.answers import Answers
+from planner.sql.answers import Answers, with_merged
 from planner.sql.clauses.select import compile_query, rows_of_query
 from planner.sql.client import is_sink_of_query, refuse_local_times, tell
 from planner.sql.expressions.aggregates import marked
@@ -43,7 +43,9 @@ _QUERIES = ("STREAM", "VIEW", "TABLE")
 #: Options of other engines' CREATE ... AS SELECT about storage; they have no effect here.
 _WITHOUT_EFFECT = (
     *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
-    *("kafka_topic", "retention_ms", "timestamp", "retain history"),
+    *("kafka_topic", "retention_ms", "timestamp", "retain history", "value_delimiter"),
+    *("key_delimiter", "wrap_single_value", "value_avro_schema_full_name"),
+    *(f"{side}_schema_{part}" for side in ("key", "value") for part in ("full_name", "id")),
 )
 _NO_OPTIONS = (
     "CREATE {0} ... AS SELECT names a query; it writes nothing, so it takes no options: "
@@ -95,6 +97,7 @@ def _answer(
     text = compiler.text
     answers = Answers(text)
     statements = [s for s in statements if not isinstance(s, exp.EndStatement)]
+    statements = with_merged(statements)
     for statement in statements:
         check_complete(statement, text)
         if isinstance(statement, ClientStatement):

@@ -26,7 +26,7 @@ def split_group(
     """Return the window, if there is one, and the keys as expressions."""
     text = names.text
     if clause.args.get("totals"):
-        raise text.error(clause, "GROUP BY ... WITH TOTALS is not supported")
+        raise text.error(clause, "GROUP BY ... WITH TOTALS is not supported; write ROLLUP (a, b)")
     if clause.args.get("all"):
         if clause.expressions:
             raise text.error(

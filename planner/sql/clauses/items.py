@@ -48,12 +48,29 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
             if not isinstance(part, exp.Alias | exp.Column) and text.engine.called is not None:
                 called = free_name(called, {item.name for item in items})
             items.append(Item(called, inner))
+    items = _other_names(items, text.engine.name)
     seen: set[str] = set()
     for item in items:
         if item.name in seen:
             raise text.error(item.node, f"two columns are called {item.name!r}; rename one with AS")
         seen.add(item.name)
     return _with_aliases(items, scope) if text.engine.reads_aliases else items
+
+
+def _other_names(items: list[Item], engine: str) -> list[Item]:
+    """Return the items; columns of one name are ``a_x`` and ``b_x`` in ksqlDB, ``x0`` in Flink."""
+    names = [item.name for item in items]
+    found: list[Item] = []
+    for at, item in enumerate(items):
+        name, node = item.name, item.node
+        is_plain = isinstance(node, exp.Column) and not item.star and node.name == name
+        if is_plain and names.count(name) > 1:
+            if engine == "ksqldb" and node.text("table"):
+                name = f"{node.text('table')}_{name}"
+            elif engine == "flink" and name in names[:at]:
+                name = free_name(f"{name}0", set(names))
+        found.append(replace(item, name=name))
+    return found
 
 
 def _check_inputs(node: exp.Select, scope: Scope, text: SqlText) -> None:

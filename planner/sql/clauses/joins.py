@@ -90,7 +90,9 @@ def join_kind(clause: exp.Join, names: Names) -> str:
     """Return the name of the join in the fluent interface."""
     side, kind = clause.side.upper(), clause.kind.upper()
     if clause.method or clause.args.get("global_") or clause.args.get("match_condition"):
-        raise names.text.error(clause, f"{clause.method or 'this kind of'} JOIN is not supported")
+        raise names.text.error(
+            clause, f"{clause.method or 'this kind of'} JOIN is not supported; write JOIN ... ON"
+        )
     if side == "" and kind in ("", "INNER"):
         return "inner"
     if side == "LEFT" and kind in ("", "OUTER"):
@@ -99,7 +101,7 @@ def join_kind(clause: exp.Join, names: Names) -> str:
         return "anti"
     said = " ".join(word for word in (side, kind) if word)
     raise names.text.error(
-        clause, f"{said} JOIN is not supported; use JOIN, LEFT, RIGHT and FULL JOIN"
+        clause, f"{said} JOIN is not supported; write JOIN, LEFT, RIGHT or FULL JOIN"
     )
 
 

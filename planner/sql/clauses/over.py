@@ -183,12 +183,12 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
         kind = "RANGE"
     assert kind in ("ROWS", "RANGE"), node  # other frames are compiled as whole partitions
     if spec.args.get("exclude"):
-        raise text.error(node, "EXCLUDE is not supported in frames")
+        raise text.error(node, "EXCLUDE is not supported in frames; write the frame without it")
     is_rows = kind == "ROWS"
     first = _bound(spec, "start", names, is_rows=is_rows)
     last = _bound(spec, "end", names, is_rows=is_rows)
     if last is None:
-        raise text.error(node, "a frame ends at CURRENT ROW or before it")
+        raise text.error(node, "a frame ends at CURRENT ROW or before it; write AND CURRENT ROW")
     if first is None and last:
         raise text.error(node, _ENDS_BEFORE if is_rows else _RANGE_ENDS_BEFORE)
     if first is not None and first < last:

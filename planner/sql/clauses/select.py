@@ -122,7 +122,9 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
     if clause is None:
         return names
     if clause.args.get("recursive"):
-        raise names.text.error(clause, "WITH RECURSIVE is not supported")
+        raise names.text.error(
+            clause, "WITH RECURSIVE is not supported; write a query for each level"
+        )
     for definition in clause.expressions:
         alias = definition.args["alias"]
         bounds = {} if alias.columns else bounds_of_uses(definition.alias, node)
@@ -234,7 +236,7 @@ def _distinct(node: exp.Select, stream: Stream, names: Names) -> Stream:
     if clause is None:
         return stream
     if clause.args.get("on"):
-        raise names.text.error(clause, "DISTINCT ON is not supported; there is MAX_BY(x, rank)")
+        raise names.text.error(clause, "DISTINCT ON is not supported; write MAX_BY(x, rank)")
     with names.text.located(node):
         return kept(stream, names).stitch()
 

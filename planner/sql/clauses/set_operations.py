@@ -28,7 +28,7 @@ _EMIT = (
     "EMIT could belong to the whole {0} or to its last SELECT: put each SELECT in "
     "parentheses, with its EMIT"
 )
-_ALL = "{0} ALL counts copies of rows and is not supported; {0} gives each row once"
+_ALL = "{0} ALL counts copies of rows and is not supported; write {0}, which gives each row once"
 _POINTS = (
     "{0} compares rows that are valid at the same time, and rows of an instant hardly "
     "ever are: give the rows a lifetime (ve = NULL in the declaration: for ever), or "

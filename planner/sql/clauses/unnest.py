@@ -1,9 +1,9 @@
 """``CROSS JOIN UNNEST(list) AS u (x)``, or after a comma: one row per element of a row's list.
 
-Elements keep the order of the list, and ``WITH ORDINALITY`` numbers them from 1. An empty or null
-list gives no row; with ``LEFT JOIN ... ON TRUE`` it gives a row of nulls. Structs with as many
-names as fields become columns, and so do a map's keys and values. Spark's ``LATERAL VIEW [OUTER]
-EXPLODE | POSEXPLODE`` means the same.
+Elements keep the order of the list. ``WITH ORDINALITY`` numbers them from 1, ``WITH OFFSET`` from
+0. An empty or null list gives no row; with ``LEFT JOIN ... ON TRUE`` it gives a row of nulls.
+Structs with as many names as fields become columns, and so do a map's keys and values. Spark's
+``LATERAL VIEW [OUTER] EXPLODE | POSEXPLODE`` means the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from planner.expressions.types import is_list, is_map
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, free_name
 from planner.sql.reading.errors import sql_type
+from planner.sql.reading.forms.calls import FROM_ZERO
 
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
@@ -64,7 +65,7 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
         alias.name,
         columns,
         is_outer=side == "LEFT",
-        first=1 if offset else None,
+        first=None if not offset else 0 if node.meta.get(FROM_ZERO) else 1,
     )
     return _with_elements(asked, scope, names)
 

@@ -69,7 +69,15 @@ _PARTS = {
     "DOW": "day_of_week",
     "ISOYEAR": "iso_year",
 }
-_COMPUTED = ("EPOCH", "ISODOW")
+_COMPUTED = ("EPOCH", "ISODOW", "DAYOFWEEK")
+#: Parts of dialects that have another meaning: Sunday is 1.
+_OF_ENGINE = {
+    ("flink", "DOW"): "DAYOFWEEK",
+    ("spark", "DOW"): "DAYOFWEEK",
+    ("spark", "DOW_ISO"): "ISODOW",
+    ("spark", "DAYOFWEEK_ISO"): "ISODOW",
+    **{(name, "DAYOFWEEK"): "DOW" for name in ("postgres", "duckdb")},
+}
 _TRUNCATED = {
     "DAY": "d", "HOUR": "h", "MINUTE": "m", "SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us"
 }  # fmt: skip
@@ -106,8 +114,8 @@ def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None
         if part and name not in known and not isinstance(part, bool):
             at = part if isinstance(part, exp.Expr) else node
             said = text.spelled(node)
-            hint = f"; {HINTS[said]}" if said in HINTS else ""
-            raise text.error(at, f"this form of {said} is not supported{hint}")
+            hint = HINTS.get(said, "write it without this")
+            raise text.error(at, f"this form of {said} is not supported; {hint}")
 
 
 #: Arguments that are strings if they are literals.
@@ -142,12 +150,19 @@ def concat(values: list[Expr]) -> Expr:
     return first
 
 
+def _day_of_week(value: Expr) -> Expr:
+    return value.dt.day_of_week() + 1
+
+
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
     """Compile ``EXTRACT(part FROM value)``."""
     if part.upper() not in (*_PARTS, *_COMPUTED) and part.upper().removesuffix("S") in _PARTS:
         part = part[:-1]  # DAYS
+    part = _OF_ENGINE.get((text.engine.name, part.upper()), part)
     method = _PARTS.get(part.upper())
     build = calls.NAMED.get(part.lower())
+    if part.upper() == "DAYOFWEEK":
+        build = _day_of_week
     if method is None and part.upper() not in _COMPUTED:
         known = ", ".join((*_PARTS, *_COMPUTED))
         raise text.error(node, f"no part {part}; the parts are: {known}")

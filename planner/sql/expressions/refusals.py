@@ -29,25 +29,26 @@ EXISTS = (
     "the query with the condition in a view, or in a subquery in FROM"
 )
 SUBQUERY = "a subquery belongs in FROM, or in WHERE after EXISTS"
+#: Part of a node -> its name and an alternative; with a colon the whole message.
 _WHAT = {
-    "sample": "TABLESAMPLE",
-    "windows": "WINDOW",
-    "locks": "FOR UPDATE",
-    "into": "SELECT INTO",
-    "connect": "CONNECT BY",
-    "pivots": "PIVOT",
-    "sort": "SORT BY: a stream is ordered by time",
-    "distribute": "DISTRIBUTE BY: the keys decide which vertex computes a row",
-    "cluster": "CLUSTER BY: the keys decide which vertex computes a row",
-    "kind": "SELECT AS STRUCT or VALUE",
-    "operation_modifiers": "a word before the columns",
-    "system_time": "FOR SYSTEM_TIME",
-    "version": "FOR VERSION",
-    "hint": "a hint",
-    "hints": "a hint",
-    "joins": "a join in parentheses",
-    "by_name": "UNION ALL BY NAME",
-    "for_": "FOR",
+    "sample": "TABLESAMPLE; write WHERE with a condition on the rows",
+    "windows": "WINDOW; write OVER (PARTITION BY k ORDER BY ts)",
+    "locks": "FOR UPDATE; leave it out",
+    "into": "SELECT INTO; write INSERT INTO a SINK",
+    "connect": "CONNECT BY; write a query for each level",
+    "pivots": "PIVOT; put the query that it is of in FROM",
+    "sort": "SORT BY: a stream is ordered by time; leave it out",
+    "distribute": "DISTRIBUTE BY: the keys decide which vertex computes a row; leave it out",
+    "cluster": "CLUSTER BY: the keys decide which vertex computes a row; leave it out",
+    "kind": "SELECT AS STRUCT or VALUE; write STRUCT(a, b) AS s",
+    "operation_modifiers": "a word before the columns; leave it out",
+    "system_time": "FOR SYSTEM_TIME; write FOR SYSTEM_TIME AS OF a.ts behind a joined table",
+    "version": "FOR VERSION; leave it out",
+    "hint": "a hint; leave it out",
+    "hints": "a hint; leave it out",
+    "joins": "a join in parentheses; put it in a subquery in FROM",
+    "by_name": "UNION ALL BY NAME; write the columns of both sides in one order, and UNION ALL",
+    "for_": "FOR; leave it out",
 }
 
 
@@ -70,6 +71,12 @@ def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
     if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):
         hint = _quantified(node, text)
     what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
+    if isinstance(node, exp.Tuple) and isinstance(node.parent, exp.Distinct):
+        hint = "write COUNT(*) of a subquery in FROM: SELECT DISTINCT a, b"
+    if not hint and not what:
+        hint = "write it with the operators and functions of docs/SQL.md"
+    if not hint:
+        hint = f"add it with functions={{'{said.lower()}': ...}}, or write it with other functions"
     return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))
 
 
@@ -81,4 +88,7 @@ def reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
         at = value[0] if isinstance(value, list) else value
         what = _WHAT.get(part, part.strip("_").upper())
         place = at if isinstance(at, exp.Expr) else node
-        raise names.text.error(place, f"{what} is not supported" if ":" not in what else what)
+        if ":" in what:
+            raise names.text.error(place, what)
+        name, _, advice = what.partition("; ")
+        raise names.text.error(place, f"{name} is not supported; {advice or 'leave it out'}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
+from planner.api.expressions import Expr, coalesce, col, list_of, lit
 from planner.expressions.nodes import Literal
 from planner.expressions.types import is_list, is_number
 from planner.sql.expressions import functions, patterns, times
@@ -144,7 +144,7 @@ class Expressions:
                 reason = f"{said} does not take {len(values)} arguments"
                 raise self.text.error(node, reason) from None
             with self.text.located(node):
-                return build(*values)
+                return of_engine.built(node, build, values, self)
         if isinstance(node.this, exp.Expr) and functions.takes_literals(node):
             value = self.compile(node.this)
             return functions.with_literals(node, value, self.text)
@@ -188,7 +188,7 @@ class Expressions:
         except TypeError:
             raise self.text.error(node, f"{name}() does not take {len(values)} arguments") from None
         with self.text.located(node):
-            return Expr(as_node(build(*values)))
+            return of_engine.built(node, build, values, self)
 
     def _column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):

@@ -47,7 +47,7 @@ class Engine:
     decimal: pa.DataType | None = None
     #: FLOAT has 64 bits.
     float_is_double: bool = False
-    #: The effect of ``CAST(x AS VARCHAR(n))``, and of VARCHAR(n) of a declared column.
+    #: The effect of ``CAST(x AS VARCHAR(n))``.
     varchar_cast: Literal["refuse", "cut", "ignore"] = "refuse"
     #: The effect of ``CAST(x AS CHAR(n))``; ``pad`` fills with blanks.
     char_cast: Literal["refuse", "pad", "ignore"] = "refuse"
@@ -55,7 +55,8 @@ class Engine:
     timestamp_cast: Literal["refuse", "cut", "round"] = "refuse"
     #: Halves are rounded away from this time.
     zero_time_us: int = 0
-    varchar_column: Literal["refuse", "ignore"] = "refuse"
+    #: The effect of VARCHAR(n) of a declared column; ``allow``: of CHAR(n) it is an error.
+    varchar_column: Literal["refuse", "ignore", "allow"] = "refuse"
     #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
     replaces_first: bool = False
     #: An expression of the list may name an alias on its left.
@@ -131,6 +132,7 @@ _POSTGRES = Engine(
     decimal=pa.float64(),
     float_is_double=True,
     varchar_cast="cut",
+    varchar_column="allow",
     timestamp_cast="round",
     zero_time_us=946_684_800_000_000,  # 2000-01-01
     replaces_first=True,

@@ -17,7 +17,7 @@ from sqlglot.generator import Generator as PlainGenerator
 from sqlglot.parser import Parser, binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.reading.forms.calls import bracket, json_value, with_unit
+from planner.sql.reading.forms import calls
 from planner.sql.reading.forms.tokens import OPERATORS
 from planner.sql.reading.hints import CLAUSES
 from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, dotted_name, option_of
@@ -99,6 +99,7 @@ class StreamDialect(Dialect):
     NULL_ORDERING = "nulls_are_last"
 
     class Tokenizer(tokens.Tokenizer):
+        RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("r'", "'"), ("R'", "'")]
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **tokens.Tokenizer.KEYWORDS,
@@ -171,11 +172,11 @@ class StreamParser(RowPatterns):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
-    } | {"ELEMENT_AT": bracket, "LIST_AGG": lambda given: exp.ArrayAgg(this=given[0])}
+    } | {"ELEMENT_AT": calls.bracket, "LIST_AGG": lambda given: exp.ArrayAgg(this=given[0])}
     #: INITCAP: sqlglot's own parser would add an argument that the text does not have.
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
-    } | {"JSON_VALUE": json_value}
+    } | {"JSON_VALUE": calls.json_value, "JSON_QUERY": calls.json_query}
 
     EXPONENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {TokenType.DSTAR: exp.Pow}
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
@@ -314,7 +315,9 @@ class StreamParser(RowPatterns):
             self._retreat(before)
             return None
         self._advance(2)
-        arguments = _by_place(self._parse_csv(self._parse_window_argument))
+        arguments = calls.by_place(
+            self._parse_csv(self._parse_window_argument), TableArgument, Descriptor
+        )
         self._match_r_paren()
         if is_wrapped:
             self._match_r_paren()
@@ -356,6 +359,14 @@ class StreamParser(RowPatterns):
             self._match_r_paren()
         return [key for key in keys if key is not None]
 
+    def _parse_unnest(self, *args: Any, **options: Any) -> exp.Unnest | None:
+        """Parse UNNEST; the positions of ``WITH OFFSET`` count from 0."""
+        before = self._index
+        found: exp.Unnest | None = super()._parse_unnest(*args, **options)
+        if found is not None and calls.counts_from_zero(self._tokens[before : self._index]):
+            found.meta[calls.FROM_ZERO] = True
+        return found
+
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """Parse ``x -> x + 1``, or DuckDB's newer ``lambda x: x + 1``."""
         before = self._index
@@ -372,7 +383,7 @@ class StreamParser(RowPatterns):
         """Report missing arguments as an SQL error; sqlglot would raise Python's TypeError."""
         name = self._curr
         try:
-            return with_unit(super()._parse_function(*args, **options))
+            return calls.with_unit(super()._parse_function(*args, **options))
         except (LookupError, AttributeError, TypeError, ValueError):
             self.raise_error(f"{name.text.upper()} does not take these arguments", name)
             raise
@@ -380,19 +391,6 @@ class StreamParser(RowPatterns):
     def _parse_as_command(self, start: Token) -> exp.Command:
         self.raise_error("this cannot be read here", self._curr or start)
         return super()._parse_as_command(start)
-
-
-def _by_place(arguments: list[exp.Expr]) -> list[exp.Expr]:
-    """Parse RisingWave's ``TUMBLE(t, ts, size)``: a table, its time, and lengths."""
-    if len(arguments) < 2 or not all(isinstance(part, exp.Column) for part in arguments[:2]):
-        return arguments
-    named, time, *lengths = arguments
-    table = exp.Table(this=named.this.copy())
-    table.meta.update(named.meta | named.this.meta)
-    made = [TableArgument(this=table, expressions=[]), Descriptor(this=time)]
-    for part, of in zip(made, (named, time), strict=True):
-        part.update_positions(of.this)
-    return [*made, *lengths]
 
 
 def _is_clause(after: Token | None) -> bool:

@@ -6,12 +6,13 @@ The key is the text in upper case: the name of a function, an operator, a keywor
 
 from __future__ import annotations
 
-_ADD = "add an interval: t + INTERVAL '1' DAY"
-_BETWEEN = "subtract: a - b is a duration, EPOCH_US(a - b) its microseconds"
+_ADD = "write t + INTERVAL '1' DAY"
+_SUB = "write t - INTERVAL '1' DAY"
+_BETWEEN = "write a - b, a duration, or EPOCH_US(a - b), its microseconds"
 _PARSED = "write TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') or STRPTIME(s, '%d.%m.%Y %H:%M')"
-_STARTS = "window_start is the window's start; GROUP BY ..., TUMBLE('5s')"
-_ENDS = "window_end is the window's end; GROUP BY ..., TUMBLE('5s')"
-_GROUPED = "windows belong in GROUP BY: GROUP BY k, TUMBLE('5s')"
+_STARTS = "write window_start, with GROUP BY ..., TUMBLE('5s')"
+_ENDS = "write window_end, with GROUP BY ..., TUMBLE('5s')"
+_GROUPED = "windows belong in GROUP BY: write GROUP BY k, TUMBLE('5s')"
 SPARK_WINDOW = (
     "write GROUP BY k, TUMBLE('1 minute') or HOP(size, every), which take the stream's own times; "
     "window_start and window_end are the bounds"
@@ -19,9 +20,9 @@ SPARK_WINDOW = (
 _WITHIN = (
     "write the bound in ON: AND b.ts BETWEEN a.ts - INTERVAL '1' HOUR AND a.ts + INTERVAL '1' HOUR"
 )
-_NOW = "an answer follows from its input alone; the event's own times are vs() and ve()"
-_CHANCE = "an answer follows from its input alone"
-_EACH = "a list becomes rows with FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW"
+_NOW = "an answer follows from its input alone; write vs() or ve() for the event's own times"
+_CHANCE = "an answer follows from its input alone: write a column of the input"
+_EACH = "write FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW, for rows of a list"
 _OVER = "write it with OVER (PARTITION BY k ORDER BY ts)"
 _COLLECT = "write ARRAY_AGG(x), or COLLECT_SET(x) for each value once"
 _OBJECTS = "write JSON_ARRAYAGG(JSON_OBJECT('key' VALUE k, 'value' VALUE v))"
@@ -35,12 +36,12 @@ CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "WINDOW": (("TUMBLING", "HOPPING", "SESSION"), _GROUPED),
     "WITHIN": (("(", "1"), _WITHIN),
     "PREWHERE": ((), "write WHERE"),
-    "SETTINGS": ((), "settings are given to the command"),
+    "SETTINGS": ((), "leave it out: settings are options of the command"),
     "FORMAT": ((), "write INSERT INTO a SINK with format = '...'"),
     "OPTION": (("(",), "leave it out"),
     "PARTITION": (("(",), "write WHERE"),
     "USE": (("INDEX",), "leave it out"),
-    "VERSIONS": (("BETWEEN",), "filter the times by WHERE"),
+    "VERSIONS": (("BETWEEN",), "write WHERE with the times"),
     **dict.fromkeys(("GLOBAL", "ANY"), (("JOIN", "INNER", "LEFT"), "write JOIN")),
 }
 
@@ -62,26 +63,26 @@ HINTS: dict[str, str] = {
         "write its steps as texts without quotes in them, as ('a', '0'), or j -> k ->> 'b'",
     ),
     "NULLIFZERO": "write NULLIF(x, 0)",
-    "TRY": "TRY_CAST(x AS type) is NULL where the cast fails",
+    "TRY": "write TRY_CAST(x AS type), NULL where the cast fails",
     "TRY_TO_NUMBER": "write TRY_CAST(x AS type)",
     "XOR": "write a <> b",
     "IFF": "write IF(c, a, b)",
-    "MAP": "maps come out of files; a list is ARRAY[a, b]",
+    "MAP": "write MAP('k', v) with keys and values in turn",
     # Numbers.
     "**": "write POWER(x, 2)",
     **dict.fromkeys(("TO_NUMBER", "TO_DECIMAL"), "write CAST(x AS DECIMAL(10, 2))"),
     # Text.
     "REGEXP_MATCH": "write REGEXP_EXTRACT(s, pattern, group)",
-    **dict.fromkeys(("CONV", "UNHEX", "FROM_HEX"), "HEX(x) and BIN(x) write numbers so"),
+    **dict.fromkeys(("CONV", "UNHEX", "FROM_HEX"), "write HEX(x) or BIN(x), in base 16 and 2"),
     "CHARINDEX": "write POSITION('x' IN s)",
     "GLOB": "write s LIKE 'a%' or REGEXP_LIKE(s, 'a.*')",
     "REGEXP_MATCHES": "write REGEXP_LIKE(s, 'a.*')",
     "STRING_SPLIT": "write SPLIT(s, '/')",
     "STR_SPLIT": "write SPLIT(s, '/')",
-    "COLLATE": "text is compared by its code points",
+    "COLLATE": "text is compared by its code points: leave it out",
     # Times.
     **dict.fromkeys(("DATE_ADD", "DATEADD", "TIMESTAMPADD", "TIMESTAMP_ADD", "ADDDATE"), _ADD),
-    **dict.fromkeys(("DATE_SUB", "DATESUB", "TIMESTAMP_SUB", "SUBDATE"), "subtract an interval"),
+    **dict.fromkeys(("DATE_SUB", "DATESUB", "TIMESTAMP_SUB", "SUBDATE"), _SUB),
     **dict.fromkeys(
         ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "AGE", "TIMEDIFF"), _BETWEEN
     ),
@@ -90,22 +91,22 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("DATE_FORMAT", "TO_CHAR", "STRFTIME", "TIME_TO_STR", "FORMAT"), _TEXT),
     **dict.fromkeys(
         ("FROM_UNIXTIME", "UNIX_TO_TIME", "MAKE_TIMESTAMP", "TIMESTAMP_MICROS"),
-        "a number read as a time is microseconds: CAST(seconds * 1000000 AS TIMESTAMP)",
+        "a number read as a time is microseconds: write CAST(seconds * 1000000 AS TIMESTAMP)",
     ),
     **dict.fromkeys(
         ("UNIX_TIMESTAMP", "TIME_TO_UNIX", "EPOCH", "UNIX_SECONDS", "EPOCH_MS", "UNIX_MICROS"),
-        "EPOCH_US(t) is microseconds since 1970; DIV 1000000 makes them seconds",
+        "write EPOCH_US(t) DIV 1000000 for seconds since 1970",
     ),
     **dict.fromkeys(("DATE_PART", "DATEPART"), _PART),
     **dict.fromkeys(
         ("DAYOFWEEK", "DAY_OF_WEEK", "DAYOFWEEK_ISO", "DAY_OF_WEEK_ISO", "ISODOW", "DOW"),
-        "WEEKDAY(t) counts from Monday 0 to Sunday 6",
+        "write WEEKDAY(t), from Monday 0 to Sunday 6",
     ),
     **dict.fromkeys(
         ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME"),
         _NOW,
     ),
-    "MZ_NOW": "give rows a lifetime: ve = ts + INTERVAL '5' MINUTE in the declaration",
+    "MZ_NOW": "write a lifetime of rows: ve = ts + INTERVAL '5' MINUTE in the declaration",
     **dict.fromkeys(("PROCTIME", "CURRENT_WATERMARK", "SYSDATE", "GETDATE", "TODAY"), _NOW),
     **dict.fromkeys(("RANDOM", "RAND", "RANDN", "UUID", "GEN_RANDOM_UUID"), _CHANCE),
     # Windows.

@@ -96,7 +96,9 @@ def _interval_us(node: exp.Interval, text: SqlText) -> int:
 
 def _parsed_us(written: str, node: exp.Expr, text: SqlText) -> int:
     if re.search(r"\b(month|year|quarter)s?\b", written, re.IGNORECASE):
-        raise text.error(node, "months and years differ in length; a duration is in weeks at most")
+        raise text.error(
+            node, "months and years differ in length; write days, as in INTERVAL '30' DAY"
+        )
     short = _WORD.sub(lambda m: _UNITS[m[1].lower()], written)
     try:
         return duration_us(short)

@@ -60,6 +60,10 @@ _WORDS = {
     exp.Offset: TokenType.OFFSET,
 }
 _SHOWN_CHARACTERS = 40
+#: What a message must have: the words of an alternative.
+_ADVICE = re.compile(
+    r"\b(write|did you mean|takes?|leave|needs?|stands|belongs?|put|there (is|are)|a \w+ is)\b"
+)
 #: Flink's hint behind a table, which the grammar reads as a comment.
 _OPTIONS_HINT = re.compile(r"\s*\+\s*OPTIONS\b", re.IGNORECASE)
 #: Operators of several words, or without a place of their own.
@@ -124,7 +128,9 @@ class SqlText:
             raise
         except ExpressionTypeError as error:
             types = " and ".join(map(sql_type, error.types))
-            raise self.error(node, f"{self.spelled(node)} does not take {types}") from None
+            advice = "cast the argument, as in CAST(x AS VARCHAR)"
+            reason = f"{self.spelled(node)} does not take {types}; {advice}"
+            raise self.error(node, reason) from None
         except UsageError as error:
             raise self.error(node, str(error)) from None
 
@@ -140,7 +146,7 @@ class SqlText:
 
     def spelled(self, node: exp.Expr) -> str:
         """Return the node's name or operator as it is written, else all of its text."""
-        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name:
+        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name[:1] not in "@":
             return node.name.upper()
         start, end = self.place(node)
         written = self.text[start:end].upper()
@@ -303,6 +309,7 @@ def _check_first_words(source: SqlText) -> None:
 _OPERATORS = {
     "**": "write POWER(a, b)",
     "//": "write a DIV b",
+    ":": "write JSON_VALUE(s, '$.a.b') for s:a.b",
     "!~": "write NOT s RLIKE 'a.*'",
     "~": "write s RLIKE 'a.*'",
 }
@@ -337,6 +344,8 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
             what = f"the function WINDOW is not supported; {SPARK_WINDOW}"
             raise source.error_at(found.span(1), what) from None
     words += _other_spelling(source, start)
+    if not _ADVICE.search(words):
+        words += "; leave it out, or write one of the forms in docs/SQL.md"
     raise source.error_at((start, start + width), words) from None
 
 

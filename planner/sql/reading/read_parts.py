@@ -294,5 +294,8 @@ def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -
             at = part if isinstance(part, exp.Expr) else node
             said = part.upper() if isinstance(part, str) else name.strip("_").upper()
             if isinstance(node, exp.Func):
-                raise text.error(at, f"this form of {text.spelled(node)} is not supported")
-            raise text.error(at, f"{said} is not supported here")
+                reason = (
+                    f"this form of {text.spelled(node)} is not supported; write it without this"
+                )
+                raise text.error(at, reason)
+            raise text.error(at, f"{said} is not supported here; leave it out")

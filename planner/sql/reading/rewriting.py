@@ -25,6 +25,7 @@ from planner.sql.reading.forms.queries.quantified import quantified
 from planner.sql.reading.forms.queries.window_calls import GROUPED, is_window_call, place
 from planner.sql.reading.forms.scalars import with_forms
 from planner.sql.reading.forms.spellings import spelled
+from planner.sql.reading.forms.warehouses import with_warehouses
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
 from planner.sql.reading.parsing import expression_of
 
@@ -58,6 +59,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     with_clauses(whole, text.engine.name)
     with_laterals(whole)
     spelled(whole, text.engine.name, text.error)
+    with_warehouses(whole)
     with_operators(whole, text.engine.name, expression_of, text.error)
     with_pairs(whole, text.engine.name)
     with_forms(whole, text.engine.name, expression_of)

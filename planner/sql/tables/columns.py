@@ -168,10 +168,12 @@ def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.Da
         if int(digits[0]) > _MICROSECOND_DIGITS:
             raise text.error(column, f"{as_sql(kind)}: times have microseconds here; TIMESTAMP(6)")
         kind = exp.DataType(this=kind.this)
-    if type_length(kind) is not None and text.engine.varchar_column == "refuse":
-        raise text.error(
-            column, f"{as_sql(kind)}: a length is not checked; write VARCHAR, or check it in WHERE"
-        )
+    if type_length(kind) is not None:
+        effect = text.engine.varchar_column
+        is_char = str(getattr(kind.this, "value", kind.this)) == "CHAR"
+        if effect == "refuse" or (is_char and effect == "allow"):
+            reason = f"{as_sql(kind)}: a length is not checked; write VARCHAR, or check it in WHERE"
+            raise text.error(column, reason)
     return data_type(kind, column, text)
 
 

@@ -75,7 +75,7 @@ def frame_of(window: exp.Window, order: exp.Expr, text: SqlText) -> str:
     if spec is None:
         return "groups -inf 0"
     if spec.args.get("exclude"):
-        raise text.error(window, "EXCLUDE is not supported in frames")
+        raise text.error(window, "EXCLUDE is not supported in frames; write the frame without it")
     kind = str(spec.args.get("kind") or "").upper()
     start, end = spec.args.get("start"), spec.args.get("end")
     is_distance = any(isinstance(bound, exp.Expr) for bound in (start, end))

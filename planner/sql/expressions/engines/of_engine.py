@@ -9,9 +9,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, lit
+from planner.api.expressions import Expr, as_node, lit
+from planner.errors import ExpressionTypeError
 from planner.expressions.nodes import Literal
-from planner.expressions.types import TIMESTAMP_UTC, is_number, is_text
+from planner.expressions.types import TIMESTAMP_UTC, is_list, is_number, is_text
 from planner.sql.reading.literals import fraction_digits, type_length
 
 if TYPE_CHECKING:
@@ -55,6 +56,46 @@ class Compiler(Protocol):
         self, types: Mapping[str, pa.DataType], special: Callable[[exp.Expr], Expr | None]
     ) -> Compiler:
         """Return a compiler with more columns that tries ``special`` first."""
+
+
+#: Functions that are another one for some type: the test of the type, and the other one.
+_OF_TYPE: dict[type[exp.Expr], tuple[Callable[[pa.DataType], bool], Callable[[Expr], Expr]]] = {
+    exp.Reverse: (is_list, lambda held: held.list.reverse()),
+    exp.Trunc: (
+        pa.types.is_decimal,
+        lambda x: when(x < 0).then(-(-x).floor()).otherwise(x.floor()),
+    ),
+}
+
+
+def built(
+    node: exp.Expr,
+    build: Callable[..., Expr],
+    values: list[Expr],
+    compiler: Compiler,
+) -> Expr:
+    """Call a function; where it needs a text, Spark casts whole numbers."""
+    schema, engine = compiler.schema, compiler.text.engine
+    if type(node) in _OF_TYPE and len(values) == 1:
+        is_other, other = _OF_TYPE[type(node)]
+        if is_other(values[0].output_type(schema)):
+            return other(values[0])
+    made = Expr(as_node(build(*values)))
+    if engine.name != "spark":
+        return made
+    try:
+        made.output_type(schema)
+    except ExpressionTypeError:
+        whole = [pa.types.is_integer(value.output_type(schema)) for value in values]
+        literal = [isinstance(value.node, Literal) for value in values]
+        texts = [
+            value.cast("string") if is_whole and not is_literal else value
+            for value, is_whole, is_literal in zip(values, whole, literal, strict=True)
+        ]
+        if not any(w and not known for w, known in zip(whole, literal, strict=True)):
+            raise
+        return Expr(as_node(build(*texts)))
+    return made
 
 
 def arithmetic(

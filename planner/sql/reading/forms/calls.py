@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MODES = ("lax ", "strict ")
+#: Key in ``meta`` of an UNNEST: positions count from 0.
+FROM_ZERO = "from_zero"
 #: Functions whose first argument is a unit, not a column.
 _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "DATEDIFF")
 
@@ -116,3 +122,82 @@ def _with_others(
         case(is_null(call), empty),
     ]
     return exp.Case(ifs=ifs, default=call)
+
+
+def json_query(parser: Any) -> exp.Expr:
+    """Parse ``JSON_QUERY(s, path WITH WRAPPER EMPTY ARRAY ON EMPTY NULL ON ERROR)``."""
+    given = [parser._parse_assignment()]
+    while parser._match(TokenType.COMMA):  # ends: each turn reads a token
+        given.append(parser._parse_assignment())
+    plain: exp.Expr = exp.Anonymous(this="JSON_QUERY", expressions=given)
+    wrapper = _wrapper(parser)
+    others: dict[str, exp.Expr] = {}
+    for word, value in (("ARRAY", "[]"), ("OBJECT", "{}")) * 2:
+        if parser._match_text_seq("EMPTY", word, "ON"):
+            others[parser._curr.text.upper()] = exp.Literal.string(value)
+            parser._advance()
+        elif parser._match_text_seq("NULL", "ON"):
+            others.pop(parser._curr.text.upper(), None)
+            parser._advance()
+    if not wrapper and not others:
+        return parser.expression(plain)  # type: ignore[no-any-return]
+    if len(given) != 2 or not isinstance(given[1], exp.Literal) or "*" in given[1].name:
+        parser.raise_error("write a path without * before WRAPPER, ON EMPTY and ON ERROR")
+    held, path = given
+    empty, error = (others.get(word, exp.Null()) for word in ("EMPTY", "ERROR"))
+    missing = empty if path.name.startswith(_MODES[0]) else error
+    path.set("this", path.name.removeprefix(_MODES[0]).removeprefix(_MODES[1]))
+
+    def call(name: str) -> exp.Expr:
+        return exp.Anonymous(this=name, expressions=[held.copy(), path.copy()])
+
+    ends = [exp.Literal.string(end) for end in "[]"]
+    found = exp.DPipe(
+        this=exp.DPipe(this=ends[0], expression=call("JSON_EXTRACT")), expression=ends[1]
+    )
+    made = {"": plain, "ALWAYS": found}.get(wrapper, exp.Coalesce(this=plain, expressions=[found]))
+    nothing = exp.EQ(
+        this=exp.Coalesce(this=call("JSON_EXTRACT"), expressions=[exp.Literal.string("null")]),
+        expression=exp.Literal.string("null"),
+    )
+    ifs = [
+        exp.If(this=exp.Is(this=held.copy(), expression=exp.Null()), true=exp.Null()),
+        exp.If(this=exp.Not(this=call("JSON_EXISTS")), true=missing),
+        exp.If(this=nothing, true=empty.copy()),
+    ]
+    default = exp.Coalesce(this=made, expressions=[error.copy()])
+    return parser.expression(exp.Case(ifs=ifs, default=default))  # type: ignore[no-any-return]
+
+
+def _wrapper(parser: Any) -> str:
+    """Parse ``WITH [CONDITIONAL] [ARRAY] WRAPPER``: ALWAYS, SCALARS, or empty for none."""
+    word = parser._curr.text.upper() if parser._curr else ""
+    if word not in ("WITH", "WITHOUT"):
+        return ""
+    parser._advance()
+    is_some = bool(parser._match_text_seq("CONDITIONAL"))
+    parser._match_text_seq("UNCONDITIONAL")
+    parser._match_text_seq("ARRAY")
+    if not parser._match_text_seq("WRAPPER"):
+        parser.raise_error("write WITH WRAPPER")
+    return "" if word == "WITHOUT" else "SCALARS" if is_some else "ALWAYS"
+
+
+def counts_from_zero(tokens: Sequence[Token]) -> bool:
+    """Whether these tokens of an UNNEST end with ``WITH OFFSET``."""
+    return (TokenType.WITH, TokenType.OFFSET) in itertools.pairwise(t.token_type for t in tokens)
+
+
+def by_place(
+    arguments: list[exp.Expr], of_table: type[exp.Expr], of_time: type[exp.Expr]
+) -> list[exp.Expr]:
+    """Parse RisingWave's ``TUMBLE(t, ts, size)``: a table, its time, and lengths."""
+    if len(arguments) < 2 or not all(isinstance(part, exp.Column) for part in arguments[:2]):
+        return arguments
+    named, time, *lengths = arguments
+    table = exp.Table(this=named.this.copy())
+    table.meta.update(named.meta | named.this.meta)
+    made = [of_table(this=table, expressions=[]), of_time(this=time)]
+    for part, of in zip(made, (named, time), strict=True):
+        part.update_positions(of.this)
+    return [*made, *lengths]

@@ -10,8 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.errors import ParseError
 
-from planner.sql.reading.forms.templates import NAMED, OF_ENGINE, of_word
+from planner.sql.reading.forms.by_word import of_word
+from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +48,12 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.Split: "SPLIT",
     exp.Left: "LEFT",
     exp.Right: "RIGHT",
+}
+#: BigQuery's functions that take a format with % first.
+_PERCENT = {
+    **dict.fromkeys(("FORMAT_TIMESTAMP", "FORMAT_DATE", "FORMAT_DATETIME"), "STRFTIME(@2, @1)"),
+    "PARSE_TIMESTAMP": "STRPTIME(@2, @1)",
+    "PARSE_DATE": "CAST(STRPTIME(@2, @1) AS DATE)",
 }
 _UNITS = ("YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MON", "MM", "WEEK")
 _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
@@ -83,11 +91,17 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         if word not in _UNITS:
             return None, given
         return f"CAST(DATE_TRUNC('{_DATE_UNITS.get(word, word)}', @1) AS DATE)", given
-    unit = given[0].name.upper().removesuffix("S") if len(given) == 2 else ""
-    if name in ("DATE_PART", "DATEPART") and unit == "SECOND":
-        return "EXTRACT(SECOND FROM @2)", given
+    if name in ("DATE_PART", "DATEPART") and len(given) == 2:
+        unit = given[0].name
+        is_word = isinstance(given[0], exp.Literal | exp.Column) and unit.isidentifier()
+        return (f"EXTRACT({unit.upper()} FROM @2)" if is_word else None), given
+    form = given[0] if len(given) == 2 else None
+    if name in _PERCENT and isinstance(form, exp.Literal) and "%" in form.name:
+        return _PERCENT[name], given
     if name == "FROM_JSON" or isinstance(node, exp.FromJson):
         return _from_json(given), given
+    if name in ("ENCODE", "DECODE") and engine in ("spark", "flink"):
+        return _in_charset(name, given), given
     if name == "MAP" or isinstance(node, exp.Map):
         return _map(node, given)
     if _EXTRACT_PATH.fullmatch(name):
@@ -103,18 +117,51 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
     return known or NAMED.get((name, len(given))), given
 
 
+def _in_charset(name: str, given: list[exp.Expr]) -> str | None:
+    """``ENCODE(s, 'UTF-8')`` and ``DECODE(b, 'UTF-8')``; None: another charset, or other DECODE."""
+    charset = given[1] if len(given) == 2 else None
+    if not isinstance(charset, exp.Literal) or charset.name.upper() not in ("UTF-8", "UTF8"):
+        return None
+    return f"CAST(@1 AS {'BINARY' if name == 'ENCODE' else 'VARCHAR'})"
+
+
 def _from_json(given: list[exp.Expr]) -> str | None:
-    """``FROM_JSON(s, 'a STRING, b INT')``: a struct of its fields, without nested ones."""
-    if len(given) < 2 or not isinstance(given[1], exp.Literal):
+    """``FROM_JSON(s, 'a STRING, b ARRAY<INT>')``; None: the schema is no such literal."""
+    if len(given) != 2 or not isinstance(given[1], exp.Literal):
         return None
-    fields = [part.split() for part in str(given[1].this).replace(":", " ").split(",")]
-    if not all(len(field) == 2 and "".join(field).isalnum() for field in fields):
+    schema = str(given[1].this).strip()
+    is_type = schema.upper().startswith(("STRUCT<", "ARRAY<"))
+    try:
+        kind = exp.DataType.build(schema if is_type else f"STRUCT<{schema}>", dialect="spark")
+    except ParseError:
         return None
-    values = [
-        f"'{name}', TRY_CAST(JSON_VALUE(@1, '$.{name}') AS {'VARCHAR' if _is_text(kind) else kind})"
-        for name, kind in fields
-    ]
-    return f"CASE WHEN @1 IS NOT NULL THEN NAMED_STRUCT({', '.join(values)}) END"
+    made = _of_json(kind, "@1", "$", 0)
+    return made and f"CASE WHEN @1 IS NOT NULL THEN {made} END"
+
+
+def _of_json(kind: exp.DataType, held: str, path: str, depth: int) -> str | None:
+    """Return the template of a value of a type at a path; None: the type is not supported."""
+    name = str(getattr(kind.this, "value", kind.this))
+    if name == "ARRAY" and kind.expressions:
+        element = _of_json(kind.expressions[0], f"e{depth}", "$", depth + 1)
+        listed = f"JSON_ELEMENTS(JSON_EXTRACT({held}, '{path}'))"
+        return element and f"TRANSFORM({listed}, e{depth} -> {element})"
+    if name == "STRUCT":
+        fields = []
+        for part in kind.expressions:
+            inner = part.args.get("kind")
+            is_plain = type(inner) is exp.DataType and part.name.isidentifier()
+            value = _of_json(inner, held, f"{path}.{part.name}", depth) if is_plain else None
+            if value is None:
+                return None
+            fields.append(f"'{part.name}', {value}")
+        made = f"NAMED_STRUCT({', '.join(fields)})"
+        if path == "$":
+            return made if fields else None
+        return f"CASE WHEN JSON_QUERY({held}, '{path}') IS NOT NULL THEN {made} END"
+    if name in ("MAP", "OBJECT", "ARRAY"):
+        return None
+    return f"TRY_CAST(JSON_VALUE({held}, '{path}') AS {kind.sql(dialect='duckdb')})"
 
 
 def _at_path(name: str, given: list[exp.Expr]) -> str | None:
@@ -132,10 +179,6 @@ def _at_path(name: str, given: list[exp.Expr]) -> str | None:
     read = "JSON_VALUE" if name.endswith("_TEXT") else "JSON_EXTRACT"
     reads = [f"{read}(@1, '${''.join(path)}')" for path in itertools.product(*steps)]
     return f"COALESCE({', '.join(reads)})" if len(reads) > 1 else reads[0]
-
-
-def _is_text(kind: str) -> bool:
-    return kind.upper() in ("STRING", "VARCHAR", "TEXT")
 
 
 def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Expr]]:

@@ -83,6 +83,9 @@ _NUMBERS: dict[tuple[str, int], str] = {
     ("ZEROIFNULL", 1): "COALESCE(@1, 0)",
     ("NULLIFZERO", 1): "NULLIF(@1, 0)",
     ("IFF", 3): "IF(@1, @2, @3)",
+    ("DIV0", 2): "CASE WHEN @2 = 0 THEN @1 * 0 ELSE @1 / CAST(@2 AS DOUBLE) END",
+    ("SAFE_DIVIDE", 2): "@1 / CAST(NULLIF(@2, 0) AS DOUBLE)",
+    ("EQUAL_NULL", 2): "@1 IS NOT DISTINCT FROM @2",
     ("TRY_SUM", 1): "SUM(@1)",
     ("BIT_COUNT", 1): "CASE WHEN @1 >= 0 THEN LENGTH(REPLACE(BIN(@1), '0', '')) "
     "ELSE 64 - LENGTH(REPLACE(BIN(~@1), '0', '')) END",
@@ -101,6 +104,7 @@ _TEXTS: dict[tuple[str, int], str] = {
     ("IS_DIGIT", 1): r"REGEXP_LIKE(@1, '^\p{Nd}+$')",
     ("IS_ALPHA", 1): r"REGEXP_LIKE(@1, '^\p{L}+$')",
     ("IS_DECIMAL", 1): r"REGEXP_LIKE(@1, '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$')",
+    ("REGEXP_CONTAINS", 2): "REGEXP_LIKE(@1, @2)",
     ("REGEXP_MATCHES", 2): "REGEXP_LIKE(@1, @2)",
     ("REGEXP_INSTR", 2): "@REGEXP_INSTR(@1, @2)",
     ("REGEXP_SUBSTR", 2): "@REGEXP_GROUP(@1, @2, 0)",
@@ -187,6 +191,8 @@ _LISTS: dict[tuple[str, int], str] = {
     ("STRUCT_EXTRACT", 2): "@FIELD(@1, @2)",
     **dict.fromkeys((("SEQUENCE", 2), ("GENERATE_SERIES", 2)), "@SEQUENCE(@1, @2, 1)"),
     **dict.fromkeys((("SEQUENCE", 3), ("GENERATE_SERIES", 3)), "@SEQUENCE(@1, @2, @3)"),
+    ("GENERATE_ARRAY", 2): "@SEQUENCE(@1, @2, 1)",
+    ("GENERATE_ARRAY", 3): "@SEQUENCE(@1, @2, @3)",
     ("RANGE", 1): "@SEQUENCE(0, @1 - 1, 1)",
     ("RANGE", 2): "@SEQUENCE(@1, @2 - 1, 1)",
     ("RANGE", 3): "@SEQUENCE(@1, @2 - SIGN(@3), @3)",
@@ -277,6 +283,10 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
         for engine in ("spark", "flink", "duckdb")
     },
     ("postgres", "AGE", 2): "(@1 - @2)",
+    ("postgres", "FIRST", 2): "MIN_BY(@1, @2)",
+    ("postgres", "LAST", 2): "MAX_BY(@1, @2)",
+    ("spark", "DAYNAME", 1): "STRFTIME(@1, '%a')",
+    ("spark", "MONTHNAME", 1): "STRFTIME(@1, '%b')",
     ("spark", "TIMESTAMPDIFF", 3): "@TIMESTAMPDIFF_JAVA(@1, @2, @3)",
     ("spark", "MASK", 1): (
         r"REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '\p{Ll}', 'x', 'g'), "
@@ -312,6 +322,12 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("flink", "STR_TO_MAP", 1): _PAIRS.format("','", "'='"),
     ("flink", "STR_TO_MAP", 2): _PAIRS.format("@2", "'='"),
     ("flink", "JSON_VALUE", 2): "CASE WHEN JSON_QUERY(@1, @2) IS NULL THEN @JSON_VALUE(@1, @2) END",
+    **{
+        ("ksqldb", "ENTRIES", count): (
+            "TRANSFORM(MAP_ENTRIES(@1), e -> NAMED_STRUCT('K', e.key, 'V', e.value))"
+        )
+        for count in (1, 2)
+    },
     ("ksqldb", "UNIX_TIMESTAMP", 1): "EPOCH_MS(@1)",
     ("ksqldb", "FROM_UNIXTIME", 1): "TO_TIMESTAMP_LTZ(@1, 3)",
     ("ksqldb", "REGEXP_EXTRACT", 2): "@REGEXP_EXTRACT(@2, @1, 0)",
@@ -362,39 +378,3 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
         )
     },
 }
-_SORTS = ("ARRAY_SORT", "LIST_SORT", "LIST_REVERSE_SORT")
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_SIZES_US = {
-    "WEEK": 604_800_000_000,
-    "DAY": 86_400_000_000,
-    "HOUR": 3_600_000_000,
-    "MINUTE": 60_000_000,
-    "SECOND": 1_000_000,
-    "MILLISECOND": 1000,
-    "MICROSECOND": 1,
-}
-
-
-def of_word(name: str, word: str, count: int, engine: str) -> str | None:
-    """Return the template of ``LIST_SORT(l, 'DESC')`` and ``DATE_DIFF('day', a, b)``.
-
-    None: the call has no such form.
-    """
-    if name in _SORTS and count == 2 and word in ("ASC", "DESC"):
-        kept = "ARRAY_SORT(FILTER(@1, x -> x IS NOT NULL))"
-        kept = kept if word == "ASC" else f"ARRAY_REVERSE({kept})"
-        return f"ARRAY_CONCAT({kept}, FILTER(@1, x -> x IS NULL))"
-    if name not in ("DATE_DIFF", "DATEDIFF") or count != 3:
-        return None
-    unit = word.removesuffix("S")
-    if engine != "duckdb":
-        return "TIMESTAMPDIFF(@1, @2, @3)"
-    if unit in _MONTHS:
-        size = _MONTHS[unit]
-        months = [f"(EXTRACT(YEAR FROM @{n}) * 12 + EXTRACT(MONTH FROM @{n}) - 1)" for n in (3, 2)]
-        return " - ".join(f"{part} DIV {size}" for part in months)
-    if unit not in _SIZES_US:
-        return None
-    start = "DAY" if unit == "WEEK" else unit  # DuckDB counts whole weeks of days, not Mondays
-    floors = [f"EPOCH_US(DATE_TRUNC('{start}', CAST(@{n} AS TIMESTAMP)))" for n in (3, 2)]
-    return f"({floors[0]} - {floors[1]}) DIV {_SIZES_US[unit]}"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.warehouses import with_match_conditions
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,7 +31,7 @@ _CLOSING = (*_OPENED.values(), TokenType.R_PAREN)
 
 def rewritten_tokens(tokens: Sequence[Token], engine: str) -> list[Token]:
     """Return the tokens in the spellings that are parsed."""
-    made = _with_maps(list(tokens))
+    made = _with_maps(with_match_conditions(tokens))
     if engine in ("postgres", "duckdb"):
         made = _with_operators(made, engine)
     return _with_statements(made) if engine == "postgres" else made

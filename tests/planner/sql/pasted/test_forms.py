@@ -365,3 +365,43 @@ def test_a_query_of_in_hides_no_table_that_its_value_reads() -> None:
     with pytest.raises(SqlError, match="hides the outer a: give it another alias"):
         sql(text.format("a"), STREAMS)
     assert isinstance(sql(text.format("b"), STREAMS), Stream)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "call", "wanted"),
+    [
+        ("flink", "EXTRACT(DOW FROM t)", 1),
+        ("spark", "EXTRACT(DOW FROM t)", 1),
+        ("spark", "EXTRACT(DAYOFWEEK_ISO FROM t)", 7),
+        ("postgres", "EXTRACT(DOW FROM t)", 0),
+        ("duckdb", "EXTRACT(DAYOFWEEK FROM t)", 0),
+        ("spark", "DAYNAME(t)", "Sun"),
+        ("duckdb", "DAYNAME(t)", "Sunday"),
+        ("postgres", "DATE_PART('epoch', t)", 1767484800.0),
+        ("flink", """JSON_QUERY('{"a":[1]}', 'lax $.a' WITH CONDITIONAL WRAPPER)""", "[1]"),
+        ("flink", """JSON_QUERY('{"a":2}', 'lax $.a' WITH WRAPPER)""", "[2]"),
+        ("flink", """JSON_QUERY('{"a":2}', 'lax $.b' EMPTY OBJECT ON EMPTY)""", "{}"),
+        ("flink", """JSON_QUERY('{"a":2}', '$.b' EMPTY OBJECT ON EMPTY)""", None),
+        ("flink", """JSON_QUERY('{"a":2}', '$.a' EMPTY ARRAY ON ERROR)""", "[]"),
+        ("spark", """FROM_JSON('{"a":{"b":[1]}}', 'a STRUCT<b: ARRAY<INT>>').a.b""", [1]),
+        ("spark", "REVERSE(ARRAY(1, 2))", [2, 1]),
+    ],
+)
+def test_values_that_engines_define_in_their_own_way(
+    dialect: str, call: str, wanted: object
+) -> None:
+    query = f"SELECT {call} AS x FROM (SELECT TIMESTAMP '2026-01-04 00:00:00' AS t) AS s"
+    assert [row["x"] for row in rows(query, dialect)] == [wanted]
+
+
+def test_spark_rows_of_lists_that_are_null_or_have_places() -> None:
+    held = "FROM (SELECT i, IF(i = 1, ARRAY('a', 'b'), NULL) AS l FROM VALUES (1), (2) AS v (i)) s"
+    found = rows(f"SELECT i, POSEXPLODE(l) AS (p, x) {held}", "spark")
+    assert [(row["i"], row["p"], row["x"]) for row in found] == [(1, 0, "a"), (1, 1, "b")]
+    found = rows(f"SELECT i, EXPLODE_OUTER(l) AS x {held}", "spark")
+    assert [(row["i"], row["x"]) for row in found] == [(1, "a"), (1, "b"), (2, None)]
+
+
+def test_positions_of_with_offset_count_from_zero() -> None:
+    query = "SELECT x, p FROM (SELECT ARRAY['a', 'b'] AS l) AS s, UNNEST(l) AS x WITH OFFSET AS p"
+    assert [(row["x"], row["p"]) for row in rows(query, "duckdb")] == [("a", 0), ("b", 1)]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Error: TypeAlias = "Callable[[exp.Expr, str], Exception]"
+#: Generators with a place before the element, and those that keep rows without elements.
+_PLACED = (exp.Posexplode, exp.PosexplodeOuter)
+_OUTER = tuple(exp.FUNCTION_BY_NAME[name] for name in ("EXPLODE_OUTER", "POSEXPLODE_OUTER"))
 _NAMES = {"STACK": ("col", 0), "INLINE": ("col", 1), "INLINE_OUTER": ("col", 1)}
 
 
@@ -61,6 +64,10 @@ def _of_list(select: exp.Select, part: exp.Expr, error: _Error) -> None:
         pairs = zip(values, named, strict=True)
         _splice(select, part, [exp.alias_(value, name) for value, name in pairs])
         return
+    if type(call) in _PLACED or type(call) in _OUTER:
+        names = ["pos", "col"] if type(call) in _PLACED else ["col"]
+        _rows(select, part, call, call.this, _columns(part, names, error))
+        return
     made = _listed(call)
     if made is None:
         return
@@ -70,9 +77,18 @@ def _of_list(select: exp.Select, part: exp.Expr, error: _Error) -> None:
         return
     prefix, start = _NAMES[name]
     named = _columns(part, [f"{prefix}{start + at}" for at in range(len(fields))], error)
+    _rows(select, part, call, made, named)
+
+
+def _rows(
+    select: exp.Select, part: exp.Expr, call: exp.Expr, listed: exp.Expr, named: list[str]
+) -> None:
+    """Replace a part of the list by columns of ``LATERAL VIEW EXPLODE(listed) AS named``."""
     columns = [exp.to_identifier(name) for name in named]
+    is_outer = type(call) in _OUTER
+    kind = exp.Posexplode if type(call) in _PLACED else exp.Explode
     alias = exp.TableAlias(this=exp.to_identifier("@rows", quoted=True), columns=columns)
-    view = exp.Lateral(this=exp.Explode(this=made), view=True, alias=alias)
+    view = exp.Lateral(this=kind(this=listed.copy()), view=True, outer=is_outer, alias=alias)
     _place(view, call)
     items = [exp.column(c.copy(), exp.to_identifier("@rows", quoted=True)) for c in columns]
     for item in items:

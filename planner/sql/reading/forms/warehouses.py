@@ -1,0 +1,122 @@
+"""Rewrites forms of BigQuery and Snowflake, whatever the dialect of the text.
+
+``ARRAY_AGG(x ORDER BY y LIMIT n)``, ``list[OFFSET(0)]``, ``x IN UNNEST(list)``, ``TIME_SLICE``,
+``TIMESTAMP_DIFF``, ``r'raw text'``, and ``ASOF JOIN ... MATCH_CONDITION (...)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Functions around the place in a list, and what is added to it.
+_PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
+_MOVES: dict[type[exp.Expr], type[exp.Binary]] = {
+    **dict.fromkeys((exp.TimestampAdd, exp.DatetimeAdd), exp.Add),
+    **dict.fromkeys((exp.TimestampSub, exp.DatetimeSub), exp.Sub),
+}
+#: Units whose slices begin at 1970 everywhere.
+_SLICES = ("SECOND", "MINUTE", "HOUR", "DAY")
+
+
+def with_warehouses(whole: exp.Expr) -> None:
+    """Replace these forms in a statement."""
+    for raw in list(whole.find_all(exp.RawString)):
+        _replace(raw, exp.Literal.string(raw.name))
+    for held in list(whole.find_all(exp.Bracket)):
+        _place_in_list(held)
+    for node in list(whole.find_all(exp.In)):
+        unnest = node.args.get("unnest")
+        if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1:
+            given = [unnest.expressions[0].copy(), node.this.copy()]
+            _replace(node, exp.ArrayContains(this=given[0], expression=given[1]))
+    for agg in list(whole.find_all(exp.ArrayAgg)):
+        limit = agg.this
+        if isinstance(limit, exp.Limit) and limit.this is not None:
+            first = [exp.Literal.number(1), limit.expression.copy()]
+            agg.set("this", limit.this.copy())
+            made = exp.Anonymous(this="LIST_SLICE", expressions=[agg.copy(), *first])
+            _replace(agg, made)
+    for sliced in list(whole.find_all(exp.TimeSlice)):
+        _slice(sliced)
+    for move in list(whole.find_all(*_MOVES)):
+        if isinstance(move.expression, exp.Interval):  # TIMESTAMP_ADD(t, INTERVAL 1 DAY)
+            kind = _MOVES[type(move)]
+            moved = kind(this=move.this.copy(), expression=move.expression.copy())
+            _replace(move, exp.Paren(this=moved))
+    for diff in list(whole.find_all(exp.TimestampDiff)):
+        unit = diff.args.get("unit")
+        if unit is not None:  # TIMESTAMP_DIFF(later, earlier, MINUTE)
+            given = [exp.Literal.string(unit.name), diff.expression.copy(), diff.this.copy()]
+            _replace(diff, exp.Anonymous(this="TIMESTAMPDIFF", expressions=given))
+
+
+def _place_in_list(held: exp.Bracket) -> None:
+    place = held.expressions[0] if len(held.expressions) == 1 else None
+    word = place.name.upper() if isinstance(place, exp.Anonymous) else ""
+    if isinstance(place, exp.Anonymous) and word in _PLACES and len(place.expressions) == 1:
+        at: exp.Expr = place.expressions[0].copy()
+        if _PLACES[word]:
+            at = exp.Add(this=at, expression=exp.Literal.number(1))
+            if isinstance(at.this, exp.Literal) and at.this.is_int:
+                at = exp.Literal.number(int(at.this.name) + 1)
+        held.set("expressions", [at])
+        held.set("offset", 1)
+
+
+def _slice(node: exp.TimeSlice) -> None:
+    """``TIME_SLICE(t, 15, 'MINUTE')`` is a bucket of 15 minutes since 1970."""
+    unit, count = node.args["unit"].name.upper(), node.expression
+    if unit in _SLICES and isinstance(count, exp.Literal) and not node.args.get("kind"):
+        length = exp.Interval(this=exp.Literal.string(count.name), unit=exp.var(unit))
+        origin = exp.cast(exp.Literal.string("1970-01-01 00:00:00"), "TIMESTAMP")
+        given = [length, node.this.copy(), origin]
+        _replace(node, exp.Anonymous(this="TIME_BUCKET", expressions=given))
+
+
+def _replace(node: exp.Expr, made: exp.Expr) -> None:
+    place = next((n.meta for n in node.walk() if "start" in n.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
+    node.replace(made)
+
+
+def with_match_conditions(tokens: Sequence[Token]) -> list[Token]:
+    """Rewrite ``ASOF JOIN b MATCH_CONDITION (c) ON d`` as ``ASOF LEFT JOIN b ON (c) AND d``."""
+    found = list(tokens)
+    for at in range(len(found) - 1, -1, -1):
+        opened = found[at + 1].token_type if at + 1 < len(found) else None
+        if found[at].text.upper() != "MATCH_CONDITION" or opened is not TokenType.L_PAREN:
+            continue
+        end = _end(found, at + 1)
+        joins = [n for n in range(at) if found[n].token_type is TokenType.ASOF]
+        if not end or not joins:
+            continue
+        like = found[at]
+        if end < len(found) and found[end].token_type is TokenType.ON:
+            found[end] = _like(found[end], TokenType.AND, "AND")
+        found[at] = _like(like, TokenType.ON, "ON")
+        found.insert(joins[-1] + 1, _like(found[joins[-1]], TokenType.LEFT, "LEFT"))
+    return found
+
+
+def _end(tokens: list[Token], at: int) -> int:
+    """Return the position after the parenthesis that opens at ``at``; 0: it is not closed."""
+    depth = 0
+    for end in range(at, len(tokens)):
+        depth += tokens[end].token_type is TokenType.L_PAREN
+        depth -= tokens[end].token_type is TokenType.R_PAREN
+        if depth == 0:
+            return end + 1
+    return 0
+
+
+def _like(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
