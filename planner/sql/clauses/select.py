@@ -122,9 +122,8 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
     if clause is None:
         return names
     if clause.args.get("recursive"):
-        raise names.text.error(
-            clause, "WITH RECURSIVE is not supported; write a query for each level"
-        )
+        reason = "WITH RECURSIVE is not supported; write a query for each level"
+        raise names.text.error(clause, reason)
     for definition in clause.expressions:
         alias = definition.args["alias"]
         bounds = {} if alias.columns else bounds_of_uses(definition.alias, node)

@@ -36,7 +36,7 @@ _WHAT = {
     "locks": "FOR UPDATE; leave it out",
     "into": "SELECT INTO; write INSERT INTO a SINK",
     "connect": "CONNECT BY; write a query for each level",
-    "pivots": "PIVOT; put the query that it is of in FROM",
+    "pivots": "PIVOT; put its query in FROM",
     "sort": "SORT BY: a stream is ordered by time; leave it out",
     "distribute": "DISTRIBUTE BY: the keys decide which vertex computes a row; leave it out",
     "cluster": "CLUSTER BY: the keys decide which vertex computes a row; leave it out",
