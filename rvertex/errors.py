@@ -355,16 +355,6 @@ class LateRowError(UsageError):
 
 
 @error_class
-class HostReplacedError(OperatingError):
-    """A later job manager runs the job, so this host must not write its output any more."""
-
-    host: str
-    epoch: int
-
-    message = "host {host}: job manager {epoch} has taken over the job, so this host must end"
-
-
-@error_class
 class OvertakenError(OperatingError):
     """Another instance of this vertex has written the next journal entry; this one must stop."""
 

@@ -334,7 +334,6 @@ class Driver:
             limits=replace(limits, pace_started_us=self._paced_from_us()),
             bind=self._executor.bind,
             replaces=self._former(host),
-            manager_epoch=self._root.epoch,
         )
 
     def _paced_from_us(self) -> int:

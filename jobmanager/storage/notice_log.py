@@ -31,14 +31,13 @@ from jobmanager.storage.documents import (
     json_document,
     read_json_document,
 )
-from jobmanager.storage.root import NOTICES, display_uri, epoch_name
+from jobmanager.storage.root import EPOCHS, NOTICES, display_uri, epoch_name
 from rstream import RStream
 from rstream.errors import CorruptSegmentError, InvalidMessageError, StoreError
 from rstream.items.batch import EVENT, VS, only_events
 from rstream.log.durable import DurableLog
 from rstream.log.reader import SegmentCursor
 from rstream.store.segment_names import parse_segment_name
-from rvertex.host.environment import EPOCHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -48,7 +48,6 @@ from jobmanager.storage.places import placed, plan_in, plan_without_place, unpla
 from jobmanager.storage.trust import check_trusted
 from rstream.errors import OperatingError, StoreError
 from rstream.store.blobs import FsspecBlobs, open_store, unsynced
-from rvertex.host.environment import EPOCHS
 from rvertex.user_code.modules import put_on_path
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ PLAN = "plan.pkl"
 STATUS = "status.json"
 REQUESTS = "requests"
 CHECKPOINTS = "checkpoints"
+EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
 CHANGE, GENERATION = "change", "generation"
 NOTICES = "notices"

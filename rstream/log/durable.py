@@ -61,8 +61,6 @@ class DurableLog:
         ``generation``: of the job that writes (:mod:`rstream.store.fences`).
         """
         self.store = store
-        #: Called before a segment is written; raises an error if this writer was replaced.
-        self.check_writer: Callable[[], None] | None = None
         self.generation = generation
         #: Whether collected items leave their digest (:mod:`rstream.log.retention`).
         self.keeps_digest = False
@@ -176,8 +174,6 @@ class DurableLog:
         cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq, self.generation)
         name = segment_name(seqs)
-        if self.check_writer is not None:
-            self.check_writer()
         if not self._has_complete(seqs):
             data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
             try:

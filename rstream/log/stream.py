@@ -98,7 +98,6 @@ class RStream:
         generation: int = 0,
         keeps_digest: bool = False,
         on_change: Callable[[], None] | None = None,
-        check_writer: Callable[[], None] | None = None,
     ) -> RStream:
         """Open the stream in a folder for writing; a segment cut off by a crash is removed.
 
@@ -114,7 +113,7 @@ class RStream:
         remove_temporaries(store)
         schema, stream = item_schema(payload), stream_id or store.uri
         log = DurableLog(store, stream, schema=schema, form=form, generation=generation)
-        log.keeps_digest, log.check_writer = keeps_digest, check_writer
+        log.keeps_digest = keeps_digest
         log.check_schema(schema, set_aside_torn=start_seq is not None)
         return cls(
             log,

@@ -17,7 +17,7 @@ from rstream.errors import SequenceGapError
 from rstream.log.damage import first_hole, set_aside_damaged
 from rstream.store.blobs import unsynced
 from rvertex.checkpoint.codec import INLINE_BYTES_MAX
-from rvertex.errors import HostReplacedError, OutputLostError
+from rvertex.errors import OutputLostError
 from rvertex.host.allocator import LargeSteps, memory_now
 from rvertex.state.memory import StateMemory
 from rvertex.state.scratch import Scratch
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
 
-#: Folder of the root with a file per job manager, named by its epoch.
-EPOCHS = "epochs"
 #: Share of the machine's memory for state: 1 / 2.
 _STATE_PART = 2
 
@@ -124,9 +122,8 @@ class HostEnvironment:
         limits: HostLimits,
         notify: Callable[[HostNotice], None],
         wake: Callable[[], None],
-        manager_epoch: int = 0,
     ) -> None:
-        self.host, self._manager_epoch = host, manager_epoch
+        self.host = host
         #: Stream id -> the vertex that writes it.
         self._writers = writers
         self.limits = limits
@@ -207,19 +204,6 @@ class HostEnvironment:
             undo.pop_all()
         return streams
 
-    def _check_manager(self) -> None:
-        """Check that no later job manager exists, which may have rescaled the job or its query.
-
-        A host that was suspended, or whose connection broke in silence, may write long after that.
-
-        Raises:
-            HostReplacedError: it exists, so the items of this host may differ from those there.
-        """
-        claims = [int(name.rpartition("/")[2]) for name in self.store.list(EPOCHS)]
-        newest = max(claims, default=0)
-        if 0 < self._manager_epoch < newest:
-            raise HostReplacedError(self.host, newest)
-
     def _open_output(
         self, spec: VertexSpec, edge: OutputEdge, stream_id: str, uri: str, seq: int
     ) -> RStream:
@@ -246,7 +230,6 @@ class HostEnvironment:
                 generation=edge.generation,
                 keeps_digest=is_shared,
                 on_change=self.wake,
-                check_writer=self._check_manager if is_shared else None,
             )
         except SequenceGapError as error:
             lost = first_hole(store, stream_id, seq)

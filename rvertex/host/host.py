@@ -69,7 +69,7 @@ EPOCH_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
-    """The configuration of a new host; it travels inside Spark's closure. ``bind``: interface."""
+    """The configuration of a new host; it travels inside Spark's closure."""
 
     host: str
     job: str
@@ -78,10 +78,10 @@ class HostSpec:
     #: Not for logs or messages.
     secret: str = field(repr=False)
     limits: HostLimits
+    #: Interface the Flight service listens on.
     bind: str = "127.0.0.1"
     #: The host that this one replaces. If it hangs, the executor cancels its task.
     replaces: str = ""
-    manager_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,6 @@ class Host:
         self._server = server = wiring.serve(spec.bind, spec.secret)
         self._env = HostEnvironment(
             host=spec.host,
-            manager_epoch=spec.manager_epoch,
             writers={s: v.id for v in self._vertices.values() for s in v.output_streams},
             root=spec.root,
             server=server,

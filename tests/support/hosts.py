@@ -6,7 +6,6 @@ import contextlib
 import queue
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rstream import MemoryBlobs
@@ -61,10 +60,9 @@ class ScriptedManager:
         self._versions = 0
         self._server = ControlServer(SECRET, self._receive)
 
-    def start_host(self, name: str, *, manager_epoch: int = 0) -> None:
+    def start_host(self, name: str) -> None:
         """Start a host and wait until it is ready."""
         spec = HostSpec(name, "job", "root", self._server.address, SECRET, self.limits)
-        spec = replace(spec, manager_epoch=manager_epoch)
         host = Host(spec, self.vertices, MemoryWiring(name, self.stores))
         thread = threading.Thread(target=host.run, name=name, daemon=True)
         self.hosts[name], self._threads[name] = host, thread

@@ -191,25 +191,6 @@ def test_it_runs_what_it_is_told(managers: Callable[..., ScriptedManager]) -> No
     manager.tell("h1", StopHost("h1", flush=True))
 
 
-def test_a_host_of_an_earlier_job_manager_writes_no_output(
-    managers: Callable[..., ScriptedManager],
-) -> None:
-    source_spec, window = windows(200)
-    answer = dataclasses.replace(edge("out", "async"), is_sink=True)
-    manager = managers([source_spec, dataclasses.replace(window, outputs=(answer,))])
-    manager.start_host("h1", manager_epoch=2)
-    root = manager.stores["root"]
-    root.put("epochs/0000000002", b"")
-    root.put("epochs/0000000003", b"")
-    for name in manager.vertices:
-        manager.start("h1", name, 1)
-        manager.locate(name, (1, "h1"))
-    failed = manager.wait_for(VertexFailed)
-    assert failed.vertex == "win.0"
-    assert "job manager 3 has taken over the job" in failed.message
-    assert manager.stores["out"].list() == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [joins, windows])
 def test_replay_in_the_middle_of_a_job(
