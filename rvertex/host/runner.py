@@ -335,11 +335,9 @@ class VertexRunner:
 
     @property
     def wait_s(self) -> float | None:
-        """Return how long until the source's next row is due; None: it waits for something else.
-
-        The entry of a held step wakes the host when it is durable. While outputs are to be written
-        again, no row has been read.
-        """
+        """Return how long until the source has something due; all else wakes the host."""
+        if self._feed is not None:
+            return self._feed.reader.wait_s
         if self._ahead is None or self.vertex.is_finished or not self._has_room:
             return None
         wait_s = self._pace.wait_s(self._ahead.batch, VS)  # also when held: it measures the poll

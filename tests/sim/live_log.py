@@ -109,7 +109,7 @@ def events_of(rows: Sequence[LiveRow]) -> pa.RecordBatch:
 class LiveReader:
     """See :class:`rvertex.sources.logs.protocol.LogReader`."""
 
-    waiting = ""
+    waiting, wait_s = "", None
 
     def __init__(
         self,

@@ -103,6 +103,7 @@ class FolderLog:
     """See :class:`rvertex.sources.logs.protocol.LogReader` and ``FileLog``."""
 
     log_partitions = 0
+    wait_s: float | None = None
 
     def __init__(
         self,

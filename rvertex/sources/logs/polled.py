@@ -64,6 +64,12 @@ class PolledLog:
         """See LogReader."""
         return 0 if self.end(partition) is not None else None
 
+    @property
+    def wait_s(self) -> float | None:
+        """See LogReader."""
+        waits = [w for partition in self._partitions if (w := partition.wait_s) is not None]
+        return min(waits, default=None)
+
     def close(self) -> None:
         """See LogReader."""
         for partition in self._partitions:
@@ -84,14 +90,14 @@ class PolledPartition:
     ) -> None:
         """``open_rows``: opens a reader at a position; called in the background.
 
-        ``look_every_s``: least time before the next read after one that found no rows.
+        ``look_every_s``: least time from the start of a read without rows to the next read.
         """
         self._position = position
         self._open_rows, self._look_every_s = open_rows, look_every_s
         self._clock, self._wake, self._background = clock, wake, background
         self._rows: RowReader | None = None
         self._reading: Future[LogRows | None] | None = None
-        #: When the running read started, and the earliest time of the next after an empty one.
+        #: When the running read started, and the earliest time of the next if it finds no rows.
         self._began_s, self._due_s = 0.0, clock.monotonic_s()
         self._ahead: LogRows | None = None
         self._end: LogEnd | None = None
@@ -117,6 +123,12 @@ class PolledPartition:
         """See LogReader."""
         return None if self._ahead is not None else self._end
 
+    @property
+    def wait_s(self) -> float | None:
+        """See LogReader. A time in the past does not count: the vertex may want no rows now."""
+        left_s = self._due_s - self._clock.monotonic_s()
+        return left_s if left_s > 0 else None
+
     def skip_to(self, position: int) -> None:
         """See LogReader."""
         assert self._reading is None, "rows are skipped only after reading them has failed"
@@ -134,7 +146,7 @@ class PolledPartition:
     def _begin(self) -> None:
         now_s = self._clock.monotonic_s()
         if self._reading is None and now_s >= self._due_s and not self._is_closed:
-            self._began_s = now_s
+            self._began_s, self._due_s = now_s, now_s + self._look_every_s
             self._reading = self._background.submit(self._fetch)
             self._reading.add_done_callback(self._fetched)
 
@@ -155,7 +167,8 @@ class PolledPartition:
         self._end = None
         if rows is None:
             self._end = LogEnd(self._position, self._began_s)
-            self._due_s = self._clock.monotonic_s() + self._look_every_s
+        else:
+            self._due_s = self._began_s
 
     def _close_rows(self) -> None:
         rows, self._rows = self._rows, None

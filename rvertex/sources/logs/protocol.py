@@ -129,6 +129,10 @@ class LogReader(Protocol):
         """Number of partitions that the log has now; 0: unknown, or it never changes."""
 
     @property
+    def wait_s(self) -> float | None:
+        """Time until ``read`` is due; None: the reader wakes the host, or the time has passed."""
+
+    @property
     def waiting(self) -> str:
         """What the reader waits for other than rows, such as an unreachable broker; "": nothing."""
 

@@ -64,6 +64,8 @@ BOUNDS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
 class KafkaLog:
     """The partitions of one source vertex; see :class:`rvertex.sources.logs.protocol.LogReader`."""
 
+    wait_s: float | None = None
+
     def __init__(
         self,
         partition: SourcePartition,

@@ -74,6 +74,17 @@ def test_a_look_that_found_nothing_is_not_repeated_at_once(log: Log) -> None:
     assert log.partition.end is None
 
 
+def test_the_host_sleeps_until_the_next_look(log: Log) -> None:
+    """A log was read less often than each 20 ms, because the host slept for 50 ms."""
+    log.read()
+    waits = [log.partition.wait_s]
+    log.clock.advance(9_000_000)
+    waits.append(log.partition.wait_s)
+    assert waits == [9.0, None]
+    log.read()
+    assert log.looks == 2
+
+
 def test_what_was_read_ahead_is_passed_over_too(log: Log) -> None:
     log.end = 20
     log.read()
