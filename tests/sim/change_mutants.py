@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver import root_keeper
-from jobmanager.driver.running.changes import apply, cut, pending
+from jobmanager.driver.running.changes import apply, cut, ends, pending
 from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
@@ -80,7 +80,10 @@ def nobody_looks_whether_all_are_level() -> Mutant:
         "_have_caught_up",
         lambda job: True,
         CRASHES,
-        more=((cut, "_check_ends", lambda *given: None),),
+        more=(
+            (cut, "_check_ends", lambda *given: None),
+            (ends, "reaches_beyond", lambda *given: False),
+        ),
         change=True,
     )
 
