@@ -132,7 +132,7 @@ def test_a_change_of_shards_begins_later_and_one_at_a_time() -> None:
     ids = registry(log, now_us=1000)
     assert ids.claim("a", [b"x"], [1000], 9) == [OURS]
     assert ids.change_shards(4) == 1000 + 2 * MARGIN_US
-    with pytest.raises(RegistryChangeError, match="yet to begin"):
+    with pytest.raises(RegistryChangeError, match="has not started yet"):
         ids.change_shards(8)
     with pytest.raises(RegistryChangeError, match="1 to 4096 shards, not 0"):
         ids.change_shards(0)
