@@ -77,7 +77,7 @@ class Stops:
 def stop(vertex: RVertex, rows: list[dict[str, Any]], state: Any) -> None:
     """Stop here: ``rows`` satisfy the condition, ``state()`` is that before the step."""
     sys.breakpointhook()
-    del vertex, rows, state  # the debugger stops here; `s` and `c` continue with the step
+    del vertex, rows, state  # the debugger stops here, or above (Python 3.13); `c` continues
 
 
 class _StoppedRun(VertexRun):

@@ -228,7 +228,9 @@ def test_it_stops_before_each_step_with_such_a_row(
     told = shown.getvalue()
     assert "['end', 'key', 'start', 'x']" in told
     assert "(Pdb) ['input'" in told
-    assert told.count("-> del vertex, rows, state") == 2, told
+    # From Python 3.13 on, the debugger stops at the call, not at the line below it.
+    line = "sys.breakpointhook()" if sys.version_info >= (3, 13) else "del vertex, rows, state"
+    assert told.count(f"-> {line}") == 2, told
 
 
 def test_every_row_of_the_condition_stops_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
