@@ -129,8 +129,12 @@ class DurableLog:
         """File bytes of a segment. Raises FileNotFoundError if it was deleted."""
         return self.store.size(self._name(seqs))
 
+    def _file(self, seqs: SeqRange) -> SeqRange:
+        """Return the range in the name of the file that has ``seqs``."""
+        return self._cut_off.get(seqs, seqs)
+
     def _name(self, seqs: SeqRange) -> str:
-        return segment_name(self._cut_off.get(seqs, seqs))
+        return segment_name(self._file(seqs))
 
     def lookup(self, seq: int) -> SeqRange | None:
         """Return the segment that contains ``seq``."""
@@ -182,14 +186,15 @@ class DurableLog:
                 self._remove_torn(seqs)
                 raise
         with self._listing_lock, self._lock:
+            self._cut_off.pop(seqs, None)  # a longer file had this range; now one has it alone
             self._index.add(seqs)
 
-    def _has_complete(self, seqs: SeqRange) -> bool:
-        """Whether this segment exists and is complete; a put that is not atomic may leave half."""
-        if not self.store.exists(self._name(seqs)):
+    def _has_complete(self, file: SeqRange) -> bool:
+        """Whether this file exists and is complete; a put that is not atomic may leave half."""
+        if not self.store.exists(segment_name(file)):
             return False
         try:
-            self.open(seqs).close()
+            self._open(file).close()
         except (CorruptSegmentError, FileNotFoundError):
             return False
         return True
@@ -203,7 +208,7 @@ class DurableLog:
 
     def _set_aside_torn(self) -> None:
         """Rename a segment at the end that a crash has left incomplete."""
-        while (seqs := self._last()) is not None and not self._has_complete(seqs):
+        while (seqs := self._last()) is not None and not self._has_complete(self._file(seqs)):
             if not self._is_gone(seqs):
                 self.set_aside(seqs)
 
@@ -224,7 +229,7 @@ class DurableLog:
         """
         with contextlib.suppress(StoreError, FileNotFoundError):
             try:
-                self.open(seqs).close()
+                self._open(seqs).close()
             except CorruptSegmentError:
                 self.store.delete(segment_name(seqs))
 
@@ -278,7 +283,7 @@ class DurableLog:
             own = [seqs for seqs in segments if seqs.generation <= self.generation]
             covers = {seqs: self._index.cover_of(seqs) for seqs in own}
         whole = {
-            cover for cover in covers.values() if cover is not None and self._has_complete(cover)
+            cover for cover in covers.values() if cover is not None and self._has_complete(self._file(cover))
         }
         if not whole or is_closing(self.store):
             return
@@ -306,20 +311,27 @@ class DurableLog:
         self, seqs: SeqRange, columns: Sequence[str] | None = None, *, checked: bool = False
     ) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
-        name, place = self._name(seqs), place_of(self.store, self._name(seqs))
-        whole = self._cut_off.get(seqs, seqs)
+        return self._open(self._file(seqs), columns, checked=checked)
+
+    def _open(
+        self, file: SeqRange, columns: Sequence[str] | None = None, *, checked: bool = False
+    ) -> SegmentFile:
+        name = segment_name(file)
+        place = place_of(self.store, name)
         try:
-            file = self.store.open(name)
-            return SegmentFile(file, place, whole, columns=columns, checked=checked)
+            opened = self.store.open(name)
+            return SegmentFile(opened, place, file, columns=columns, checked=checked)
         except CorruptSegmentError:
-            return self.open_whole(seqs, columns)
+            return self._open_whole(file, columns)
 
     def open_whole(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open a fresh copy in memory, verified: tests whether a read failed or a file is bad."""
-        name, place = self._name(seqs), place_of(self.store, self._name(seqs))
+        return self._open_whole(self._file(seqs), columns)
+
+    def _open_whole(self, file: SeqRange, columns: Sequence[str] | None) -> SegmentFile:
+        name = segment_name(file)
         data = pa.BufferReader(self.store.get(name))
-        whole = self._cut_off.get(seqs, seqs)
-        return SegmentFile(data, place, whole, columns=columns, checked=True)
+        return SegmentFile(data, place_of(self.store, name), file, columns=columns, checked=True)
 
     def read_schema(self) -> pa.Schema | None:
         """Return the last segment's item schema; None: no segment. Raises CorruptSegmentError."""

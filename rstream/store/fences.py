@@ -6,7 +6,12 @@ before its write can prevent that, since it may be suspended after the check. Th
 carries the generation of its writer in its name. Before a change is committed, it puts a file
 ``_fence-<seq>-<generation>-<epoch>`` into the folder. One listing shows segments and fences.
 
-Invariant: an item at ``seq`` counts only if no fence of a later generation is at or below ``seq``.
+A job manager that was suspended may put its fences after a successor has given up the change. So
+each attempt voids the fences of earlier job managers for the same generation, before it starts:
+with a file ``_void-fences-<generation>-<epoch>``.
+
+Invariant: an item at ``seq`` counts only if no fence of a later generation that is not void is at
+or below ``seq``.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _FENCE = re.compile(r"_fence-(\d{20})-(\d{6})-(\d+)")
+_VOID = re.compile(r"_void-fences-(\d{6})-(\d+)")
 
 
 class Fence(NamedTuple):
@@ -42,7 +48,13 @@ class Fence(NamedTuple):
 
 
 def fences_in(names: Iterable[str]) -> list[Fence]:
-    """Return the fences among the names of a folder."""
+    """Return the fences among the names of a folder, without void ones."""
+    names = list(names)
+    voids = [tuple(map(int, m.groups())) for m in map(_VOID.fullmatch, names) if m]
+    return [f for f in _all(names) if not any(f.generation == g and f.epoch < e for g, e in voids)]
+
+
+def _all(names: Iterable[str]) -> list[Fence]:
     found = (_FENCE.fullmatch(name) for name in names)
     return [Fence(*map(int, match.groups())) for match in found if match]
 
@@ -74,11 +86,13 @@ def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
     """Remove the fences of a generation that was not committed.
 
     ``epoch``: that of the caller, who may have been replaced by now. Fences of later job managers
-    remain, because they may be committed.
+    remain, because they may be committed. Those that an earlier one puts later are void.
     """
-    for fence in fences_in(store.list()):
+    for fence in _all(store.list()):
         if fence.generation >= generation and fence.epoch <= epoch:
             store.delete(fence.name)
+    # the put is synced with its folder, and so are the deletions before it
+    store.put(f"_void-fences-{generation:06d}-{epoch}", b"\n")
 
 
 def reaches_beyond(store: BlobStore, fence: Fence) -> bool:

@@ -91,8 +91,8 @@ def nobody_looks_whether_all_are_level() -> Mutant:
 def a_rollback_goes_to_another_time() -> Mutant:
     """The output goes back one row further than the state."""
 
-    def too_far(store: Any, end: int) -> None:
-        truncate(store, max(end - 1, 0))
+    def too_far(store: Any, end: int, generation: int) -> None:
+        truncate(store, max(end - 1, 0), generation)
 
     return Mutant(apply, "truncate", too_far, change=True)
 

@@ -9,9 +9,10 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jobmanager.driver.running.changes.ends import truncate
 from rstream import MemoryBlobs, open_reader
 from rstream.items.batch import Items, item_schema
 from rstream.log.durable import DurableLog
@@ -60,6 +61,7 @@ def changed(inner: list[int]) -> tuple[MemoryBlobs, DurableLog]:
     return store, suspended
 
 
+@example([], [(0, CUT + 1)], False)  # the head of a cut segment was not copied, then deleted
 @given(st.lists(st.integers(1, END - 1), max_size=6), st.lists(ranges, max_size=4), st.booleans())
 def test_what_a_suspended_writer_writes_later_does_not_count(
     inner: list[int], late: list[tuple[int, int]], is_first: bool
@@ -98,6 +100,34 @@ def test_a_change_that_was_not_committed_hides_nothing() -> None:
     remove_fences(store, 1, epoch=7)
     assert values(store) == list(range(END))
     assert not reaches_beyond(store, Fence(END, 1, 7))
+
+
+def test_fences_that_a_replaced_job_manager_puts_later_are_void() -> None:
+    store, writer = changed([])
+    remove_fences(store, 1, epoch=8)  # its successor gives up the change
+    writer.write(items(CUT, END, 0))
+    put_fence(store, NEXT)
+    assert values(store) == list(range(END))
+    put_fence(store, Fence(CUT, 1, 8))  # the next attempt of the successor
+    assert values(store) == list(range(CUT))
+    put_fence(store, Fence(CUT - 5, 2, 7))  # of a change that was committed earlier
+    assert values(store) == list(range(CUT - 5))
+
+
+def test_a_rollback_deletes_what_its_fence_hides() -> None:
+    store, writer = changed([])
+    log = DurableLog(store, "s", generation=1)
+    log.write(items(CUT, END, 1))
+    put_fence(store, Fence(CUT - 5, 2, 9))
+    for _ in range(2):
+        truncate(store, CUT - 5, 2)
+        assert sorted(n for n in store.list() if n.endswith(".parquet")) == [
+            segment_name(SeqRange(0, CUT - 5))
+        ]
+    assert values(store) == list(range(CUT - 5))
+    DurableLog(store, "s", generation=2).write(items(CUT - 5, END, 2))
+    truncate(store, CUT - 5, 2)
+    assert len(values(store)) == END
 
 
 def test_a_rollback_to_an_earlier_seq_binds_all_generations_before_it() -> None:

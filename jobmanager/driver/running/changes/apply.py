@@ -261,7 +261,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     root.claim(shell.clock.now_us())
     former = plan_in(read_pickle_document(store.get(PLAN)), display_uri(root.uri))
     for uri, end in commit["ends"].items():
-        truncate(root.open_store(uri), end)
+        truncate(root.open_store(uri), end, commit["settings"][GENERATION])
     placed = store.get(f"{folder}/{_PLACED}")
     store.put(PLAN, placed)
     store.put(QUERY, store.get(f"{folder}/{pending.NEXT_QUERY}"))

@@ -75,9 +75,9 @@ def fence_off(
     """
     ends = {uri: end_of(cut, stream) for stream, uri in outputs_of(plans[0])}
     starts = {**dict.fromkeys((uri for _, uri in outputs_of(plans[1])), 0), **ends, **begins}
-    root.check_owner()
     for uri, start in starts.items():
         store = root.open_store(uri)
+        root.check_owner()
         put_fence(store, Fence(start, number, root.epoch))
         # after the fence: what is written from here on does not count
         at_end = Fence(ends.get(uri, 0), number, root.epoch)
@@ -91,12 +91,17 @@ def withdraw_fences(root: JobRoot, plan: PhysicalPlan, number: int) -> None:
         remove_fences(root.open_store(uri), number, root.epoch)
 
 
-def truncate(store: BlobStore, end: int) -> None:
+def truncate(store: BlobStore, end: int, generation: int) -> None:
     """Delete all items from seq ``end`` on. A segment that contains ``end`` is rewritten.
 
     A second call with the same ``end`` changes nothing.
+
+    Args:
+        generation: The one that continues at ``end``. Its fence hides these items already, but a
+            plain Parquet reader of the folder would see them.
     """
-    beyond = {s: file for s, file in valid_segments(store.list()).items() if s.hi > end}
+    former = valid_segments(store.list(), before=generation)
+    beyond = {s: file for s, file in former.items() if s.hi > end and s.generation < generation}
     for seqs in beyond:
         if seqs.lo < end:
             _keep_head(store, seqs, end)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.running.changes.apply import begin_log
+from jobmanager.driver.running.changes.ends import in_generation
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.storage.documents import (
@@ -65,7 +66,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, "generation": 0}
     target.make_private()
     target.store.put(QUERY, store.get(f"{folder}/{QUERY}"))
-    target.store.put(PLAN, pickle_document(plan_without_place(built.plan)))
+    target.store.put(PLAN, pickle_document(plan_without_place(in_generation(built.plan, 0))))
     target.claim(now_us)
     begin_log(target, replace(built.copy, takeovers=0))
     status = {"job": target.name, "state": "stopped", "error": "", "written_us": now_us}
