@@ -282,9 +282,8 @@ class DurableLog:
         with self._lock:
             own = [seqs for seqs in segments if seqs.generation <= self.generation]
             covers = {seqs: self._index.cover_of(seqs) for seqs in own}
-        whole = {
-            cover for cover in covers.values() if cover is not None and self._has_complete(self._file(cover))
-        }
+        found = {cover for cover in covers.values() if cover is not None}
+        whole = {cover for cover in found if self._has_complete(self._file(cover))}
         if not whole or is_closing(self.store):
             return
         for seqs, cover in covers.items():

@@ -115,7 +115,7 @@ def test_fences_that_a_replaced_job_manager_puts_later_are_void() -> None:
 
 
 def test_a_rollback_deletes_what_its_fence_hides() -> None:
-    store, writer = changed([])
+    store, _ = changed([])
     log = DurableLog(store, "s", generation=1)
     log.write(items(CUT, END, 1))
     put_fence(store, Fence(CUT - 5, 2, 9))
