@@ -6,6 +6,7 @@ target. Two INSERT INTO with the same target are their UNION ALL.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.sql.reading.parsing import SqlText
 
+#: Key in ``meta`` of a UNION ALL that was written as several INSERT INTO.
+OF_INSERTS = "of_inserts"
 _ONE = (
     "one text is one job, and this is a second SELECT: write CREATE VIEW name AS SELECT "
     "... and INSERT INTO a sink for each, or put it into another text with the same "
@@ -92,32 +95,39 @@ class Answers:
 def with_merged(statements: list[exp.Expr]) -> list[exp.Expr]:
     """Return the statements, with several plain INSERT INTO one target as a UNION ALL.
 
-    It stands in place of the last of them, behind the views that they read.
+    Only INSERT INTO may stand between them: a view could be another one behind its CREATE.
     """
     found: list[exp.Expr] = []
     for statement in statements:
-        before = next((one for one in found if _is_same_target(one, statement)), None)
+        run: list[exp.Expr] = list(itertools.takewhile(_is_insert, reversed(found)))
+        before = next((one for one in run if _is_same_target(one, statement)), None)
         if before is not None:
             found.remove(before)
             union = exp.Union(
                 this=before.expression, expression=statement.expression, distinct=False
             )
             union.meta.update(statement.expression.meta)
+            union.meta[OF_INSERTS] = True
             statement.set("expression", union)
         found.append(statement)
     return found
 
 
+def _is_insert(statement: exp.Expr) -> bool:
+    return isinstance(statement, exp.Insert)
+
+
 def _is_same_target(one: exp.Expr, other: exp.Expr) -> bool:
-    both = isinstance(one, exp.Insert) and isinstance(other, exp.Insert)
+    both = _is_insert(one) and _is_insert(other)
     return both and one.this == other.this and all(map(_is_plain, (one, other)))
 
 
 def _is_plain(insert: exp.Expr) -> bool:
-    """Whether its query may be a side of UNION ALL."""
+    """Whether nothing but its target and a query that may be a side of UNION ALL is given."""
     query = insert.expression
-    parts = [query.args.get(part) for part in ("order", "limit", "offset", "with_")]
-    return isinstance(query, exp.Select | exp.Union) and not any((insert.args.get("with_"), *parts))
+    others = [part for name, part in insert.args.items() if name not in ("this", "expression")]
+    others += [query.args.get(part) for part in ("order", "limit", "offset", "with_")]
+    return isinstance(query, exp.Select | exp.Union) and not any(others)
 
 
 def _target(statement: exp.Expr) -> str:

@@ -15,6 +15,7 @@ from planner.api.expressions import Expr, col, lit
 from planner.api.grouped.aggregation import free_column
 from planner.api.names import aligned, text_of
 from planner.api.stream import Stream
+from planner.sql.answers import OF_INSERTS
 from planner.sql.windows.kept_rows import kept
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def set_operation(
         found = stream.schema.names
         if len(found) != len(wanted):
             what = "UNION ALL" if kind == "UNION" else kind
+            what = "INSERT INTO one target," if OF_INSERTS in node.meta else what
             raise names.text.error(node, f"{what} of {len(wanted)} and {len(found)} columns")
         pairs = list(zip(found, wanted, strict=True))
         columns = [col(mine).alias(name) for mine, name in pairs]
