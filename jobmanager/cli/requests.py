@@ -12,6 +12,7 @@ from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.driver.input_positions import check_can_finish
 from jobmanager.errors import (
     CannotDrainError,
+    JobFailedError,
     NoJobError,
     NoJobManagerError,
     NotRunningError,
@@ -107,15 +108,18 @@ def _ended(root: str, wait_s: float) -> str:
 
     Raises:
         NoJobManagerError: the job manager died meanwhile.
+        JobFailedError: the job failed meanwhile.
         StillStoppingError: the job has not ended after ``wait_s``.
     """
     until_s = time.monotonic() + wait_s
-    while (state := status_of(root)["state"]) in OPEN_STATES:
+    while (state := (status := status_of(root))["state"]) in OPEN_STATES:
         if time.monotonic() >= until_s:
             raise StillStoppingError(root, wait_s)
         time.sleep(ASK_EVERY_S)
     if state == INTERRUPTED:
         _running_status(root, "stop")
+    if state == "failed":
+        raise JobFailedError(str(status["job"]), str(status["error"]))
     return str(state)
 
 

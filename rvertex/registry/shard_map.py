@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import msgpack
 
+from rstream.errors import UsageError
 from rstream.types import MIN_TIME
 from rvertex.registry.errors import RegistryUseError
 
@@ -108,7 +109,16 @@ class ShardMap:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShardMap:
-        """Read the stored form."""
-        version, starts, counts, is_confirmed, use = msgpack.unpackb(data)
-        assert version == _VERSION, f"a shard map of version {version}"
+        """Read the stored form. Version 1 has no use, so the next site to open it stores one.
+
+        Raises:
+            UsageError: a newer release has written it.
+        """
+        version, *fields = msgpack.unpackb(data)
+        if version > _VERSION:
+            raise UsageError(
+                f"the registry's shard map has version {version}, and this release reads versions "
+                f"up to {_VERSION}; install the release of the other sites here"
+            )
+        starts, counts, is_confirmed, use = fields if version == _VERSION else (*fields, None)
         return cls(tuple(starts), tuple(counts), is_confirmed, None if use is None else Use(*use))

@@ -63,12 +63,13 @@ class SeenJob:
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
     #: Results of the reads since the look, by name.
     _read: dict[str, Any] = field(default_factory=dict)
-    #: Viewers ask at the same moment, after each look: the others wait for the first one's result.
-    _reading: threading.RLock = field(default_factory=threading.RLock)
+    #: By name of a read. Viewers ask at the same moment, after each look: the others wait for the
+    #: first one's result, but not for other reads.
+    _reading: dict[str, threading.RLock] = field(default_factory=dict)
 
     def once(self, what: str, read: Callable[[], Any]) -> Any:
         """Call ``read`` at the first request for ``what`` since the look; then reuse its result."""
-        with self._reading:
+        with self._reading.setdefault(what, threading.RLock()):
             if what not in self._read:
                 self._read[what] = read()
             return self._read[what]

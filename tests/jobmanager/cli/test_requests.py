@@ -56,6 +56,17 @@ def test_a_stop_is_waited_for(tmp_path: Path) -> None:
     later.join()
 
 
+def test_a_job_that_fails_while_a_stop_waits_is_no_success(tmp_path: Path) -> None:
+    root = job_in(tmp_path, "running")
+    later = threading.Timer(0.3, lambda: job_in(tmp_path, "failed", error="ValueError: 7"))
+    later.start()
+    failed = stop(tmp_path, "--wait", "60")
+    later.join()
+    assert root.requests() == [STOP]
+    assert failed.exit_code == EXIT_FAILED
+    assert "job job failed: ValueError: 7" in failed.stderr
+
+
 def test_a_job_that_was_stopped_is_left_alone(tmp_path: Path) -> None:
     root = job_in(tmp_path, "stopped")
     assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "stopped"}

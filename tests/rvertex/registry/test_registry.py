@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.clock import ManualClock
+from rstream.errors import UsageError
 from rstream.types import MIN_TIME
 from rvertex.registry.entries import Entry, Ids
 from rvertex.registry.errors import (
@@ -147,6 +149,13 @@ def test_a_change_of_shards_begins_later_and_one_at_a_time() -> None:
 def test_an_id_far_ahead_of_the_clock_is_refused() -> None:
     with pytest.raises(RegistryTimeError, match="ahead of the clock"):
         registry(MemoryLog(), now_us=0).claim("a", [b"x"], [MARGIN_US], 9)
+
+
+def test_a_map_of_an_older_release_is_read_and_one_of_a_newer_release_is_refused() -> None:
+    first, rest = ShardMap.of(3), [[MIN_TIME], [3], True]
+    assert ShardMap.from_bytes(msgpack.packb([1, *rest])) == first
+    with pytest.raises(UsageError, match=r"version 3.*install the release of the other sites"):
+        ShardMap.from_bytes(msgpack.packb([3, *rest, None, 7]))
 
 
 def test_an_id_has_one_shard_in_every_version_of_the_map() -> None:

@@ -131,3 +131,21 @@ def test_viewers_who_ask_at_the_same_moment_share_one_read() -> None:
     with ThreadPoolExecutor(20) as pool:
         assert {future.result() for future in [pool.submit(ask) for _ in range(20)]} == {7}
     assert len(calls) == 1
+
+
+def test_a_slow_read_does_not_delay_other_reads_of_the_job() -> None:
+    job, has_begun, may_end = SeenJob("root", {}, deque()), threading.Event(), threading.Event()
+
+    def read() -> bool:
+        has_begun.set()
+        return may_end.wait(WAIT_S)
+
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(job.once, "slow", read)
+        assert has_begun.wait(WAIT_S)
+        other = pool.submit(job.once, "other", lambda: 7)
+        try:
+            assert other.result(WAIT_S / 2) == 7
+        finally:
+            may_end.set()
+        assert slow.result(WAIT_S)
