@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.logical.query import Query, together
+from planner.sql.reading.parsing import OF_INSERTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.sql.reading.parsing import SqlText
 
-#: Key in ``meta`` of a UNION ALL that was written as several INSERT INTO.
-OF_INSERTS = "of_inserts"
 _ONE = (
     "one text is one job, and this is a second SELECT: write CREATE VIEW name AS SELECT "
     "... and INSERT INTO a sink for each, or put it into another text with the same "

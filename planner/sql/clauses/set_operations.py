@@ -15,7 +15,7 @@ from planner.api.expressions import Expr, col, lit
 from planner.api.grouped.aggregation import free_column
 from planner.api.names import aligned, text_of
 from planner.api.stream import Stream
-from planner.sql.answers import OF_INSERTS
+from planner.sql.reading.parsing import OF_INSERTS
 from planner.sql.windows.kept_rows import kept
 
 if TYPE_CHECKING:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 Place = tuple[int, int]
 #: Key in ``meta`` of a node: its name is not case-sensitive.
 ANY_CASE = "any_case"
+#: Key in ``meta`` of a UNION ALL that was written as several INSERT INTO.
+OF_INSERTS = "of_inserts"
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
