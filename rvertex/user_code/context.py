@@ -147,7 +147,7 @@ class CallsOutside(Protocol):
 
 def calls_outside(operator: object) -> TypeGuard[CallsOutside]:
     """Whether an operator makes asynchronous calls; ``isinstance`` takes 0.1 ms if it does not."""
-    return hasattr(operator, "call_counts")
+    return hasattr(operator, "step_rows_max") and hasattr(operator, "call_counts")
 
 
 class ValueJournal:

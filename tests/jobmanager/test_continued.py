@@ -160,7 +160,7 @@ def test_another_query_is_refused(tmp_path: Path) -> None:
     run_day(root, query_of(folder))
     with pytest.raises(QueryChangedError, match="it computes something else"):
         run_day(root, query_of(folder, size="2s"))
-    with pytest.raises(QueryChangedError, match=r"it reads .*other"):
+    with pytest.raises(QueryChangedError, match=r"it now reads .*other"):
         run_day(root, query_of(other))
     with pytest.raises(UsageError, match="keeps what a delivery still needs"):
         jobmanager.resume(str(root), retention="delivered")

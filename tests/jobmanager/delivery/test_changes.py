@@ -387,7 +387,7 @@ def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
     changes = ss.sinks.parquet(str(tmp_path / "changes"), changes=True)
     with pytest.raises(
         ss.UsageError,
-        match="console accepts only rows that have ended: deliver to it from another query",
+        match="takes changes, but console takes only ended rows: deliver to it from another query",
     ):
         run(current.deliver(changes, ss.sinks.console()), tmp_path)
     with pytest.raises(ss.UsageError, match="leave out end=None"):

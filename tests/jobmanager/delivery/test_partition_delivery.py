@@ -250,7 +250,7 @@ def test_a_different_past_is_refused() -> None:
     found = delivery(written(ITEMS), ledger)
     found.run()
     assert found.state == "failed"
-    assert "below item 9" in found.view().error
+    assert "before 9 differ" in found.view().error
     assert ledger.rows == []
 
 

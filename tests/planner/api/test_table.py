@@ -119,7 +119,7 @@ def test_whole_numbers_that_become_others_are_told(tmp_path: Path, form: str, ex
     read = Stream.from_csv if form == "csv" else Stream.from_json
     stream = read(str(path), vs="t")
     (note,) = lower(stream.to_parquet(), root="r").notes
-    assert f"column 'id' is double, in which {far} of {path} is {2**64}; give" in note
+    assert f"column 'id' is double, so {far} of {path} is read as {2**64}; set" in note
     assert f'schema={{"id": "{exact}"}}' in note
     assert lower(stream.select("x").to_parquet(), root="r").notes == ()
     for kind in (exact, "uint64", "double"):

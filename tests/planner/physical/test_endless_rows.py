@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from planner import Query
 
-WAITS = "rows come when they end"
+WAITS = "rows are emitted when they end"
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_a_gap_between_batches_breaks_the_connection() -> None:
     assert reader.push(10, 20)
     assert not reader.push(30, 40)
     assert not reader.push(20, 30)
-    assert str(reader.failure) == "s: 30 came where 20 was due"
+    assert str(reader.failure) == "s: received seq 30, expected seq 20"
     got = reader.read_next(100)
     assert got is not None
     assert (got.first_seq, got.next_seq) == (10, 20)

@@ -178,7 +178,7 @@ def test_table_that_is_dropped_on_the_way(
     dropped.write(rows_of(1, k=["b"], v=[2]))
     with pytest.raises((DestinationError, DestinationRefusedError), match="does not exist"):
         dropped.commit(progress(0, 2))
-    with pytest.raises(DestinationGoneError, match=r"items below 1 .* --name NEW"):
+    with pytest.raises(DestinationGoneError, match=r"items before 1 .* --name NEW"):
         dropped.open(1)
     other = PostgresSink(postgres.dsn, table, **fields)
     with pytest.raises(DestinationGoneError):  # of another partition, which had no rows

@@ -85,7 +85,7 @@ REFUSED: dict[str, str] = {
     "fifth-materialize-count-distinct-pairs": "write COUNT",
     "fifth-postgres-date-arithmetic": "months and years differ in length",
     "fifth-snowflake-flatten-parse-json": "this is not expected here",
-    "fifth-bigquery-last-value-ignore-nulls": r"take LAG\(x, n\) of it",
+    "fifth-bigquery-last-value-ignore-nulls": r"write LAG\(x, n\) of the result",
 }
 #: What a message must have: words of an alternative.
 ADVICE = re.compile(
