@@ -94,7 +94,7 @@ class Answers:
 def with_merged(statements: list[exp.Expr]) -> list[exp.Expr]:
     """Return the statements, with several plain INSERT INTO one target as a UNION ALL.
 
-    Only INSERT INTO may stand between them: a view could be another one behind its CREATE.
+    Only INSERT INTO may be between them, because a CREATE may replace a view that they read.
     """
     found: list[exp.Expr] = []
     for statement in statements:

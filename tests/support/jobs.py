@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from jobmanager import JobConfig
 from planner import Query, Stream, agg, col, event, hopping, tumbling
 from rstream import open_reader, open_store, read_events
 from rstream.store.part_files import part_uri
+from rstream.store.segment_names import NAME
 
 WAIT_S = 120.0
 ROWS = 4_000
@@ -102,7 +104,7 @@ def items_by_partition(output: str) -> dict[str, ItemRows]:
 
 
 def _names(output: str) -> list[str]:
-    return sorted({path.name.rsplit("-", 2)[0] for path in Path(output).glob("part-*.parquet")})
+    return sorted({re.sub(NAME, "", p.name)[:-1] for p in Path(output).glob("part-*.parquet")})
 
 
 def _items(folder: str) -> ItemRows:

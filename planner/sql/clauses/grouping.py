@@ -242,7 +242,7 @@ class _Grouping:
                 self.aggregates[node] = (name, self.building.build(node))
             return
         if isinstance(node, exp.Query):
-            return  # a subquery has aggregates of its own
+            return  # a subquery has its own aggregates
         for part in node.iter_expressions():
             self.add_aggregates(part, "")
 

@@ -60,6 +60,7 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
 def _other_names(items: list[Item], engine: str) -> list[Item]:
     """Return the items; columns of one name are ``a_x`` and ``b_x`` in ksqlDB, ``x0`` in Flink."""
     names = [item.name for item in items]
+    taken = set(names)
     found: list[Item] = []
     for at, item in enumerate(items):
         name, node = item.name, item.node
@@ -68,7 +69,11 @@ def _other_names(items: list[Item], engine: str) -> list[Item]:
             if engine == "ksqldb" and node.text("table"):
                 name = f"{node.text('table')}_{name}"
             elif engine == "flink" and name in names[:at]:
-                name = free_name(f"{name}0", set(names))
+                number = 0
+                while f"{name}{number}" in taken:  # ends: each turn counts upwards
+                    number += 1
+                name = f"{name}{number}"
+                taken.add(name)
         found.append(replace(item, name=name))
     return found
 

@@ -64,11 +64,11 @@ _WORDS = {
 _SHOWN_CHARACTERS = 40
 #: What a message must have: the words of an alternative.
 _ADVICE = re.compile(
-    r"\b(write|did you mean|takes?|leave|needs?|stands|belongs?|put|there (is|are)|a \w+ is)\b"
+    r"\b(write|did you mean|takes?|leave|needs?|belongs?|put|there (is|are)|a \w+ is)\b"
 )
 #: Flink's hint behind a table, which the grammar reads as a comment.
 _OPTIONS_HINT = re.compile(r"\s*\+\s*OPTIONS\b", re.IGNORECASE)
-#: Operators of several words, or without a place of their own.
+#: Operators with more than one word, or without their own position.
 _SPELLED: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",

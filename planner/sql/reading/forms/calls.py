@@ -129,6 +129,7 @@ def json_query(parser: Any) -> exp.Expr:
     given = [parser._parse_assignment()]
     while parser._match(TokenType.COMMA):  # ends: each turn reads a token
         given.append(parser._parse_assignment())
+    given = [part for part in given if part is not None]
     plain: exp.Expr = exp.Anonymous(this="JSON_QUERY", expressions=given)
     wrapper = _wrapper(parser)
     others: dict[str, exp.Expr] = {}

@@ -1,4 +1,4 @@
-"""Rewrites forms of BigQuery and Snowflake, whatever the dialect of the text.
+"""Rewrites forms of BigQuery and Snowflake in all dialects.
 
 ``ARRAY_AGG(x ORDER BY y LIMIT n)``, ``list[OFFSET(0)]``, ``x IN UNNEST(list)``, ``TIME_SLICE``,
 ``TIMESTAMP_DIFF``, ``r'raw text'``, and ``ASOF JOIN ... MATCH_CONDITION (...)``.
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.reading.forms.queries.quantified import in_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +35,7 @@ def with_warehouses(whole: exp.Expr) -> None:
     for node in list(whole.find_all(exp.In)):
         unnest = node.args.get("unnest")
         if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1:
-            given = [unnest.expressions[0].copy(), node.this.copy()]
-            _replace(node, exp.ArrayContains(this=given[0], expression=given[1]))
+            _replace(node, in_list(node.this, unnest.expressions[0]))
     for agg in list(whole.find_all(exp.ArrayAgg)):
         limit = agg.this
         if isinstance(limit, exp.Limit) and limit.this is not None:
@@ -61,10 +62,14 @@ def _place_in_list(held: exp.Bracket) -> None:
     word = place.name.upper() if isinstance(place, exp.Anonymous) else ""
     if isinstance(place, exp.Anonymous) and word in _PLACES and len(place.expressions) == 1:
         at: exp.Expr = place.expressions[0].copy()
+        given, first = at, exp.Literal.number(1 - _PLACES[word])
         if _PLACES[word]:
             at = exp.Add(this=at, expression=exp.Literal.number(1))
             if isinstance(at.this, exp.Literal) and at.this.is_int:
                 at = exp.Literal.number(int(at.this.name) + 1)
+        if not isinstance(given, exp.Literal):  # negative: NULL, not from the end
+            is_inside = exp.GTE(this=given.copy(), expression=first)
+            at = exp.Case(ifs=[exp.If(this=is_inside, true=at)])
         held.set("expressions", [at])
         held.set("offset", 1)
 

@@ -11,7 +11,7 @@ def quantified(node: exp.Expr) -> None:
     query = query.this if isinstance(query, exp.Subquery) else query
     is_list = isinstance(node, exp.Any) and not isinstance(query, exp.Query)
     if isinstance(around, exp.EQ) and is_list:
-        made: exp.Expr = exp.ArrayContains(this=query.unnest(), expression=around.this)
+        made: exp.Expr = in_list(around.this, query.unnest())
         made.meta.update(around.meta)
         around.replace(made)
         return
@@ -37,6 +37,26 @@ def quantified(node: exp.Expr) -> None:
         return
     made.meta.update(around.meta)
     around.replace(made)
+
+
+def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
+    """Return whether a list has a value; NULL if it does not and has a NULL."""
+    found = exp.ArrayContains(this=held.copy(), expression=value.copy())
+    if isinstance(held, exp.Array) and all(isinstance(e, exp.Literal) for e in held.expressions):
+        return found
+
+    def none_in(items: exp.Expr) -> exp.Expr:
+        return exp.EQ(this=exp.ArraySize(this=items), expression=exp.Literal.number(0))
+
+    is_null = exp.Is(this=exp.to_identifier("e"), expression=exp.Null())
+    each = exp.Lambda(this=is_null, expressions=[exp.to_identifier("e")])
+    nulls = exp.ArrayFilter(this=held.copy(), expression=each)
+    ifs = [
+        exp.If(this=found, true=exp.true()),
+        exp.If(this=none_in(held.copy()), true=exp.false()),
+        exp.If(this=none_in(nulls), true=found.copy()),
+    ]
+    return exp.Case(ifs=ifs)
 
 
 def _is_asked_alone(node: exp.Expr) -> bool:
