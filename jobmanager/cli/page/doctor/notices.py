@@ -24,7 +24,7 @@ CHECKPOINT_GAPS, CHECKPOINT_AGE_S_MIN = 10, 60.0
 GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
 #: A state that grows slowly: the least time and number of points, and the growth in this time. The
 #: last quarter's growth must be at least this share of the first one's, else it comes to an end.
-SLOW_SPAN_S_MIN, SLOW_POINTS_MIN, SLOW_GROWTH_MIN, STEADY_MIN = 3_600, 12, 1.05, 0.7
+SLOW_SPAN_S_MIN, SLOW_POINTS_MIN, SLOW_GROWTH_MIN, STEADY_MIN = 26 * 3_600, 12, 1.05, 0.9
 _ENDS = "give keys an end: a window, a within= of a join, a timer that deletes"
 #: Slow checkpoints: how many are examined, and the least median time until they are durable.
 SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
@@ -116,6 +116,7 @@ def _slow_growth(points: list[tuple[int, int]]) -> tuple[int, int] | None:
     """Bytes per hour and present bytes of a state that grows steadily; else None.
 
     The least size in each quarter of the time counts, so a state that shrinks at times is not one.
+    Over a day is examined, so a state that follows the hours of the day is not one.
     """
     if len(points) < SLOW_POINTS_MIN:
         return None

