@@ -278,7 +278,7 @@ def _select_of(test: exp.Exists, names: Names) -> exp.Select:
 
 
 def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> None:
-    """Check the list. It is ignored, but an aggregate in it would return a row for an empty input."""
+    """Check the list. It is ignored, but an aggregate in it would make a row of an empty input."""
     for item in select.expressions:
         if has_aggregate(item):
             reason = "an aggregate returns a row even without a match; write EXISTS (SELECT 1 ...)"
