@@ -94,8 +94,8 @@ def withdraw_fences(root: JobRoot, plan: PhysicalPlan, number: int) -> None:
 def truncate(store: BlobStore, end: int, generation: int) -> None:
     """Delete all items from seq ``end`` on. A segment that contains ``end`` is rewritten.
 
-    A second call with the same ``end`` changes nothing. ``generation`` is the one that continues
-    at ``end``: its fence hides these items, but a plain Parquet reader of the folder sees them.
+    A second call with the same ``end`` changes nothing. ``generation``: it continues at ``end``.
+    Its fence hides these items, but a plain Parquet reader of the folder sees them.
     """
     former = valid_segments(store.list(), before=generation)
     beyond = {s: file for s, file in former.items() if s.hi > end and s.generation < generation}
