@@ -34,6 +34,7 @@ from rvertex.sources.formats.rows.text_encoding import ENCODING, UTF_8, plain_na
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
 from rvertex.sources.logs.written import growing_streams
 from rvertex.sources.spec import (
+    LENGTHS,
     MAX_AHEAD_US,
     NOT_NULL,
     ON_BAD_ROW,
@@ -50,7 +51,7 @@ from rvertex.sources.times import is_time_type
 from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from planner.logical.nodes import LogicalNode
     from planner.logical.traversal import Shared
@@ -145,8 +146,7 @@ TEXT = FileOptions(vs=None, delay="0s")
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     """A source node over files; reads the columns of the first file."""
     path, shown = _path_of(paths)
-    found_options = given.reader_options(format).items()
-    options = tuple(sorted((*found_options, *not_null_option(given.schema))))
+    options = tuple(sorted((*given.reader_options(format).items(), *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
     found, folders = infer_columns(format, path, options)
     columns = _overridden(found, given.schema, path)
@@ -223,16 +223,18 @@ def not_null_option(schema: SchemaLike | None) -> tuple[tuple[str, OptionValue],
     return ((NOT_NULL, json.dumps(names)),) if names else ()
 
 
-def without_nulls(plan: LogicalNode, columns: Sequence[str]) -> LogicalNode:
-    """The plan of a source whose rows are bad if one of ``columns`` is null."""
+def checked_rows(
+    plan: LogicalNode, not_null: Sequence[str], lengths: Mapping[str, int]
+) -> LogicalNode:
+    """The plan of a source whose rows are bad if a column is null, or a text is too long."""
+    given = ((NOT_NULL, [*not_null]), (LENGTHS, {**lengths}))
+    checks = [(name, json.dumps(value)) for name, value in given if value]
 
-    def required(node: LogicalNode, shared: Shared) -> LogicalNode:
-        del shared
-        if not isinstance(node, Source):
-            return node
-        option = (NOT_NULL, json.dumps(list(columns)))
-        spec = replace(node.spec, options=tuple(sorted((*node.spec.options, option))))
-        return replace(node, spec=spec)
+    def required(node: LogicalNode, _shared: Shared) -> LogicalNode:
+        if isinstance(node, Source):
+            options = tuple(sorted((*node.spec.options, *checks)))
+            return replace(node, spec=replace(node.spec, options=options))
+        return node
 
     return transform(plan, required)
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from planner.logical.traversal import topological
 from planner.logical.windows import zone_rules
 from planner.sql.reading.errors import sql_type
+from planner.sql.reading.forms.clauses import NO_TTL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -30,7 +31,6 @@ _OF_STREAMS = (
 _WITHOUT_EFFECT = (
     *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
     *(
-        "table.exec.state.ttl",
         "table.exec.source.idle-timeout",
         "table.exec.async",
         "table.dml-sync",
@@ -43,6 +43,17 @@ _WITHOUT_EFFECT = (
     *("spark.sql.streaming.checkpoint", "auto.offset.reset", "processing.guarantee"),
     *("application_name", "search_path", "client_min_messages", "background_ddl"),
 )
+#: Settings that have no effect with some values, and what to write for other values.
+_SOME_VALUES = {
+    "table.exec.state.ttl": (
+        ("0", "0 ms", "0ms", "0 s", "0s"),
+        NO_TTL.format("SET {0}"),
+    ),
+    "auto.offset.reset": (
+        ("earliest",),
+        "SET {0} = {1!r} is not supported: write start = 'latest' in the WITH of the topic",
+    ),
+}
 _ZONES = ("table.local-time-zone", "timezone", "spark.sql.session.timezone", "time zone")
 _UTC = ("utc", "gmt", "z", "etc/utc", "+00:00")
 #: Functions whose results depend on the session's zone.
@@ -148,6 +159,11 @@ def _set(node: ClientStatement, names: Names) -> str | None:
         with names.text.located(node):
             zone_rules(zone)
         return zone
+    for name, (values, reason) in _SOME_VALUES.items():
+        if called.endswith(name):
+            if value.lower() not in values:
+                raise names.text.error(node, reason.format(key, value))
+            return None
     if not called.startswith(_WITHOUT_EFFECT):
         raise names.text.error(node, _SET.format(key))
     return None

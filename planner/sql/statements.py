@@ -43,13 +43,18 @@ _QUERIES = ("STREAM", "VIEW", "TABLE")
 #: Options of other engines' CREATE ... AS SELECT about storage; they have no effect here.
 _WITHOUT_EFFECT = (
     *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
-    *("kafka_topic", "retention_ms", "timestamp", "retain history", "value_delimiter"),
-    *("key_delimiter", "wrap_single_value", "value_avro_schema_full_name"),
+    *("kafka_topic", "retention_ms", "retain history", "value_delimiter", "key_delimiter"),
+    *("wrap_single_value", "value_avro_schema_full_name"),
     *(f"{side}_schema_{part}" for side in ("key", "value") for part in ("full_name", "id")),
 )
+_TIMES = ("timestamp", "timestamp_format")
 _NO_OPTIONS = (
     "CREATE {0} ... AS SELECT names a query; it writes nothing, so it takes no options: "
     "declare a SINK with them, and INSERT INTO it SELECT * FROM {1}"
+)
+_NO_TIMESTAMP = (
+    "TIMESTAMP of a query is not supported, because rows keep the times of its source: write "
+    "WITH (TIMESTAMP = '{0}') in the declaration of the source"
 )
 _LISTED = "STREAM, SOURCE, TABLE, SINK and VIEW"
 
@@ -147,6 +152,9 @@ class _Statements:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
         options = node.args.get("properties")
         for option in () if options is None else options.expressions:
+            if self.text.engine is not PLAIN and option.name.lower() in _TIMES:
+                reason = _NO_TIMESTAMP.format(option.args["value"].name)
+                raise self.text.error(option, reason)
             if self.text.engine is PLAIN or option.name.lower() not in _WITHOUT_EFFECT:
                 raise self.text.error(option, _NO_OPTIONS.format(kind, table.name))
         rows = rows_of_query(node.args["expression"], self._names)

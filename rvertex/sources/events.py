@@ -71,9 +71,9 @@ def to_events(
     if isinstance(found, RowFault):
         return found
     raw = found
-    missing = _missing(raw, spec)
-    if missing is not None:
-        return missing
+    unfit = _missing(raw, spec) or _too_long(raw, spec)
+    if unfit is not None:
+        return unfit
     if spec.vs is None:
         vs = np.arange(first_time, first_time + raw.num_rows)
     else:
@@ -166,6 +166,21 @@ def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
             nulls = np.flatnonzero(raw.column(name).is_null().to_numpy(zero_copy_only=False))
             all_rows = partial(_shared_value, nulls, "null")
             return RowFault(at, name, "null", "null, and the column is NOT NULL", all_rows)
+    return None
+
+
+def _too_long(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
+    """Return the first text that is longer than its column allows."""
+    for name, longest in spec.lengths.items():
+        if name not in raw.schema.names:
+            continue
+        texts = plain_array(raw.column(name))
+        is_long = pc.fill_null(pc.greater(pc.utf8_length(texts), longest), False)
+        if is_long.true_count:
+            at = is_long.index(True).as_py()
+            all_rows = partial(_values, texts, is_long.to_numpy(zero_copy_only=False))
+            reason = f"longer than {longest} characters, the length of its VARCHAR"
+            return RowFault(at, name, shown(texts[at]), reason, all_rows)
     return None
 
 

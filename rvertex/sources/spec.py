@@ -72,6 +72,8 @@ ON_BAD_ROW = "on_bad_row"
 MAX_AHEAD_US = "max_ahead_us"
 #: Option of files: the columns that must not be null, as a JSON list.
 NOT_NULL = "not_null"
+#: Option: the greatest numbers of characters by column, as JSON.
+LENGTHS = "lengths"
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
 
@@ -155,7 +157,7 @@ class SourceSpec:
     #: Distance of CTI times, us; all sources of a plan use the same grid.
     cti_every_us: int = 1_000_000
     #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated); files: ``on_bad_row``
-    #: if it is not "fail", :data:`NOT_NULL`.
+    #: if it is not "fail", :data:`NOT_NULL`, :data:`LENGTHS`.
     options: tuple[tuple[str, OptionValue], ...] = ()
     #: Items only: ``_kind, _vs, _ve, payload`` in arrival order.
     items: pa.RecordBatch | None = None
@@ -219,6 +221,11 @@ class SourceSpec:
     def not_null(self) -> tuple[str, ...]:
         """Return the columns that are read and must not be null; a null makes a row bad."""
         return tuple(json.loads(str(self.option(NOT_NULL, "[]"))))
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Return the greatest number of characters by column; a longer text makes a row bad."""
+        return dict(json.loads(str(self.option(LENGTHS, "{}"))))
 
     @property
     def drops_late_rows(self) -> bool:

@@ -1,4 +1,4 @@
-"""Columns that have to have values: a null that is there is told, and no other.
+"""Columns that must have values or short texts: a row that does not is reported, and no other.
 
 Cannot catch: messages of a broker (tests of the Kafka source have the decoder).
 """
@@ -38,6 +38,44 @@ def test_parquet_that_is_not_read_has_no_nulls(tmp_path: Path, query: str, optio
     assert isinstance(found, Stream)
     rows = jobmanager.collect(found, executor="local").column(2).to_pylist()
     assert rows == (numbers if query == "SELECT y FROM s" else [95, 96, 97])
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "json"])
+def test_texts_longer_than_their_column(tmp_path: Path, format_: str) -> None:
+    """``VARCHAR(n)`` of PostgreSQL counts characters; DuckDB's has no effect."""
+    path = tmp_path / f"a.{format_}"
+    rows = [
+        {"t": 1, "x": "äöü"},
+        {"t": 2, "x": "abcd"},
+        {"t": 3, "x": None},
+        {"t": 4, "x": "efghi"},
+    ]
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+        if format_ == "json"
+        else "t,x\n" + "".join(f"{row['t']},{row['x'] or ''}\n" for row in rows)
+    )
+    if format_ == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=1)
+    text = "CREATE TABLE s (t BIGINT, x VARCHAR(3)) WITH (path = '{}', vs = t{}); {}"
+
+    def made(options: str = "", query: str = "SELECT x FROM s", dialect: str = "postgres") -> Any:
+        found = sql(text.format(path, options, query), dialect=dialect)
+        assert isinstance(found, Stream)
+        return jobmanager.collect(found, executor="local").column(2).to_pylist()
+
+    with pytest.raises(jobmanager.JobFailedError, match="longer than 3 characters"):
+        made()
+    with pytest.raises(jobmanager.JobFailedError, match="longer than 3 characters"):
+        made(query="SELECT t, x FROM s WHERE t < 3")
+    with pytest.warns(jobmanager.BadRowsWarning):
+        found = made(
+            ", on_bad_row = 'skip', null_values = ''"
+            if format_ == "csv"
+            else ", on_bad_row = 'skip'"
+        )
+    assert found == ["äöü", None]
+    assert len(made(dialect="duckdb")) == len(rows)
 
 
 def test_a_field_of_arrow_says_it_in_python(tmp_path: Path) -> None:

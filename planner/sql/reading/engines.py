@@ -55,8 +55,9 @@ class Engine:
     timestamp_cast: Literal["refuse", "cut", "round"] = "refuse"
     #: Halves are rounded away from this time.
     zero_time_us: int = 0
-    #: The effect of VARCHAR(n) of a declared column; ``allow``: of CHAR(n) it is an error.
-    varchar_column: Literal["refuse", "ignore", "allow"] = "refuse"
+    #: The effect of VARCHAR(n) of a declared column; ``check``: a longer text is a bad row, and
+    #: CHAR(n) is an error.
+    varchar_column: Literal["refuse", "ignore", "check"] = "refuse"
     #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
     replaces_first: bool = False
     #: An expression of the list may name an alias on its left.
@@ -132,7 +133,7 @@ _POSTGRES = Engine(
     decimal=pa.float64(),
     float_is_double=True,
     varchar_cast="cut",
-    varchar_column="allow",
+    varchar_column="check",
     timestamp_cast="round",
     zero_time_us=946_684_800_000_000,  # 2000-01-01
     replaces_first=True,

@@ -158,6 +158,8 @@ def _one_number(node: exp.DataType) -> int | None:
 def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
     """``ARRAY<T>``, ``MAP<K, V>``, ``ROW<a T, b U>`` or ``STRUCT<...>``."""
     parts = node.expressions
+    if not isinstance(at, exp.ColumnDef):
+        _check_uncut(node, at, text)
     if name == "STRUCT" and all(isinstance(part, exp.ColumnDef) for part in parts):
         return pa.struct([(part.name, data_type(part.args["kind"], at, text)) for part in parts])
     kinds = [data_type(part, at, text) for part in parts if type(part) is exp.DataType]
@@ -168,6 +170,17 @@ def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.Da
     raise text.error(
         at, f"{as_sql(node)}: write ARRAY<INT>, MAP<VARCHAR, INT> or ROW<a INT, b INT>"
     )
+
+
+def _check_uncut(node: exp.DataType, at: exp.Expr, text: SqlText) -> None:
+    """Raise for parts of a nested type that a cast would cut, pad or round."""
+    engine = text.engine
+    effects = {"VARCHAR": engine.varchar_cast, "CHAR": engine.char_cast}
+    for part in node.find_all(exp.DataType):
+        has_length = type_length(part) is not None and effects[_type_name(part)] != "ignore"
+        if has_length or fraction_digits(part) is not None:
+            reason = f"{as_sql(part)} inside {as_sql(node)} has no effect: write the type without"
+            raise text.error(at, f"{reason} a length, and cast the elements with LIST_TRANSFORM")
 
 
 def _decimal(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:

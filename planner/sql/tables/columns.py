@@ -48,6 +48,8 @@ class Columns:
     primary_key: tuple[str, ...] = ()
     #: Columns in which a null makes the row bad.
     not_null: tuple[str, ...] = ()
+    #: The n of columns of type VARCHAR(n), if the dialect makes a longer text a bad row.
+    lengths: dict[str, int] = field(default_factory=dict)
 
     @property
     def zoned(self) -> list[str]:
@@ -99,8 +101,10 @@ def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Col
         if name not in (*base, *names):
             raise text.error(schema, f"PRIMARY KEY ({name}): there is no such column")
     required = tuple(name for name, node in nodes.items() if _is_required(node))
+    lengths = _lengths(nodes, text)
     return Columns(
-        tuple(names), types, nodes, computed, metadata, watermark, delay_us, key, required
+        *(tuple(names), types, nodes, computed, metadata, watermark, delay_us, key, required),
+        lengths,
     )
 
 
@@ -117,6 +121,7 @@ def columns_with(base: Columns, more: Columns) -> Columns:
         mark.delay_us,
         more.primary_key or base.primary_key,
         (*base.not_null, *(name for name in more.not_null if name not in base.not_null)),
+        {**{k: n for k, n in base.lengths.items() if k not in more.names}, **more.lengths},
     )
 
 
@@ -160,6 +165,15 @@ def _is_required(column: exp.Expr) -> bool:
     return any(type(c) is _NOT_NULL and not c.args.get("allow_null") for c in constraints)
 
 
+def _lengths(nodes: dict[str, exp.Expr], text: SqlText) -> dict[str, int]:
+    """Return the n of columns of type VARCHAR(n), for a dialect that checks it."""
+    if text.engine.varchar_column != "check":
+        return {}
+    kinds = {name: node.args.get("kind") for name, node in nodes.items()}
+    found = {name: type_length(kind) for name, kind in kinds.items() if kind is not None}
+    return {name: length for name, length in found.items() if length is not None}
+
+
 def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.DataType:
     """Return a type; TIMESTAMP(3) declares the precision in text, which reading ignores."""
     digits = [part.name for part in kind.expressions]
@@ -168,12 +182,13 @@ def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.Da
         if int(digits[0]) > _MICROSECOND_DIGITS:
             raise text.error(column, f"{as_sql(kind)}: times have microseconds here; TIMESTAMP(6)")
         kind = exp.DataType(this=kind.this)
-    if type_length(kind) is not None:
-        effect = text.engine.varchar_column
-        is_char = str(getattr(kind.this, "value", kind.this)) == "CHAR"
-        if effect == "refuse" or (is_char and effect == "allow"):
-            reason = f"{as_sql(kind)}: a length is not checked; write VARCHAR, or check it in WHERE"
-            raise text.error(column, reason)
+    effect = text.engine.varchar_column
+    for part in kind.find_all(exp.DataType):
+        is_checked = part is kind and effect == "check" and part.this is exp.DataType.Type.VARCHAR
+        if effect == "ignore" or is_checked or type_length(part) is None:
+            continue
+        reason = f"{as_sql(part)}: a length is not checked; write VARCHAR, or check it in WHERE"
+        raise text.error(column, reason)
     return data_type(kind, column, text)
 
 

@@ -31,8 +31,13 @@ if TYPE_CHECKING:
 _CONNECTOR, _TIME, _TOPIC = "connector", "timestamp", "kafka_topic"
 #: By dialect, options of other engines that do not change the rows.
 _WITHOUT_EFFECT = {
-    "ksqldb": ("partitions", "replicas", "key_format", "retention_ms", "wrap_single_value"),
-    "postgres": ("force_append_only", "snapshot", "primary_key", "sink_decouple"),
+    "ksqldb": ("partitions", "replicas", "key_format", "retention_ms"),
+    "postgres": ("force_append_only", "sink_decouple"),
+}
+#: Options with a value that does not change the rows, and what to write for other values.
+_ONE_VALUE = {
+    "wrap_single_value": ("true", 'write messages as objects, as in {"a": 1}, and leave it out'),
+    "snapshot": ("true", "a job writes all of its rows: write start = '...' for later rows"),
 }
 #: Connectors by the name in ``WITH (connector = '...')``; the first is the default.
 CONNECTORS: dict[str, Connector] = {
@@ -166,6 +171,11 @@ def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: 
     for name in _WITHOUT_EFFECT.get(text.engine.name, ()):
         options.pop(name, None)
         places.pop(name, None)
+    for name in _ONE_VALUE.keys() & options.keys() if text.engine.name in _WITHOUT_EFFECT else ():
+        known, instead = _ONE_VALUE[name]
+        value, place = options.pop(name), places.pop(name)
+        if str(value.this if isinstance(value, exp.Boolean) else value.name).lower() != known:
+            raise text.error(place, f"{name} is {known.upper()} here: {instead}")
     if text.engine.name == "ksqldb" and _TOPIC in options:
         topic, place = options.pop(_TOPIC), places.pop(_TOPIC)
         if "path" not in options and _CONNECTOR not in options:

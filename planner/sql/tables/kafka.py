@@ -95,7 +95,7 @@ class TopicSource:
         "debezium-avro-confluent.url",
         default=None,
     )
-    vs: exp.Expr | None = option("vs", read=node, default=None)
+    vs: exp.Expr | None = option("vs", "timestamp", read=node, default=None)
     ve: exp.Expr | None = option("ve", read=node, default=None)
     upserts: bool = changelog_option()
     deleted: exp.Expr | None = deleted_option()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.expressions import col
-from planner.api.sources import without_nulls
+from planner.api.sources import checked_rows
 from planner.api.stream import Stream
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column
@@ -101,14 +101,16 @@ class Table:
     def declared(self, stream: Stream, *, besides: str | None = None) -> Stream:
         """Add computed columns; keep only declared columns, except for CREATE STREAM.
 
-        A row with a null in a NOT NULL column is a bad row of its source. ``besides``: a column
+        A row with a null in a NOT NULL column, or a text longer than the n of a VARCHAR(n) that
+        the dialect checks, is a bad row of its source. ``besides``: a column
         that marks rows which only end their key, and so have null in all other columns.
         """
         required = self.columns.not_null
         if besides is not None:
             required = tuple(name for name in required if name in self.columns.primary_key)
-        if required:
-            stream = Stream(without_nulls(stream.plan, required))
+        lengths = self.columns.lengths
+        if required or lengths:
+            stream = Stream(checked_rows(stream.plan, required, lengths))
         zoned = [
             col(name).cast(TIMESTAMP_UTC).alias(name)
             for name in self.columns.zoned
@@ -141,6 +143,12 @@ class Table:
                 self.columns.nodes[name],
                 f"NOT NULL of a target is not checked: leave it out, and write WHERE {name} IS NOT "
                 "NULL in the query",
+            )
+        for name, longest in self.columns.lengths.items():
+            raise self.text.error(
+                self.columns.nodes[name],
+                f"VARCHAR({longest}) of a target is not checked: write VARCHAR, and LEFT({name}, "
+                f"{longest}) in the query",
             )
         names = self.columns.names
         if not names:

@@ -1,0 +1,68 @@
+"""Options, settings and lengths of other engines that would change rows: done or refused.
+
+Cannot catch: an option whose meaning another engine changes later.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import Query, SqlError, Stream, sinks, sql
+
+TOPIC = """CREATE STREAM s (id INT, a INT, ts BIGINT)
+  WITH (KAFKA_TOPIC='s', servers='h:1', delay='1s', TIMESTAMP='ts'{});"""
+TABLE = """CREATE TABLE s (a INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
+  'connector'='kafka', 'topic'='s', 'properties.bootstrap.servers'='h:1');"""
+SINK = """CREATE TABLE s (a INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (connector='kafka',
+  topic='s', servers='h:1'); CREATE SINK o FROM s
+  WITH (connector='kafka', topic='t', servers='h:1', {});"""
+#: Text -> its dialect, and words of the refusal.
+REFUSED = {
+    TOPIC.format("") + "CREATE STREAM b WITH (TIMESTAMP='a') AS SELECT * FROM s;": (
+        "ksqldb",
+        "write WITH (TIMESTAMP = 'a') in the declaration of the source",
+    ),
+    TOPIC.format(", WRAP_SINGLE_VALUE=false") + "SELECT a FROM s": ("ksqldb", "as in {"),
+    "SET 'auto.offset.reset'='latest';" + TOPIC.format("") + "SELECT a FROM s": (
+        "ksqldb",
+        "write start = 'latest'",
+    ),
+    "SET 'table.exec.state.ttl' = '1 h';" + TABLE + "SELECT a FROM s": ("flink", "with ve = '+1h'"),
+    TABLE + "SELECT /*+ STATE_TTL('s'='1d') */ a FROM s": ("flink", "with ve = '+1h'"),
+    SINK.format("snapshot = false"): ("postgres", "write start ="),
+    "CREATE TABLE s (a CHAR(3)) WITH (path = 'x.csv'); SELECT a FROM s": (
+        "postgres",
+        "write VARCHAR",
+    ),
+    "CREATE TABLE s (a VARCHAR(3)[]) WITH (path = 'x.csv'); SELECT a FROM s": (
+        "postgres",
+        "write VARCHAR",
+    ),
+    "SELECT CAST(ARRAY['abcd'] AS VARCHAR(3)[]) AS a": ("postgres", "the type without a length"),
+}
+ACCEPTED = {
+    TOPIC.format(", WRAP_SINGLE_VALUE=true") + "SELECT a FROM s": "ksqldb",
+    "SET 'auto.offset.reset'='earliest';" + TOPIC.format("") + "SELECT a FROM s": "ksqldb",
+    "SET 'table.exec.state.ttl' = '0';" + TABLE + "SELECT a FROM s": "flink",
+    TABLE + "SELECT /*+ BROADCAST(s) */ a FROM s": "flink",
+    SINK.format("snapshot = true, sink_decouple = true"): "postgres",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_would_change_rows_is_refused(text: str) -> None:
+    dialect, said = REFUSED[text]
+    with pytest.raises(SqlError) as raised:
+        sql(text, {}, dialect=dialect)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ACCEPTED)
+def test_a_value_without_effect_is_accepted(text: str) -> None:
+    assert isinstance(sql(text, {}, dialect=ACCEPTED[text]), Stream | Query)
+
+
+def test_the_key_of_a_sink_is_read_in_its_dialect() -> None:
+    made = sql(SINK.format("type='upsert', primary_key='a'"), {}, dialect="postgres")
+    assert isinstance(made, Query)
+    assert made.deliveries == (sinks.kafka("t", servers="h:1", key="a", upsert=True),)
