@@ -13,7 +13,6 @@ from sqlglot import exp
 from planner.logical.traversal import topological
 from planner.logical.windows import zone_rules
 from planner.sql.reading.errors import sql_type
-from planner.sql.reading.forms.clauses import NO_TTL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -31,6 +30,7 @@ _OF_STREAMS = (
 _WITHOUT_EFFECT = (
     *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
     *(
+        "table.exec.state.ttl",
         "table.exec.source.idle-timeout",
         "table.exec.async",
         "table.dml-sync",
@@ -45,10 +45,6 @@ _WITHOUT_EFFECT = (
 )
 #: Settings that have no effect with some values, and what to write for other values.
 _SOME_VALUES = {
-    "table.exec.state.ttl": (
-        ("0", "0 ms", "0ms", "0 s", "0s"),
-        NO_TTL.format("SET {0}"),
-    ),
     "auto.offset.reset": (
         ("earliest",),
         "SET {0} = {1!r} is not supported: write start = 'latest' in the WITH of the topic",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.clauses import refuse_time_to_live, with_clauses
+from planner.sql.reading.forms.clauses import with_clauses
 from planner.sql.reading.forms.composed import composed
 from planner.sql.reading.forms.lambdas import with_pairs
 from planner.sql.reading.forms.lateral import with_laterals
@@ -52,7 +52,6 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         SqlError: a spelling has no equivalent.
     """
     whole = exp.Paren(this=statement)
-    refuse_time_to_live(whole, text.error)
     if text.engine.name == "spark":
         with_generators(whole, text.error)
     if text.engine.name:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d(:\d\d(\.\d+)?)?)?")
 #: Functions whose arguments may be texts in Spark.
@@ -19,21 +15,8 @@ _OF_DATES = (
     *("DAY_OF_WEEK", "DAYOFYEAR", "DAY_OF_YEAR", "DAYOFMONTH", "DAY_OF_MONTH", "YEAR", "MONTH"),
     *("QUARTER", "HOUR", "MINUTE", "SECOND", "DATE_FORMAT", "DATE_TRUNC", "DAY"),
 )
-#: Why state has no time to live here, and what to write.
-NO_TTL = (
-    "{0} is not supported, because results would depend on the clock: limit how long rows are "
-    "valid with ve = '+1h' in the WITH of their table; leave it out to keep all"
-)
 #: Columns of functions in FROM that have none in their alias.
 _COLUMNS = {"EACH": ("key", "value"), "ELEMENTS": ("value",)}
-
-
-def refuse_time_to_live(whole: exp.Expr, error: Callable[[exp.Expr, str], Exception]) -> None:
-    """Raise for Flink's hint STATE_TTL."""
-    for hint in whole.find_all(exp.Hint):
-        for part in hint.expressions:
-            if part.name.upper() == "STATE_TTL":
-                raise error(part, NO_TTL.format("STATE_TTL"))
 
 
 def with_clauses(whole: exp.Expr, engine: str) -> None:

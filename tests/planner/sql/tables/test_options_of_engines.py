@@ -27,8 +27,6 @@ REFUSED = {
         "ksqldb",
         "write start = 'latest'",
     ),
-    "SET 'table.exec.state.ttl' = '1 h';" + TABLE + "SELECT a FROM s": ("flink", "with ve = '+1h'"),
-    TABLE + "SELECT /*+ STATE_TTL('s'='1d') */ a FROM s": ("flink", "with ve = '+1h'"),
     SINK.format("snapshot = false"): ("postgres", "write start ="),
     "CREATE TABLE s (a CHAR(3)) WITH (path = 'x.csv'); SELECT a FROM s": (
         "postgres",
