@@ -118,7 +118,6 @@ KILLERS = {
     "rows_are_left_out_at_the_change": 200,
     "rows_are_repeated_at_the_change": 2,
     "the_new_plan_is_written_before_the_commit": 12,
-    "nobody_looks_whether_all_are_level": 200,
     "a_rollback_goes_to_another_time": 82,
     "a_change_is_closed_before_its_log_begins": 200,
 }
