@@ -59,7 +59,7 @@ class Feeder(threading.Thread):
 
 
 class Sink(BaseHTTPRequestHandler):
-    """Accepts what is posted."""
+    """Accepts each POST request."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

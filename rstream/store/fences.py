@@ -85,8 +85,8 @@ def put_fence(store: BlobStore, fence: Fence) -> None:
 def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
     """Remove the fences of a generation that was not committed.
 
-    ``epoch``: that of the caller, who may have been replaced by now. Fences of later job managers
-    remain, because they may be committed. Those that an earlier one puts later are void.
+    ``epoch``: of the caller, which may have been replaced by now. Fences of later job managers
+    remain, because they may be committed. Fences that an earlier job manager puts later are void.
     """
     for fence in _all(store.list()):
         if fence.generation >= generation and fence.epoch <= epoch:

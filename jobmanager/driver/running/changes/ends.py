@@ -79,7 +79,7 @@ def fence_off(
         store = root.open_store(uri)
         root.check_owner()
         put_fence(store, Fence(start, number, root.epoch))
-        # after the fence: what is written from here on does not count
+        # after the fence: segments written later do not count
         at_end = Fence(ends.get(uri, 0), number, root.epoch)
         if uri in ends and reaches_beyond(store, at_end):
             raise NotACutError(display_uri(root.uri), f"a host has written more to {uri}")

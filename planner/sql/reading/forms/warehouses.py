@@ -16,7 +16,7 @@ from planner.sql.reading.forms.queries.quantified import in_list
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Functions around the place in a list, and what is added to it.
+#: Functions around a position in a list: the number to add to the position.
 _PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
 _MOVES: dict[type[exp.Expr], type[exp.Binary]] = {
     **dict.fromkeys((exp.TimestampAdd, exp.DatetimeAdd), exp.Add),

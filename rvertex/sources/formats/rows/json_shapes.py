@@ -1,8 +1,8 @@
 r"""Finds the few JSON objects that do not have the form of the others, by regular expressions.
 
-The form is that of a long line among the first ones: its keys in their order, and values of the
-types of the columns. Most bad lines do not have it, and almost all good ones have it. So only a few
-lines must be parsed in Python. Nothing depends on this guess but time: Arrow parses all good lines.
+The form is taken from a long line among the first ones: its keys in order, with values of the types
+of the columns. Most bad lines do not have it, and almost all good ones do. So only a few lines must
+be parsed in Python. A wrong guess costs only time, because Arrow parses all good lines.
 """
 
 from __future__ import annotations

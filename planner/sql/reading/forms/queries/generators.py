@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Error: TypeAlias = "Callable[[exp.Expr, str], Exception]"
-#: Generators that emit a position before the element; those that keep rows without elements.
+#: Generators that emit a position before the element; generators that keep rows without one.
 _PLACED = (exp.Posexplode, exp.PosexplodeOuter)
 _OUTER = tuple(exp.FUNCTION_BY_NAME[name] for name in ("EXPLODE_OUTER", "POSEXPLODE_OUTER"))
 _NAMES = {"STACK": ("col", 0), "INLINE": ("col", 1), "INLINE_OUTER": ("col", 1)}
