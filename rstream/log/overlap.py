@@ -83,7 +83,7 @@ def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
         else:
             if seqs.hi > end:
                 rest = SeqRange(max(end, seqs.lo), seqs.hi, seqs.generation)
-                _copy(store, rest)
+                copy_range(store, rest)
                 kept[rest] = None
             store.delete(segment_name(files[seqs]))
             deleted += 1
@@ -96,8 +96,8 @@ def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
     return sorted(segments, key=lambda seqs: (seqs.lo, -seqs.hi))
 
 
-def _copy(store: BlobStore, seqs: SeqRange) -> None:
-    """Write the items of ``seqs`` as a separate segment."""
+def copy_range(store: BlobStore, seqs: SeqRange) -> None:
+    """Write the items of ``seqs`` as a separate segment of their generation."""
     found = DurableLog(store, store.uri)
     log = DurableLog(store, store.uri, form=found.read_form(), generation=seqs.generation)
     cursor = SegmentCursor(log)

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.storage.root import GENERATION, display_uri
-from rstream.log.durable import DurableLog
-from rstream.log.reader import SegmentCursor
-from rstream.log.tail import Cut as Items
+from rstream.log.overlap import copy_range
 from rstream.store.fences import (
     Fence,
     put_fence,
@@ -18,6 +16,7 @@ from rstream.store.fences import (
     valid_segments,
 )
 from rstream.store.segment_names import segment_name
+from rstream.types import SeqRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
-    from rstream.types import SeqRange
 
 
 def outputs_of(plan: PhysicalPlan) -> list[tuple[str, str]]:
@@ -101,22 +99,6 @@ def truncate(store: BlobStore, end: int, generation: int) -> None:
     beyond = {s: file for s, file in former.items() if s.hi > end and s.generation < generation}
     for seqs in beyond:
         if seqs.lo < end:
-            _keep_head(store, seqs, end)
+            copy_range(store, SeqRange(seqs.lo, end, seqs.generation))
     for file in beyond.values():
         store.delete(segment_name(file))
-
-
-def _keep_head(store: BlobStore, seqs: SeqRange, end: int) -> None:
-    plain = DurableLog(store, store.uri)
-    cursor, found, seq = SegmentCursor(plain), [], seqs.lo
-    try:
-        while seq < end:
-            items = cursor.read(seq, end - seq)
-            assert items is not None, (store.uri, seq)
-            found.append(items)
-            seq = items.next_seq
-    finally:
-        cursor.close()
-    schema, form = found[0].batch.schema, plain.read_form()
-    log = DurableLog(store, store.uri, schema=schema, form=form, generation=seqs.generation)
-    log.write(Items.of(found))
