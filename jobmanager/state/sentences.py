@@ -43,7 +43,7 @@ def _of_the_job(notice: Notice) -> str:
         case own.JobStarted(hosts=hosts):
             return f"the job begins with {hosts} host{'s' if hosts > 1 else ''}"
         case own.JobResumed(hosts=hosts):
-            return f"a new job manager continues with {hosts} host{('s' if hosts > 1 else '')}"
+            return f"a new job manager continues with {hosts} host{'s' if hosts > 1 else ''}"
         case told.HostReady(host=host, pid=pid, machine=machine):
             return f"host {host} is there: process {pid} on {machine}"
         case own.HostLost(host=host, reason=reason):

@@ -92,7 +92,8 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     plan = root.read_plan(to_run=True)
     assert plan is not None
     number = next_generation(root)
-    withdraw_fences(root, plan, number)  # an attempt may have died
+    if change.kind != "savepoint":  # an attempt may have died; a savepoint puts no fences
+        withdraw_fences(root, plan, number)
     cut = read_cut(root, plan)
     try:
         match change.kind:

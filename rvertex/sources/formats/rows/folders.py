@@ -242,7 +242,7 @@ def _check(file: str, name: str, raw: str | None, column: pa.Array) -> None:
             file,
             name,
             f"a row has {found} but its folder is named "
-            f"{name}={(NULL if raw is None else raw)}; rename one of the two",
+            f"{name}={NULL if raw is None else raw}; rename one of the two",
         )
 
 
