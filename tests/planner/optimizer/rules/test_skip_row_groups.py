@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner import Stream, col, lit
-from planner.api.sources import without_nulls
+from planner.api.sources import checked_rows
 from planner.errors import EvaluationError
 from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import skip_row_groups
@@ -117,7 +117,7 @@ def test_columns_that_lifetimes_are_computed_from_are_read(path: str, time: str)
 @pytest.mark.parametrize("on_bad_row", ["fail", "skip"])
 def test_columns_in_which_a_null_makes_a_row_bad_are_read(path: str, on_bad_row: Any) -> None:
     source = Stream.from_parquet(path, vs="t", partitions=1, on_bad_row=on_bad_row)
-    stream = Stream(without_nulls(source.plan, ["s"])).filter(col("x") >= 25).select("x", "s")
+    stream = Stream(checked_rows(source.plan, ["s"], {})).filter(col("x") >= 25).select("x", "s")
     plan = lower(stream.to_parquet(), root="r")
     assert skipped(plan) == []
     assert answer(plan).num_rows == 15
