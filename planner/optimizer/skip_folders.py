@@ -55,5 +55,5 @@ def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:
 
 def _may_skip(spec: SourceSpec) -> bool:
     has_late_rows = spec.delay_origin != "auto" and not is_table(spec)
-    minds_rows = spec.on_bad_row != "fail" or bool(spec.not_null)
+    minds_rows = spec.on_bad_row != "fail" or spec.checks_values
     return bool(spec.folder_columns) and not (has_late_rows or minds_rows or spec.log is not None)

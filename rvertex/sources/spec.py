@@ -228,6 +228,11 @@ class SourceSpec:
         return dict(json.loads(str(self.option(LENGTHS, "{}"))))
 
     @property
+    def checks_values(self) -> bool:
+        """Whether a value of the declared type may make its row bad."""
+        return bool(self.not_null or self.lengths)
+
+    @property
     def drops_late_rows(self) -> bool:
         """Whether rows may be late and are dropped then."""
         return self.late == "drop" and self.delay_origin == "given"

@@ -107,8 +107,9 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
     """Whether the source has columns that few units need and that may be null in the others."""
-    is_checked = spec.not_null or spec.lengths
-    if spec.on_bad_row != "fail" or is_checked or {spec.vs, spec.ve} & {*spec.folder_columns}:
+    if spec.on_bad_row != "fail" or spec.checks_values:
+        return False
+    if {spec.vs, spec.ve} & {*spec.folder_columns}:
         return False
     keeps_more = spec.traits.has_row_groups and spec.late_schema is not None
     return bool(spec.wanted) or (keeps_more and isinstance(spec.vs, str))
