@@ -13,7 +13,7 @@ import pytest
 
 import jobmanager
 from planner import Stream
-from tests.support.jobs import WAIT_S, exchanges_of, write_events
+from tests.support.jobs import ROWS, WAIT_S, exchanges_of, write_events
 from tests.support.power import Disk
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_every_file_of_a_job_is_synced_or_none(
     fsync: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table that the query was given is one of them, and what is published outside of it."""
-    events = pq.read_table(write_events(tmp_path / "in.parquet"))
+    events = pq.read_table(write_events(tmp_path / "in.parquet", 20 * ROWS))
     (tmp_path / "in.parquet").unlink()
     disk = Disk(tmp_path, monkeypatch)
     query = exchanges_of(Stream.from_arrow(events, vs="t", delay="1s"))
@@ -34,7 +34,7 @@ def test_every_file_of_a_job_is_synced_or_none(
         query.to_parquet(str(table), mode="overwrite"),
         root=str(root),
         executor="local",
-        checkpoint_interval="10ms",
+        checkpoint_interval="1ms",
         verify=True,
         fsync=fsync,
     )

@@ -8,9 +8,11 @@ catch: a disk that says it has synced and has not.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ class Disk:
         #: Content of files and names of folders, by inode.
         self._contents: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
+        #: An open handle of each, or the inode of a deleted one would be given to another file.
+        self._handles: dict[int, int] = {}
+        weakref.finalize(self, _close, self._handles)
         #: Paths in the order of their syncs.
         self.synced: list[str] = []
         #: Files that were given a name before their content was durable.
@@ -77,13 +82,21 @@ class Disk:
     def _note_sync(self, handle: int) -> None:
         path, found = os.readlink(f"/proc/self/fd/{handle}"), os.fstat(handle)
         with self._lock:
+            self._keep(path, found.st_ino)
             if f"{path}/".startswith(f"{self._root}/"):
                 self.synced.append(path)
             if stat.S_ISDIR(found.st_mode):
-                entries = os.scandir(path)
-                self._names[found.st_ino] = {entry.name: entry.inode() for entry in entries}
+                entries = {entry.name: entry.inode() for entry in os.scandir(path)}
+                self._names[found.st_ino] = entries
+                for name, inode in entries.items():
+                    self._keep(f"{path}/{name}", inode)
             else:
                 self._contents[found.st_ino] = _read(path)
+
+    def _keep(self, path: str, inode: int) -> None:
+        if inode not in self._handles:
+            with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+                self._handles[inode] = os.open(path, os.O_PATH)
 
     def _recorded(self, real: Any) -> Any:
         def call(old: str, new: str, **options: Any) -> None:
@@ -92,6 +105,11 @@ class Disk:
             real(old, new, **options)
 
         return call
+
+
+def _close(handles: dict[int, int]) -> None:
+    for handle in handles.values():
+        os.close(handle)
 
 
 def _files(root: str) -> dict[str, bytes]:
