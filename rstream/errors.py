@@ -249,7 +249,7 @@ class RowError(UsageError):
 
     def __str__(self) -> str:
         column = f", column {self.column}" if self.column else ""
-        return f"row {self.row}{column}: {self.reason}; no row was taken"
+        return f"row {self.row}{column}: {self.reason}; no row was stored"
 
 
 @error_class
@@ -377,7 +377,7 @@ class AppenderClosedError(UsageError):
 
     log: str
 
-    message = "{log}: the appender is closed; nothing was taken"
+    message = "{log}: the appender is closed; no row was stored"
 
 
 @error_class

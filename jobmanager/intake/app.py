@@ -78,7 +78,8 @@ class _Handlers:
                     _body(request, service, room), service.limits.body_wait_s
                 )
             except (TimeoutError, ClientDisconnect):
-                return JSONResponse({"error": "the body did not come; nothing was taken"}, 408)
+                late = "the body did not arrive in time; no row was stored"
+                return JSONResponse({"error": late}, 408)
             media_type = request.headers.get("content-type", "")
             ack = await service.post(name, media_type, body, request.headers)
             return JSONResponse(asdict(ack))

@@ -25,7 +25,7 @@ class PostError(UsageError):
 
     reason: str
 
-    message = "{reason}; nothing was taken"
+    message = "{reason}; no row was stored"
 
 
 @error_class
@@ -39,7 +39,7 @@ class BadRowError(UsageError):
 
     def __str__(self) -> str:
         column = f", column {self.column}" if self.column else ""
-        return f"line {self.line}{column}: {self.reason}; nothing of the post was taken"
+        return f"line {self.line}{column}: {self.reason}; no row of the post was stored"
 
 
 @error_class
@@ -48,7 +48,7 @@ class BodyTooLargeError(UsageError):
 
     bytes_max: int
 
-    message = "a post has at most {bytes_max} bytes: send it in several; nothing was taken"
+    message = "a post has at most {bytes_max} bytes: send it in several; no row was stored"
 
 
 @error_class
@@ -83,7 +83,7 @@ class MediaTypeError(UsageError):
     found: str
     read: str
 
-    message = "Content-Type {found} is not read; it is {read}"
+    message = "Content-Type {found} is not supported: send {read}"
 
 
 @error_class
@@ -92,7 +92,7 @@ class ContentEncodingError(UsageError):
 
     found: str
 
-    message = "Content-Encoding {found} is not read; it is gzip, or none; nothing was taken"
+    message = "Content-Encoding {found} is not supported: send gzip, or none; no row was stored"
 
 
 @error_class
@@ -102,7 +102,7 @@ class OverloadedError(OperatingError):
     what: str
     most: int
 
-    message = "{what}: at most {most} at one time; nothing was taken, post again later"
+    message = "{what}: at most {most} at one time; no row was stored, post again later"
 
 
 @error_class

@@ -32,7 +32,7 @@ def exact_cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         pyarrow.ArrowInvalid: a value cannot be represented in that type.
         pyarrow.ArrowNotImplementedError: there is no such conversion.
     """
-    if _is_text(array.type) and kinds.is_decimal128(kind):
+    if is_text(array.type) and kinds.is_decimal128(kind):
         return decimals_of(array, kind)
     found = array.cast(kind)
     _check_cast(array, found)
@@ -82,7 +82,7 @@ def check_infinite(array: pa.Array, written: pa.Array) -> None:
         return
     if kinds.is_floating(written.type):
         is_meant = pc.is_inf(written)
-    elif _is_text(written.type):
+    elif is_text(written.type):
         is_meant = pc.match_substring_regex(written, _INFINITY)
     else:
         raise pa.ArrowInvalid(f"a value is too large for {array.type}")
@@ -101,7 +101,7 @@ def _check_cast(there: pa.Array, found: pa.Array) -> None:
         there, found = (a.take(pa.array(range(len(a)))) for a in (there, found))  # no offset
         _check_cast(there.keys, found.keys)
         _check_cast(there.items, found.items)
-    elif _is_list(was) and _is_list(now):
+    elif is_list(was) and is_list(now):
         _check_cast(there.flatten(), found.flatten())
     elif kinds.is_struct(was) and kinds.is_struct(now):
         theirs = dict(zip((f.name for f in was), there.flatten(), strict=True))
@@ -110,7 +110,7 @@ def _check_cast(there: pa.Array, found: pa.Array) -> None:
                 _check_cast(theirs[field.name], values)
     elif kinds.is_floating(now):
         check_infinite(found, there)
-    elif _is_text(was):
+    elif is_text(was):
         if kinds.is_decimal128(now) and not decimals_of(there, now).equals(found):
             raise pa.ArrowInvalid(f"a value does not fit into {now}")
     elif _is_plain(was) and _is_plain(now):
@@ -172,7 +172,7 @@ def _is_exact(value: Any, kind: pa.DataType) -> bool:
             _is_exact(k, kind.key_type) and (v is None or _is_exact(v, kind.item_type))
             for k, v in pairs
         )
-    if _is_list(kind):
+    if is_list(kind):
         if isinstance(value, str | bytes | dict):
             return False
         return all(v is None or _is_exact(v, kind.value_type) for v in value)
@@ -207,13 +207,21 @@ def _true(mask: pa.Array) -> pa.BooleanArray:
     return mask.fill_null(False)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether the values are text, of any layout of Arrow."""
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether the values are bytes, of any layout of Arrow."""
+    is_plain = kinds.is_binary(kind) or kinds.is_large_binary(kind)
+    return bool(is_plain or kinds.is_binary_view(kind) or kinds.is_fixed_size_binary(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the values are lists, of any layout of Arrow."""
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
 def _is_plain(kind: pa.DataType) -> bool:
     return bool(kinds.is_primitive(kind) or kinds.is_decimal(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -18,6 +18,7 @@ import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rstream.items.batch import RESERVED
+from rstream.items.exact import is_bytes, is_list, is_text
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import CODECS, files_beside, list_files
 from rvertex.sources.formats.first_rows.value_notes import value_notes
@@ -52,7 +53,7 @@ def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(kinds.is_timestamp(wanted) and (there.tz is None) == (wanted.tz is None))
     if kinds.is_date(there):
         return bool(kinds.is_date(wanted) or (kinds.is_timestamp(wanted) and wanted.tz is None))
-    if _is_list(there) and _is_list(wanted):
+    if is_list(there) and is_list(wanted):
         return fits(there.value_type, wanted.value_type)
     if kinds.is_struct(there) and kinds.is_struct(wanted):
         alike = [f.name for f in there] == [f.name for f in wanted]
@@ -238,7 +239,7 @@ def _paths(fields: Iterable[pa.Field]) -> list[str]:
 
 def _members_of(kind: pa.DataType) -> list[pa.Field]:
     """Return the fields of a struct, or of the structs in a list."""
-    if _is_list(kind):
+    if is_list(kind):
         return _members_of(kind.value_type)
     return list(kind) if kinds.is_struct(kind) else []
 
@@ -266,25 +267,8 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        kinds.is_binary(kind)
-        or kinds.is_large_binary(kind)
-        or kinds.is_binary_view(kind)
-        or kinds.is_fixed_size_binary(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
-
-
 def _both(test: Callable[[pa.DataType], bool], there: pa.DataType, wanted: pa.DataType) -> bool:
     return test(there) and test(wanted)
 
 
-_FAMILIES = (_is_text, _is_bytes, kinds.is_time, kinds.is_duration)
+_FAMILIES = (is_text, is_bytes, kinds.is_time, kinds.is_duration)

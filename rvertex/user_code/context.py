@@ -146,7 +146,7 @@ class CallsOutside(Protocol):
 
 
 def calls_outside(operator: object) -> TypeGuard[CallsOutside]:
-    """Whether an operator makes asynchronous calls; ``isinstance`` takes 0.1 ms if it does not."""
+    """Whether it makes asynchronous calls. ``implements`` cannot check attributes."""
     return hasattr(operator, "step_rows_max") and hasattr(operator, "call_counts")
 
 

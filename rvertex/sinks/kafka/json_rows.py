@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rstream.items.calendar import text_in_any_year
 from rstream.items.dictionaries import plain_array
+from rstream.items.exact import is_bytes
 from rstream.items.json_text import json_texts
 
 if TYPE_CHECKING:
@@ -103,11 +104,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    is_fixed = pa.types.is_fixed_size_binary(kind)
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or is_fixed)
-
-
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
@@ -125,5 +121,5 @@ _FORMS: tuple[_Form, ...] = (
     (pa.types.is_decimal, _decimals),
     (_is_day_or_clock, _as_text),
     (pa.types.is_duration, _durations),
-    (_is_bytes, _bytes),
+    (is_bytes, _bytes),
 )

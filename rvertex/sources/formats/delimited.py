@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from rstream.items.exact import check_infinite
+from rstream.items.exact import check_infinite, is_bytes
 from rstream.items.text_failures import failing, not_utf8
 from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
 from rvertex.sources.files import bytes_to_read, first_line
@@ -239,7 +239,7 @@ class CsvUnits:
 
         as_text = times_as_text(decimals_as_text(pa.schema([field]))).field(0).type
         kind = as_text.value_type if pa.types.is_dictionary(as_text) else as_text
-        if _is_bytes(kind):
+        if is_bytes(kind):
             is_no_text, texts = np.zeros(len(values), np.bool_), values
         else:
             is_no_text = not_utf8(values)
@@ -279,13 +279,6 @@ class CsvUnits:
                     reason += _NOT_NULL
                 return BadRow(reason, field.name, value)
         return BadRow("not a row of CSV")
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    kinds = pa.types
-    return bool(
-        kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind)
-    )
 
 
 def _has_infinite(column: pa.Array) -> bool:

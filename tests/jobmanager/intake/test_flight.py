@@ -104,10 +104,10 @@ def test_batches_that_do_not_fit_are_refused(client: flight.FlightClient) -> Non
     nulls = pa.RecordBatch.from_pylist([{"producer": "a", "number": 1}, {"number": 2}], SCHEMA)
     text = pa.record_batch({"producer": ["a"], "number": ["1"]})
     for batch, status, message in (
-        (other, 400, "column x is not one of producer, number, part; nothing was taken"),
-        (text, 400, "column number is string, not int64; nothing was taken"),
+        (other, 400, "column x is not one of producer, number, part; no row was stored"),
+        (text, 400, "column number is string, not int64; no row was stored"),
         (nulls, 400, "line 2, column producer: null in a column that is declared not null"),
-        (nulls.slice(0, 0), 400, "an append needs at least one row; nothing was taken"),
+        (nulls.slice(0, 0), 400, "an append needs at least one row; no row was stored"),
     ):
         answer = put(client, batch, b"", OPTIONS)
         assert answer[0] == status, answer

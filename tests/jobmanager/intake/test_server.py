@@ -144,7 +144,7 @@ def test_bad_posts_are_refused_whole(server: IntakeProcess, folder: Path) -> Non
     assert bad.status == 400
     assert (bad.body["line"], bad.body["column"]) == (2, "number")
     assert bad.body["error"] == (
-        'line 2, column number: "1" is not int64; nothing of the post was taken'
+        'line 2, column number: "1" is not int64; no row of the post was stored'
     )
     for status, media_type in ((415, "text/plain"), (400, "application/vnd.apache.arrow.stream")):
         path, body = "/streams/clicks", b'{"producer": "a", "number": 1}'

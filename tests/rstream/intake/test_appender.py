@@ -258,7 +258,7 @@ def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([{"n": 1}, {"n": "x"}], "row 1, column n: 'x' is not int64; no row was taken"),
+        ([{"n": 1}, {"n": "x"}], "row 1, column n: 'x' is not int64; no row was stored"),
         ([{"n": 1}, {"m": 1}], "row 1, column m: not one of at, n"),
         ([{"n": 1}, 7], "row 1: 7 is not a dict of columns"),
         ([{"n": 1}, {"at": 7}], "row 1, column n: null in a column that is declared not null"),
