@@ -26,7 +26,8 @@ import nats
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from rstream.clock import SystemClock
 from rvertex.registry.nats_log import NatsLog
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 from rvertex.registry.shard import Verdict
 from tests.support.nats_servers import NatsServers, nats_servers
 

@@ -24,7 +24,8 @@ import pyarrow as pa
 from rstream.clock import SystemClock
 from rstream.secret_values import secret_value
 from rvertex.registry.errors import RegistryAwayError, RegistryClientError
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 from rvertex.registry.shard import Verdict
 from rvertex.sinks.errors import RowsRefusedError
 from rvertex.sinks.spec import destination

@@ -1,8 +1,8 @@
 """Claims ids for joiners at several sites: each id is granted to one of them.
 
 A claim is an entry in the log of the id's shard. Its result follows from the log
-(:mod:`rvertex.registry.shard`), so no server is needed: each process reads the logs. Threads that
-wait for the same shard share an entry with many ids (group commit).
+(:mod:`rvertex.registry.shard`), so no server is needed: each process reads the logs
+(:mod:`rvertex.registry.open_shard`).
 
 An append whose reply was lost is repeated with the same token. The first copy in the log decides,
 and at the second one the joiner already has the id.
@@ -14,17 +14,16 @@ another site has, and catches up at the speed of reading.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rvertex.registry.entries import Entry, Ids
 from rvertex.registry.errors import (
     RegistryAwayError,
     RegistryChangeError,
     RegistryLostError,
     RegistryTimeError,
 )
-from rvertex.registry.shard import Shard, Verdict
+from rvertex.registry.open_shard import Claim, OpenShard, RegistryLimits
 from rvertex.registry.shard_map import SHARDS_MAX, ShardMap, Use
 
 if TYPE_CHECKING:
@@ -33,64 +32,9 @@ if TYPE_CHECKING:
 
     from rstream.clock import Clock
     from rvertex.registry.protocol import ClaimLog
+    from rvertex.registry.shard import Verdict
 
 _US_PER_S = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryLimits:
-    """The limits of a registry; all sites must have the same."""
-
-    #: Ids older than this are rejected and deleted.
-    keep_us: int = 3 * 86_400 * _US_PER_S
-    #: A new number of shards is valid from twice this time after the change.
-    margin_us: int = 3_600 * _US_PER_S
-    #: Largest difference between the clocks of two sites.
-    skew_us: int = 60 * _US_PER_S
-    #: Most ids per entry.
-    entry_ids_max: int = 8192
-    #: Number of attempts of an append before the caller gets the error.
-    tries: int = 3
-
-    def __post_init__(self) -> None:
-        assert 2 * self.skew_us < self.margin_us, "a change of shards begins after all have read it"
-        assert min(self.entry_ids_max, self.tries) > 0, self
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Claim:
-    """Ids of one call in one shard, and their verdicts so far; None: not decided."""
-
-    token: str
-    next_seq: int
-    ids: list[bytes]
-    times_us: list[int]
-    verdicts: list[Verdict | None] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.verdicts.extend([None] * len(self.ids))
-
-    def undecided(self, most: int) -> Ids:
-        """Return at most ``most`` ids without a verdict."""
-        left = [n for n, verdict in enumerate(self.verdicts) if verdict is None][:most]
-        return Ids(
-            self.token,
-            self.next_seq,
-            tuple(self.ids[n] for n in left),
-            tuple(self.times_us[n] for n in left),
-        )
-
-
-@dataclass(eq=False, slots=True)
-class _Open:
-    """A shard whose log this process reads."""
-
-    shard: Shard
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    waiting: list[_Claim] = field(default_factory=list)
-    #: By token: the joiner's items below this seq are delivered, but no entry records it yet.
-    delivered: dict[str, int] = field(default_factory=dict)
-    trimmed_seq: int = 0
 
 
 class IdRegistry:
@@ -106,11 +50,11 @@ class IdRegistry:
         shards: int = 1,
         pool: Executor | None = None,
     ) -> None:
-        """``shards``: their number if the registry is new. ``pool``: asks shards at once."""
+        """``shards``: their number if the registry is new. ``pool``: reads shards in parallel."""
         self._for_each = map if pool is None else pool.map
         self._log, self._clock, self._name = log, clock, name
         self._limits, self._shards, self._lock = limits, shards, threading.Lock()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, OpenShard] = {}
         self._map: ShardMap | None = None
         self._known_until_us = 0
 
@@ -130,7 +74,7 @@ class IdRegistry:
             RegistryAwayError: the result is unknown; call again with the same token.
             RegistryTimeError: a time is too far ahead of the clock.
         """
-        verdicts = self._by_shard(token, ids, times_us, next_seq, self._decide)
+        verdicts = self._by_shard(token, ids, times_us, next_seq, OpenShard.decide)
         decided = [verdict for verdict in verdicts if verdict is not None]
         assert len(decided) == len(ids)
         return decided
@@ -145,7 +89,7 @@ class IdRegistry:
         Raises:
             RegistryAwayError, RegistryTimeError: as :meth:`claim`.
         """
-        return self._by_shard(token, ids, times_us, 0, self._known)
+        return self._by_shard(token, ids, times_us, 0, OpenShard.look_up)
 
     def _by_shard(
         self,
@@ -153,7 +97,7 @@ class IdRegistry:
         ids: Sequence[bytes],
         times_us: Sequence[int],
         next_seq: int,
-        act: Callable[[int, _Claim], None],
+        act: Callable[[OpenShard, Claim], None],
     ) -> list[Verdict | None]:
         shard_map = self._map_for(max(times_us, default=0))
         rows: dict[int, list[int]] = {}
@@ -163,8 +107,9 @@ class IdRegistry:
         claims = {}
         for number, some in sorted(rows.items()):
             times = [times_us[n] for n in some]
-            claims[number] = _Claim(token, next_seq, [ids[n] for n in some], times)
-        list(self._for_each(act, claims, claims.values()))
+            claims[number] = Claim(token, next_seq, [ids[n] for n in some], times)
+        shards = [self._opened(number) for number in claims]
+        list(self._for_each(act, shards, claims.values()))
         for number, claim in claims.items():
             for row, verdict in zip(rows[number], claim.verdicts, strict=True):
                 verdicts[row] = verdict
@@ -172,17 +117,13 @@ class IdRegistry:
 
     def delivered(self, token: str, next_seq: int) -> None:
         """Record that the joiner's items below ``next_seq`` are delivered. Writes nothing yet."""
-        for opened in list(self._open.values()):
-            with opened.lock:
-                opened.delivered[token] = next_seq
+        for shard in list(self._open.values()):
+            shard.note_delivered(token, next_seq)
 
     def flush(self) -> None:
         """Write the recorded deliveries that no entry contains yet."""
-        for number, opened in sorted(self._open.items()):
-            with opened.lock:
-                notes = opened.delivered.items()
-                if any(opened.shard.has_open(token, next_seq) for token, next_seq in notes):
-                    self._write(number, opened, ())
+        for _, shard in sorted(self._open.items()):
+            shard.flush()
 
     def create(self) -> None:
         """Create the registry, if it does not exist."""
@@ -220,16 +161,16 @@ class IdRegistry:
         """
         if has_claimed and self._log.read_map() is None:
             raise RegistryLostError(self._name, f"it is empty, and {token} has claimed ids in it")
-        for opened in self._followed():
-            opened.delivered[token] = next_seq
+        for shard in self._followed():
+            shard.note_delivered(token, next_seq)
         self.flush()
 
     def undelivered(self) -> dict[bytes, str]:
         """Return claimed ids that are not recorded as delivered, with their joiners' tokens."""
-        found: dict[bytes, str] = {}
-        for opened in self._followed():
-            found.update(opened.shard.undelivered())
-        return found
+        tokens: dict[bytes, str] = {}
+        for shard in self._followed():
+            tokens.update(shard.undelivered())
+        return tokens
 
     def release(self, token: str, next_seq: int) -> None:
         """Release the ids of a joiner that has ended and has not delivered them.
@@ -237,17 +178,14 @@ class IdRegistry:
         ``next_seq``: its destination has its items below; otherwise these would be delivered twice.
         """
         self.resume(token, next_seq)
-        for number, opened in enumerate(self._followed()):
-            with opened.lock:
-                entry = Entry(opened.shard.floor_us, released=(token,))
-                self._read(number, opened, self._append(number, entry))
+        for shard in self._followed():
+            shard.release(token)
 
-    def _followed(self) -> list[_Open]:
+    def _followed(self) -> list[OpenShard]:
         """Return all shards, with their logs read to the end."""
         shards = [self._opened(number) for number in range(max(self._map_for(0).counts))]
-        for number, opened in enumerate(shards):
-            with opened.lock:
-                self._read(number, opened, None)
+        for shard in shards:
+            shard.follow()
         return shards
 
     def change_shards(self, shards: int) -> int:
@@ -312,89 +250,8 @@ class IdRegistry:
         self._known_until_us = shard_map.known_until_us(read_us, limits.margin_us, limits.skew_us)
         self._map = shard_map
 
-    def _opened(self, number: int) -> _Open:
+    def _opened(self, number: int) -> OpenShard:
         with self._lock:
             if number not in self._open:
-                self._open[number] = _Open(Shard(self._limits.keep_us))
+                self._open[number] = OpenShard(self._log, self._name, number, self._limits)
             return self._open[number]
-
-    def _known(self, number: int, claim: _Claim) -> None:
-        opened = self._opened(number)
-        with opened.lock:
-            self._read(number, opened, None)
-            _look_up(opened.shard, claim)
-
-    def _decide(self, number: int, claim: _Claim) -> None:
-        """Commit the claim, together with all others that wait for the shard."""
-        opened = self._opened(number)
-        opened.waiting.append(claim)
-        with opened.lock:
-            if None not in claim.verdicts:  # another thread has committed it
-                return
-            batch = list(dict.fromkeys([claim, *opened.waiting]))
-            opened.waiting = []
-            self._read(number, opened, None)
-            for one in batch:
-                _look_up(opened.shard, one)
-            while batch := [one for one in batch if None in one.verdicts]:  # each write ends some
-                self._write(number, opened, batch)
-            self._trim(number, opened)
-
-    def _write(self, number: int, opened: _Open, batch: Sequence[_Claim]) -> None:
-        """Append one entry, and read up to it."""
-        left, claims = self._limits.entry_ids_max, []
-        for one in batch:
-            claims.append(one.undecided(left))
-            left -= len(claims[-1].ids)
-            if left == 0:
-                break
-        delivered = tuple(sorted(opened.delivered.items()))
-        entry = Entry(opened.shard.floor_us, tuple(claims), delivered)
-        seq = self._append(number, entry)
-        if seq < opened.shard.next_seq:
-            reason = f"the log of shard {number} starts again at entry {seq}"
-            raise RegistryLostError(self._name, reason)
-        self._read(number, opened, seq, batch)
-        for token, next_seq in delivered:
-            if opened.delivered.get(token) == next_seq:
-                del opened.delivered[token]
-
-    def _append(self, number: int, entry: Entry) -> int:
-        data = entry.to_bytes()
-        for _ in range(self._limits.tries - 1):
-            try:
-                return self._log.append(number, data)
-            except RegistryAwayError:
-                continue
-        return self._log.append(number, data)
-
-    def _read(
-        self, number: int, opened: _Open, until_seq: int | None, batch: Sequence[_Claim] = ()
-    ) -> None:
-        """Apply the entries up to ``until_seq``; the first verdict of a claim is final."""
-        wanted = {(one.token, id_): (one, n) for one in batch for n, id_ in enumerate(one.ids)}
-        shard = opened.shard
-        while True:  # ends when the entry was read, or reading fails
-            some = self._log.read(number, shard.next_seq, until_seq)
-            for seq, data in some:
-                entry = Entry.from_bytes(data)
-                for part, verdicts in zip(entry.claims, shard.apply(seq, entry), strict=True):
-                    for id_, verdict in zip(part.ids, verdicts, strict=True):
-                        one, n = wanted.get((part.token, id_), (None, 0))
-                        if one is not None and one.verdicts[n] is None:
-                            one.verdicts[n] = verdict
-            if not some if until_seq is None else shard.next_seq > until_seq:
-                return
-
-    def _trim(self, number: int, opened: _Open) -> None:
-        """Delete entries that no process needs, once per step of the floor."""
-        below = opened.shard.trimmable()
-        if below > opened.trimmed_seq:
-            self._log.trim(number, below)
-            opened.trimmed_seq = below
-
-
-def _look_up(shard: Shard, claim: _Claim) -> None:
-    for n, (id_, time_us) in enumerate(zip(claim.ids, claim.times_us, strict=True)):
-        if claim.verdicts[n] is None:
-            claim.verdicts[n] = shard.verdict(id_, time_us, claim.token)

@@ -37,7 +37,8 @@ from rvertex.registry.errors import RegistryAwayError
 from rvertex.registry.joiner.joiner import IdJoiner
 from rvertex.registry.joiner.limits import JoinerLimits
 from rvertex.registry.joiner.rows import JoinSpec, LogInput
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

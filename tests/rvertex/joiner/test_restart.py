@@ -18,7 +18,8 @@ from rvertex.checkpoint.journal import Journal
 from rvertex.registry.joiner.joiner import IdJoiner
 from rvertex.registry.joiner.limits import JoinerLimits
 from rvertex.registry.joiner.rows import JoinSpec, LogInput
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 from tests.rvertex.joiner.day import HOUR, START_US, DiedError, S, Shared, SiteOutput
 
 SEARCH = pa.schema([("q", pa.int64()), ("searched", pa.int64()), ("text", pa.int64())])

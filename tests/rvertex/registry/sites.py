@@ -24,7 +24,8 @@ import pyarrow as pa
 from rstream.clock import ManualClock
 from rvertex.registry.errors import RegistryAwayError, RegistryChangeError
 from rvertex.registry.once import OnceDestination
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 from rvertex.registry.shard import Verdict
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
 from rvertex.sinks.spec import ConsoleSink, DeliveryPlace, OnceSink, RegistrySpec

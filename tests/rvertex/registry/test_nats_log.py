@@ -20,7 +20,8 @@ import streamscope as ss
 from rstream.clock import SystemClock
 from rvertex.registry.errors import RegistryLostError
 from rvertex.registry.nats_log import NatsLog
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 from rvertex.registry.shard import Verdict
 from tests.support.gate import SourceGate
 from tests.support.nats_servers import nats_servers

@@ -18,7 +18,8 @@ import streamscope as ss
 from rstream.clock import ManualClock
 from rvertex.registry.errors import RegistryLostError, RegistryUseError
 from rvertex.registry.once import ID_BYTES_MAX, OnceDestination
-from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.open_shard import RegistryLimits
+from rvertex.registry.registry import IdRegistry
 from rvertex.sinks.errors import InvalidSinkError, RowsRefusedError
 from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
