@@ -7,7 +7,7 @@ row is visible exactly once, in the order of its partition.
 Invariants: (1) ``open`` fences every writer with a lower epoch: no later write of it becomes
 visible; (2) written rows become visible with ``commit``, all together and with the progress, or not
 at all; (3) the stored digest is that of the delivered items, so recomputed rows that differ are
-never delivered after them. Source: LIVE 2.
+never delivered after them.
 """
 
 from __future__ import annotations
