@@ -127,17 +127,17 @@ def require_sendable(target: Any, what: str, name: str) -> None:
         ) from None
 
 
-def _culprit(target: Any, seen: tuple[Any, ...] = ()) -> str:
+def _culprit(target: Any, outer: tuple[Any, ...] = ()) -> str:
     """Return which variable that the code refers to cannot be pickled."""
     from pyspark import cloudpickle
 
     for kind, variable, value in _held(target):
-        if any(value is other for other in seen):
+        if any(value is other for other in outer):
             continue
         try:
             cloudpickle.dumps(value)
         except Exception:
-            inner = _culprit(value, (*seen, target)) if callable(value) else ""
+            inner = _culprit(value, (*outer, target)) if callable(value) else ""
             return inner or f"its {kind} {variable!r} is a {type(value).__qualname__}"
     return ""
 
@@ -170,7 +170,7 @@ class _Scan:
     impure: list[tuple[str, str]] = field(default_factory=list)
     #: Whether it reads values through a context, such as ``ctx.now()``.
     draws: bool = False
-    _seen: dict[int, Any] = field(default_factory=dict)
+    _visited: dict[int, Any] = field(default_factory=dict)
     _content: list[str] = field(default_factory=list)
     #: Names that the code imports inside of functions, which may be modules.
     _imports: set[str] = field(default_factory=set)
@@ -179,7 +179,7 @@ class _Scan:
     def modules(self) -> set[str]:
         """The modules that it reaches, and the modules of functions and classes that it reaches."""
         found = set(self._imports)
-        for value in self._seen.values():
+        for value in self._visited.values():
             if isinstance(value, types.ModuleType):
                 found.add(value.__name__)
             elif isinstance(value, types.FunctionType | type):
@@ -198,9 +198,9 @@ class _Scan:
                 self.visit(held, variable)
             return
         value = inspect.unwrap(value) if isinstance(value, types.FunctionType) else value
-        if id(value) in self._seen:
+        if id(value) in self._visited:
             return
-        self._seen[id(value)] = value
+        self._visited[id(value)] = value
         if isinstance(value, types.MethodType):
             self.visit(value.__func__, path)
             self.visit(value.__self__, path)

@@ -168,8 +168,8 @@ def bool_or(column: str | Expr) -> Agg:
 
 def count_if(condition: str | Expr) -> Agg:
     """The number of events that meet a condition."""
-    asked = col(condition) if isinstance(condition, str) else condition
-    return count(when(asked).then(1).otherwise(None))
+    expr = col(condition) if isinstance(condition, str) else condition
+    return count(when(expr).then(1).otherwise(None))
 
 
 def variance(column: str | Expr, *, ddof: int = 1) -> Agg:

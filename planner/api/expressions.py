@@ -370,9 +370,9 @@ def concat_ws(separator: str | Expr, *texts: ExprLike) -> Expr:
     return call("concat_ws", *(() if given else (separator,)), *texts, **given)
 
 
-def _of_some(function: str, values: tuple[ExprLike, ...], said: str = "") -> Expr:
+def _of_some(function: str, values: tuple[ExprLike, ...], spelling: str = "") -> Expr:
     if not values:
-        raise InvalidPlanError(f"{said or function}() takes at least one value")
+        raise InvalidPlanError(f"{spelling or function}() takes at least one value")
     return call(function, *values)
 
 

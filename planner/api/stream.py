@@ -15,7 +15,7 @@ from planner.api.agg import Ordering
 from planner.api.expressions import Expr
 from planner.api.grouped.early import Emit, emitted
 from planner.api.grouped.frames import Frames, RowFrame
-from planner.api.grouped.matching.building import Asked, match_node
+from planner.api.grouped.matching.building import MatchRequest, match_node
 from planner.api.grouped.sessions import SessionBy
 from planner.api.grouped.steps import OrderedSteps, Rolling, RunningGroups, Windows
 from planner.api.inputs.files import FileInputs
@@ -225,7 +225,7 @@ class Stream(
         """
         keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
         order = (order_by,) if isinstance(order_by, str | Expr | Ordering) else tuple(order_by)
-        asked = Asked(
+        request = MatchRequest(
             pattern=pattern,
             keys=keys,
             order=order,
@@ -236,7 +236,7 @@ class Stream(
             within=within,
             subset=subset or {},
         )
-        return Stream(match_node(self.plan, asked))
+        return Stream(match_node(self.plan, request))
 
     def shift(self, duration: Duration) -> Stream:
         """Move events later by ``duration``, or earlier if it is negative."""

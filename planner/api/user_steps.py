@@ -228,8 +228,8 @@ def _processing(
     try:
         fields = state_fields(process, KeyedProcess)
     except UsageError as error:
-        told = str(error).removeprefix(f"{name}: ")
-        raise InvalidPlanError(f"process({name}): {told}") from None
+        reason = str(error).removeprefix(f"{name}: ")
+        raise InvalidPlanError(f"process({name}): {reason}") from None
     undeclared = _undeclared_field(process, KeyedProcess, {f.name for f in fields})
     if undeclared:
         raise InvalidPlanError(f"process({name}): {undeclared}")

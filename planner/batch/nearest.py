@@ -37,9 +37,9 @@ def nearest(node: logical.AsOf, left: Frame, right: Frame) -> Frame:
     named = [f"{key} as k{i}" for i, key in enumerate(theirs)]
     mark = f"struct({VS} as at, _row as row) as _mark"
     marks = marks.where("_n = 1").selectExpr(f"{VS} as _at", *named, mark)
-    mine = [f"{left.columns[name]} as k{i}" for i, name in enumerate(node.left_on)]
-    whole = left.df.selectExpr("*", f"{VS} as _at", *mine).unionByName(marks, True)
-    keys = ", ".join(f"k{i}" for i in range(len(mine)))
+    left_keys = [f"{left.columns[name]} as k{i}" for i, name in enumerate(node.left_on)]
+    whole = left.df.selectExpr("*", f"{VS} as _at", *left_keys).unionByName(marks, True)
+    keys = ", ".join(f"k{i}" for i in range(len(left_keys)))
     rows = whole.selectExpr("*", *_around(keys)).where("_mark is null")
     found = rows.selectExpr("*", f"{_chosen(node)} as _found")
     if node.how == "inner":

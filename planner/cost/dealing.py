@@ -63,13 +63,13 @@ def dealt(
         return assign(spec, units, n)
     order = time_order(times)
     by_partition = [[times[k] for k in order[i::n]] for i in range(n)]
-    delay_us = max(delay_needed(mine) for mine in by_partition)
+    delay_us = max(delay_needed(times_of_one) for times_of_one in by_partition)
     if delay_us >= LATENESS_MAX_US:
         raise UnsortableTimesError(spec.path)
     parts = assign(
         replace(spec, delay_us=delay_us, delay_origin="found"), [units[k] for k in order], n
     )
-    disorders = [disorder_of(mine, delay_us) for mine in by_partition]
+    disorders = [disorder_of(times_of_one, delay_us) for times_of_one in by_partition]
     _check_waiting(spec, max(d.rows_waiting for d in disorders), n, found)
     return tuple(replace(p, known=d.known) for p, d in zip(parts, disorders, strict=True))
 

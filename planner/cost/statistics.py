@@ -150,5 +150,5 @@ class Discovery:
 
 def source_key(spec: SourceSpec) -> str:
     """Return a key that is equal for sources with the same rows at the same times."""
-    said = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
-    return fingerprint((spec.format, spec.path, *said))
+    parts = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
+    return fingerprint((spec.format, spec.path, *parts))

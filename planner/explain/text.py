@@ -109,13 +109,13 @@ def _recovery(recovery: Recovery, why: str) -> str:
 
 def _cost(cost: StageCost) -> list[str]:
     """Return two lines: the rows that pass, and the work and state that they need."""
-    told = "assumed" if cost.is_assumed else "estimated"
+    origin = "assumed" if cost.is_assumed else "estimated"
     rows = f"{format_count(cost.rows_in)} rows ({format_count(cost.rows_in_per_s)}/s)"
     out = f"{format_count(cost.rows_out)} rows, {format_bytes(cost.bytes_out)}"
     work = f"{format_seconds(cost.core_s)} of work, {format_bytes(cost.state_bytes)} of state"
     count = cost.recommended_parallelism
     vertices = "1 vertex" if count == 1 else f"{count} vertices"
-    return [f"{told}: {rows} to {out}; {work}", f"recommended: {vertices}, {cost.why}"]
+    return [f"{origin}: {rows} to {out}; {work}", f"recommended: {vertices}, {cost.why}"]
 
 
 def mermaid(plan: PhysicalPlan) -> str:

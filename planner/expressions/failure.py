@@ -32,11 +32,11 @@ def failure(
     row, alone = _first_failing(values, evaluate, len(columns[0]))
     if alone is None:
         return reason
-    told = ", ".join(_shown(v[row]) for v in columns)
+    values_text = ", ".join(_shown(v[row]) for v in columns)
     where = _event(batch, row, len(columns[0]))
     return (
-        f"{_reason(alone)}, for {told}{where}; leave such events out with a filter before it, or "
-        "mend their values"
+        f"{_reason(alone)}, for {values_text}{where}; leave such events out with a filter before "
+        "it, or mend their values"
     )
 
 

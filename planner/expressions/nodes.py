@@ -116,9 +116,9 @@ class Node:
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns that it reads, in order of first use."""
-        seen: dict[str, None] = {}
-        _collect_columns(self, seen)
-        return tuple(seen)
+        names: dict[str, None] = {}
+        _collect_columns(self, names)
+        return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +225,17 @@ def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]
 @functools.lru_cache(maxsize=1024)
 def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
     """Return the calls that occur more than once in the trees."""
-    seen: set[Call] = set()
+    visited: set[Call] = set()
     repeated: set[Call] = set()
     todo = list(trees)
     while todo:  # ends: trees are finite
         node = todo.pop()
         if not isinstance(node, Call):
             continue
-        if node in seen:
+        if node in visited:
             repeated.add(node)
         else:
-            seen.add(node)
+            visited.add(node)
             todo += node.args
     return frozenset(repeated)
 
@@ -367,14 +367,14 @@ def rename_columns(node: Node, names: dict[str, Node]) -> Node:
     return node
 
 
-def _collect_columns(node: Node, seen: dict[str, None]) -> None:
+def _collect_columns(node: Node, names: dict[str, None]) -> None:
     if isinstance(node, Column):
-        seen[node.name] = None
+        names[node.name] = None
     elif isinstance(node, Call):
         for arg in node.args:
-            _collect_columns(arg, seen)
+            _collect_columns(arg, names)
     elif not isinstance(node, Literal):
-        seen.update(dict.fromkeys(node.columns()))
+        names.update(dict.fromkeys(node.columns()))
 
 
 def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:

@@ -44,12 +44,12 @@ Change = Callable[[LogicalNode, Shared], LogicalNode]
 def topological(root: LogicalNode) -> list[LogicalNode]:
     """Return all nodes, inputs first, otherwise in the order of the query."""
     order: list[LogicalNode] = []
-    seen: set[int] = set()  # of nodes that the plan keeps alive
+    visited: set[int] = set()  # of nodes that the plan keeps alive
 
     def visit(node: LogicalNode) -> None:
-        seen.add(id(node))
+        visited.add(id(node))
         for child in node.inputs:
-            if id(child) not in seen:
+            if id(child) not in visited:
                 visit(child)
         order.append(node)
 
@@ -111,16 +111,16 @@ def share(root: LogicalNode, contents: Contents | None = None) -> LogicalNode:
     """
     contents = {} if contents is None else contents
     names: NodeMap[str] = NodeMap()
-    mine: NodeMap[LogicalNode] = NodeMap()
+    merged: NodeMap[LogicalNode] = NodeMap()
     first: dict[str, LogicalNode] = {}
     for node in topological(root):
-        inputs = [mine[child] for child in node.inputs]
+        inputs = [merged[child] for child in node.inputs]
         name = fingerprint(([names[child] for child in inputs], _alone(node, contents)))
         if name not in first:
             first[name] = rebuilt(node, inputs)
-        mine[node] = first[name]
+        merged[node] = first[name]
         names[first[name]] = name
-    return mine[root]
+    return merged[root]
 
 
 def _alone(node: LogicalNode, contents: Contents) -> str:

@@ -48,8 +48,8 @@ def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:
             continue
         below = node.input
         if isinstance(below, Source) and below not in shared and _may_skip(below.spec):
-            asked = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
-            found[below] = tuple(b for b in asked if b.column in below.spec.folder_columns)
+            all_bounds = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
+            found[below] = tuple(b for b in all_bounds if b.column in below.spec.folder_columns)
     return found
 
 

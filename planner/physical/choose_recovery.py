@@ -73,10 +73,10 @@ def _decided(
 ) -> tuple[Recovery, str]:
     strange = _not_repeatable(builder)
     if strange:
-        asked = builder.recovery.strategy if builder.recovery is not None else "strong"
-        if asked not in ("checkpoint", "strong"):
+        strategy = builder.recovery.strategy if builder.recovery is not None else "strong"
+        if strategy not in ("checkpoint", "strong"):
             raise InvalidPlanError(
-                f'stage {builder.name}: recover_with("{asked}") needs deterministic code, '
+                f'stage {builder.name}: recover_with("{strategy}") needs deterministic code, '
                 f"and {strange[0]} is declared deterministic=False; leave out "
                 "recover_with(...): its results are logged"
             )

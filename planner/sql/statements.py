@@ -89,8 +89,8 @@ def compile_statements(
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
         with_processing_times(statements, text.engine.name)
-        told = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
-        return _answer(compiler, told, own)
+        ready = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
+        return _answer(compiler, ready, own)
     except RecursionError:
         raise text.error_at((0, 1), "this is nested too deeply") from None
 
@@ -106,7 +106,7 @@ def _answer(
     for statement in statements:
         check_complete(statement, text)
         if isinstance(statement, ClientStatement):
-            compiler.told(statement)
+            compiler.run_for_client(statement)
             continue
         compiler.check_times(statement)
         if isinstance(statement, exp.Create) and not is_sink_of_query(statement):
@@ -191,7 +191,7 @@ class _Statements:
         target = exp.Table(this=node.this.this.copy())
         return self._insert(exp.Insert(this=target, expression=query))
 
-    def told(self, node: ClientStatement) -> None:
+    def run_for_client(self, node: ClientStatement) -> None:
         """Run a statement for the client: print tables, or apply a setting."""
         zone = tell(node, self._names, self._declared, self.answer)
         if zone is not None:

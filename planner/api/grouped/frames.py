@@ -67,9 +67,9 @@ class Frames(Generic[MadeStream]):
     def _stream_of(self, plan: LogicalNode) -> MadeStream:
         raise NotImplementedError
 
-    def with_columns(self, **asked: Agg | Lag) -> MadeStream:
+    def with_columns(self, **columns: Agg | Lag) -> MadeStream:
         """Keep all rows and columns, and add or replace columns: aggregates, and ``agg.lag``."""
-        return self._stream_of(framed(self.plan, self.keys, self.frame, self.order, asked))
+        return self._stream_of(framed(self.plan, self.keys, self.frame, self.order, columns))
 
 
 def framed(
@@ -77,10 +77,10 @@ def framed(
     keys: tuple[str, ...],
     frame: RowFrame,
     order: Sequence[OrderLike],
-    asked: Mapping[str, Agg | Lag],
+    columns: Mapping[str, Agg | Lag],
 ) -> LogicalNode:
     """Return rows with columns over their frames; see :meth:`Frames.with_columns`."""
-    if not asked:
+    if not columns:
         raise InvalidPlanError("with_columns() takes at least one, as total=agg.sum('x')")
     schema = below.schema
     plan, by = below, tuple[str, ...]()
@@ -89,7 +89,7 @@ def framed(
         by = plan.by
     steps = _Steps(plan, by)
     made: dict[str, Expr] = {}
-    for name, what in asked.items():
+    for name, what in columns.items():
         checked_name(name)
         if isinstance(what, Lag):
             made[name] = steps.lagged(name, what)

@@ -69,10 +69,10 @@ def first_rows(
         wanted[checked_name(place)] = fields[number]
     if not stitches:
         return Project(exploded, tuple(wanted.items()))
-    told = free_column("copy_", [*wanted])
-    whole = Project(exploded, (*wanted.items(), (told, fields[others[-1]])))
+    copy = free_column("copy_", [*wanted])
+    whole = Project(exploded, (*wanted.items(), (copy, fields[others[-1]])))
     stitched = Stitch(whole, tuple(whole.schema.names))
-    kept = tuple((f.name, Column(f.name, f.type)) for f in stitched.schema if f.name != told)
+    kept = tuple((f.name, Column(f.name, f.type)) for f in stitched.schema if f.name != copy)
     return Project(stitched, kept)
 
 

@@ -47,8 +47,8 @@ def versions(below: LogicalNode, key: Sequence[str], deleted: ExprLike | None) -
     kept = identity_columns(below.schema)
     plan = below if below.is_point else Lifetime(below, SetDuration(1))
     mark = free_column("is_deleted", below.schema.names)
-    asked = lit_or(False if deleted is None else deleted).fill_null(False)
-    node = naming.resolved_predicate(asked, below.schema)
+    condition = lit_or(False if deleted is None else deleted).fill_null(False)
+    node = naming.resolved_predicate(condition, below.schema)
     plan = Project(plan, (*kept, (mark, node)))
     others = [name for name in plan.schema.names if name not in keys]
     last = {name: agg.last(name) for name in others}

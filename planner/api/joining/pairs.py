@@ -76,9 +76,9 @@ def join_nodes(
     dropped = right_keys if on is not None else ()
     width = len(left.schema)
     columns = pair_columns(left, right, dropped)
-    mine = columns if kind != "anti" else columns[:width]
+    outputs = columns if kind != "anti" else columns[:width]
     left, right, left_keys, right_keys = with_common_keys(left, right, left_keys, right_keys)
-    joined = Join(left, right, left_keys, right_keys, mine, kind)
+    joined = Join(left, right, left_keys, right_keys, outputs, kind)
     if where is None:
         return joined
     pairs = Join(left, right, left_keys, right_keys, columns)
@@ -164,9 +164,10 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
         raise InvalidPlanError("clip(...) needs on=, the columns that are equal in a match")
     names = tuple(left.schema.names)
     for name in keys:
-        mine, theirs = require(left.schema, name, "clip"), require(right.schema, name, "clip")
-        if _common(mine, theirs) is None:
-            raise _unlike("clip", name, mine, name, theirs)
+        left_type = require(left.schema, name, "clip")
+        right_type = require(right.schema, name, "clip")
+        if _common(left_type, right_type) is None:
+            raise _unlike("clip", name, left_type, name, right_type)
     left, right, left_keys, right_keys = with_common_keys(left, right, keys, keys)
     only = {name: right.schema.field(name).type for name in right_keys}
     clipped = Clip(left, converted(right, only), left_keys, right_keys)
@@ -177,14 +178,14 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
 
 
 def _unlike(
-    what: str, name: str, mine: pa.DataType, other: str, theirs: pa.DataType
+    what: str, left_name: str, left_type: pa.DataType, right_name: str, right_type: pa.DataType
 ) -> InvalidPlanError:
-    for kind in (mine, theirs):
+    for kind in (left_type, right_type):
         if pa.types.is_nested(kind):
-            return InvalidPlanError(f"{what}({name!r}): a key cannot be {kind}")
+            return InvalidPlanError(f"{what}({left_name!r}): a key cannot be {kind}")
     return InvalidPlanError(
-        f"{what}(...): keys {name!r} ({mine}) and {other!r} ({theirs}) do not match; "
-        f"cast one of them to {_castable(mine, theirs)}"
+        f"{what}(...): keys {left_name!r} ({left_type}) and {right_name!r} ({right_type}) "
+        f"do not match; cast one of them to {_castable(left_type, right_type)}"
     )
 
 
@@ -228,8 +229,8 @@ def with_common_keys(
 
     If the cast would change a key, it goes to a column of its own: the user's column stays.
     """
-    mine: dict[str, tuple[str, pa.DataType]] = {}
-    others: dict[str, tuple[str, pa.DataType]] = {}
+    left_casts: dict[str, tuple[str, pa.DataType]] = {}
+    right_casts: dict[str, tuple[str, pa.DataType]] = {}
     names: list[tuple[str, str]] = []
     for name, other in zip(left_keys, right_keys, strict=True):
         a = require(left.schema, name, "join")
@@ -237,10 +238,11 @@ def with_common_keys(
         common = _common(a, b)
         if common is None:
             raise _unlike("join", name, a, other, b)
-        names.append((_compared(left, name, common, mine), _compared(right, other, common, others)))
+        left_key = _compared(left, name, common, left_casts)
+        names.append((left_key, _compared(right, other, common, right_casts)))
     return (
-        _with_keys(left, mine),
-        _with_keys(right, others),
+        _with_keys(left, left_casts),
+        _with_keys(right, right_casts),
         tuple(name for name, _ in names),
         tuple(name for _, name in names),
     )

@@ -70,18 +70,18 @@ def _of_fixed_size(values: pa.Array, lengths: np.ndarray, kind: pa.DataType) -> 
     return pa.FixedSizeListArray.from_arrays(taken, type=kind, mask=pa.array(none))
 
 
-def _item(call: Call, held: str, asked: str) -> str:
+def _item(call: Call, container: str, key_or_index: str) -> str:
     kind = call.args[0].type
     assert kind is not None
     if not pa.types.is_map(kind):
         return let2(
-            held,
-            asked,
+            container,
+            key_or_index,
             lambda x, p: f"get({x}, try_cast(if({p} < 0, size({x}) + {p}, {p}) as int))",
         )
     key = cast("entry.key", kind.key_type, _type_of(call.args[1]), str(call))
     not_nan = f" and not isnan({key})" if is_float(call.args[1]) else ""  # Spark would find NaN
-    found = f"filter({held}, entry -> {key} = {asked}{not_nan})"
+    found = f"filter({container}, entry -> {key} = {key_or_index}{not_nan})"
     return f"get(transform({found}, entry -> entry.value), 0)"
 
 
@@ -90,9 +90,9 @@ def _type_of(node: Node) -> pa.DataType:
     return node.type
 
 
-def _contains(call: Call, held: str, asked: str) -> str:
+def _contains(call: Call, values: str, value: str) -> str:
     alike = pa.list_(_type_of(call.args[1]))
-    held = cast(held, _type_of(call.args[0]), alike, str(call))
+    values = cast(values, _type_of(call.args[0]), alike, str(call))
 
     def found(x: str, y: str) -> str:
         nan = f"when isnan({y}) then false " if is_float(call.args[1]) else ""
@@ -101,7 +101,7 @@ def _contains(call: Call, held: str, asked: str) -> str:
             f"else coalesce(array_contains({x}, {y}), false) end"
         )
 
-    return let2(held, asked, found)
+    return let2(values, value, found)
 
 
 def _at_least_one(call: Call, a: str) -> str:

@@ -35,8 +35,8 @@ def conditions(
 ) -> list[str]:
     """Return equal keys and other conditions of a match; ``left``, ``right``: SQL by column."""
     found = [
-        f"l{left[mine]} = r{right[other]}"
-        for mine, other in zip(node.left_on, node.right_on, strict=True)
+        f"l{left[left_key]} = r{right[right_key]}"
+        for left_key, right_key in zip(node.left_on, node.right_on, strict=True)
     ]
     if isinstance(node, Join | IntervalJoin) and node.where is not None:
         of = {"left": ("l", left), "right": ("r", right)}

@@ -63,12 +63,12 @@ class _Key:
     def _best(self, start: int) -> Mapped | None:
         paths: list[tuple[int, Mapped, frozenset[int]]] = [(0, [], frozenset())]
         while paths:  # ends: a path maps one more row, or goes round no loop twice
-            at, mapped, seen = paths.pop()
+            at, mapped, visited = paths.pop()
             match self._program[at]:
                 case Accept():
                     return mapped
-                case Fork(targets) if at not in seen:
-                    paths += [(to, mapped, seen | {at}) for to in reversed(targets)]
+                case Fork(targets) if at not in visited:
+                    paths += [(to, mapped, visited | {at}) for to in reversed(targets)]
                 case Take(variable, is_excluded):
                     longer = [*mapped, (variable, is_excluded)]
                     if self._fits(start, longer):

@@ -246,7 +246,9 @@ class _Loop:
             raise
         except RAISED as error:
             if self._spec.on_error == "fail":
-                raise UserResultError(self._spec.process.name, _told(error, given, ctx)) from error
+                raise UserResultError(
+                    self._spec.process.name, _failure_text(error, given, ctx)
+                ) from error
             for name, value in before.items():
                 setattr(process, name, value)
             ctx.timers.clear()
@@ -276,7 +278,7 @@ def _is_of(field: StateField, value: Any) -> bool:
     return is_kind and (field.kind != "int" or -(2**63) <= value < 2**63)
 
 
-def _told(error: BaseException, given: Any, ctx: _Context) -> str:
+def _failure_text(error: BaseException, given: Any, ctx: _Context) -> str:
     """Return the text of a fatal error, with the event and its key."""
     if isinstance(error, UserResultError):
         return error.reason

@@ -69,22 +69,22 @@ def _resolve_item(call: Call) -> Node | None:
 
 def _item(arrays: list[pa.Array], _call: Call) -> pa.Array:
     """An element: of a list by index (from 0, negative from its end), of a map by key; or null."""
-    held, asked = arrays
-    lists = as_list(held)
-    if is_map(held.type):
-        return _value_of_key(lists, asked)
+    containers, keys_or_indices = arrays
+    lists = as_list(containers)
+    if is_map(containers.type):
+        return _value_of_key(lists, keys_or_indices)
     lengths = lengths_of(lists)
-    place = asked.fill_null(0).to_numpy()
+    place = keys_or_indices.fill_null(0).to_numpy()
     place = np.where(place < 0, place + lengths, place)
-    missing = (place < 0) | (place >= lengths) | null_mask(asked)
+    missing = (place < 0) | (place >= lengths) | null_mask(keys_or_indices)
     starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
     return lists.values.take(pa.array(np.where(missing, 0, starts + place), mask=missing))
 
 
-def _value_of_key(lists: pa.Array, asked: pa.Array) -> pa.Array:
+def _value_of_key(lists: pa.Array, wanted_keys: pa.Array) -> pa.Array:
     pairs, rows = flat(lists)
-    keys = convert(pc.struct_field(pairs, 0), asked.type)
-    matches = pc.fill_null(pc.equal(keys, asked.take(pa.array(rows))), False)
+    keys = convert(pc.struct_field(pairs, 0), wanted_keys.type)
+    matches = pc.fill_null(pc.equal(keys, wanted_keys.take(pa.array(rows))), False)
     hits = np.flatnonzero(matches.to_numpy(zero_copy_only=False))[::-1]
     at = np.full(len(lists), -1, np.int64)
     at[rows[hits]] = hits  # hits are in reverse order, so the first of equal keys wins
@@ -108,14 +108,14 @@ def _resolve_contains(call: Call) -> Node | None:
 
 def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
     """Whether a list has a value. Null elements match nothing; null if list or value is null."""
-    held, asked = arrays
-    lists = as_list(held)
+    column, values = arrays
+    lists = as_list(column)
     elements, rows = flat(lists)
-    same = pc.equal(convert(elements, asked.type), asked.take(pa.array(rows)))
+    same = pc.equal(convert(elements, values.type), values.take(pa.array(rows)))
     matches = pc.fill_null(same, False)
     found = np.zeros(len(lists), bool)
     found[rows[matches.to_numpy(zero_copy_only=False)]] = True
-    return pa.array(found, mask=null_mask(lists) | null_mask(asked))
+    return pa.array(found, mask=null_mask(lists) | null_mask(values))
 
 
 def _resolve_entries(call: Call) -> Node | None:

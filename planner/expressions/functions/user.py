@@ -54,8 +54,8 @@ def _row_by_row(function: Any, values: Sequence[Value], call: Call) -> Value:
         except INTERRUPTS:
             raise
         except RAISED as error:
-            told = ", ".join(map(shown, row))
-            reason = f"raised {reason_of(error)} for ({told}) at {line_of(error)}{_hint(call)}"
+            shown_row = ", ".join(map(shown, row))
+            reason = f"raised {reason_of(error)} for ({shown_row}) at {line_of(error)}{_hint(call)}"
             raise EvaluationError(str(call), reason) from error
     array = _typed(made, call)
     return array[0] if all(isinstance(v, pa.Scalar) for v in values) else array

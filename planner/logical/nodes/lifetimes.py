@@ -219,12 +219,12 @@ class Sorted(_PickedRows):
         return "sort"
 
     def describe(self) -> str:
-        said = (
+        orders = (
             f"{name}{' desc' if down else ''}{' nulls first' if first else ''}"
             for name, (down, first) in zip(self.by, self.ways, strict=True)
         )
         of = f" of {', '.join(self.keys)}" if self.keys else ""
-        return f"sort those{of} that start together by {', '.join(said)}"
+        return f"sort those{of} that start together by {', '.join(orders)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | set(self.by) | set(self.keys),)

@@ -57,16 +57,16 @@ class Over(Step):
     def frame(self) -> str:
         """The frame as text."""
 
-        def told(count: int) -> str:
+        def shown(count: int) -> str:
             return f"{count} rows" if self.rows else format_us(count)
 
         if self.first is None:
             equal = f" and those equal in {', '.join(self.peers)}" if self.peers else ""
             return f"all rows up to it{equal}" if self.rows or equal else "all rows up to its time"
         if self.first == self.last:
-            return f"the row {self.first} before it" if self.rows else f"{told(self.first)} before"
-        last = f" up to {told(self.last)} before" if self.last else ""
-        return f"{told(self.first)} before{last}" if last else f"{told(self.first)} before and it"
+            return f"the row {self.first} before it" if self.rows else f"{shown(self.first)} before"
+        last = f" up to {shown(self.last)} before" if self.last else ""
+        return f"{shown(self.first)} before{last}" if last else f"{shown(self.first)} before and it"
 
     def describe(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""

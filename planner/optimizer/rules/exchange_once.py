@@ -44,14 +44,15 @@ def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     if options.parallelism == 1:
         return root
     order = topological(root)
-    asked_of: NodeMap[list[Demand]] = NodeMap()
+    demands_on: NodeMap[list[Demand]] = NodeMap()
     demands: NodeMap[Demand] = NodeMap()
     for node in order:
-        asked_of[node] = []
+        demands_on[node] = []
     for node in reversed(order):
-        demands[node] = _agreed(asked_of[node])
-        for child, asked in zip(node.inputs, _asked(node, demands[node]), strict=True):
-            asked_of[child].append(asked)
+        demands[node] = _agreed(demands_on[node])
+        below = _input_demands(node, demands[node])
+        for child, child_demand in zip(node.inputs, below, strict=True):
+            demands_on[child].append(child_demand)
     found = estimates(root, options.statistics)
     done: NodeMap[LogicalNode] = NodeMap()
     for node in order:
@@ -59,19 +60,19 @@ def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         demand = demands[node]
         if demand is not None and _is_worth_it(node, demand, found, options.parallelism):
             inputs = [
-                before if asked is None else Exchange(before, asked)
-                for before, asked in zip(inputs, _asked(node, demand), strict=True)
+                before if child_demand is None else Exchange(before, child_demand)
+                for before, child_demand in zip(inputs, _input_demands(node, demand), strict=True)
             ]
         done[node] = rebuilt(node, inputs)
     return done[root]
 
 
-def _agreed(asked: list[Demand]) -> Demand:
+def _agreed(demands: list[Demand]) -> Demand:
     """Return the demand on which all readers of a node agree; None if they do not."""
-    return asked[0] if asked and all(a == asked[0] for a in asked) else None
+    return demands[0] if demands and all(a == demands[0] for a in demands) else None
 
 
-def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
+def _input_demands(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
     """Return the demand of ``node`` on each of its inputs, given the ``demand`` on itself."""
     match node:
         case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
@@ -128,11 +129,11 @@ def _is_worth_it(
     if not fewer or any(child.partitioning.keys is not None for child in node.inputs):
         return False
     below = [found[child] for child in node.inputs]
-    asked = _asked(node, demand)
+    child_demands = _input_demands(node, demand)
     return all(
         not e.is_assumed
         and keys is not None
         and all(key in e.distinct for key in keys)
         and e.groups(keys) >= VALUES_PER_VERTEX_MIN * parallelism
-        for e, keys in zip(below, asked, strict=True)
+        for e, keys in zip(below, child_demands, strict=True)
     )

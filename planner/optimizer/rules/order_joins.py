@@ -75,8 +75,8 @@ class _Group:
             "left": self._add(node.left),
             "right": self._add(node.right),
         }
-        for mine, other in zip(node.left_on, node.right_on, strict=True):
-            self._equal(sides["left"][mine], sides["right"][other])
+        for left_key, right_key in zip(node.left_on, node.right_on, strict=True):
+            self._equal(sides["left"][left_key], sides["right"][right_key])
         return {name: sides[side][column] for side, column, name in node.columns}
 
     def _add(self, node: LogicalNode) -> dict[str, Origin]:
@@ -148,10 +148,10 @@ def _joined(group: _Group, outputs: dict[str, Origin], left: _Tree, right: _Tree
     """Join both trees on all equal origins; None if there are none."""
     keys: list[tuple[str, str]] = []
     for c in group.classes:
-        mine = sorted(origin for origin in c if origin in left.names)
-        others = sorted(origin for origin in c if origin in right.names)
-        if mine and others:
-            keys.append((left.names[mine[0]], right.names[others[0]]))
+        left_origins = sorted(origin for origin in c if origin in left.names)
+        right_origins = sorted(origin for origin in c if origin in right.names)
+        if left_origins and right_origins:
+            keys.append((left.names[left_origins[0]], right.names[right_origins[0]]))
     if not keys:
         return None
     together = left.leaves | right.leaves

@@ -47,10 +47,10 @@ def _paired(
     node: LogicalNode, left_on: tuple[str, ...], right_on: tuple[str, ...], options: PlanOptions
 ) -> LogicalNode:
     left, right = node.inputs
-    lies = left.partitioning, right.partitioning
-    if lies[0].is_single and lies[1].is_single and options.parallelism == 1:
+    partitionings = left.partitioning, right.partitioning
+    if partitionings[0].is_single and partitionings[1].is_single and options.parallelism == 1:
         return node
-    by_left, by_right = lies[0].positions(left_on), lies[1].positions(right_on)
+    by_left, by_right = partitionings[0].positions(left_on), partitionings[1].positions(right_on)
     if by_left is not None and by_left == by_right:
         return node
     by = by_left or by_right or tuple(range(len(left_on)))

@@ -44,13 +44,13 @@ def _has_timers(operator: OperatorSpec) -> bool:
 
 
 def _has_timers_after(builder: StageBuilder) -> bool:
-    seen: set[str] = set()
-    left: list[StageBuilder] = [feed.downstream for feed in builder.exits]
-    while left:  # ends: no stage is visited twice
-        one = left.pop()
-        if one.name not in seen:
-            seen.add(one.name)
+    visited: set[str] = set()
+    waiting: list[StageBuilder] = [feed.downstream for feed in builder.exits]
+    while waiting:  # ends: no stage is visited twice
+        one = waiting.pop()
+        if one.name not in visited:
+            visited.add(one.name)
             if any(map(_has_timers, one.operators)):
                 return True
-            left += [feed.downstream for feed in one.exits]
+            waiting += [feed.downstream for feed in one.exits]
     return False

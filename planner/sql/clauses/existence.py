@@ -78,10 +78,12 @@ def _marked(
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
-    asked = _correlated(select, inner_scope, outer, names)
-    inner, keys, others = asked.inner, asked.keys, asked.others
+    correlated = _correlated(select, inner_scope, outer, names)
+    inner, keys, others = correlated.inner, correlated.keys, correlated.others
     if are_points(outer, inner):
-        there, missing = (_near(test, inner, asked, outer, names, how) for how in ("semi", "anti"))
+        there, missing = (
+            _near(test, inner, correlated, outer, names, how) for how in ("semi", "anti")
+        )
         nothing = lit(None).cast("bool")
         kept = there.with_columns(lit(True).alias(name)).union(
             missing.with_columns(nothing.alias(name))
@@ -159,12 +161,12 @@ def not_in(
         outer, inner = in_whole_windows(outer, inner, ())
         found = inner.stream
         taken = {*outer.stream.schema.names, *found.schema.names}
-        mine, nothing, one = (free_name(n, taken) for n in ("@value", "@no_value", "@one"))
+        compared, nothing, one = (free_name(n, taken) for n in ("@value", "@no_value", "@one"))
         of_none = when(value.is_null()).then(1).otherwise(None)
-        ours = outer.stream.with_columns(**{mine: value, nothing: of_none, one: lit(1)})
+        ours = outer.stream.with_columns(**{compared: value, nothing: of_none, one: lit(1)})
         found = found.with_columns(lit(1).alias("one"))
         unknown = found.filter(col("value").is_null())
-        kept = ours.join(found, left_on=mine, right_on="value", how="anti")
+        kept = ours.join(found, left_on=compared, right_on="value", how="anti")
         kept = kept.join(unknown, left_on=one, right_on="one", how="anti")
         kept = kept.join(found, left_on=nothing, right_on="one", how="anti")
         lives = _kept(node, outer, inner, (), names)
@@ -185,11 +187,11 @@ def exists(
     outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
     if negated:
         outer, inner_scope = in_whole_windows(outer, inner_scope, _conditions(select))
-    asked = _correlated(select, inner_scope, outer, names)
-    inner, keys, others = asked.inner, asked.keys, asked.others
+    correlated = _correlated(select, inner_scope, outer, names)
+    inner, keys, others = correlated.inner, correlated.keys, correlated.others
     if are_points(outer, inner):
         how = "anti" if negated else "semi"
-        return replace(outer, stream=_near(test, inner, asked, outer, names, how))
+        return replace(outer, stream=_near(test, inner, correlated, outer, names, how))
     keys = keys or [(lit(1), lit(1))]
     read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
@@ -219,15 +221,15 @@ def exists(
 def _near(
     test: exp.Expr,
     inner: Scope,
-    asked: _Asked,
+    correlated: _Correlated,
     outer: Scope,
     names: Names,
     how: str,
 ) -> Stream:
     """Return the points that have a match close in time, or have none, each once."""
-    keys = asked.keys
-    found = bounded([_owned(part, inner) for part in asked.others], outer, inner, names)
-    of_keys = bounded([_owned(part, inner) for part in asked.equations], outer, inner, names)
+    keys = correlated.keys
+    found = bounded([_owned(part, inner) for part in correlated.others], outer, inner, names)
+    of_keys = bounded([_owned(part, inner) for part in correlated.equations], outer, inner, names)
     time = within(found.span.meet(of_keys.span), (), outer, inner, test, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)
@@ -335,7 +337,7 @@ def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Correlated:
     """The demands of a subquery on rows of the outer query."""
 
     #: The subquery's events, filtered by the conditions that read only these.
@@ -347,7 +349,7 @@ class _Asked:
     others: list[exp.Expr]
 
 
-def _correlated(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> _Asked:
+def _correlated(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> _Correlated:
     """Split the conditions of a subquery."""
     keys: list[tuple[Expr, Expr]] = []
     equations: list[exp.Expr] = []
@@ -365,7 +367,7 @@ def _correlated(select: exp.Select, inner: Scope, outer: Scope, names: Names) ->
             keys.append(key)
             equations.append(part)
     inner = inner if own is None else filtered(own, inner, names)
-    return _Asked(inner, keys, equations, others)
+    return _Correlated(inner, keys, equations, others)
 
 
 def _where(
@@ -396,5 +398,5 @@ def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr
     whole = all(not inner.candidates(c) for c in a.find_all(exp.Column))
     if not whole or names_outer(b, inner, outer) or b.find(exp.Column) is None:
         return None
-    mine = Expressions(names.text, outer, names.functions).compile(a)
-    return mine, Expressions(names.text, inner, names.functions).compile(b)
+    outer_key = Expressions(names.text, outer, names.functions).compile(a)
+    return outer_key, Expressions(names.text, inner, names.functions).compile(b)

@@ -135,13 +135,13 @@ def _above(
 ) -> Stream:
     """Apply HAVING and the SELECT list to the aggregates."""
     text = grouping.names.text
-    asked = [*filter(None, [having]), *(item.node for item in items)]
-    for node in asked:
+    nodes = [*filter(None, [having]), *(item.node for item in items)]
+    for node in nodes:
         _refuse_outer(node, grouping.scope, text)
-    stream, asked, hidden = attach(stream, asked)
+    stream, nodes, hidden = attach(stream, nodes)
     grouping.hidden = hidden
-    having = asked.pop(0) if having is not None else None
-    items = [replace(item, node=node) for item, node in zip(items, asked, strict=True)]
+    having = nodes.pop(0) if having is not None else None
+    items = [replace(item, node=node) for item, node in zip(items, nodes, strict=True)]
     compiler = Expressions(
         text,
         Scope(stream, (), hidden=hidden),

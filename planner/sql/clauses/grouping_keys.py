@@ -60,16 +60,16 @@ def _split_bounds(
     for bound in bounds:
         if isinstance(bound, exp.Column) and not bound.table and scope.candidates(bound):
             owners = {c.relation for c in scope.columns if c.name == bound.name}
-            said = " and ".join([window.relation, *sorted(owners)])
-            raise text.error(bound, f"{bound.name!r} is in {said}; write name.column")
+            key_names = " and ".join([window.relation, *sorted(owners)])
+            raise text.error(bound, f"{bound.name!r} is in {key_names}; write name.column")
     keys = [key for key in keys if key not in bounds]
     if isinstance(window.spec, SessionWindow):
         by = sorted(key.name for key in keys if isinstance(key, exp.Column))
         if by != sorted(window.keys) or len(by) != len(keys):
-            said = ", ".join(window.keys) or "all"
+            key_names = ", ".join(window.keys) or "all"
             raise text.error(
                 clause,
-                f"sessions of {said} cannot be grouped by other keys; put the keys of "
+                f"sessions of {key_names} cannot be grouped by other keys; put the keys of "
                 "GROUP BY into SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
             )
     return bounds[0], keys

@@ -46,20 +46,20 @@ def group_all(
         made.set("group", exp.Group(expressions=kept) if kept else None)
         having = made.args.get("having")
         if having is not None:
-            made.set("having", exp.Having(this=_told(having.this, keys, left_out, names)))
-        asked = [replace(i, node=_told(i.node, keys, left_out, names)) for i in items]
-        branches.append(group(made, asked, scope, names, attach))
+            made.set("having", exp.Having(this=_for_set(having.this, keys, left_out, names)))
+        items_of_set = [replace(i, node=_for_set(i.node, keys, left_out, names)) for i in items]
+        branches.append(group(made, items_of_set, scope, names, attach))
     return rows_of_union(branches, united([rows.stream for rows in branches], node, names))
 
 
 def _sets(clause: exp.Expr, names: Names) -> _Sets | None:
     """Return the grouping sets of GROUP BY, combined if there are several; None: it has none."""
     found: _Sets | None = None
-    for asked in filter(_is_sets, clause.expressions):
-        more = _listed_sets(asked)
+    for part in filter(_is_sets, clause.expressions):
+        more = _listed_sets(part)
         found = more if found is None else [a + b for a, b in itertools.product(found, more)]
         if len(found) > _SETS_MAX:
-            raise names.text.error(asked, f"{len(found)} sets; at most {_SETS_MAX} are allowed")
+            raise names.text.error(part, f"{len(found)} sets; at most {_SETS_MAX} are allowed")
     return None if found is None else [tuple(dict.fromkeys(one)) for one in found]
 
 
@@ -67,16 +67,16 @@ def _is_sets(node: exp.Expr) -> bool:
     return isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)
 
 
-def _listed_sets(asked: exp.Expr) -> _Sets:
-    parts = [_together(part) for part in asked.expressions]
-    match asked:
+def _listed_sets(node: exp.Expr) -> _Sets:
+    parts = [_together(part) for part in node.expressions]
+    match node:
         case exp.Rollup():
             return [sum(parts[:n], ()) for n in range(len(parts), -1, -1)]
         case exp.Cube():
             sizes = range(len(parts), -1, -1)
             return [sum(one, ()) for n in sizes for one in itertools.combinations(parts, n)]
     found: _Sets = []
-    for part, keys in zip(asked.expressions, parts, strict=True):
+    for part, keys in zip(node.expressions, parts, strict=True):
         found += _listed_sets(part) if _is_sets(part) else [keys]
     return found
 
@@ -87,15 +87,17 @@ def _together(node: exp.Expr) -> tuple[exp.Expr, ...]:
     return (node.this if isinstance(node, exp.Paren) else node,)
 
 
-def _told(node: exp.Expr, keys: list[exp.Expr], left_out: list[exp.Expr], names: Names) -> exp.Expr:
+def _for_set(
+    node: exp.Expr, keys: list[exp.Expr], left_out: list[exp.Expr], names: Names
+) -> exp.Expr:
     """Return an expression of the SELECT list as it is in the results of one set."""
     whole = exp.Paren(this=node.copy())
     for part in list(whole.find_all(exp.Grouping, exp.GroupingId)):
-        asked = part.expressions or [part.this]
-        for key in asked:
+        arguments = part.expressions or [part.this]
+        for key in arguments:
             if key not in keys:
                 raise names.text.error(part, "GROUPING takes keys of the grouping sets")
-        bits = sum((key in left_out) << at for at, key in enumerate(reversed(asked)))
+        bits = sum((key in left_out) << at for at, key in enumerate(reversed(arguments)))
         part.replace(exp.Literal.number(bits))
     for inner in list(whole.walk(prune=lambda n: n in left_out or isinstance(n, exp.AggFunc))):
         if inner in left_out and inner.parent is not None:

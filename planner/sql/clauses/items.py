@@ -49,11 +49,11 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
                 called = free_name(called, {item.name for item in items})
             items.append(Item(called, inner))
     items = _other_names(items, text.engine.name)
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for item in items:
-        if item.name in seen:
+        if item.name in names_so_far:
             raise text.error(item.node, f"two columns are called {item.name!r}; rename one with AS")
-        seen.add(item.name)
+        names_so_far.add(item.name)
     return _with_aliases(items, scope) if text.engine.reads_aliases else items
 
 

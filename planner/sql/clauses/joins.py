@@ -99,9 +99,9 @@ def join_kind(clause: exp.Join, names: Names) -> str:
         return "left"
     if kind == "ANTI" and side in ("", "LEFT"):
         return "anti"
-    said = " ".join(word for word in (side, kind) if word)
+    words = " ".join(word for word in (side, kind) if word)
     raise names.text.error(
-        clause, f"{said} JOIN is not supported; write JOIN, LEFT, RIGHT or FULL JOIN"
+        clause, f"{words} JOIN is not supported; write JOIN, LEFT, RIGHT or FULL JOIN"
     )
 
 
@@ -171,9 +171,9 @@ def _key(node: exp.EQ, left: Scope, right: Scope, names: Names) -> Key | None:
         a, b = b, a
     elif sides != ("left", "right"):
         return None
-    mine = Expressions(names.text, left, names.functions).compile(a)
+    left_key = Expressions(names.text, left, names.functions).compile(a)
     other = Expressions(names.text, right, names.functions).compile(b)
-    return mine, other
+    return left_key, other
 
 
 def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
@@ -269,8 +269,8 @@ def _without_clashes(
 
 def _outputs(left: Stream, right: Stream, shared: list[str]) -> dict[str, str]:
     """Return the join's name for each column of the right side."""
-    mine = set(left.schema.names)
+    left_names = set(left.schema.names)
     return {
-        name: name if name in shared or name not in mine else f"{name}_right"
+        name: name if name in shared or name not in left_names else f"{name}_right"
         for name in right.schema.names
     }

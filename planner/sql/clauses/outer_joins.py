@@ -66,16 +66,16 @@ def join(
         found = _full(clause, left, right, names)
     else:
         kind = join_kind(clause, names)
-        asked = conditions or [] if kind in ("inner", "left") else []
-        bounds = bounds_of_where(asked, left, right, names)
+        candidates = conditions or [] if kind in ("inner", "left") else []
+        bounds = bounds_of_where(candidates, left, right, names)
         if bounds:
             kind = "inner"  # a null time meets no bound
         for part in bounds:
-            asked.remove(part)
+            candidates.remove(part)
         return join_by(clause, left, right, names, kind, also=bounds)
-    mine = tuple(c for c in found.columns if c.relation in left.relations)
-    theirs = tuple(c for c in found.columns if c.relation not in left.relations)
-    return replace(found, columns=(*mine, *theirs))
+    left_columns = tuple(c for c in found.columns if c.relation in left.relations)
+    right_columns = tuple(c for c in found.columns if c.relation not in left.relations)
+    return replace(found, columns=(*left_columns, *right_columns))
 
 
 def _right(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
@@ -319,36 +319,38 @@ def _or_parts(node: exp.Expr) -> list[exp.Expr]:
 def _nearest(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     """Return each row of the left side with the nearest row of the right side."""
     text = names.text
-    said = (clause.side.upper(), clause.kind.upper())
-    how = {"": "inner", "LEFT": "left"}.get(said[0])
-    if how is None or said[1] not in ("", "INNER", "OUTER"):
+    words = (clause.side.upper(), clause.kind.upper())
+    how = {"": "inner", "LEFT": "left"}.get(words[0])
+    if how is None or words[1] not in ("", "INNER", "OUTER"):
         raise text.error(clause, "use ASOF JOIN or ASOF LEFT JOIN")
     condition = clause.args.get("on")
     if condition is None:
         raise text.error(clause, _FORM)
     keys, rest = split(condition, left, right, names)
-    asked = _Nearest(None, None)
+    nearest = _Nearest(None, None)
     for part in and_parts(rest) if rest is not None else ():
-        asked = _read(part, asked, left, right, names)
-    if asked.strategy is None:
+        nearest = _read(part, nearest, left, right, names)
+    if nearest.strategy is None:
         raise text.error(clause, _FORM)
-    if asked.strategy == "forward" and asked.tolerance_us is None:
+    if nearest.strategy == "forward" and nearest.tolerance_us is None:
         raise text.error(clause, _TOLERANCE)
     taken = {*left.stream.schema.names, *right.stream.schema.names}
-    mine, left_on = with_key_columns(left.stream, [key[0] for key in keys], "join_key", taken)
-    theirs, right_on = with_key_columns(right.stream, [key[1] for key in keys], "join_key", taken)
+    left_rows, left_on = with_key_columns(left.stream, [key[0] for key in keys], "join_key", taken)
+    right_rows, right_on = with_key_columns(
+        right.stream, [key[1] for key in keys], "join_key", taken
+    )
     renamed = {
         name: free_name(f"{name}_right", taken)
-        for name in theirs.schema.names
-        if name in mine.schema.names
+        for name in right_rows.schema.names
+        if name in left_rows.schema.names
     }
     with text.located(condition):
-        stream = mine.join_asof(
-            theirs.rename(renamed) if renamed else theirs,
+        stream = left_rows.join_asof(
+            right_rows.rename(renamed) if renamed else right_rows,
             left_by=left_on or None,
             right_by=[renamed.get(name, name) for name in right_on] or None,
-            strategy=asked.strategy,
-            tolerance=asked.tolerance_us,
+            strategy=nearest.strategy,
+            tolerance=nearest.tolerance_us,
             how=how,
         )
     moved = (replace(c, column=renamed.get(c.column, c.column)) for c in right.columns)
@@ -363,7 +365,7 @@ class _Nearest:
     tolerance_us: int | None
 
 
-def _read(part: exp.Expr, asked: _Nearest, left: Scope, right: Scope, names: Names) -> _Nearest:
+def _read(part: exp.Expr, nearest: _Nearest, left: Scope, right: Scope, names: Names) -> _Nearest:
     """Add one condition.
 
     Raises:
@@ -375,20 +377,20 @@ def _read(part: exp.Expr, asked: _Nearest, left: Scope, right: Scope, names: Nam
     kind, a, b = type(part), part.this, part.args["expression"]
     if not _is_time(a, left, names):  # the left side's time first
         kind, a, b = _TURNED[kind], b, a
-    if _is_time(a, left, names) and _is_time(b, right, names) and asked.strategy is None:
+    if _is_time(a, left, names) and _is_time(b, right, names) and nearest.strategy is None:
         if kind in (exp.GT, exp.LT):
             raise text.error(part, "ASOF JOIN takes >= and <=: a row at the same time is a match")
-        return replace(asked, strategy="backward" if kind is exp.GTE else "forward")
+        return replace(nearest, strategy="backward" if kind is exp.GTE else "forward")
     if _is_time(b, right, names):
         kind, a, b = _TURNED[kind], b, a
     is_bound = type(b) in (exp.Add, exp.Sub) and _is_time(b.this, left, names)
-    if not (_is_time(a, right, names) and is_bound) or asked.tolerance_us is not None:
+    if not (_is_time(a, right, names) and is_bound) or nearest.tolerance_us is not None:
         raise text.error(part, _FORM)
     is_ahead = kind is exp.LTE and type(b) is exp.Add
     is_behind = kind is exp.GTE and type(b) is exp.Sub
     if not is_ahead and not is_behind:
         raise text.error(part, _FORM)
-    return replace(asked, tolerance_us=interval_us(b.args["expression"], text))
+    return replace(nearest, tolerance_us=interval_us(b.args["expression"], text))
 
 
 def _is_time(node: exp.Expr, scope: Scope, names: Names) -> bool:

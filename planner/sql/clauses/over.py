@@ -118,8 +118,8 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
         ties = orderings(exp.Order(expressions=order.expressions[1:]), scope, names)
     compiler = Expressions(text, scope, names.functions)
     frame = _frame(node, names)
-    asked, frame = _asked(node, frame, compiler, names)
-    if ties and isinstance(asked, agg.Agg) and not frame.rows and frame.first is not None:
+    aggregate, frame = _aggregate_of(node, frame, compiler, names)
+    if ties and isinstance(aggregate, agg.Agg) and not frame.rows and frame.first is not None:
         raise text.error(order.expressions[1].this, _ALONE)
     taken = set(scope.stream.schema.names)
     keys = [compiler.compile(key) for key in node.args.get("partition_by") or ()]
@@ -127,12 +127,12 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
     name = free_name("@over", taken)
     with text.located(node):
         grouped = by.group_by(*on)
-        plan = framed(grouped.plan, tuple(on), frame, ties, {name: asked})
+        plan = framed(grouped.plan, tuple(on), frame, ties, {name: aggregate})
     stream: Stream = replace(scope.stream, plan=plan)
     return name, replace(scope.with_stream(stream), hidden=(*scope.hidden, name))
 
 
-def _asked(
+def _aggregate_of(
     node: exp.Window, frame: RowFrame, compiler: Expressions, names: Names
 ) -> tuple[Agg | Lag, RowFrame]:
     """Return the aggregate, and its frame."""
@@ -150,13 +150,13 @@ def _asked(
         default = function.args.get("default")
         value = compiler.compile(function.this)
         with text.located(node):
-            asked = agg.lag(value, rows)
+            lagged = agg.lag(value, rows)
         if default is not None:
             given = compiler.compile(default)
             with text.located(default):
                 _check_default(value, given, compiler.scope)
-                asked = agg.lag(value, rows, default=given)
-        return asked, frame
+                lagged = agg.lag(value, rows, default=given)
+        return lagged, frame
     if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.Lag):
         raise text.error(node, _LAG_NULLS)
     if not is_aggregate(function):
@@ -169,8 +169,8 @@ def _check_default(value: Expr, default: Expr, scope: Scope) -> None:
     schema = scope.stream.schema
     kinds = [one.output_type(schema) for one in (value, default)]
     if not pa.types.is_null(kinds[1]) and common_type(*kinds) is None:
-        said = " and ".join(sql_type(str(kind)) for kind in kinds)
-        raise InvalidPlanError(f"LAG and its default are of different types: {said}")
+        types = " and ".join(sql_type(str(kind)) for kind in kinds)
+        raise InvalidPlanError(f"LAG and its default are of different types: {types}")
 
 
 def _frame(node: exp.Window, names: Names) -> RowFrame:

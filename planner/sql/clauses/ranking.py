@@ -100,7 +100,7 @@ def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
             continue
         place = table.parent
         select = None if place is None else place.parent
-        if not isinstance(select, exp.Select) or not _is_seen(place):
+        if not isinstance(select, exp.Select) or not _is_visible(place):
             return {}
         found.append(bounds_of(table, flattened(select.args.get("where"))))
     if not found:
@@ -115,7 +115,7 @@ def _is_data(node: exp.Column) -> bool:
     return isinstance(place, WindowTable)
 
 
-def _is_seen(place: exp.Expr | None) -> bool:
+def _is_visible(place: exp.Expr | None) -> bool:
     """Whether the outer query can name the columns of a relation in this part of FROM."""
     if isinstance(place, exp.Join):
         return place.kind.upper() not in ("SEMI", "ANTI")
@@ -135,15 +135,15 @@ def ranked(
     ``is_by_time``: whether a window function is ordered by the time of the stream.
     """
     qualify = node.args.get("qualify")
-    asked = [item.node for item in items if is_ranking(item.node)]
+    rankings = [item.node for item in items if is_ranking(item.node)]
     if qualify is not None:
-        asked += [found for found in qualify.find_all(exp.Window) if is_ranking(found)]
-    if not asked:
+        rankings += [found for found in qualify.find_all(exp.Window) if is_ranking(found)]
+    if not rankings:
         if qualify is not None:
             raise names.text.error(qualify, "QUALIFY is a condition on ROW_NUMBER() OVER (...)")
         return items, scope
-    first = asked[0]
-    for other in asked[1:]:
+    first = rankings[0]
+    for other in rankings[1:]:
         if other != first:
             raise names.text.error(other, "one SELECT can number its rows in one way only")
     called = next((item.name for item in items if item.node == first), "")
@@ -279,8 +279,8 @@ def limited(
     limit, offset = (node.args.get(part) for part in ("limit", "offset"))
     order = node.args.get("order")
     if order is None:
-        asked = node if limit is None else limit
-        raise text.error(asked, "LIMIT needs ORDER BY: which rows come first?")
+        at = node if limit is None else limit
+        raise text.error(at, "LIMIT needs ORDER BY: which rows come first?")
     if limit is None:
         raise text.error(node if offset is None else offset, "OFFSET needs LIMIT")
     rows = _whole(limit, names)

@@ -145,8 +145,8 @@ def _lasting(
 ) -> tuple[exp.Join, Scope, Scope]:
     """Return the join and its sides; rows last if the dialect's tables keep their rows."""
     clause = with_time_bounds(clause, scope, right, names)
-    asked = [*_conditions_of(clause), *([] if clause.side else conditions)]
-    return clause, *kept_sides(scope, right, asked, names, clause)
+    all_conditions = [*_conditions_of(clause), *([] if clause.side else conditions)]
+    return clause, *kept_sides(scope, right, all_conditions, names, clause)
 
 
 def refuse_version(node: exp.Table, names: Names) -> None:
@@ -174,8 +174,8 @@ def _with_all(
     """Join the relations that have no keys yet, each as soon as WHERE has some."""
     left = list(waiting)
     while left:  # ends: each pass joins one of them
-        asked = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
-        some = [(e, parts) for e, parts in asked if parts] or asked
+        candidates = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
+        some = [(e, parts) for e, parts in candidates if parts] or candidates
         near = [e for e, parts in some if is_bounded(parts, scope, e[1], names)]
         found = near[0] if near else some[0][0]
         left.remove(found)
@@ -249,10 +249,10 @@ def _alone(
     relation = window.relation
     items = [Item(part.alias_or_name, part.unalias()) for part in node.expressions]
     keys = [listed(key, items, scope, names.text.error) for key in group.expressions]
-    asked = [*conditions, *(key for key in keys if not is_bound_of(key, relation))]
+    nodes = [*conditions, *(key for key in keys if not is_bound_of(key, relation))]
     for clause in clauses:
-        asked += _conditions_of(clause)
-    parts = [p for one in asked for p in one.walk(prune=lambda n: isinstance(n, exp.Query))]
+        nodes += _conditions_of(clause)
+    parts = [p for one in nodes for p in one.walk(prune=lambda n: isinstance(n, exp.Query))]
     queries = [part for part in parts if isinstance(part, exp.Query)]
     if any(_is_about_windows(query, relation, names) for query in queries):
         return None
@@ -260,9 +260,9 @@ def _alone(
     return place if is_grouped else None
 
 
-def _is_about_windows(asked: exp.Expr, relation: str, names: Names) -> bool:
+def _is_about_windows(subquery: exp.Expr, relation: str, names: Names) -> bool:
     """Whether a subquery reads rows of windows, or bounds of the outer ``relation``."""
-    for part in asked.walk():
+    for part in subquery.walk():
         if isinstance(part, WindowTable):
             select = part.find_ancestor(exp.Select)
             if select is None or select.args.get("group") is None:

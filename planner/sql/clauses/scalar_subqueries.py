@@ -124,13 +124,13 @@ def _value(
     found = query(select, names)
     outer = outer.with_stream(kept(outer.stream, names))
     compile_ = Expressions(names.text, outer, names.functions).compile
-    mine = [compile_(part) for part, _ in keys] or [lit(1)]
+    outer_keys = [compile_(part) for part, _ in keys] or [lit(1)]
     if not keys:
         theirs = [free_name("@key", taken)]
         found = found.with_columns(lit(1).alias(theirs[0]))
     how = "inner" if is_inner and all(map(_is_null_of_null, made.walk())) else "left"
     with text.located(node):
-        ours, on = with_key_columns(outer.stream, mine, "@outer_key", taken)
+        ours, on = with_key_columns(outer.stream, outer_keys, "@outer_key", taken)
         pairs = ours.join(found, left_on=on, right_on=theirs, how=how)
         valued = pairs.select(*outer.stream.schema.names, *columns)
     scope = replace(outer.with_stream(valued), hidden=(*outer.hidden, *columns))

@@ -114,7 +114,7 @@ def _renamed(rows: Rows, columns: Sequence[exp.Expr], at: exp.Expr | None, names
     wanted = [column.name for column in columns]
     pairs = list(zip(stream.schema.names, wanted, strict=True))
     with names.text.located(at):
-        return rows.called(stream.select(*(col(mine).alias(name) for mine, name in pairs)))
+        return rows.called(stream.select(*(col(old).alias(name) for old, name in pairs)))
 
 
 def _with_definitions(node: exp.Expr, names: Names) -> Names:
@@ -335,11 +335,11 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
 
 def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
     """Return the events for which a condition with a subquery is true."""
-    asked = _in_query(test)
-    if asked is not None:
-        if isinstance(test, exp.Not) or asked.args.get("negate"):
-            return not_in(asked, scope, names, rows_of_query)
-        return exists(exists_of_in(asked, scope, names), scope, names, _inner_from)
+    in_query = _in_query(test)
+    if in_query is not None:
+        if isinstance(test, exp.Not) or in_query.args.get("negate"):
+            return not_in(in_query, scope, names, rows_of_query)
+        return exists(exists_of_in(in_query, scope, names), scope, names, _inner_from)
     if _is_exists(test):
         return exists(test, scope, names, _inner_from)
     condition = _with_exists_of_in(test, scope, names)

@@ -52,7 +52,7 @@ def set_operation(
             what = "INSERT INTO one target," if OF_INSERTS in node.meta else what
             raise names.text.error(node, f"{what} of {len(wanted)} and {len(found)} columns")
         pairs = list(zip(found, wanted, strict=True))
-        columns = [col(mine).alias(name) for mine, name in pairs]
+        columns = [col(old).alias(name) for old, name in pairs]
         renamed.append(stream if found == wanted else stream.select(*columns))
     is_distinct = bool(node.args.get("distinct"))
     if kind != "UNION" or is_distinct:
@@ -91,12 +91,12 @@ def united(branches: Sequence[Stream], node: exp.Expr, names: Names) -> Stream:
 def _compared(left: Stream, right: Stream, *, is_except: bool) -> Stream:
     names = left.schema.names
     same = free_column("same", names)
-    sides = [side.with_columns(**{same: _told(side.schema)}) for side in (left, right)]
+    sides = [side.with_columns(**{same: _row_text(side.schema)}) for side in (left, right)]
     how = "anti" if is_except else "inner"
     return sides[0].join(sides[1].select(same), on=same, how=how).select(*names)
 
 
-def _told(schema: pa.Schema) -> Expr:
+def _row_text(schema: pa.Schema) -> Expr:
     """Return a text that is equal for equal rows only."""
     made: Expr = lit("")
     for name in schema.names:

@@ -59,7 +59,7 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
         raise text.error(node, "write WITH ORDINALITY AS name (column, place)")
     if offset:  # sqlglot uses the last name for the positions
         columns = (*columns, offset.name)
-    asked = _Unnest(
+    spec = _Unnest(
         node,
         node.expressions[0],
         alias.name,
@@ -67,7 +67,7 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
         is_outer=side == "LEFT",
         first=None if not offset else 0 if node.meta.get(FROM_ZERO) else 1,
     )
-    return _with_elements(asked, scope, names)
+    return _with_elements(spec, scope, names)
 
 
 def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
@@ -81,7 +81,7 @@ def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
         raise names.text.error(view, "write LATERAL VIEW POSEXPLODE(list) name AS place, column")
     if is_placed:  # Spark names the position first
         columns = [*columns[1:], columns[0]]
-    asked = _Unnest(
+    spec = _Unnest(
         view,
         call.this,
         alias.name or columns[0],
@@ -89,24 +89,24 @@ def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
         is_outer=bool(view.args.get("outer")),
         first=0 if is_placed else None,
     )
-    return _with_elements(asked, scope, names)
+    return _with_elements(spec, scope, names)
 
 
-def _with_elements(asked: _Unnest, scope: Scope, names: Names) -> Scope:
-    text, node = names.text, asked.node
-    if asked.relation in scope.relations:
-        raise text.error(node, f"there are two {asked.relation!r}; rename one with AS")
-    value = Expressions(text, scope, names.functions).compile(asked.value)
+def _with_elements(spec: _Unnest, scope: Scope, names: Names) -> Scope:
+    text, node = names.text, spec.node
+    if spec.relation in scope.relations:
+        raise text.error(node, f"there are two {spec.relation!r}; rename one with AS")
+    value = Expressions(text, scope, names.functions).compile(spec.value)
     held = value.output_type(scope.stream.schema)
     if not is_list(held) and not is_map(held):
-        raise text.error(asked.value, f"a list or a map becomes rows, not {sql_type(str(held))}")
+        raise text.error(spec.value, f"a list or a map becomes rows, not {sql_type(str(held))}")
     taken = set(scope.stream.schema.names)
-    wanted = asked.names if asked.first is None else asked.names[:-1]
+    wanted = spec.names if spec.first is None else spec.names[:-1]
     element = free_name(wanted[0] if len(wanted) == 1 else "@element", taken)
-    place = None if asked.first is None else free_name(asked.names[-1], taken)
-    with text.located(asked.value):
+    place = None if spec.first is None else free_name(spec.names[-1], taken)
+    with text.located(spec.value):
         rows = scope.stream.with_columns(value.alias(element))
-        rows = rows.explode(element, outer=asked.is_outer, position=place)
+        rows = rows.explode(element, outer=spec.is_outer, position=place)
     kind = rows.schema.field(element).type
     made = [element]
     if pa.types.is_struct(kind) and len(wanted) == kind.num_fields and len(wanted) > 1:
@@ -117,8 +117,8 @@ def _with_elements(asked: _Unnest, scope: Scope, names: Names) -> Scope:
     elif len(wanted) != 1:
         raise text.error(node, f"{len(wanted)} names for elements that are {kind}")
     if place is not None:
-        if asked.first:
-            rows = rows.with_columns((col(place) + asked.first).alias(place))
+        if spec.first:
+            rows = rows.with_columns((col(place) + spec.first).alias(place))
         made.append(place)
-    columns = tuple(Visible(asked.relation, n, c) for n, c in zip(asked.names, made, strict=True))
+    columns = tuple(Visible(spec.relation, n, c) for n, c in zip(spec.names, made, strict=True))
     return replace(scope.with_stream(rows), columns=(*scope.columns, *columns))

@@ -113,9 +113,9 @@ def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None
     for name, part in node.args.items():
         if part and name not in known and not isinstance(part, bool):
             at = part if isinstance(part, exp.Expr) else node
-            said = text.spelled(node)
-            hint = HINTS.get(said, "write it without this")
-            raise text.error(at, f"this form of {said} is not supported; {hint}")
+            spelling = text.spelled(node)
+            hint = HINTS.get(spelling, "write it without this")
+            raise text.error(at, f"this form of {spelling} is not supported; {hint}")
 
 
 #: Arguments that are strings if they are literals.

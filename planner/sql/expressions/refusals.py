@@ -56,28 +56,32 @@ def _quantified(node: exp.Expr, text: SqlText) -> str:
     """Return how to write ``x > ALL (SELECT y FROM b)``."""
     around = node.parent
     kind = type(around) if isinstance(around, exp.Binary) else exp.EQ
-    said = text.spelled(around) if isinstance(around, exp.Binary) else "="
+    operator = text.spelled(around) if isinstance(around, exp.Binary) else "="
     found = _QUANTIFIED.get((type(node), kind))
-    return found or _COMPARED_WITH[type(node)].format(f"a.x {said} b.y")
+    return found or _COMPARED_WITH[type(node)].format(f"a.x {operator} b.y")
 
 
 def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
     """Return the error for an unsupported node, in SQL's words, with an alternative."""
-    said = text.spelled(node)
+    spelling = text.spelled(node)
     if is_window(node):
         where = "it belongs in GROUP BY; its bounds are window_start and window_end"
-        return text.error(node, f"the function {said} is not supported here: {where}")
-    hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
+        return text.error(node, f"the function {spelling} is not supported here: {where}")
+    hint = HINTS.get(spelling) or (
+        HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None
+    )
     if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):
         hint = _quantified(node, text)
-    what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
+    what = "the function " if isinstance(node, exp.Func) and spelling.isidentifier() else ""
     if isinstance(node, exp.Tuple) and isinstance(node.parent, exp.Distinct):
         hint = "write COUNT(*) of a subquery in FROM: SELECT DISTINCT a, b"
     if not hint and not what:
         hint = "write it with the operators and functions of docs/SQL.md"
     if not hint:
-        hint = f"add it with functions={{'{said.lower()}': ...}}, or write it with other functions"
-    return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))
+        hint = (
+            f"add it with functions={{'{spelling.lower()}': ...}}, or write it with other functions"
+        )
+    return text.error(node, f"{what}{spelling} is not supported" + (f"; {hint}" if hint else ""))
 
 
 def reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:

@@ -140,8 +140,8 @@ class Expressions:
             try:
                 inspect.signature(build).bind(*values)
             except TypeError:
-                said = self.text.spelled(node)
-                reason = f"{said} does not take {len(values)} arguments"
+                spelling = self.text.spelled(node)
+                reason = f"{spelling} does not take {len(values)} arguments"
                 raise self.text.error(node, reason) from None
             with self.text.located(node):
                 return of_engine.built(node, build, values, self)
@@ -214,8 +214,8 @@ class Expressions:
         of = None if node.this is None else self.compile(node.this)
         chain = None
         for branch in node.args["ifs"]:
-            asked = self.compile(branch.this)
-            condition = asked if of is None else of == asked
+            tested = self.compile(branch.this)
+            condition = tested if of is None else of == tested
             start = when(condition) if chain is None else chain.when(condition)
             chain = start.then(self.compile(branch.args["true"]))
         assert chain is not None, node
@@ -296,8 +296,8 @@ class Expressions:
 
     def _json(self, node: exp.Expr) -> Expr:
         """``s ->> '$.a'`` as text, ``s -> '$.a'`` as JSON."""
-        asked, value = node.args["expression"], self.compile(node.this)
-        path = asked.sql().strip("'")
+        path_node, value = node.args["expression"], self.compile(node.this)
+        path = path_node.sql().strip("'")
         if pa.types.is_struct(value.output_type(self.schema)):
             return value.field(path.removeprefix("$."))
         with self.text.located(node):
@@ -323,17 +323,17 @@ class Expressions:
                 return between(self.compile(node.this), *ends)
         if part is None or isinstance(part, exp.Slice):
             raise self.text.error(node, _PLACES)
-        held, asked = self.compile(node.this), self.compile(node.expressions[0])
-        kind, of = held.output_type(self.schema), asked.output_type(self.schema)
+        container, key = self.compile(node.this), self.compile(node.expressions[0])
+        kind, of = container.output_type(self.schema), key.output_type(self.schema)
         is_place = pa.types.is_integer(of) or pa.types.is_null(of)
         if not pa.types.is_map(kind) and not (is_list(kind) and is_place):
             reason = f"of {sql_type(str(kind))}; a list has places, a map has keys"
             raise self.text.error(node, f"{self.text.spelled(node)}: {reason}")
         with self.text.located(node):
             if pa.types.is_map(kind):
-                return held.item(asked)
+                return container.item(key)
             is_from_zero = self.text.engine.lists_from_zero and not node.args.get("offset")
-            return nth(held, asked + 1 if is_from_zero else asked)
+            return nth(container, key + 1 if is_from_zero else key)
 
     def _dot(self, node: exp.Dot) -> Expr:
         """Compile ``list[1].field``."""

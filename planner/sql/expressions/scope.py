@@ -83,7 +83,7 @@ class Rows:
     def called(self, stream: Stream) -> Rows:
         """Return the same rows with the column names of ``stream``."""
         pairs = zip(self.stream.schema.names, stream.schema.names, strict=True)
-        bounds = {name: self.bounds[mine] for mine, name in pairs if mine in self.bounds}
+        bounds = {name: self.bounds[old] for old, name in pairs if old in self.bounds}
         return Rows(stream, bounds, self.in_windows)
 
 

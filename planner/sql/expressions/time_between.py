@@ -69,11 +69,11 @@ def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) 
     found = Bounded(Span(), [], [])
     span = Span()
     for part in parts:
-        said = span_of(plan, resolve(compiler.compile(part).node, plan.schema))
-        if said.lo is not None or said.hi is not None:
-            span = span.meet(said)
+        part_span = span_of(plan, resolve(compiler.compile(part).node, plan.schema))
+        if part_span.lo is not None or part_span.hi is not None:
+            span = span.meet(part_span)
             found.bounds.append(part)
-        if not said.is_exact:
+        if not part_span.is_exact:
             found.rest.append(part)
     return replace(found, span=span)
 
@@ -92,8 +92,8 @@ def bounds_of_where(
     """Return the conditions that bound the time between rows of both; none without points."""
     if not are_points(left, right):
         return []
-    asked = [part for part in conditions if _is_of_both(part, left, right)]
-    return bounded(asked, left, right, names).bounds if asked else []
+    on_both = [part for part in conditions if _is_of_both(part, left, right)]
+    return bounded(on_both, left, right, names).bounds if on_both else []
 
 
 def within(
@@ -109,8 +109,8 @@ def within(
     Raises:
         SqlError: there is no bound, or only one.
     """
-    for mine, other in keys:
-        sides = ((left.stream.plan, mine), (right.stream.plan, other))
+    for left_key, right_key in keys:
+        sides = ((left.stream.plan, left_key), (right.stream.plan, right_key))
         nodes = [(plan, resolve(key.node, plan.schema)) for plan, key in sides]
         span = span.meet(span_of_keys(nodes))
     if span.lo is None or span.hi is None:
@@ -156,10 +156,10 @@ def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
     if not isinstance(part, _PLAIN) or part.find(exp.Query, exp.Subquery, exp.Exists):
         return False
     columns = list(part.find_all(exp.Column))
-    mine = [bool(left.candidates(c)) for c in columns]
-    theirs = [bool(right.candidates(c)) for c in columns]
-    is_clear = all(one != other for one, other in zip(mine, theirs, strict=True))
-    return is_clear and any(mine) and any(theirs)
+    in_left = [bool(left.candidates(c)) for c in columns]
+    in_right = [bool(right.candidates(c)) for c in columns]
+    is_clear = all(one != other for one, other in zip(in_left, in_right, strict=True))
+    return is_clear and any(in_left) and any(in_right)
 
 
 def _pairs(left: Scope, right: Scope) -> Scope:

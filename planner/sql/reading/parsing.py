@@ -328,17 +328,17 @@ _CLAUSES = {
 
 def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     _check_first_words(source)
-    told = error.errors[0]
-    words = str(told["description"])
+    details = error.errors[0]
+    words = str(details["description"])
     required = _REQUIRED.search(words)
     if required is not None:
         words = f"a part of {required[2].upper()} is missing here"
     words = words.partition(" but got <Token")[0]
     words = words.replace("Invalid expression / Unexpected token", "this is not expected here")
     words = words.replace("Expecting ", "expected ").replace("Expected ", "expected ")
-    line, width = int(told["line"]), max(1, len(str(told["highlight"])))
+    line, width = int(details["line"]), max(1, len(str(details["highlight"])))
     first = sum(len(before) + 1 for before in source.text.split("\n")[: line - 1])
-    start = max(first, first + int(told["col"]) - width)
+    start = max(first, first + int(details["col"]) - width)
     if any(found.start() <= start < found.end() for found in _EMIT.finditer(source.text)):
         words = "EMIT CHANGES belongs after a SELECT, within its parentheses"
     for found in _SPARK_WINDOW.finditer(source.text):

@@ -147,14 +147,14 @@ def client_statement(parser: Any) -> exp.Expr | None:
     if word == "EXECUTE" and follows == "STATEMENT":
         parser._advance(3)
         if parser._match_text_seq("BEGIN") and not parser._curr:
-            return _told(first, "BEGIN")
+            return _statement(first, "BEGIN")
         return None
     if word == "BEGIN":
         parser._advance(3 if follows == "STATEMENT" else 1)
-        return None if parser._curr else _told(first, "BEGIN")
+        return None if parser._curr else _statement(first, "BEGIN")
     if word == "END" and not follows:
         parser._advance()
-        return _told(first, "END")
+        return _statement(first, "END")
     if word == "SET":
         return _set(parser, first)
     if word == "SHOW" and follows in _SHOWN:
@@ -162,18 +162,18 @@ def client_statement(parser: Any) -> exp.Expr | None:
     if word in ("DESCRIBE", "DESC") and second is not None:
         parser._advance()
         parser._match_text_seq("EXTENDED")
-        return _told(first, "DESCRIBE", [parser._parse_table_parts()])
+        return _statement(first, "DESCRIBE", [parser._parse_table_parts()])
     if word == "EXPLAIN":
         parser._advance()
         parser._match_text_seq("PLAN", "FOR")
-        made = _told(first, "EXPLAIN")
+        made = _statement(first, "EXPLAIN")
         made.set("query", parser._parse_statement())
         return made
     is_index = word == "CREATE" and follows == "INDEX"
     return _rest(parser, first, "CREATE INDEX") if is_index else None
 
 
-def _told(first: Token, word: str, parts: list[exp.Expr] | None = None) -> ClientStatement:
+def _statement(first: Token, word: str, parts: list[exp.Expr] | None = None) -> ClientStatement:
     made = ClientStatement(this=exp.var(word), expressions=parts or [])
     made.update_positions(first)
     return made
@@ -186,7 +186,7 @@ def _rest(parser: Any, first: Token, word: str) -> ClientStatement:
     while parser._curr:  # ends: the statement does
         words.append(exp.var(parser._curr.text))
         parser._advance()
-    return _told(first, word, words)
+    return _statement(first, word, words)
 
 
 def _set(parser: Any, first: Token) -> ClientStatement:
@@ -200,6 +200,6 @@ def _set(parser: Any, first: Token) -> ClientStatement:
     value = [token.text for token in parser._tokens[parser._index :]]
     while parser._curr:  # ends: the statement does
         parser._advance()
-    return _told(
+    return _statement(
         first, "SET", [exp.Literal.string("".join(words)), exp.Literal.string("".join(value))]
     )

@@ -292,10 +292,10 @@ def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -
             if known is None and is_own and not isinstance(part, bool | str):
                 continue
             at = part if isinstance(part, exp.Expr) else node
-            said = part.upper() if isinstance(part, str) else name.strip("_").upper()
+            word = part.upper() if isinstance(part, str) else name.strip("_").upper()
             if isinstance(node, exp.Func):
                 reason = (
                     f"this form of {text.spelled(node)} is not supported; write it without this"
                 )
                 raise text.error(at, reason)
-            raise text.error(at, f"{said} is not supported here; leave it out")
+            raise text.error(at, f"{word} is not supported here; leave it out")

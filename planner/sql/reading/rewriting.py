@@ -117,9 +117,9 @@ def _merged(node: exp.Window, base: exp.Window) -> exp.Window:
     """Merge the parts of a window with the parts of the named window that it extends."""
     made = exp.Window(this=None, over="OVER")
     for part in ("partition_by", "order", "spec"):
-        said = node.args.get(part) or base.args.get(part)
-        if said:
-            copies = [one.copy() for one in said] if isinstance(said, list) else said.copy()
+        clause = node.args.get(part) or base.args.get(part)
+        if clause:
+            copies = [one.copy() for one in clause] if isinstance(clause, list) else clause.copy()
             made.set(part, copies)
     return made
 

@@ -135,9 +135,9 @@ def _read_column(
     """Add a column to its kind; return whether it is the primary key."""
     kind, constraints = column.args.get("kind"), column.args.get("constraints") or []
     every = [constraint.args["kind"] for constraint in constraints]
-    said = [c for c in every if type(c) not in _BESIDE]
-    if kind is None and len(said) == 1 and type(said[0]) is exp.ComputedColumnConstraint:
-        computed[column.name] = said[0].this
+    kinds = [c for c in every if type(c) not in _BESIDE]
+    if kind is None and len(kinds) == 1 and type(kinds[0]) is exp.ComputedColumnConstraint:
+        computed[column.name] = kinds[0].this
         if _is_required(column):
             reason = (
                 "NOT NULL of a computed column is not checked: leave it out, and write "
@@ -145,14 +145,14 @@ def _read_column(
                 "columns of the file that it is computed from"
             )
             raise text.error(column, reason)
-    elif kind is not None and len(said) == 1 and type(said[0]) is Metadata:
-        key = said[0].this
+    elif kind is not None and len(kinds) == 1 and type(kinds[0]) is Metadata:
+        key = kinds[0].this
         metadata[column.name] = column.name if key is None else key.name
         types[column.name] = _declared_type(kind, column, text)
         if _is_required(column):
             reason = "metadata of the broker cannot be NOT NULL: leave it out"
             raise text.error(column, reason)
-    elif kind is not None and not said:
+    elif kind is not None and not kinds:
         types[column.name] = _declared_type(kind, column, text)
     else:
         raise text.error(column, "a column is a name and a type")

@@ -24,10 +24,10 @@ class ConsoleSink:
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
 
 
-def print_rows(table: Table, said: ConsoleSink, stream: Stream) -> Query:
+def print_rows(table: Table, options: ConsoleSink, stream: Stream) -> Query:
     """The query that prints ``stream``."""
     with table.text.located(table.given.name):
-        return stream.deliver(sinks.console(), start=said.start, end=said.end)
+        return stream.deliver(sinks.console(), start=options.start, end=options.end)
 
 
 CONNECTOR = Connector("console", None, Sink(ConsoleSink, print_rows))

@@ -90,8 +90,8 @@ class Declaration:
         self._check_direction(
             sink.options, "a table that is read", not_of="a target of INSERT INTO"
         )
-        said = read_options(sink.options, given, self.table.title)
-        return sink.write(self.table, said, self.table.matched(stream))
+        options = read_options(sink.options, given, self.table.title)
+        return sink.write(self.table, options, self.table.matched(stream))
 
     def _is_source(self) -> bool:
         """Whether ``type = 'source'`` is given."""

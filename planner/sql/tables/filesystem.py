@@ -93,93 +93,93 @@ class FileSink:
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
 
 
-def read_files(table: Table, said: FileSource) -> Stream:
+def read_files(table: Table, options: FileSource) -> Stream:
     """Return the stream of the files."""
-    format_ = _format(table, said)
-    if said.has_no_header or not said.has_header:
-        name = "without_header" if said.has_no_header else "header"
+    format_ = _format(table, options)
+    if options.has_no_header or not options.has_header:
+        name = "without_header" if options.has_no_header else "header"
         raise table.given.error(name, "a CSV file has a line with the names of its columns here")
     if format_ in ("text", _RSTREAM):
-        return _fixed_source(table, said, format_)
-    if said.vs is None and table.columns.watermark is None and not said.static:
-        if not table.text.engine.keeps_rows or _live(said)["follow"]:
+        return _fixed_source(table, options, format_)
+    if options.vs is None and table.columns.watermark is None and not options.static:
+        if not table.text.engine.keeps_rows or _live(options)["follow"]:
             raise table.no_time()
-        said = replace(said, static=True)
+        options = replace(options, static=True)
     if format_ != "csv":
         for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
             if name in table.given.values:
                 raise table.given.error(name, "only CSV has a delimiter and null_values")
-    if format_ == "parquet" and said.encoding is not None:
+    if format_ == "parquet" and options.encoding is not None:
         raise table.given.error("encoding", "only text, as CSV and JSON, has an encoding")
     csv: dict[str, Any] = {}
-    if said.encoding is not None:
-        csv["encoding"] = said.encoding
-    if said.delimiter is not None:
-        csv["delimiter"] = said.delimiter
-    if said.null_values is not None:
-        csv["null_values"] = said.null_values.split(",")
+    if options.encoding is not None:
+        csv["encoding"] = options.encoding
+    if options.delimiter is not None:
+        csv["delimiter"] = options.delimiter
+    if options.null_values is not None:
+        csv["null_values"] = options.null_values.split(",")
     plain = CsvOptions(
         vs=None,
-        delay=said.delay,
-        late=said.late,
-        partitions=said.partitions,
-        on_bad_row="skip" if said.ignores_errors else said.on_bad_row,
-        max_ahead=said.max_ahead,
-        **_live(said),
+        delay=options.delay,
+        late=options.late,
+        partitions=options.partitions,
+        on_bad_row="skip" if options.ignores_errors else options.on_bad_row,
+        max_ahead=options.max_ahead,
+        **_live(options),
         **csv,
     )
     with table.text.located(table.given.values["path"]):
-        found = infer_schema(format_, said.path, tuple(plain.reader_options(format_).items()))
+        found = infer_schema(format_, options.path, tuple(plain.reader_options(format_).items()))
     table.check_columns(found)
     types = table.columns.types
     if table.word != STREAM:
         types = {name: _as_written(found, name, kind) for name, kind in types.items()}
-    if said.static:
+    if options.static:
         for name in ("vs", "ve", "delay", "late", "max_ahead", CHANGELOG, DELETED):
             if name in table.given.values:
                 raise table.given.error(name, f"rows of a static table have no times: no {name}")
         given = replace(always_alive(plain), schema=types or None)
     else:
-        times = table.time_options(said.vs, said.ve, _with_types(found, types))
+        times = table.time_options(options.vs, options.ve, _with_types(found, types))
         given = replace(plain, **times, schema=types or None)
     with table.text.located(table.given.name):
-        stream = Stream(file_source(format_, said.path, given))
+        stream = Stream(file_source(format_, options.path, given))
     made = table.declared(stream)
-    return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
+    return lasting(table, made, options.ve, upserts=options.upserts, deleted=options.deleted)
 
 
-def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
+def write_files(table: Table, options: FileSink, stream: Stream) -> Query:
     """Return the query that writes ``stream`` to the folder."""
     given = table.given
     if table.columns.primary_key:
         reason = "a folder keeps every version of a row, with its lifetime: leave PRIMARY KEY out"
         raise given.error("", f"{reason}; the connectors postgres and kafka write by key")
-    if said.format.lower() not in ("parquet", _RSTREAM):
+    if options.format.lower() not in ("parquet", _RSTREAM):
         raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
     with table.text.located(given.name):
-        if said.format.lower() != _RSTREAM:
+        if options.format.lower() != _RSTREAM:
             return stream.to_parquet(
-                said.path, cti_every=said.cti_every, start=said.start, end=said.end
+                options.path, cti_every=options.cti_every, start=options.start, end=options.end
             )
-        if said.path is None:
+        if options.path is None:
             raise given.error("format", "an rstream needs path = '...'")
         for name in ("start", "end"):
             if name in given.values:
                 raise given.error(name, "times of an rstream are _vs and _ve")
-        return stream.to_rstream(said.path, cti_every=said.cti_every)
+        return stream.to_rstream(options.path, cti_every=options.cti_every)
 
 
-def _live(said: FileSource) -> dict[str, Any]:
+def _live(options: FileSource) -> dict[str, Any]:
     """Return the options of a folder that grows; an option for polling implies that it does."""
     return {
-        "follow": said.follow or said.poll_every is not None,
-        "idle": said.idle,
-        "idle_after": said.idle_after,
-        "poll_every": "1s" if said.poll_every is None else said.poll_every,
+        "follow": options.follow or options.poll_every is not None,
+        "idle": options.idle,
+        "idle_after": options.idle_after,
+        "poll_every": "1s" if options.poll_every is None else options.poll_every,
     }
 
 
-def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
+def _fixed_source(table: Table, options: FileSource, format_: Format) -> Stream:
     """Return lines of text, or the output of another job: both have their own times."""
     known = ["connector", "path", "format", *(["partitions"] if format_ == "text" else [])]
     what = "text files" if format_ == "text" else "an rstream"
@@ -191,8 +191,8 @@ def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
         raise table.text.error(at, f"{what} already has its columns; leave them out")
     with table.text.located(table.given.name):
         if format_ == "text":
-            return Stream.from_text(said.path, partitions=said.partitions)
-        return Stream.from_rstream(said.path)
+            return Stream.from_text(options.path, partitions=options.partitions)
+        return Stream.from_rstream(options.path)
 
 
 def _as_written(found: pa.Schema, name: str, kind: pa.DataType) -> pa.DataType:
@@ -209,15 +209,15 @@ def _with_types(found: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
     return found
 
 
-def _format(table: Table, said: FileSource) -> Format:
-    if said.format is not None:
+def _format(table: Table, options: FileSource) -> Format:
+    if options.format is not None:
         formats: dict[str, Format] = {f: f for f in (*SUFFIXES, "text", _RSTREAM)}
         formats["delimited"] = "csv"
-        if said.format.lower() not in formats:
+        if options.format.lower() not in formats:
             known = ", ".join(formats)
-            raise table.given.error("format", f"no format {said.format!r}; there are {known}")
-        return formats[said.format.lower()]
-    found = "text" if said.path.endswith(".txt") else format_of(said.path)
+            raise table.given.error("format", f"no format {options.format!r}; there are {known}")
+        return formats[options.format.lower()]
+    found = "text" if options.path.endswith(".txt") else format_of(options.path)
     if found is None:
         raise table.given.error("", "the path has no known ending: set format = '...'")
     return found

@@ -148,68 +148,70 @@ class TopicSink:
     properties: dict[str, str] = option("properties.*", read=text, default=None, is_shown=False)
 
 
-def read_topic(table: Table, said: TopicSource) -> Stream:
+def read_topic(table: Table, options: TopicSource) -> Stream:
     """Return the stream of the topic."""
-    is_debezium = said.format in _DEBEZIUM
-    if said.vs is None and table.columns.watermark is None and not is_debezium:
+    is_debezium = options.format in _DEBEZIUM
+    if options.vs is None and table.columns.watermark is None and not is_debezium:
         raise table.no_time()
-    key = _key(table, said, is_debezium)
-    config = dict(said.properties)
-    if said.registry is not None:
-        config[_REGISTRY] = said.registry
+    key = _key(table, options, is_debezium)
+    config = dict(options.properties)
+    if options.registry is not None:
+        config[_REGISTRY] = options.registry
     schema = _message_schema(table)
-    times = _times(table, said, schema, is_debezium)
-    if said.delay is not None:
-        times["delay"] = said.delay
-    shape: Any = said.avro_schema or schema or None
+    times = _times(table, options, schema, is_debezium)
+    if options.delay is not None:
+        times["delay"] = options.delay
+    shape: Any = options.avro_schema or schema or None
     with table.text.located(table.given.name):
         given = KafkaOptions(
-            servers=said.servers,
+            servers=options.servers,
             key=key,
             schema=shape,
-            format=said.format,  # type: ignore[arg-type]
-            late=times.pop("late", said.late),
-            idle=said.idle,  # type: ignore[arg-type]
-            idle_after=said.idle_after,
-            start=_place(table, said.start, "start", said.start_us, said.start_offsets),
-            until=_until(table, said),
-            on_bad_row="skip" if said.ignores_errors else said.on_bad_row,  # type: ignore[arg-type]
-            on_lost=said.on_lost,  # type: ignore[arg-type]
+            format=options.format,  # type: ignore[arg-type]
+            late=times.pop("late", options.late),
+            idle=options.idle,  # type: ignore[arg-type]
+            idle_after=options.idle_after,
+            start=_place(table, options.start, "start", options.start_us, options.start_offsets),
+            until=_until(table, options),
+            on_bad_row="skip" if options.ignores_errors else options.on_bad_row,  # type: ignore[arg-type]
+            on_lost=options.on_lost,  # type: ignore[arg-type]
             metadata=tuple(dict.fromkeys(table.columns.metadata.values())),
-            skew=said.skew,
-            max_ahead=said.max_ahead,
-            away_max=said.away_max,
-            partitions=said.partitions,
+            skew=options.skew,
+            max_ahead=options.max_ahead,
+            away_max=options.away_max,
+            partitions=options.partitions,
             config=config,
             **times,
         )
-        stream = Stream(kafka_source(said.topic, given))
-        if said.avro_schema is not None:
+        stream = Stream(kafka_source(options.topic, given))
+        if options.avro_schema is not None:
             stream = _as_declared(table, stream, schema)
         stream = _with_metadata(table, stream)
         if not key:
             made = table.declared(stream)
-            return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
+            return lasting(
+                table, made, options.ve, upserts=options.upserts, deleted=options.deleted
+            )
         made = table.declared(stream, besides=DELETED)
         return made.upserts(key, deleted=col(DELETED)).drop(DELETED)
 
 
-def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
+def write_topic(table: Table, options: TopicSink, stream: Stream) -> Query:
     """Return the query that delivers to the topic."""
-    key = said.key or table.columns.primary_key
+    key = options.key or table.columns.primary_key
     with table.text.located(table.given.name):
         spec = sinks.kafka(
-            said.topic,
-            servers=said.servers,
+            options.topic,
+            servers=options.servers,
             key=key,
-            format=said.format,  # type: ignore[arg-type]
-            mode=said.mode,  # type: ignore[arg-type]
-            upsert=said.upsert and said.format != "debezium-json",
-            on_bad_row=said.on_bad_row,  # type: ignore[arg-type]
-            changes=said.changes,
-            config=said.properties,
+            format=options.format,  # type: ignore[arg-type]
+            mode=options.mode,  # type: ignore[arg-type]
+            upsert=options.upsert and options.format != "debezium-json",
+            on_bad_row=options.on_bad_row,  # type: ignore[arg-type]
+            changes=options.changes,
+            config=options.properties,
         )
-        return stream.deliver(spec, start=said.start, end=said.end)
+        return stream.deliver(spec, start=options.start, end=options.end)
 
 
 def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ...]:
@@ -252,28 +254,28 @@ def _as_declared(table: Table, stream: Stream, declared: dict[str, pa.DataType])
 
 
 def _times(
-    table: Table, said: TopicSource, schema: dict[str, pa.DataType], is_debezium: bool
+    table: Table, options: TopicSource, schema: dict[str, pa.DataType], is_debezium: bool
 ) -> dict[str, Any]:
     """Return ``vs``, ``ve`` and the delay; the record's own time may be a METADATA column."""
     mark = table.columns.watermark
     if is_debezium:
         of_record = mark is None or table.columns.metadata.get(mark.name) == _TIMESTAMP
-        if said.vs is None and of_record:
+        if options.vs is None and of_record:
             # In a partition offsets order changes, even if clocks disagree: a late one is kept.
-            late = {} if mark or said.delay is not None else {"late": "adjust"}
+            late = {} if mark or options.delay is not None else {"late": "adjust"}
             delay_us = 0 if mark is None else table.columns.delay_us
             return {"vs": _TIMESTAMP, "delay": delay_us, **late}
-        if said.vs is not None:
-            return {"vs": said.vs.name}
+        if options.vs is not None:
+            return {"vs": options.vs.name}
     if mark is not None and table.columns.metadata.get(mark.name) == _TIMESTAMP:
         bare = {"vs": _TIMESTAMP, "delay": table.columns.delay_us}
-        ends = table.time_options(None, said.ve, pa.schema(schema), marked=False)
+        ends = table.time_options(None, options.ve, pa.schema(schema), marked=False)
         return {**bare, **ends}
-    is_own = said.vs is not None and said.vs.name == _TIMESTAMP and _TIMESTAMP not in schema
+    is_own = options.vs is not None and options.vs.name == _TIMESTAMP and _TIMESTAMP not in schema
     if is_own and mark is None:
-        ends = table.time_options(None, said.ve, pa.schema(schema), marked=False)
+        ends = table.time_options(None, options.ve, pa.schema(schema), marked=False)
         return {"vs": _TIMESTAMP, **ends}
-    return table.time_options(said.vs, said.ve, pa.schema(schema))
+    return table.time_options(options.vs, options.ve, pa.schema(schema))
 
 
 def _with_metadata(table: Table, stream: Stream) -> Stream:
@@ -289,10 +291,10 @@ def _with_metadata(table: Table, stream: Stream) -> Stream:
     return stream.drop(*extra) if extra else stream
 
 
-def _until(table: Table, said: TopicSource) -> Any:
-    if said.until in (None, "unbounded"):
+def _until(table: Table, options: TopicSource) -> Any:
+    if options.until in (None, "unbounded"):
         return None
-    return _place(table, str(said.until), "until", said.until_us, said.until_offsets)
+    return _place(table, str(options.until), "until", options.until_us, options.until_offsets)
 
 
 def _place(

@@ -27,15 +27,15 @@ _APPEND_ONLY = "append-only"
 
 
 def _mode(given: Given, name: str) -> bool:
-    said = given.text_of(name).lower()
-    if said == "retract":
+    mode = given.text_of(name).lower()
+    if mode == "retract":
         what = "rows cannot be retracted here"
         raise given.error(
             name, f"{what}: 'upsert' with {DELETED} = op = 'd' ends the rows of a key"
         )
-    if said not in (_APPEND, _APPEND_ONLY, _UPSERT):
+    if mode not in (_APPEND, _APPEND_ONLY, _UPSERT):
         raise given.error(name, f"{name} is {_APPEND!r} or {_UPSERT!r}")
-    return said == _UPSERT
+    return mode == _UPSERT
 
 
 def changelog_option(*spellings: str) -> Any:
@@ -71,11 +71,11 @@ def lasting(
     condition = None
     if deleted is not None:
         is_text = isinstance(deleted, exp.Literal) and deleted.is_string
-        asked = exp.column(deleted.name) if is_text else deleted
+        condition_node = exp.column(deleted.name) if is_text else deleted
         if is_text:
-            asked.this.update_positions(deleted)
+            condition_node.this.update_positions(deleted)
         whole = scope_of(stream, given.name.name)
-        condition = Expressions(table.text, whole, {}).compile(asked)
+        condition = Expressions(table.text, whole, {}).compile(condition_node)
         kind = condition.output_type(stream.schema)
         if not pa.types.is_boolean(kind):
             reason = f"{DELETED} is a condition, as op = 'd', and no {sql_type(str(kind))}"

@@ -103,11 +103,11 @@ def read_options(record: type[Record], given: Given, what: str) -> Record:
             many = [n for n in given.values if _is_spelled(n, names[0]) and n not in exact]
             found[f.name] = {n.removeprefix(start): f.metadata[_READ](given, n) for n in many}
             continue
-        said = [name for name in names if name in given.values]
-        if len(said) > 1:
-            raise given.error(said[1], f"{said[1]} has the same meaning as {said[0]}")
-        if said:
-            found[f.name] = f.metadata[_READ](given, said[0])
+        present = [name for name in names if name in given.values]
+        if len(present) > 1:
+            raise given.error(present[1], f"{present[1]} has the same meaning as {present[0]}")
+        if present:
+            found[f.name] = f.metadata[_READ](given, present[0])
         elif f.default is MISSING:
             raise given.error("", f"{what} needs {names[0]} = '...'")
     return record(**found)
@@ -180,19 +180,19 @@ def truth(given: Given, name: str) -> bool:
     """Parse TRUE or FALSE; quotes are accepted, as in Flink."""
     value = given.values[name]
     word = str(value.this) if isinstance(value, exp.Boolean) else given.text_of(name)
-    said = word.strip().lower()
-    if said not in ("true", "false"):
+    lower = word.strip().lower()
+    if lower not in ("true", "false"):
         raise given.error(name, f"{name} is TRUE or FALSE")
-    return said == "true"
+    return lower == "true"
 
 
 def choice(known: Mapping[str, Any]) -> Callable[[Given, str], Any]:
     """Make a parser for one of several words, with the value of each."""
 
     def read(given: Given, name: str) -> Any:
-        said = given.text_of(name).lower()
-        if said in known:
-            return known[said]
+        given_word = given.text_of(name).lower()
+        if given_word in known:
+            return known[given_word]
         *most, last = (repr(word) for word in known)
         words = f"{', '.join(most)} or {last}" if most else last
         raise given.error(name, f"{name} is {words}")

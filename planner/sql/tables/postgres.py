@@ -47,37 +47,37 @@ class TableSink:
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
 
 
-def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
+def write_table(table: Table, options: TableSink, stream: Stream) -> Query:
     """Return the query that delivers to the table; a primary key makes it an upsert."""
-    key = said.key or table.columns.primary_key
-    deletes: Any = said.deletes
-    on_bad_row: Any = said.on_bad_row
-    mode: Any = said.mode or ("upsert" if key else "append")
+    key = options.key or table.columns.primary_key
+    deletes: Any = options.deletes
+    on_bad_row: Any = options.on_bad_row
+    mode: Any = options.mode or ("upsert" if key else "append")
     with table.text.located(table.given.name):
         spec = sinks.postgres(
-            _dsn(table, said),
-            said.table,
+            _dsn(table, options),
+            options.table,
             mode=mode,
             key=key if mode == "upsert" else (),
             deletes=deletes,
             on_bad_row=on_bad_row,
-            changes=said.changes,
+            changes=options.changes,
         )
-        return stream.deliver(spec, start=said.start, end=said.end)
+        return stream.deliver(spec, start=options.start, end=options.end)
 
 
-def _dsn(table: Table, said: TableSink) -> str:
+def _dsn(table: Table, options: TableSink) -> str:
     """Return the address of the database, including the user of the options."""
-    dsn = said.dsn.removeprefix(_JDBC)
-    if said.username is None:
-        if said.password is not None:
+    dsn = options.dsn.removeprefix(_JDBC)
+    if options.username is None:
+        if options.password is not None:
             raise table.given.error("password", "a password needs username = '...', too")
         return dsn
     parts = urlsplit(dsn)
     if not parts.scheme or "@" in parts.netloc:
         raise table.given.error("username", "the address names a user already, or is no URL")
-    secret = "" if said.password is None else f":{quote(said.password, safe='')}"
-    user = f"{quote(said.username, safe='')}{secret}@"
+    secret = "" if options.password is None else f":{quote(options.password, safe='')}"
+    user = f"{quote(options.username, safe='')}{secret}@"
     return parts._replace(netloc=user + parts.netloc).geturl()
 
 

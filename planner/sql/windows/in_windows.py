@@ -140,25 +140,25 @@ def window_key(
     Raises:
         SqlError: a key identifies windows, but some rows end before their window does.
     """
-    asked = [(key, bound) for key in keys for bound in window_bounds(key, scope)]
-    if not asked:
+    candidates = [(key, bound) for key in keys for bound in window_bounds(key, scope)]
+    if not candidates:
         return None
     lives = scope.in_windows
     if lives.refused:
-        raise names.text.error(asked[0][0], lives.refused)
-    if all(bound.window is None for _, bound in asked):
-        return _of_lifetimes(asked, scope, names, clause)
-    asked = [(key, bound) for key, bound in asked if not bound.is_nullable] or asked
-    if asked[0][1].is_nullable:
-        raise names.text.error(asked[0][0], _NULLABLE.format(clause))
-    for key, bound in asked:
+        raise names.text.error(candidates[0][0], lives.refused)
+    if all(bound.window is None for _, bound in candidates):
+        return _of_lifetimes(candidates, scope, names, clause)
+    candidates = [(key, bound) for key, bound in candidates if not bound.is_nullable] or candidates
+    if candidates[0][1].is_nullable:
+        raise names.text.error(candidates[0][0], _NULLABLE.format(clause))
+    for key, bound in candidates:
         window = bound.window
-        if window is None or not all(map(partial(lies_within, window), lives.windows)):
+        if window is None or not all(map(partial(fits_within, window), lives.windows)):
             continue
         if lives.is_crossed and _overlaps(window):
             raise names.text.error(key, CROSSED)
         return key, bound
-    key, bound = asked[0]
+    key, bound = candidates[0]
     if bound.window is None:
         raise names.text.error(key, _MIXED.format(clause))
     if None in lives.windows:
@@ -167,15 +167,15 @@ def window_key(
 
 
 def _of_lifetimes(
-    asked: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names, clause: str
+    candidates: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names, clause: str
 ) -> tuple[exp.Expr, Bound]:
     """Return the key among bounds of windows of several lengths, which need both bounds."""
-    key, bound = asked[0]
-    if not all(bound.is_life for _, bound in asked):
+    key, bound = candidates[0]
+    if not all(bound.is_life for _, bound in candidates):
         raise names.text.error(key, _MIXED.format(clause))
-    if not scope.in_windows.is_whole or any(bound.is_nullable for _, bound in asked):
+    if not scope.in_windows.is_whole or any(bound.is_nullable for _, bound in candidates):
         raise names.text.error(key, _CUT.format(clause))
-    kinds = {bound.kind for _, bound in asked}
+    kinds = {bound.kind for _, bound in candidates}
     if "window_start" not in kinds or len(kinds) == 1:
         raise names.text.error(key, NEEDS_BOUNDS.format(clause))
     return key, bound
@@ -207,14 +207,14 @@ def windows_of_pairs(
 
 def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
     """Return the windows of pairs whose bounds of the kinds ``same`` are equal."""
-    mine, theirs = left.in_windows, right.in_windows
-    windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
-    overlap = any(_overlaps(window) for window in mine.windows if window in theirs.windows)
+    of_left, of_right = left.in_windows, right.in_windows
+    windows = tuple(dict.fromkeys((*of_left.windows, *of_right.windows)))
+    overlap = any(_overlaps(window) for window in of_left.windows if window in of_right.windows)
     is_crossed = overlap and not same
-    is_one = len(windows) == 1 and mine.windows == theirs.windows and None not in windows
+    is_one = len(windows) == 1 and of_left.windows == of_right.windows and None not in windows
     is_one = is_one or {"window_start", "window_end"} <= same
-    is_whole = mine.is_whole and theirs.is_whole and is_one and not is_crossed
-    refused = mine.refused or theirs.refused
+    is_whole = of_left.is_whole and of_right.is_whole and is_one and not is_crossed
+    refused = of_left.refused or of_right.refused
     if _comes_of_windows(left) != _comes_of_windows(right):
         one, other = (left, right) if _comes_of_windows(left) else (right, left)
         plan = other.stream.plan
@@ -224,20 +224,20 @@ def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) ->
     return InWindows(
         windows,
         is_whole,
-        mine.has_rows or theirs.has_rows,
-        mine.is_crossed or theirs.is_crossed or is_crossed,
+        of_left.has_rows or of_right.has_rows,
+        of_left.is_crossed or of_right.is_crossed or is_crossed,
         refused,
     )
 
 
 def with_nulls(pairs: Scope, clause: exp.Join, right: Scope) -> Scope:
     """Return the pairs of an outer join, in which the bounds of a side may be null."""
-    side, theirs = clause.side.upper(), set(right.relations)
+    side, right_relations = clause.side.upper(), set(right.relations)
     columns = []
     for column in pairs.columns:
-        mine = "RIGHT" if column.relation in theirs else "LEFT"
-        if column.bound is not None and side and side != mine:
-            missing = (right.relations[0], mine)
+        own_side = "RIGHT" if column.relation in right_relations else "LEFT"
+        if column.bound is not None and side and side != own_side:
+            missing = (right.relations[0], own_side)
             null_when = column.bound.null_when | {missing}
             column = replace(column, bound=replace(column.bound, null_when=null_when))
         columns.append(column)
@@ -281,8 +281,8 @@ def rows_of_comparison(left: Rows, right: Rows, made: Stream) -> Rows:
     """Return the rows of EXCEPT or INTERSECT, which compare all columns."""
     bounds = common_bounds([left, right])
     same = {bound.kind for bound in bounds.values() if bound.window is not None or bound.is_life}
-    mine, theirs = scope_of_rows(left, ""), scope_of_rows(right, "")
-    return Rows(made, bounds, _windows_of_both(mine, mine, theirs, same))
+    left_scope, right_scope = scope_of_rows(left, ""), scope_of_rows(right, "")
+    return Rows(made, bounds, _windows_of_both(left_scope, left_scope, right_scope, same))
 
 
 def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
@@ -319,11 +319,11 @@ def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
         return set()
     a, b = part.this, part.expression
     return {
-        mine.kind
+        bound.kind
         for here, there in ((a, b), (b, a))
-        for mine in window_bounds(here, left)
+        for bound in window_bounds(here, left)
         for other in window_bounds(there, right)
-        if _same(mine, other)
+        if _same(bound, other)
     }
 
 
@@ -360,7 +360,7 @@ def _overlaps(window: Window | None) -> bool:
     return window is not None and window.size_us > window.every_us
 
 
-def lies_within(window: Window, other: Window | None) -> bool:
+def fits_within(window: Window, other: Window | None) -> bool:
     """Whether each window is within the windows of ``other`` that it overlaps."""
     if window == other:
         return True
@@ -382,7 +382,7 @@ def _no_end(window: Window, lives: InWindows) -> str:
         f"rows of windows of {sizes} are joined here, so pairs end before these windows: "
         "give both sides the same windows"
     )
-    inner = next((w for w in others if w != window and lies_within(w, window)), None)
+    inner = next((w for w in others if w != window and fits_within(w, window)), None)
     if inner is None or window.size_us != window.every_us:
         return reason
     return (

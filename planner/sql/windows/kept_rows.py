@@ -101,10 +101,10 @@ def with_time_bounds(clause: exp.Join, left: Scope, right: Scope, names: Names) 
     made.meta.update(clause.meta)
     for call in [c for c in made.args["on"].find_all(exp.Anonymous) if c.name == WITHIN]:
         before, after = (*call.expressions, *call.expressions)[:2]
-        mine, theirs = _time_of(left, call, names), _time_of(right, call, names)
-        low = exp.Sub(this=mine, expression=exp.Interval(this=before.copy()))
-        high = exp.Add(this=mine.copy(), expression=exp.Interval(this=after.copy()))
-        bound = exp.Between(this=theirs, low=low, high=high)
+        left_time, right_time = _time_of(left, call, names), _time_of(right, call, names)
+        low = exp.Sub(this=left_time, expression=exp.Interval(this=before.copy()))
+        high = exp.Add(this=left_time.copy(), expression=exp.Interval(this=after.copy()))
+        bound = exp.Between(this=right_time, low=low, high=high)
         for part in bound.walk():
             part.meta.setdefault("start", call.meta.get("start", 0))
             part.meta.setdefault("end", call.meta.get("end", 0))

@@ -73,9 +73,9 @@ def _wide(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
         if not isinstance(value, exp.Literal | exp.Boolean | exp.Neg):
             raise names.text.error(value, _VALUES)
         for part in pivot.expressions:
-            asked = exp.EQ(this=key.copy(), expression=value.copy())
+            is_value = exp.EQ(this=key.copy(), expression=value.copy())
             inner = part.this if isinstance(part, exp.Alias) else part
-            made: exp.Expr = exp.Filter(this=inner.copy(), expression=exp.Where(this=asked))
+            made: exp.Expr = exp.Filter(this=inner.copy(), expression=exp.Where(this=is_value))
             if isinstance(inner, exp.Count) and names.text.engine.name == "spark":
                 made = exp.Nullif(this=made, expression=exp.Literal.number(0))
             behind = part.alias if isinstance(part, exp.Alias) else inner.sql().lower()

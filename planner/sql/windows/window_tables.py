@@ -44,7 +44,7 @@ from planner.sql.expressions.scope import (
 )
 from planner.sql.expressions.windowing import length
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
-from planner.sql.windows.in_windows import BOUNDS, common_bounds, lies_within, same_kinds
+from planner.sql.windows.in_windows import BOUNDS, common_bounds, fits_within, same_kinds
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
@@ -181,11 +181,11 @@ def compared_in_windows(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     bounds = common_bounds([left, right]).values()
     sides = (scope_of_rows(left, ""), scope_of_rows(right, ""))
     made = _both_whole(*sides, is_joined=any(bound.window is not None for bound in bounds))
-    mine, theirs = (
+    new_left, new_right = (
         replace(rows, stream=side.stream, in_windows=side.in_windows)
         for rows, side in zip((left, right), made, strict=True)
     )
-    return mine, theirs
+    return new_left, new_right
 
 
 def _both_whole(left: Scope, right: Scope, *, is_joined: bool) -> tuple[Scope, Scope]:
@@ -381,4 +381,4 @@ def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
 
 def _ends_within(window: Window, spec: Window) -> bool:
     """Whether each window ends in the windows of ``spec`` in which it starts; never with HOP."""
-    return window.size_us == window.every_us and lies_within(window, spec)
+    return window.size_us == window.every_us and fits_within(window, spec)

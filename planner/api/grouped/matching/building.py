@@ -46,7 +46,7 @@ _SKIPS = ("past_last_row", "to_next_row", "to_first", "to_last")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MatchRequest:
     """The arguments of a match; see :meth:`Stream.match`."""
 
     pattern: str
@@ -60,30 +60,30 @@ class Asked:
     subset: Mapping[str, Sequence[str]]
 
 
-def match_node(below: LogicalNode, asked: Asked) -> LogicalNode:
+def match_node(below: LogicalNode, request: MatchRequest) -> LogicalNode:
     """Return the plan of a match.
 
     Raises:
         InvalidPlanError: an argument names something that does not exist, or is not possible.
     """
-    for key in asked.keys:
+    for key in request.keys:
         naming.require(below.schema, key, "match")
         naming.require_groupable(key, Column(key, below.schema.field(key).type))
-    pattern, variables = read_pattern(asked.pattern)
-    names = _Variables(variables, asked.subset)
-    plan = _ordered(below, asked)
+    pattern, variables = read_pattern(request.pattern)
+    names = _Variables(variables, request.subset)
+    plan = _ordered(below, request)
     reading = _Reading(plan, names)
     conditions: list[Condition | None] = [None] * len(variables)
-    for name, value in asked.define.items():
+    for name, value in request.define.items():
         conditions[names.defined(name)] = reading.condition(name, value)
     condition_leaves, reading.leaves = tuple(reading.leaves), []
-    measures = tuple(reading.measure(name, value) for name, value in asked.measures.items())
-    rows, shows_empty = _rows_of(asked, pattern)
-    kept = tuple(asked.keys) if rows == "one" else tuple(below.schema.names)
-    naming.require_distinct([*kept, *asked.measures], "match")
+    measures = tuple(reading.measure(name, value) for name, value in request.measures.items())
+    rows, shows_empty = _rows_of(request, pattern)
+    kept = tuple(request.keys) if rows == "one" else tuple(below.schema.names)
+    naming.require_distinct([*kept, *request.measures], "match")
     compiled(pattern)  # raises if the pattern is too large
     spec = MatchRows(
-        keys=tuple(asked.keys),
+        keys=tuple(request.keys),
         pattern=pattern,
         names=variables,
         conditions=tuple(conditions),
@@ -93,22 +93,22 @@ def match_node(below: LogicalNode, asked: Asked) -> LogicalNode:
         kept=kept,
         rows=rows,
         shows_empty=shows_empty,
-        skip=_skip_of(asked.after, names),
+        skip=_skip_of(request.after, names),
         within_us=INF_TIME
-        if asked.within is None
-        else positive_duration_us(asked.within, what="within"),
+        if request.within is None
+        else positive_duration_us(request.within, what="within"),
     )
     inputs = tuple(reading.inputs.items())
     is_changed = len(inputs) > len(plan.schema)
     made: LogicalNode = Match(
-        Project(plan, inputs) if is_changed else plan, spec, " ".join(asked.pattern.split())
+        Project(plan, inputs) if is_changed else plan, spec, " ".join(request.pattern.split())
     )
     return made
 
 
-def _ordered(below: LogicalNode, asked: Asked) -> LogicalNode:
+def _ordered(below: LogicalNode, request: MatchRequest) -> LogicalNode:
     """Sort the rows: by start, then by ``order_by``, then in the order of the stream."""
-    order = list(asked.order)
+    order = list(request.order)
     if order:
         first = order[0] if isinstance(order[0], Ordering) else asc(order[0])
         node = naming.resolved(first.expr, below.schema)
@@ -120,19 +120,19 @@ def _ordered(below: LogicalNode, asked: Asked) -> LogicalNode:
             )
         if first.is_descending:
             raise InvalidPlanError(f"match(order_by={node}): the order of time must be ascending")
-    return ordered(below, order[1:], tuple(asked.keys)) if order[1:] else below
+    return ordered(below, order[1:], tuple(request.keys)) if order[1:] else below
 
 
-def _rows_of(asked: Asked, pattern: Pattern) -> tuple[Rows, bool]:
-    if asked.rows not in ROWS:
+def _rows_of(request: MatchRequest, pattern: Pattern) -> tuple[Rows, bool]:
+    if request.rows not in ROWS:
         known = ", ".join(map(repr, ROWS))
-        raise InvalidPlanError(f"match(rows={asked.rows!r}): it is one of {known}")
-    rows, shows_empty = ROWS[asked.rows]
+        raise InvalidPlanError(f"match(rows={request.rows!r}): it is one of {known}")
+    rows, shows_empty = ROWS[request.rows]
     if rows == "unmatched" and has_exclusion(pattern):
         raise InvalidPlanError(
             "{- -} leaves rows out, so they could not be distinguished from unmatched rows"
         )
-    if not asked.measures and not asked.keys and rows == "one":
+    if not request.measures and not request.keys and rows == "one":
         raise InvalidPlanError("match() returns no columns; add a measure")
     return rows, shows_empty
 

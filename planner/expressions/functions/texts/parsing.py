@@ -87,8 +87,8 @@ def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
     pattern = _FORMAT_PART.sub(one, format)
     for group in (*_ALTERNATIVES, *_CODES):
         if sum(code in group for code in codes) > 1:
-            said = " or ".join(f"%{letter}" for letter in group)
-            raise InvalidPlanError(f"the format {format!r} has {said} more than once")
+            codes_of_group = " or ".join(f"%{letter}" for letter in group)
+            raise InvalidPlanError(f"the format {format!r} has {codes_of_group} more than once")
     if not {"Y", "y"} & set(codes):
         raise InvalidPlanError(f"the format {format!r} has no year: %Y, or %y of two digits")
     if ("I" in codes) != ("p" in codes):

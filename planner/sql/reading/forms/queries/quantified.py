@@ -26,7 +26,7 @@ def quantified(node: exp.Expr) -> None:
         made = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
     elif not is_any and type(around) is exp.NEQ:
         made = exp.Not(this=exp.In(this=value.copy(), query=exp.Subquery(this=query.copy())))
-    elif _is_asked_alone(around):
+    elif _is_condition(around):
         extreme = _extreme(around, query, is_any=is_any)
         is_side = isinstance(_without_parens(around).parent, exp.Or)
         if is_side and extreme is not None:
@@ -59,7 +59,7 @@ def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=ifs)
 
 
-def _is_asked_alone(node: exp.Expr) -> bool:
+def _is_condition(node: exp.Expr) -> bool:
     """Whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
     place = node.parent
     while isinstance(place, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
@@ -123,13 +123,13 @@ def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: b
     theirs = exp.column(
         exp.to_identifier("@value", quoted=True), exp.to_identifier(called, quoted=True)
     )
-    asked: exp.Expr = type(around)(this=value.copy(), expression=theirs)
+    condition: exp.Expr = type(around)(this=value.copy(), expression=theirs)
     if not is_any:
-        asked = exp.Not(this=exp.Coalesce(this=asked, expressions=[exp.false()]))
+        condition = exp.Not(this=exp.Coalesce(this=condition, expressions=[exp.false()]))
     select = exp.Select(
         expressions=[exp.Literal.number(1)],
         from_=exp.From(this=subquery),
-        where=exp.Where(this=asked),
+        where=exp.Where(this=condition),
     )
     made = exp.Exists(this=select)
     for part in made.walk():
