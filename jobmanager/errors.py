@@ -26,8 +26,8 @@ class JobExistsError(UsageError):
         if self.state in ("starting", "running", "stopping"):
             return f"{self.root} already holds a job ({self.state}); choose another --root"
         if self.state == "finished":
-            told = "its output is kept; choose another --root, or delete that folder first"
-            return f"{self.root} already holds a job (finished); {told}{more}"
+            advice = "its output is kept; choose another --root, or delete that folder first"
+            return f"{self.root} already holds a job (finished); {advice}{more}"
         return (
             f"{self.root} already holds a job ({self.state}); "
             f"`jobmanager resume {self.root}` continues it, or choose another --root{more}"

@@ -288,13 +288,13 @@ def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
     Raises:
         UsageError: an option that cannot change after the job's start has another value.
     """
-    said = {name: value for name, value in now.items() if value is not None}
-    if said.get("shared_root") not in (None, bool(before.get("shared_root"))):
+    given = {name: value for name, value in now.items() if value is not None}
+    if given.get("shared_root") not in (None, bool(before.get("shared_root"))):
         raise UsageError(
             "shared_root is decided when a job begins. To share the folder of this one, delete "
             "ROOT/.private and run: chmod -R a+rX ROOT"
         )
-    return {**before, **said}  # type: ignore[typeddict-item]
+    return {**before, **given}  # type: ignore[typeddict-item]
 
 
 def applied(config: JobConfig, options: RunOptions) -> JobConfig:
@@ -327,11 +327,11 @@ def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobC
             "retention='delivered' keeps what a delivery still needs, and the query names none: "
             "add .to_kafka(...) or another one, or give a duration such as retention='7d'"
         )
-    asked = options.get("compact_output")
-    if asked is None:
+    is_compact = options.get("compact_output")
+    if is_compact is None:
         sources = [v.source.spec.log for v in plan.vertices if v.source is not None]
-        asked = any(sources) and plan.output.startswith(f"{plan.root.rstrip('/')}/")
-    return replace(config, host=replace(config.host, compact_output=asked))
+        is_compact = any(sources) and plan.output.startswith(f"{plan.root.rstrip('/')}/")
+    return replace(config, host=replace(config.host, compact_output=is_compact))
 
 
 def configured(

@@ -12,8 +12,8 @@ import typer
 from planner.cost.parallelism import PARALLELISM_MAX
 
 
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         print(f"streamscope {metadata.version('streamscope')}")
         raise typer.Exit
 

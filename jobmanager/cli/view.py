@@ -18,7 +18,7 @@ from rich.text import Text
 
 from jobmanager.cli.exits import in_one_line
 from jobmanager.driver.lost_rows import lost_lines
-from jobmanager.state.health import health_line, said, with_health
+from jobmanager.state.health import health_line, reason_text, with_health
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 
@@ -276,7 +276,7 @@ def reason_lines(status: dict[str, Any]) -> list[str]:
         since_us = row["since_us"]
         since = f" (since {_time(since_us)})" if since_us else ""
         advice = f"; {row['advice']}" if row["advice"] else ""
-        lines.append(f"{in_one_line(said(row))}{since}{advice}")
+        lines.append(f"{in_one_line(reason_text(row))}{since}{advice}")
     return lines
 
 

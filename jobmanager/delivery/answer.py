@@ -79,11 +79,11 @@ class Answer:
         order = np.argsort(starts.to_numpy(), kind="stable")[:rows]
         return table.take(pa.array(order))
 
-    def show(self, rows: int, told: Sequence[str], more: str) -> None:
-        """Print the first rows. The lines ``told`` go to stderr, and ``more`` if rows remain."""
+    def show(self, rows: int, notes: Sequence[str], more: str) -> None:
+        """Print the first rows. The lines ``notes`` go to stderr, and ``more`` if rows remain."""
         found = self.first(rows + 1)
         print_rows(found.slice(0, rows))
-        for line in (*told, *([more] if found.num_rows > rows else [])):
+        for line in (*notes, *([more] if found.num_rows > rows else [])):
             print(line, file=sys.stderr)
 
     def _partition(self, uri: str) -> Iterator[pa.RecordBatch]:

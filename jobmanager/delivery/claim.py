@@ -77,8 +77,8 @@ class DeliveryClaim:
         me = {"pid": os.getpid(), "machine": socket.gethostname(), "written_us": now_us}
         for _ in range(TRIES_MAX):
             epoch = self._newest() + 1
-            mine = json_document({**me, "epoch": epoch})
-            if self._store.put_new(self._name(epoch), mine) and self._newest() == epoch:
+            claim = json_document({**me, "epoch": epoch})
+            if self._store.put_new(self._name(epoch), claim) and self._newest() == epoch:
                 self.epoch = epoch
                 self._delete_older()
                 return epoch
@@ -102,9 +102,9 @@ class DeliveryClaim:
         partitions of the delivery start at the item that the first process was given.
         """
         if self._begins is None:
-            said = b"%d" % start_seq
-            is_mine = self._store.put_new(self._from, said)
-            self._begins = int(said if is_mine else self._store.get(self._from))
+            start = b"%d" % start_seq
+            is_first = self._store.put_new(self._from, start)
+            self._begins = int(start if is_first else self._store.get(self._from))
         return self._begins
 
     def is_newest(self) -> bool:
@@ -137,7 +137,7 @@ def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now
     store.put(place, json_document({"seq": seq, "written_us": now_us}))
 
 
-def told_position(store: BlobStore, delivery: str, partition: int) -> int:
+def recorded_position(store: BlobStore, delivery: str, partition: int) -> int:
     """Return the last recorded position of this delivery, regardless of its age; 0 if none."""
     place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
     try:
@@ -146,7 +146,7 @@ def told_position(store: BlobStore, delivery: str, partition: int) -> int:
         return 0
 
 
-def told_positions(store: BlobStore, since_us: int) -> dict[int, int]:
+def recorded_positions(store: BlobStore, since_us: int) -> dict[int, int]:
     """Return per partition the smallest position that was recorded at or after ``since_us``."""
     found: dict[int, int] = {}
     for path in store.list(FOLDER):
@@ -154,10 +154,10 @@ def told_positions(store: BlobStore, since_us: int) -> dict[int, int]:
         if name != AT or not partition.isdecimal():
             continue
         try:
-            told = read_json_document(store.get(path))
+            report = read_json_document(store.get(path))
         except (FileNotFoundError, BrokenDocumentError):
             continue
-        if told["written_us"] >= since_us:
+        if report["written_us"] >= since_us:
             k = int(partition)
-            found[k] = min(int(told["seq"]), found.get(k, int(told["seq"])))
+            found[k] = min(int(report["seq"]), found.get(k, int(report["seq"])))
     return found

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.delivery.checked_output import CheckedOutput
-from jobmanager.delivery.claim import DeliveryClaim, told_position
+from jobmanager.delivery.claim import DeliveryClaim, recorded_position
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
 from jobmanager.delivery.refused_rows import RefusedRows
@@ -167,8 +167,8 @@ class Deliveries:
         for at, (name, k, part) in enumerate(self._parts):
             if part.state == "failed":
                 self._endpoints.listen(id(part), None)
-                self._wakes[at], anew = self._makers[at]()
-                self._parts[at] = (name, k, anew)
+                self._wakes[at], restarted = self._makers[at]()
+                self._parts[at] = (name, k, restarted)
                 self._tasks[at] = self._run(at)
             else:
                 part.hurry()
@@ -215,7 +215,7 @@ class Deliveries:
             view = part.view()
             seq = view.delivered_seq
             if view.state == "fenced":
-                seq = max(seq, told_position(self._store, name, k))
+                seq = max(seq, recorded_position(self._store, name, k))
             found[k] = min(seq, found.get(k, seq))
         return found
 

@@ -169,7 +169,7 @@ class PartitionDelivery:
             self._open()
             self._deliver()
         except DeliveryFencedError as error:
-            if self._is_still_mine():  # a former process opened the destination once more
+            if self._is_owner():  # a former process opened the destination once more
                 self._claim.epoch = 0
                 self._pause(error)
             else:
@@ -179,7 +179,7 @@ class PartitionDelivery:
         except RowsRefusedError as error:
             self._put_aside(error)
         except StreamEngineError as error:
-            if self._claim.epoch and not self._is_still_mine():
+            if self._claim.epoch and not self._is_owner():
                 # This process was suspended, and its successor has delivered these items. So
                 # retention may have deleted them.
                 fenced = DeliveryFencedError(self._label, self._claim.epoch)
@@ -372,7 +372,7 @@ class PartitionDelivery:
             self._wake.wait(left_s)
         self.state = "stopped"
 
-    def _is_still_mine(self) -> bool:
+    def _is_owner(self) -> bool:
         try:
             return self._claim.is_newest()
         except OperatingError:

@@ -93,12 +93,12 @@ def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None
             shutil.rmtree(draft, ignore_errors=True)
             make_folder(os.path.dirname(path), sync=True)
             _write(plan, publishing, draft, report)
-            seen = _mark_of(path)
-            _put_mark(draft, mark(job_id, seen))
+            before = _mark_of(path)
+            _put_mark(draft, mark(job_id, before))
             if os.path.isdir(path):
                 _exchange(draft, path, former)
                 taken = _mark_of(draft) or _mark_of(former)
-                if taken != seen:  # another job has published meanwhile
+                if taken != before:  # another job has published meanwhile
                     _put_mark(path, mark(job_id, taken))
             else:
                 os.replace(draft, path)

@@ -98,8 +98,8 @@ def _read(store: BlobStore, name: str) -> bytes | None:
 def _published(found: bytes | None) -> list[str]:
     """Return the job ids in the content of ``_PUBLISHED``, the newest first."""
     try:
-        told: Any = json.loads(found or b"{}")
-        return [told["id"], *told.get("before", ())]
+        document: Any = json.loads(found or b"{}")
+        return [document["id"], *document.get("before", ())]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
 

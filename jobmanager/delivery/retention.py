@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.config import KEEP_ALL
 from jobmanager.delivery.ages import Ages
-from jobmanager.delivery.claim import told_positions
+from jobmanager.delivery.claim import recorded_positions
 from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.storage.documents import (
     BrokenDocumentError,
@@ -149,13 +149,13 @@ class OutputRetention:
             points = {kept.stream: kept.ages.points for kept in self._streams}
             unsynced(self._store).put(AGES, json_document({"points": points}))
         now_us = self._clock.now_us()
-        told = told_positions(self._store, now_us - int(self._config.reader_wait_s * 1e6))
-        for kept, mark in zip(self._streams, self._marks(now_us, told), strict=True):
+        reported = recorded_positions(self._store, now_us - int(self._config.reader_wait_s * 1e6))
+        for kept, mark in zip(self._streams, self._marks(now_us, reported), strict=True):
             if kept.copies is not None:
                 self._copy(kept, kept.copies, mark)
         with self._lock:
             if not self._opening:
-                for kept, mark in zip(self._streams, self._marks(now_us, told), strict=True):
+                for kept, mark in zip(self._streams, self._marks(now_us, reported), strict=True):
                     below = mark if kept.copies is None else min(mark, kept.copied_seq)
                     kept.mark = max(kept.mark, below)
         marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
@@ -214,10 +214,10 @@ class OutputRetention:
         for kept in self._streams:
             kept.ages.points = [(at, seq) for at, seq in points.get(kept.stream, ())]
 
-    def _marks(self, now_us: int, told: Mapping[int, int]) -> list[int]:
+    def _marks(self, now_us: int, reported: Mapping[int, int]) -> list[int]:
         """Return per stream the seq below which no item is needed.
 
-        ``told``: the positions that deliveries of other processes have reported, per partition.
+        ``reported``: the positions that deliveries of other processes have reported, per partition.
         """
         here = self._needed()
         marks = []
@@ -226,7 +226,7 @@ class OutputRetention:
             if kept.retention_us == 0 and kept.log is not None:
                 mark = kept.log.end()
             if kept.name == OUTPUT:
-                needed = [m[kept.partition] for m in (told, here) if kept.partition in m]
+                needed = [m[kept.partition] for m in (reported, here) if kept.partition in m]
                 # A delivery reads its last delivered item again, because it may be the end.
                 mark = min([mark, *(max(seq - 1, 0) for seq in needed)])
             marks.append(mark)

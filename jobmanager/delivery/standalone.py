@@ -132,7 +132,7 @@ def deliver_plan(
         start_seq=start_seq,
         wiring=wiring,
     )
-    told_s = _tell(root, deliveries, wiring.clock)
+    reported_s = _tell(root, deliveries, wiring.clock)
     job = _Watch(root, wiring.clock)
     deliveries.start()
     while not deliveries.wait(TICK_S):  # until all are done
@@ -145,8 +145,8 @@ def deliver_plan(
             raise
         if is_cancelled():
             deliveries.stop()
-        if wiring.clock.monotonic_s() >= told_s + TELL_EVERY_S:
-            told_s = _tell(root, deliveries, wiring.clock)
+        if wiring.clock.monotonic_s() >= reported_s + TELL_EVERY_S:
+            reported_s = _tell(root, deliveries, wiring.clock)
         on_rows(deliveries.rows())
     _tell(root, deliveries, wiring.clock)
     return deliveries.rows()

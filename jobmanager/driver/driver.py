@@ -139,7 +139,7 @@ class Driver:
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
 
     @property
-    def works_up(self) -> bool:
+    def stops_at_end(self) -> bool:
         """Whether the job stops by itself after the last row that its inputs have now."""
         return self._config.at_end == "stop"
 
@@ -187,8 +187,8 @@ class Driver:
         if resumed:
             self._manager.recall(self._log.replay())
             found = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
-            for seen in damage.seen(self._manager.job, found):
-                self._handle(seen)
+            for notice in damage.check_notices(self._manager.job, found):
+                self._handle(notice)
         self._is_resumed = resumed
         begin = JobResumed if resumed else JobStarted
         self._handle(begin(self._executor.hosts, self._now_us(), self._config.retain_us))

@@ -106,7 +106,7 @@ def open_for_job(
     return runner
 
 
-def master_of(runner: Executor, asked: str | None) -> str | None:
+def master_of(runner: Executor, requested: str | None) -> str | None:
     """Return the master to record: Spark's actual one; with a local executor the given one."""
-    found: str | None = getattr(runner, "master", asked)
+    found: str | None = getattr(runner, "master", requested)
     return found

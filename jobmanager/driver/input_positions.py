@@ -55,8 +55,8 @@ class _Reader:
     #: Position from which the vertex may read again; None: not noted yet.
     seq: int | None = None
     #: The position last written beside the log, and when (monotonic seconds).
-    told: int | None = None
-    told_s: float = 0.0
+    written_seq: int | None = None
+    written_s: float = 0.0
 
 
 class InputPositions:
@@ -107,12 +107,12 @@ class InputPositions:
         """Write positions that are new, or older than REMIND_EVERY_S. Retry failures later."""
         now_s = self._clock.monotonic_s()
         for reader in self._readers:
-            is_old = now_s - reader.told_s >= REMIND_EVERY_S
-            if reader.seq is None or (reader.seq == reader.told and not is_old):
+            is_old = now_s - reader.written_s >= REMIND_EVERY_S
+            if reader.seq is None or (reader.seq == reader.written_seq and not is_old):
                 continue
             try:
                 self._tell(reader)
-                reader.told_s = now_s
+                reader.written_s = now_s
             except OperatingError as error:  # for example, only producers may write there
                 _log.info(
                     "the position was not reported to a log",
@@ -129,7 +129,7 @@ class InputPositions:
         assert reader.seq is not None, reader
         seq = reader.seq
         tell_position(_store(reader), reader.name, seq, self._clock.now_us())
-        reader.told = seq
+        reader.written_seq = seq
 
     def _end(self, reader: _Reader, *, is_over: bool) -> None:
         if is_over:

@@ -338,7 +338,7 @@ class Job(Readable):
                 publish(output, self._job_id, self._report_if_due)
             self._is_published = True
             deliveries.finish(self._report_again)
-        elif self._computed["state"] == "stopped" and driver.works_up:
+        elif self._computed["state"] == "stopped" and driver.stops_at_end:
             tidy_output(self.plan)
             deliveries.drain(self._report_again)
         else:
@@ -360,10 +360,10 @@ class Job(Readable):
         """
         with contextlib.suppress(OperatingError):  # the next tick, or resume, tries again
             self._root.check_owner()
-            asked = {*self._root.requests()}
-            if self._deliveries is not None and {CANCEL, STOP} & asked:
+            requests = {*self._root.requests()}
+            if self._deliveries is not None and {CANCEL, STOP} & requests:
                 self._deliveries.cancel()
-            if self._deliveries is not None and RETRY in asked:
+            if self._deliveries is not None and RETRY in requests:
                 self._root.forget_request(RETRY)
                 self._deliveries.retry()
             self._take_status({**self._computed, "written_us": self._clock.now_us()})

@@ -145,12 +145,12 @@ class JobDeliveries:
     def view(self, status: dict[str, Any]) -> dict[str, Any]:
         """Return the status fields that deliveries change or add, given the driver's status."""
         kept = self._retention.rows()
-        told = {"kept": kept} if kept else {}
+        kept_row = {"kept": kept} if kept else {}
         if not self._plan.deliveries:
-            return told
+            return kept_row
         self._note_ends(status)
         rows = [{**row, "lag_items": self._lag(row)} for row in self._deliveries.rows()]
-        return {"deliveries": rows, **told, **self._state(status["state"])}
+        return {"deliveries": rows, **kept_row, **self._state(status["state"])}
 
     def _state(self, state: str) -> dict[str, str]:
         if state != "finished" and not (state == "stopped" and self._drains):

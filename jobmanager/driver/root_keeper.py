@@ -126,7 +126,7 @@ class RootKeeper:
             if manager.job.is_open:
                 self._take_requests(take)
             if is_copied:
-                self.make_obsolete(self._log.begin_anew())
+                self.make_obsolete(self._log.truncate())
             elif self._log.is_long and manager.job.is_open:
                 self._log.append_copy(manager.copy_state())
             if self._leftovers and now >= self._leftovers_s:
@@ -198,7 +198,7 @@ class RootKeeper:
         self.waiting = ""
 
 
-def left_behind(store: BlobStore, told: Mapping[str, DeleteLeftovers]) -> list[str]:
+def left_behind(store: BlobStore, reported: Mapping[str, DeleteLeftovers]) -> list[str]:
     """Return checkpoint files of dead instances that are not needed.
 
     They include temporary files of interrupted writes.
@@ -207,7 +207,7 @@ def left_behind(store: BlobStore, told: Mapping[str, DeleteLeftovers]) -> list[s
     broken_off = (f"{CHECKPOINTS}/{name}" for name in temporaries(store.child(CHECKPOINTS)))
     for path in (*store.list(CHECKPOINTS), *broken_off):
         _, vertex, *_ = path.split("/")
-        leftovers, epoch = told.get(vertex), epoch_of(path)
+        leftovers, epoch = reported.get(vertex), epoch_of(path)
         if leftovers is None or epoch is None:
             continue
         is_dead = epoch < leftovers.before and epoch not in leftovers.present

@@ -58,9 +58,9 @@ class KilledForMemory:
 
     def __init__(self, count: Callable[[], int] = killed_for_memory) -> None:
         """``count``: returns the number of processes killed since the machine started."""
-        self._count, self._seen = count, count()
+        self._count, self._last = count, count()
 
     def news(self) -> str:
         """Return a sentence to add to a reason if a process was killed since the last call."""
-        before, self._seen = self._seen, self._count()
-        return "; the kernel has ended a process for lack of memory" * (self._seen > before)
+        before, self._last = self._last, self._count()
+        return "; the kernel has ended a process for lack of memory" * (self._last > before)

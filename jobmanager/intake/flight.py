@@ -87,14 +87,14 @@ class FlightDoor:
 
 def _refuse(error: StreamEngineError) -> flight.FlightError:
     """Return the Flight error for an error of ours."""
-    status, told = status_of(error), json.dumps(as_document(error)).encode()
+    status, document = status_of(error), json.dumps(as_document(error)).encode()
     if status in AGAIN:
-        return flight.FlightUnavailableError(str(error), told)
+        return flight.FlightUnavailableError(str(error), document)
     if status == _NO_TOKEN:
-        return flight.FlightUnauthenticatedError(str(error), told)
+        return flight.FlightUnauthenticatedError(str(error), document)
     if status == _FAULT:
-        return flight.FlightInternalError(str(error), told)
-    return flight.FlightServerError(str(error), told)
+        return flight.FlightInternalError(str(error), document)
+    return flight.FlightServerError(str(error), document)
 
 
 def with_flight_errors(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
@@ -143,7 +143,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     @with_flight_errors
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        put = Put(self._service, _stream(descriptor), lambda told: writer.write(pa.py_buffer(told)))
+        put = Put(self._service, _stream(descriptor), lambda ack: writer.write(pa.py_buffer(ack)))
         with self._calls.open(put, context.peer()), put:
             while (chunk := _next(reader, context)) is not None:
                 put.take(*chunk)
@@ -163,7 +163,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     @with_flight_errors
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        name, producer = _asked(action)
+        name, producer = _request_of(action)
         if action.type == OPEN_PRODUCER:
             found = self._service.open_producer(name, producer)
         else:
@@ -207,7 +207,7 @@ def _info(name: str, schema: pa.Schema) -> flight.FlightInfo:
     return flight.FlightInfo(schema, flight.FlightDescriptor.for_path(name), [], -1, -1)
 
 
-def _asked(action: flight.Action) -> tuple[str, str]:
+def _request_of(action: flight.Action) -> tuple[str, str]:
     """Return the stream and the producer in an action's body."""
     if action.type not in (OPEN_PRODUCER, POSITION):
         raise PostError(f"there is no action {action.type[:100]}; list_actions lists them")

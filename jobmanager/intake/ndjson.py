@@ -47,8 +47,8 @@ def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.Rec
 
 def not_arrow(error: BaseException) -> PostError:
     """Return the error for bytes that the Arrow reader rejects, with its message."""
-    told = (str(error).splitlines() or [type(error).__name__])[0]
-    return PostError(f"the body is no Arrow IPC stream: {told}")
+    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+    return PostError(f"the body is no Arrow IPC stream: {first_line}")
 
 
 def checked(name: str, given: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

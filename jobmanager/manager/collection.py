@@ -85,13 +85,13 @@ def output_obsolete(job: JobState, marks: Iterable[Mark]) -> None:
 
 def _tell_marks(job: JobState, marks: dict[str, int]) -> None:
     """Send each mark once to every instance that has the stream in memory."""
-    told: dict[int, list[Mark]] = {}
+    new_marks: dict[int, list[Mark]] = {}
     for stream, seq in marks.items():
         for instance in job.live(job.topology.writer(stream)):
             if seq > instance.released.get(stream, 0):
                 instance.released[stream] = seq
-                told.setdefault(instance.slot, []).append(Mark(stream, seq))
-    for slot, rows in sorted(told.items()):
+                new_marks.setdefault(instance.slot, []).append(Mark(stream, seq))
+    for slot, rows in sorted(new_marks.items()):
         host = job.hosts[slot].name
         job.tell(host, Collect(host, tuple(rows)))
 
@@ -168,7 +168,7 @@ def _low_water_marks(job: JobState) -> LowWaterMarks:
         job.is_retired,
         lambda vertex: _passed(job, vertex),
         lambda vertex, ref: _held(job, vertex, ref),
-        job.may_begin_anew,
+        job.may_start_over,
     )
 
 

@@ -45,7 +45,9 @@ def output_damaged(job: JobState, notice: OutputDamaged) -> None:
         restart(job, [writer.shape.id])
 
 
-def seen(job: JobState, found: Sequence[OutputDamaged]) -> list[OutputDamaged | OutputRestored]:
+def check_notices(
+    job: JobState, found: Sequence[OutputDamaged]
+) -> list[OutputDamaged | OutputRestored]:
     """Return the notices of a check of the output before the job starts: losses and restores."""
     lost = {damage.stream for damage in found}
     back = tuple(

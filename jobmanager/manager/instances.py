@@ -108,13 +108,13 @@ def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> Non
     ``is_fault``: whether it counts against the limits of restarts without progress.
     """
     moved: dict[int, int] = {}
-    chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_begin_anew)
+    chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_start_over)
     _forget_what_rests_on_lost_items(job, chosen)
     job.lost.clear()
     for name, ref in chosen.items():
         vertex = job.vertices[name]
         if ref not in job.tracker.refs(name):
-            job.tracker.begin_anew(name)
+            job.tracker.start_over(name)
             job.has_fallen_back = True
         if not vertex.is_new:
             vertex.restarts += 1
@@ -147,8 +147,8 @@ def partitions_added(job: JobState, notice: PartitionsAdded) -> None:
     take part only above all emitted times (ADR 36). A vertex that waits for a restart starts with
     them; a finished vertex reads no more.
     """
-    told = ((row.vertex, row.partitions) for row in notice.vertices)
-    wider = [job.vertices[vertex] for vertex, parts in told if job.add_partitions(vertex, parts)]
+    added = ((row.vertex, row.partitions) for row in notice.vertices)
+    wider = [job.vertices[vertex] for vertex, parts in added if job.add_partitions(vertex, parts)]
     at_work = [v.shape.id for v in wider if v.instances and not v.is_finished]
     if at_work:
         restart(job, at_work, is_fault=False)
@@ -329,8 +329,8 @@ def failed(job: JobState, notice: VertexFailed) -> None:
     remove(vertex, instance)
     if is_unreadable and not (vertex.instances and len(job.tracker.refs(name)) == 1):
         job.is_damaged = True
-        may_begin_anew = job.may_begin_anew(name)
-        job.tracker.discard(name, instance.checkpoint, may_begin_anew=may_begin_anew)
+        may_start_over = job.may_start_over(name)
+        job.tracker.discard(name, instance.checkpoint, may_start_over=may_start_over)
         job.has_fallen_back = True
     publish(job, vertex)
     if vertex.instances:

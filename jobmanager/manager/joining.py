@@ -109,22 +109,22 @@ def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
     source = min(running, key=lambda i: i.epoch == join.replaces, default=None)
     if source is None:
         return
-    asked = next((j for j in vertex.joins if j.source == source.epoch), None)
-    join.source, join.asked_us, join.frozen = source.epoch, job.now_us, source.consumed
-    if asked is None:
+    earlier = next((j for j in vertex.joins if j.source == source.epoch), None)
+    join.source, join.requested_us, join.frozen = source.epoch, job.now_us, source.consumed
+    if earlier is None:
         job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
     else:  # one checkpoint serves both joins
-        join.frozen = asked.frozen
+        join.frozen = earlier.frozen
 
 
 def ask_again(job: JobState) -> None:
     """Repeat requests for checkpoints that did not arrive in time, or could not be used."""
     for vertex in job.vertices.values():
         for join in vertex.joins:
-            late_us = job.now_us - join.asked_us
+            late_us = job.now_us - join.requested_us
             source = None if join.source is None else job.instance(vertex.shape.id, join.source)
             if source is not None and late_us > job.config.join_wait_s * US_PER_S:
-                join.asked_us = job.now_us
+                join.requested_us = job.now_us
                 job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
 
 
@@ -137,7 +137,7 @@ def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef
     ready = [j for j in vertex.joins if j.source == source]
     if not _has_inputs(job, vertex, ref):
         for join in ready:
-            join.asked_us = job.now_us
+            join.requested_us = job.now_us
         return
     vertex.joins = [j for j in vertex.joins if j.source != source]
     for join in ready:

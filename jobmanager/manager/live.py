@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def confirm(job: JobState, report: Progress) -> None:
     """Answer the report of a host that holds its slot, if it has a source of live logs."""
     vertices = [job.vertices[r.vertex] for r in report.vertices if r.vertex in job.vertices]
-    mine = [vertex for vertex in vertices if vertex.shape.is_live]
-    if mine:
-        job.tell(report.host, Confirm(report.host, report.sent_us, _reached(job, mine)))
+    live = [vertex for vertex in vertices if vertex.shape.is_live]
+    if live:
+        job.tell(report.host, Confirm(report.host, report.sent_us, _reached(job, live)))
 
 
 def end_sources(job: JobState) -> None:
@@ -104,14 +104,14 @@ def _written(job: JobState, stream: StreamShape) -> int:
     return 0 if leader is None else leader.outputs[stream.writer.index]
 
 
-def _reached(job: JobState, mine: Sequence[VertexState]) -> tuple[Reached, ...]:
+def _reached(job: JobState, vertices: Sequence[VertexState]) -> tuple[Reached, ...]:
     """Return per vertex the smallest frontier of its siblings' active partitions.
 
     A vertex whose siblings are all idle is left out. Its own partitions do not count.
     """
     frontiers = {v.shape.id: _frontier(v) for v in job.vertices.values() if v.shape.is_live}
     found: list[Reached] = []
-    for vertex in mine:
+    for vertex in vertices:
         others = [
             time
             for sibling in job.vertices.values()

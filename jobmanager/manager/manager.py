@@ -118,10 +118,10 @@ class JobManager:
         job = self.job
         job.out = []
         if job.is_open or isinstance(notice, JobResumed):
-            is_told = is_logged(notice) and not self.is_stale(notice)
+            is_to_log = is_logged(notice) and not self.is_stale(notice)
             try:
                 self._dispatch(notice)
-                if job.is_open and is_told:
+                if job.is_open and is_to_log:
                     joining.fill(job, self._concerned(notice))
                     hosts.let_drained_go(job)
             except NotDeterministicError as error:
@@ -149,10 +149,10 @@ class JobManager:
 
     def is_stale(self, notice: Notice) -> bool:
         """Whether the sender has been replaced. Such a notice is not logged."""
-        told = (
+        kinds = (
             VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost | OutputLost
         )
-        return isinstance(notice, told) and not self.job.instance(notice.vertex, notice.epoch)
+        return isinstance(notice, kinds) and not self.job.instance(notice.vertex, notice.epoch)
 
     def _dispatch(self, notice: Notice) -> None:
         job = self.job

@@ -43,8 +43,8 @@ def ask(job: JobState) -> None:
     """Request checkpoints from due vertices that have no present instance with a request."""
     if not _have_caught_up(job):
         return
-    for name, asked in job.unanswered.items():
-        if job.instance(name, asked) is None and _is_due(job, name):
+    for name, epoch in job.unanswered.items():
+        if job.instance(name, epoch) is None and _is_due(job, name):
             instance = _furthest(job, name)
             if instance is not None:
                 job.unanswered[name] = instance.epoch

@@ -63,8 +63,8 @@ def recall(job: JobState, notice: Notice) -> None:
         case OutputRestored():
             output_restored(job, notice)
         case PartitionsAdded(vertices=vertices):
-            for told in vertices:  # no change if the plan, which was durable earlier, has them
-                job.add_partitions(told.vertex, told.partitions)
+            for row in vertices:  # no change if the plan, which was durable earlier, has them
+                job.add_partitions(row.vertex, row.partitions)
         case CheckpointsKept():
             take_up(job, notice)
         case StateCopied():

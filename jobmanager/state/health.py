@@ -123,10 +123,10 @@ def health_line(status: Status) -> str:
         return ""
     first, *others = found["reasons"]
     more = f" (and {len(others)} more, see jobmanager status)" if others else ""
-    return f"{said(first)}{more}"
+    return f"{reason_text(first)}{more}"
 
 
-def said(reason: Mapping[str, Any]) -> str:
+def reason_text(reason: Mapping[str, Any]) -> str:
     """Return a reason as text for people, with its advice."""
     kind = "" if reason["health"] == "ok" else f"{reason['health']}: "
     return f"{kind}{reason['reason']}"

@@ -53,15 +53,15 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
     bound = min((log.frontier for *_, log in holding), default=INF_TIME)
     is_silent = all(log.state != "active" for *_, log in found)
     yield from _behind(found)
-    told: set[str] = set()
+    reasons: set[str] = set()
     for vertex, rules, log in holding:
         spec = vertex.shape.source
         assert spec is not None
         if log.frontier > bound or log.lag > 0 or log.at_end:
             continue  # another partition holds time back, or rows of this one are being read
         row = _partition(spec, rules, log, is_silent=is_silent, is_last=len(found) == 1)
-        if row is not None and row["reason"] not in told:
-            told.add(row["reason"])
+        if row is not None and row["reason"] not in reasons:
+            reasons.add(row["reason"])
             yield {"vertex": vertex.shape.id, "time_us": log.frontier, **row}
 
 

@@ -127,7 +127,7 @@ class JobState:
         instances = sum(v.recovery.replicas for v in self.topology.vertices.values())
         self.epoch += max(EPOCHS_PER_TAKEOVER, EPOCHS_PER_INSTANCE * instances)
 
-    def may_begin_anew(self, vertex: str) -> bool:
+    def may_start_over(self, vertex: str) -> bool:
         """Whether a vertex may start from the initial snapshot, because checkpoints were damaged.
 
         All its durable inputs must be complete, and it must have no journal, which a restart reads.

@@ -42,13 +42,13 @@ def low_water_marks(
     is_retired: Callable[[str], bool],
     consumed: Callable[[str], tuple[int, ...]],
     hold: Callable[[str, CheckpointRef], CheckpointRef] = lambda vertex, ref: ref,
-    may_begin_anew: Callable[[str], bool] = lambda vertex: False,
+    may_start_over: Callable[[str], bool] = lambda vertex: False,
 ) -> LowWaterMarks:
     """Compute the marks from the present checkpoints. Takes time linear in the plan.
 
     ``consumed``: returns the input seqs that all living instances of a vertex have consumed.
     ``hold``: returns the checkpoint to keep, given the one that recovery needs: that or an older.
-    ``may_begin_anew``: whether a vertex without a usable checkpoint starts from the initial one.
+    ``may_start_over``: whether a vertex without a usable checkpoint starts from the initial one.
 
     Raises:
         NoCheckpointError: a necessary checkpoint was found corrupt or missing before.
@@ -65,8 +65,8 @@ def low_water_marks(
             continue
         limits = [_limit(stream, marks) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits, consumed(vertex.id))
-        if ref is None and may_begin_anew(vertex.id):
-            ref = tracker.begin_anew(vertex.id)
+        if ref is None and may_start_over(vertex.id):
+            ref = tracker.start_over(vertex.id)
         if ref is None:
             raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
         keep[vertex.id] = hold(vertex.id, ref)

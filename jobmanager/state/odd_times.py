@@ -34,11 +34,11 @@ def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, An
         if source is None or source.log is None or vertex.leader is None:
             continue
         for log in vertex.leader.logs:
-            said = None
+            odd = None
             if log.max_vs != MIN_TIME:
-                said = _of_partition(source, log.partition, log.max_vs, now_us)
-            if said is not None:
-                found.setdefault(f"{vertex.shape.stage} {said[0]}", _row(vertex, *said))
+                odd = _of_partition(source, log.partition, log.max_vs, now_us)
+            if odd is not None:
+                found.setdefault(f"{vertex.shape.stage} {odd[0]}", _row(vertex, *odd))
     return list(found.values())
 
 

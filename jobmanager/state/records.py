@@ -171,7 +171,7 @@ class Join:
     reason: str = ""
     #: Epoch of the instance whose checkpoint was requested (None: not yet), and when, us UTC.
     source: int | None = None
-    asked_us: int = 0
+    requested_us: int = 0
     #: Input seqs that this instance had consumed at the request. Its checkpoint is not before them.
     frozen: tuple[int, ...] = ()
 
@@ -230,8 +230,8 @@ class VertexState:
 
     def replaced(self) -> list[int]:
         """Epochs of the instances that have, or will have, a twin."""
-        mine = [i.replaces for i in self.instances] + [j.replaces for j in self.joins]
-        return [epoch for epoch in mine if epoch is not None]
+        epochs = [i.replaces for i in self.instances] + [j.replaces for j in self.joins]
+        return [epoch for epoch in epochs if epoch is not None]
 
     @property
     def leader(self) -> InstanceState | None:

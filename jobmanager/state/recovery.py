@@ -49,11 +49,11 @@ def plan_restarts(
     topology: Topology,
     tracker: SnapshotTracker,
     job: JobView,
-    may_begin_anew: Callable[[str], bool] = lambda vertex: False,
+    may_start_over: Callable[[str], bool] = lambda vertex: False,
 ) -> dict[str, CheckpointRef]:
     """Return the vertices that must restart, with their checkpoints, upstream first.
 
-    ``may_begin_anew``: whether a vertex without a usable checkpoint may start from the initial
+    ``may_start_over``: whether a vertex without a usable checkpoint may start from the initial
     snapshot.
 
     Raises:
@@ -69,7 +69,7 @@ def plan_restarts(
         waiting.discard(vertex.id)
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits)
-        if ref is None and may_begin_anew(vertex.id):
+        if ref is None and may_start_over(vertex.id):
             ref = tracker.initial(vertex.id)
         if ref is None:
             raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")

@@ -146,16 +146,16 @@ class SnapshotTracker:
             at.append(max((k for k, r in enumerate(refs) if r.taken_us <= before_us), default=0))
         return refs[min(at)]
 
-    def discard(self, vertex: str, name: str, *, may_begin_anew: bool = False) -> None:
+    def discard(self, vertex: str, name: str, *, may_start_over: bool = False) -> None:
         """Forget a checkpoint that was found corrupt or missing.
 
-        ``may_begin_anew``: whether the initial snapshot replaces it if it was the only one.
+        ``may_start_over``: whether the initial snapshot replaces it if it was the only one.
 
         Raises:
             NoCheckpointError: it was the only one, and the initial snapshot must not replace it.
         """
         left = [r for r in self._refs[vertex] if r.name != name or not r.name]
-        if not left and may_begin_anew:
+        if not left and may_start_over:
             left = [self.initial(vertex)]
         if not left:
             raise NoCheckpointError(vertex, f"{name}, its only checkpoint, is corrupt or gone")
@@ -186,7 +186,7 @@ class SnapshotTracker:
         self._live[vertex] = log_partitions
         self.restore(vertex, self._refs[vertex])
 
-    def begin_anew(self, vertex: str) -> CheckpointRef:
+    def start_over(self, vertex: str) -> CheckpointRef:
         """Insert the initial snapshot before all checkpoints again, and return it."""
         ref = self.initial(vertex)
         if ref not in self._refs[vertex]:

@@ -67,8 +67,8 @@ def checked_inputs(
     if not found.changed:
         return plan, tuple(found.notes())
     if not accepts_changes:
-        told = [f"{p} ({then} then, {now} now)" for p, (then, now) in found.changed.items()]
-        raise InputsChangedError(listed(told, "file"))
+        changes = [f"{p} ({then} then, {now} now)" for p, (then, now) in found.changed.items()]
+        raise InputsChangedError(listed(changes, "file"))
     note = f"accepted, though they have changed: {listed([*found.changed], 'file')}"
     return _with_versions(plan, found), (note, *found.notes())
 

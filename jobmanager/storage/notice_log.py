@@ -153,7 +153,7 @@ class NoticeLog:
         return self._notices > self._notices_max or self._bytes > bytes_max
 
     def append_copy(self, copy: StateCopied) -> None:
-        """Add a copy of the state. Once it is durable, :meth:`begin_anew` may be called."""
+        """Add a copy of the state. Once it is durable, :meth:`truncate` may be called."""
         seq = self._stream.next_seq
         self.append(copy)
         self._copy_seq = seq
@@ -163,7 +163,7 @@ class NoticeLog:
         """Whether a copy is durable. *Afterwards* the caller must check that it owns the root."""
         return self._copy_seq is not None and self._stream.durable_seq > self._copy_seq
 
-    def begin_anew(self) -> list[str]:
+    def truncate(self) -> list[str]:
         """Store a beginning that names the copy. Return the files that became obsolete.
 
         Raises:
@@ -174,9 +174,9 @@ class NoticeLog:
         self._store.put(path, json_document({"seq": self._copy_seq}))
         self._stream.garbage_collect(self._copy_seq)
         self._copy_seq = None
-        mine = f"{folder_of(self._epoch)}/"
+        own_folder = f"{folder_of(self._epoch)}/"
         claims = [claim for claim in self._store.list(EPOCHS) if claim < epoch_name(self._epoch)]
-        return [*claims, *(p for p in self._store.list(NOTICES) if not p.startswith(mine))]
+        return [*claims, *(p for p in self._store.list(NOTICES) if not p.startswith(own_folder))]
 
     def flush(self) -> None:
         """Make all notices so far durable.

@@ -358,16 +358,16 @@ class JobRoot:
             StoreError: the claim is missing, or the store failed.
         """
         assert self.epoch, "owns nothing"
-        mine = epoch_name(self.epoch)
+        name = epoch_name(self.epoch)
         if self.store.exists(epoch_name(self.epoch + 1)):
             raise self._is_running(self.owner())
         try:
-            is_mine = self.store.get(mine) == self._claim
+            is_own = self.store.get(name) == self._claim
         except FileNotFoundError as error:
             if self._newest_epoch() > self.epoch:
                 raise self._is_running(self.owner()) from error
-            raise StoreError(f"{display_uri(self.uri)}/{mine}", "the file is gone") from error
-        if not is_mine:
+            raise StoreError(f"{display_uri(self.uri)}/{name}", "the file is gone") from error
+        if not is_own:
             raise self._is_running(self.owner())
 
     def _newest_epoch(self) -> int:

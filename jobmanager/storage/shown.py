@@ -116,8 +116,8 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
         found["output"] = placed(settings["output"], here)
         success = read_success(found["output"])
         if success is not None:
-            told = {key: success[key] for key in _OF_AN_ANSWER if key in success}
-            return {**found, **told, "state": "finished"}
+            facts = {key: success[key] for key in _OF_AN_ANSWER if key in success}
+            return {**found, **facts, "state": "finished"}
     if OLDEST_FORMAT <= settings.get("format", 0) <= FORMAT:
         found["state"] = _requested_end(root) or found["state"]
     found["error"] = (

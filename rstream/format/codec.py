@@ -104,7 +104,7 @@ class SegmentEncoder:
         assert rows > 0
         group_rows = _group_rows(batches, rows)
         sink = pa.BufferOutputStream()
-        told: list[str] = []
+        digests_of_groups: list[str] = []
         ends: list[int] = []
         groups = row_groups(first_seq, batches, digests, group_rows)
         first = next(groups)
@@ -115,7 +115,7 @@ class SegmentEncoder:
         is_declared = written.equals(declared)
         with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
             for parts in itertools.chain([first], groups):
-                told.append(digest_of(parts).hexdigest())
+                digests_of_groups.append(digest_of(parts).hexdigest())
                 ends.append(parts[-1].next_seq)
                 table = _table(parts, items, self._form)
                 if table.num_rows:
@@ -126,7 +126,7 @@ class SegmentEncoder:
                 "lo": first_seq,
                 "hi": first_seq + rows,
                 "columns": describe(declared),
-                "digests": told,
+                "digests": digests_of_groups,
             }
             if self._form is not None:
                 ctis = PackedCtis.of(batches)

@@ -109,12 +109,12 @@ class TableForm:
         }
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> TableForm:
+    def from_json(cls, document: dict[str, Any]) -> TableForm:
         """Decode from the footer."""
-        length = told["length_us"]
-        end = told["end"]
+        length = document["length_us"]
+        end = document["end"]
         return cls(
-            str(told["start"]),
+            str(document["start"]),
             None if end is None else str(end),
             None if length is None else int(length),
         )

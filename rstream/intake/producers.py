@@ -72,8 +72,8 @@ class Known:
     def ack(self, number: int) -> Ack:
         """Return the Ack for a repeat of ``number``."""
         assert number <= self.number, (number, self.number)
-        for mine, first_seq, last_seq in self.acks:
-            if mine == number:
+        for acked, first_seq, last_seq in self.acks:
+            if acked == number:
                 return Ack(first_seq, last_seq, is_repeat=True)
         return Ack(None, None, is_repeat=True)
 
@@ -83,8 +83,8 @@ class Known:
         if change.number is None:
             return replace(self, epoch=change.epoch, time_us=time_us)
         assert change.number == self.number + 1, (change, self)
-        mine = (change.number, change.first_seq, change.last_seq)
-        return Known(change.epoch, change.number, time_us, (*self.acks, mine)[-ACKS_KEPT:])
+        ack = (change.number, change.first_seq, change.last_seq)
+        return Known(change.epoch, change.number, time_us, (*self.acks, ack)[-ACKS_KEPT:])
 
 
 class ProducerTable:

@@ -23,8 +23,8 @@ def tell_position(store: BlobStore, reader: str, seq: int, now_us: int) -> None:
 
     The file is synced: if a power failure lost it, the reader's rows would not be kept.
     """
-    told = json.dumps({"seq": seq, "written_us": now_us}).encode()
-    store.put(_name(reader), told)
+    document = json.dumps({"seq": seq, "written_us": now_us}).encode()
+    store.put(_name(reader), document)
 
 
 def forget_reader(store: BlobStore, reader: str) -> None:
@@ -51,8 +51,8 @@ def needed_seq(store: BlobStore, since_us: int) -> int | None:
 
 def _parsed(data: bytes) -> tuple[int, int | None]:
     try:
-        told = json.loads(data)
-        return int(told["seq"]), int(told["written_us"])
+        document = json.loads(data)
+        return int(document["seq"]), int(document["written_us"])
     except (ValueError, KeyError, TypeError):
         return 0, None
 

@@ -34,8 +34,8 @@ def check_same(stream: str, read: Callable[[int, int], Items | None], given: Ite
             return
         if kept is None:
             return
-        mine = content_hashes(given.head(kept.batch.num_rows).batch)
-        differs = mine != content_hashes(kept.batch)
+        hashes = content_hashes(given.head(kept.batch.num_rows).batch)
+        differs = hashes != content_hashes(kept.batch)
         if differs.any():
             at = int(differs.argmax())
             old, new = _row(kept.batch, at), _row(given.batch, at)

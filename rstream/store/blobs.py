@@ -115,10 +115,10 @@ class FsspecBlobs:
             self._attempt(path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
             # A blob that is gone again was of another writer: this put created none.
-            is_mine = get_or_none(self, path) == bytes(data)
-            if is_mine and self._is_local and self._fsync:
+            is_own = get_or_none(self, path) == bytes(data)
+            if is_own and self._is_local and self._fsync:
                 self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
-            return is_mine
+            return is_own
         return True
 
     def get(self, path: str) -> bytes:

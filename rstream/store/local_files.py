@@ -179,7 +179,7 @@ def sync_folder(folder: str) -> None:
 class _Folder:
     """The number of requested syncs of a folder, and of those that are done."""
 
-    asked: int = 0
+    requested: int = 0
     done: int = 0
     is_busy: bool = False
     waiting: int = 0
@@ -195,17 +195,17 @@ class _FolderSyncs:
     def sync(self, path: str) -> None:
         with self._changed:
             folder = self._folders.setdefault(path, _Folder())
-            folder.asked += 1
-            mine = folder.asked
+            folder.requested += 1
+            ticket = folder.requested
             folder.waiting += 1
             try:
-                self._changed.wait_for(lambda: folder.done >= mine or not folder.is_busy)
+                self._changed.wait_for(lambda: folder.done >= ticket or not folder.is_busy)
             finally:
                 folder.waiting -= 1
-            if folder.done >= mine:
+            if folder.done >= ticket:
                 self._forget(path, folder)
                 return
-            folder.is_busy, till = True, folder.asked
+            folder.is_busy, till = True, folder.requested
         try:
             _sync(path)
         except BaseException:

@@ -30,8 +30,8 @@ class MemoryBlobs:
         self.blobs[self._root + path] = bytes(data)
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
-        mine = bytes(data)
-        return self.blobs.setdefault(self._root + path, mine) == mine
+        content = bytes(data)
+        return self.blobs.setdefault(self._root + path, content) == content
 
     def get(self, path: str) -> bytes:
         try:

@@ -135,19 +135,19 @@ class PostgresDestination:
             if state[:2] in _NOT_COMMITTED or refusal_of(state) is not None:
                 raise translated from error
             raise DeliveryUnknownError(self._name, one_line(error)) from error
-        self._begin_anew()
+        self._reset()
 
     def close(self) -> None:
         """Close the connection; the server rolls back uncommitted rows."""
         connection, self._connection = self._connection, None
-        self._begin_anew()
+        self._reset()
         if connection is not None:
             try:
                 with_limit(connection.close, CONNECT_WAIT_S)
             except (adbc_driver_manager.Error, TimeoutError):
                 return  # closed already, or it closes when the server responds again
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._rows, self._bytes, self._in_transaction = [], 0, False
         self._first_seq = None
 

@@ -28,7 +28,7 @@ def test_a_volatile_input_is_written_again_from_its_beginning() -> None:
         at(tracker, vertex, f"{vertex}1", 9)
     with pytest.raises(NoCheckpointError, match="its only checkpoint"):
         tracker.discard("b", "b1")
-    tracker.discard("b", "b1", may_begin_anew=True)
+    tracker.discard("b", "b1", may_start_over=True)
     with pytest.raises(NoCheckpointError, match="vertex a cannot restart"):
         plan_restarts(["b"], topology, tracker, DeadJob(topology))
     chosen = plan_restarts(["b"], topology, tracker, DeadJob(topology), lambda vertex: True)
@@ -45,15 +45,15 @@ def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
     at(tracker, "a", "a1", 9)
     with pytest.raises(NoCheckpointError):
         low_water_marks(topology, tracker, never, far)
-    low = low_water_marks(topology, tracker, never, far, may_begin_anew=lambda vertex: True)
+    low = low_water_marks(topology, tracker, never, far, may_start_over=lambda vertex: True)
     assert low.keep["a"] == tracker.refs("a")[0] == tracker.initial("a")
     tracker.check()
 
 
 def test_only_what_is_all_there_is_begun_anew() -> None:
     job = JobState(chain("async"), JobConfig())
-    assert not any(map(job.may_begin_anew, "abc")), "nothing was damaged: that would be a mistake"
+    assert not any(map(job.may_start_over, "abc")), "nothing was damaged: that would be a mistake"
     job.is_damaged = True
-    assert all(map(job.may_begin_anew, "abc"))
+    assert all(map(job.may_start_over, "abc"))
     job.collected["bc"] = 1
-    assert [v for v in "abc" if job.may_begin_anew(v)] == ["a", "b"]
+    assert [v for v in "abc" if job.may_start_over(v)] == ["a", "b"]

@@ -123,7 +123,7 @@ def begin_anew(store: BlobStore, said: Told, durable: Told) -> None:
     was_durable = log.has_durable_copy
     append(f"{len(said)}")
     assert (was_durable, log.has_durable_copy) == (False, True)
-    for path in log.begin_anew():
+    for path in log.truncate():
         root.check_owner()
         store.delete(path)
     root.check_owner()

@@ -47,7 +47,7 @@ def a_replaced_manager_begins_the_log_anew() -> Mutant:
 
     def look_after(self: RootKeeper, *how: object) -> None:
         if self._log.has_durable_copy:
-            for name in self._log.begin_anew():
+            for name in self._log.truncate():
                 self._root.store.delete(name)
         original(self, *how)  # type: ignore[arg-type]
 

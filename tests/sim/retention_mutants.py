@@ -56,7 +56,7 @@ def what_is_read_counts_as_delivered() -> Mutant:
 def a_delivery_of_another_process_is_not_looked_at() -> Mutant:
     """Only those of the job's own process hold anything."""
     return delivered(
-        jobmanager.delivery.retention, "told_positions", lambda store, since_us: {}, LATE
+        jobmanager.delivery.retention, "recorded_positions", lambda store, since_us: {}, LATE
     )
 
 

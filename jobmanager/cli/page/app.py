@@ -324,8 +324,8 @@ class _Page:
         vertices, stage = query.get("vertices", ""), query.get("stage", "")
         if not vertices.isdecimal():
             raise UsageError(f"vertices={vertices!r} is no number of vertices")
-        asked = f"--stage={stage}={vertices}" if stage else f"--parallelism={vertices}"
-        lines = await run_in_threadpool(run_verb, "rescale", root, asked)
+        option = f"--stage={stage}={vertices}" if stage else f"--parallelism={vertices}"
+        lines = await run_in_threadpool(run_verb, "rescale", root, option)
         return _json({"requested": f"done in {json.loads(lines[-1])['outcome']['seconds']:.1f} s"})
 
     async def metrics(self, _: Request) -> Response:

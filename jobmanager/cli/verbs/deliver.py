@@ -89,7 +89,7 @@ def deliver(
 ) -> None:
     if retry and to is not None:
         raise UsageError("--retry is for the deliveries that the query names: leave out --to")
-    if retry and _has_asked(root, as_json=as_json):
+    if retry and _retry(root, as_json=as_json):
         return
     specs: tuple[SinkSpec, ...] = ()
     if to is not None:
@@ -138,7 +138,7 @@ def _delivered(
     return rows
 
 
-def _has_asked(root: str, *, as_json: bool) -> bool:
+def _retry(root: str, *, as_json: bool) -> bool:
     """Ask the job manager to try again; not if the job has ended, as it delivers nothing then."""
     found = status_of(root)
     if found["state"] not in OPEN_STATES:

@@ -10,7 +10,7 @@ import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.exits import in_one_line
-from jobmanager.state.health import health_line, said
+from jobmanager.state.health import health_line, reason_text
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.shown import BROKEN, roots_in, row_of
@@ -35,7 +35,7 @@ def list_jobs(
         print(f"{row['job']}  {row['state']}  {row['root']}")
         line = health_line(row) if row["state"] in OPEN_STATES and row["health"] != "ok" else ""
         if row["state"] == "failed" and row["reasons"]:
-            line = said(row["reasons"][0])
+            line = reason_text(row["reasons"][0])
         if line:
             print(f"  {in_one_line(line)}")
         if row["state"] == BROKEN:

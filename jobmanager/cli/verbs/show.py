@@ -35,14 +35,14 @@ def show(
     if plan is None:
         raise NoJobError(display_uri(root))
     plan = plan.output_named(output)
-    answer, told = Answer(plan), _lost(job_root)
+    answer, losses = Answer(plan), _lost(job_root)
     if not as_json:
         more = f"There are more: --rows, or the files of {display_uri(plan.output)}"
-        answer.show(rows, told, more)
+        answer.show(rows, losses, more)
         return
     for row in plain_rows(answer.first(rows)):
         print(json_text(row))
-    for line in told:
+    for line in losses:
         print(line, file=sys.stderr)
 
 

@@ -58,7 +58,7 @@ def _print_ended(status: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps({key: status.get(key) for key in SUMMARY}))
     else:
         reason = f" ({status['error']})" if status.get("error") else ""
-        told = f"{status['job']}: {status['state']}{reason}; the standby was not needed"
-        print(told, file=sys.stderr)
+        text = f"{status['job']}: {status['state']}{reason}; the standby was not needed"
+        print(text, file=sys.stderr)
     if status["state"] == "failed":
         raise typer.Exit(EXIT_FAILED)

@@ -189,7 +189,7 @@ def dealt(
     count = max(unit.log_partitions for unit in found)
     added = {name: [*reader.added] for name, reader in readers.items()}
 
-    def told(unit: Unit) -> Unit:
+    def with_partitions(unit: Unit) -> Unit:
         return replace(unit, log_partitions=count, settles_at=ends.get(unit.stream))
 
     for unit in found:
@@ -198,8 +198,8 @@ def dealt(
     return {
         name: replace(
             reader,
-            units=tuple(told(unit) for unit in reader.units),
-            added=tuple(told(unit) for unit in added[name]),
+            units=tuple(with_partitions(unit) for unit in reader.units),
+            added=tuple(with_partitions(unit) for unit in added[name]),
         )
         for name, reader in readers.items()
     }

@@ -74,7 +74,7 @@ class _Folder:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec, self._columns = spec, FileColumns(spec)
-        self._seen: set[str] = set()
+        self._noted: set[str] = set()
         self._listed: dict[str, FileVersion] = {}
 
     def look(self, *, is_last: bool) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ class _Folder:
         for path, version in files.items():
             before = self._listed.get(path)
             is_complete = before is not None and before.is_same(version)
-            if path not in self._seen and (is_complete or is_last):
-                self._seen.add(path)
+            if path not in self._noted and (is_complete or is_last):
+                self._noted.add(path)
                 with contextlib.suppress(StreamEngineError):  # as above
                     self._columns.add(path)
         self._listed = files

@@ -243,13 +243,13 @@ def _go_on(
     if finished is not None:
         return finished
     created_s, job_id = SystemClock().monotonic_s(), settings["id"]
-    _check_asked(job_root, config, options, day)
+    _check_options(job_root, config, options, day)
     if day is not None and day.query is not None:
         file_note = ""  # the file may have changed, but its query is equivalent
     is_open = job_root.read_status().get("state") in OPEN_STATES
     too_late = () if is_open else job_root.requests()
     with owned(job_root):
-        asked = _still_asked(job_root, too_late)
+        still_requested = _undone_requests(job_root, too_late)
         try:
             change_now(job_root)
             plan = job_root.read_plan(to_run=True)
@@ -273,28 +273,28 @@ def _go_on(
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
-        told = Notes((*plan.notes, *notes, *asked), file_note)
-        job = Job(job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=told)
+        job_notes = Notes((*plan.notes, *notes, *still_requested), file_note)
+        job = Job(job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=job_notes)
         return _launch(job, runner, config, job_id, resumed=has_started)
 
 
-def _still_asked(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
+def _undone_requests(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
     """Return notes on requests that a dead job manager left undone, and that are done now.
 
     ``too_late``: requests made after the job's end. They are deleted.
     """
-    told = []
+    undone = []
     for request in root.requests():
         # A host to drain has shut down with its job manager.
         if request in too_late or request.startswith(DRAIN):
             root.forget_request(request)
         else:
-            told.append(request)
-    notes = (_STILL_ASKED.format(what=what) for what in told)
-    return tuple(notes) if FINISH in told else tuple(note + _GO_ON for note in notes)
+            undone.append(request)
+    notes = (_STILL_ASKED.format(what=what) for what in undone)
+    return tuple(notes) if FINISH in undone else tuple(note + _GO_ON for note in notes)
 
 
-def _check_asked(
+def _check_options(
     root: JobRoot, config: JobConfig, options: RunOptions, day: days.Day | None
 ) -> None:
     """Check options and query against the stored plan, before the job is touched.

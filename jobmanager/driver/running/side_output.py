@@ -103,17 +103,17 @@ def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> 
     known = _known(plan, folder, deliveries)
     found = [side for side in known if side == name] or [side for side in known if name in side]
     if len(found) != 1:
-        asked = f"{folder} {name!r}"
+        request = f"{folder} {name!r}"
         if not known:
             bad = (
                 'on_bad_row="dead_letter" of a source or a delivery, or on_error="dead_letter" of '
                 "a step,"
             )
             only = {LATE: 'a source with late="drop"', DEAD_LETTERS: bad}
-            raise UsageError(f"{asked}: this job writes none; it needs {only[folder]}")
+            raise UsageError(f"{request}: this job writes none; it needs {only[folder]}")
         call = {LATE: "ss.read_late", DEAD_LETTERS: "ss.read_dead_letters"}[folder]
         raise UsageError(
-            f"{asked}: choose one, such as {call}(root, {known[0]!r}); this job has "
+            f"{request}: choose one, such as {call}(root, {known[0]!r}); this job has "
             f"{', '.join(known)}"
         )
     return f"{folder}/{found[0]}"

@@ -77,7 +77,7 @@ def stand_by(
 def _orphaned_or_ended(
     root: JobRoot, on_waiting: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    is_told = is_away = False
+    is_reported = is_away = False
     while True:  # ends when the job's driver does
         try:
             status = shown_status(root, SystemClock().now_us())
@@ -88,7 +88,7 @@ def _orphaned_or_ended(
             status, is_away = {}, True
         if status and status["state"] not in OPEN_STATES:
             return status
-        if status and not is_told:
+        if status and not is_reported:
             on_waiting(status)
-            is_told = True
+            is_reported = True
         time.sleep(LOOK_EVERY_S)

@@ -16,7 +16,7 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig
 from jobmanager.delivery.checked_output import CheckedOutput
-from jobmanager.delivery.claim import tell_position, told_positions
+from jobmanager.delivery.claim import recorded_positions, tell_position
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.retention import AGES, OutputRetention
@@ -162,16 +162,16 @@ def test_a_reader_that_told_its_position_counts_until_it_is_silent_for_long() ->
     tell_position(store, "a", 0, 5, 1_000)
     tell_position(store, "b", 0, 3, 2_000)
     tell_position(store, "b", 1, 9, 2_000)
-    assert told_positions(store, 0) == {0: 3, 1: 9}
+    assert recorded_positions(store, 0) == {0: 3, 1: 9}
     tell_position(store, "b", 0, 8, 3_000)
-    assert told_positions(store, 0) == {0: 5, 1: 9}
-    assert told_positions(store, 1_500) == {0: 8, 1: 9}
+    assert recorded_positions(store, 0) == {0: 5, 1: 9}
+    assert recorded_positions(store, 1_500) == {0: 8, 1: 9}
 
 
 def test_a_position_that_was_told_outlives_a_loss_of_power() -> None:
     store = Synced({})
     tell_position(store, "a", 0, 5, 1_000)
-    assert told_positions(MemoryBlobs(store.on_disk), 0) == {0: 5}
+    assert recorded_positions(MemoryBlobs(store.on_disk), 0) == {0: 5}
 
 
 def test_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import jobmanager
 from jobmanager.cli.main import app
 from jobmanager.delivery import standalone
-from jobmanager.delivery.claim import told_position, told_positions
+from jobmanager.delivery.claim import recorded_position, recorded_positions
 from jobmanager.delivery.standalone import deliver
 from jobmanager.errors import NoDeliveryError
 from jobmanager.storage.root import JobRoot
@@ -59,12 +59,14 @@ def test_it_tells_its_position_before_the_first_row_and_after_the_last(
     store, before = JobRoot(finished.root).store, list[dict[int, int]]()
 
     def save(first_seq: int, batch: Any, stream: str) -> None:
-        before.append(told_positions(store, 0))
+        before.append(recorded_positions(store, 0))
 
     rows = deliver(finished.root, [sinks.function(save, name="telling")])
     assert before
     assert all(told == {row["partition"]: 0 for row in rows} for told in before)
-    found = {row["partition"]: told_position(store, "telling", row["partition"]) for row in rows}
+    found = {
+        row["partition"]: recorded_position(store, "telling", row["partition"]) for row in rows
+    }
     assert found == {row["partition"]: row["delivered_seq"] for row in rows}
     assert min(found.values()) > 0
 

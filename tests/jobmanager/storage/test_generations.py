@@ -89,7 +89,7 @@ class Run:
     def look_after_log(self) -> None:
         """What a driver does at a tick."""
         if self.log.has_durable_copy:
-            for name in self.log.begin_anew():
+            for name in self.log.truncate():
                 self.root.store.delete(name)
         elif self.log.is_long:
             self.log.append_copy(self.manager.copy_state())
@@ -225,7 +225,7 @@ def test_notices_that_are_deleted_while_they_are_read_are_read_from_the_copy() -
     new_root = JobRoot(store, pid=1, machine="n")
     new_root.claim(1_000_000)
     log = NoticeLog(new_root, ManualClock(7), CONFIG, InlineBackground())
-    for name in old.log.begin_anew():
+    for name in old.log.truncate():
         store.delete(name)
     for path in store.list(folder_of(1)):
         if path.endswith("1.parquet") and path != max(store.list(folder_of(1))):
@@ -265,7 +265,7 @@ def log_and_copy(store: BlobStore, told: list[int]) -> None:
         told.append(count)
         root.check_owner()
         assert log.has_durable_copy
-        for name in log.begin_anew():
+        for name in log.truncate():
             store.delete(name)
 
 

@@ -286,7 +286,7 @@ def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
         log.append_copy(copy)
         log.flush()
         root.check_owner()
-        obsolete = log.begin_anew()
+        obsolete = log.truncate()
     finally:
         log.close()
     for name in obsolete:

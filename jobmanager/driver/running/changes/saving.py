@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.delivery.claim import told_position
+from jobmanager.delivery.claim import recorded_position
 from jobmanager.driver.running.changes.copies import Draft
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
@@ -84,4 +84,4 @@ def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
 def _delivered(root: JobRoot, plan: PhysicalPlan) -> tuple[tuple[str, int, int], ...]:
     partitions = range(len(plan.sink_streams()))
     names = [name_of(spec) for spec in plan.deliveries]
-    return tuple((n, k, told_position(root.store, n, k)) for n in names for k in partitions)
+    return tuple((n, k, recorded_position(root.store, n, k)) for n in names for k in partitions)
