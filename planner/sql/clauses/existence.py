@@ -78,12 +78,10 @@ def _marked(
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
-    correlated = _correlated(select, inner_scope, outer, names)
-    inner, keys, others = correlated.inner, correlated.keys, correlated.others
+    terms = _correlated(select, inner_scope, outer, names)
+    inner, keys, others = terms.inner, terms.keys, terms.others
     if are_points(outer, inner):
-        there, missing = (
-            _near(test, inner, correlated, outer, names, how) for how in ("semi", "anti")
-        )
+        there, missing = (_near(test, inner, terms, outer, names, how) for how in ("semi", "anti"))
         nothing = lit(None).cast("bool")
         kept = there.with_columns(lit(True).alias(name)).union(
             missing.with_columns(nothing.alias(name))
@@ -187,11 +185,11 @@ def exists(
     outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
     if negated:
         outer, inner_scope = in_whole_windows(outer, inner_scope, _conditions(select))
-    correlated = _correlated(select, inner_scope, outer, names)
-    inner, keys, others = correlated.inner, correlated.keys, correlated.others
+    terms = _correlated(select, inner_scope, outer, names)
+    inner, keys, others = terms.inner, terms.keys, terms.others
     if are_points(outer, inner):
         how = "anti" if negated else "semi"
-        return replace(outer, stream=_near(test, inner, correlated, outer, names, how))
+        return replace(outer, stream=_near(test, inner, terms, outer, names, how))
     keys = keys or [(lit(1), lit(1))]
     read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
@@ -221,15 +219,15 @@ def exists(
 def _near(
     test: exp.Expr,
     inner: Scope,
-    correlated: _Correlated,
+    terms: _Correlated,
     outer: Scope,
     names: Names,
     how: str,
 ) -> Stream:
     """Return the points that have a match close in time, or have none, each once."""
-    keys = correlated.keys
-    found = bounded([_owned(part, inner) for part in correlated.others], outer, inner, names)
-    of_keys = bounded([_owned(part, inner) for part in correlated.equations], outer, inner, names)
+    keys = terms.keys
+    found = bounded([_owned(part, inner) for part in terms.others], outer, inner, names)
+    of_keys = bounded([_owned(part, inner) for part in terms.equations], outer, inner, names)
     time = within(found.span.meet(of_keys.span), (), outer, inner, test, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)

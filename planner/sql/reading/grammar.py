@@ -294,13 +294,9 @@ class StreamParser(RowPatterns):
         if word is None or word.text.upper() not in CLAUSES:
             return
         follows, hint = CLAUSES[word.text.upper()]
-        next_word = "" if after is None else after.text.upper()
+        text = "" if after is None else after.text.upper()
         is_number = after is not None and after.token_type is TokenType.NUMBER
-        if (
-            next_word in follows
-            or ("1" in follows and is_number)
-            or (not follows and _is_clause(after))
-        ):
+        if text in follows or ("1" in follows and is_number) or (not follows and _is_clause(after)):
             self.raise_error(f"{word.text.upper()} is not supported; {hint}", word)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
