@@ -57,8 +57,8 @@ class CheckpointRef:
 
     def precedes(self, other: CheckpointRef) -> bool:
         """Whether this one is at or before ``other`` on every stream."""
-        mine, theirs = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
-        return all(a <= b for a, b in zip(mine, theirs, strict=True))
+        own, others = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
+        return all(a <= b for a, b in zip(own, others, strict=True))
 
 
 def padded(inputs: tuple[int, ...], log_partitions: int) -> tuple[int, ...]:

@@ -40,11 +40,11 @@ def require(schema: pa.Schema, column: str, where: str) -> pa.DataType:
 
 def require_distinct(names: Iterable[str], where: str) -> None:
     """Raise if a name occurs twice."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             raise InvalidPlanError(f"{where}(...) gives two columns the name {name!r}")
-        seen.add(name)
+        earlier.add(name)
 
 
 def resolved(value: ExprLike, schema: pa.Schema) -> Node:

@@ -145,7 +145,7 @@ class MergedCounts(CountRows):
         )
 
 
-class Seen:
+class HasValue:
     """Which groups have a value. No array is allocated until a column has a null."""
 
     def __init__(self) -> None:
@@ -186,24 +186,24 @@ class SumFloat:
         self._column = column
         self._fold: np.ufunc = np.add
         self._sums = GroupArray(np.float64, 0.0)
-        self._seen = Seen()
+        self._has_value = HasValue()
 
     def update(self, rows: Rows) -> None:
         codes, column = rows.valid(self._column)
         with np.errstate(all="ignore"):
             self._fold.at(self._sums.writable(rows.groups), codes, doubles(column))
-        self._seen.mark(codes, rows)
+        self._has_value.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
-        return [self._seen.masked(one_nan(self._sums.shared()))]
+        return [self._has_value.masked(one_nan(self._sums.shared()))]
 
     def save(self) -> list[Saved]:
-        return [self._seen.masked(self._sums.shared())]
+        return [self._has_value.masked(self._sums.shared())]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         sums = as_one_array(state[0])
         self._sums.adopt(numbers(sums))
-        self._seen.restore(sums)
+        self._has_value.restore(sums)
 
 
 class ProductFloat(SumFloat):
@@ -217,7 +217,7 @@ class ProductFloat(SumFloat):
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         products = as_one_array(state[0])
         self._sums.adopt(numbers(products.fill_null(1.0)))
-        self._seen.restore(products)
+        self._has_value.restore(products)
 
 
 class Extreme:
@@ -231,13 +231,13 @@ class Extreme:
         dtype = _physical(kind)
         self._values = GroupArray(dtype, _identity(dtype, is_max=is_max))
         self._fold = np.maximum if is_max else np.fmin
-        self._seen = Seen()
+        self._has_value = HasValue()
 
     def update(self, rows: Rows) -> None:
         codes, column = rows.valid(self._column)
         with np.errstate(all="ignore"):
             fold_at(self._fold, self._values.writable(rows.groups), codes, numbers(column))
-        self._seen.mark(codes, rows)
+        self._has_value.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
         return [self._typed(one_nan(self._values.shared()))]
@@ -246,7 +246,7 @@ class Extreme:
         values = self._values.shared()
         # A code without rows holds a fill value, which a boolean cannot store: save the integers.
         is_boolean = pa.types.is_boolean(self._kind)
-        return [self._seen.masked(values) if is_boolean else self._typed(values)]
+        return [self._has_value.masked(values) if is_boolean else self._typed(values)]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         column = as_one_array(state[0])
@@ -255,10 +255,10 @@ class Extreme:
             empty = column.is_null().to_numpy(zero_copy_only=False)
             values = np.where(empty, self._values.fill, values).astype(values.dtype)
         self._values.adopt(values)
-        self._seen.restore(column)
+        self._has_value.restore(column)
 
     def _typed(self, values: np.ndarray) -> pa.Array:
-        column = self._seen.masked(values)
+        column = self._has_value.masked(values)
         if pa.types.is_boolean(self._kind):
             return column.cast(pa.bool_())
         return column if column.type == self._kind else column.view(self._kind)

@@ -71,8 +71,8 @@ def counted(lane: pa.Array, place: int) -> pa.Array:
         return pc.struct_field(lane, place)
     if not pa.types.is_struct(kind.value_type):
         return pc.list_value_length(lane).cast(pa.int64())
-    seen = pc.struct_field(lane.values, 1).to_numpy()
-    before = np.concatenate([[0], np.cumsum(seen >> place & 1, dtype=np.int64)])
+    flags = pc.struct_field(lane.values, 1).to_numpy()
+    before = np.concatenate([[0], np.cumsum(flags >> place & 1, dtype=np.int64)])
     return pa.array(np.diff(before[lane.offsets.to_numpy()]))
 
 
@@ -89,8 +89,8 @@ class Distinct:
         self._lane = lane
         self._codes = ValueCodes(kind)
         self._groups = 0
-        self._seen_bits = len(columns) if len(columns) > 1 else 0
-        self._groups_max = 1 << (_WORD_BITS - CODE_BITS - self._seen_bits)
+        self._flag_bits = len(columns) if len(columns) > 1 else 0
+        self._groups_max = 1 << (_WORD_BITS - CODE_BITS - self._flag_bits)
         self._runs: list[np.ndarray] = []
         self._is_shared = False
 
@@ -98,17 +98,17 @@ class Distinct:
         self._groups = rows.groups
         if rows.groups >= self._groups_max:
             raise TooManyGroupsError("count_distinct", self._groups_max)
-        for codes, values, seen in self._found(rows):
+        for codes, values, flags in self._found(rows):
             words = codes << np.int64(CODE_BITS)
             words |= self._codes_of(values)
-            if seen is not None:
-                words <<= np.int64(self._seen_bits)
-                words |= seen
-            self._push(_unique([words], self._seen_bits))
+            if flags is not None:
+                words <<= np.int64(self._flag_bits)
+                words |= flags
+            self._push(_unique([words], self._flag_bits))
 
     def columns(self) -> list[pa.Array]:
         """Return the result column and free the state; no update may follow."""
-        bounds = np.arange(self._groups + 1) << np.int64(CODE_BITS + self._seen_bits)
+        bounds = np.arange(self._groups + 1) << np.int64(CODE_BITS + self._flag_bits)
         words = self._merged_runs()
         offsets = np.searchsorted(words, bounds)
         if self._lane is not None:
@@ -131,40 +131,40 @@ class Distinct:
         self._codes.restore(values, base)
         # Storage may have changed the chunks, so they are not necessarily the runs.
         runs = [numbers(chunk) for chunk in words.chunks]
-        self._runs = [_unique(runs, self._seen_bits)] if runs else []
+        self._runs = [_unique(runs, self._flag_bits)] if runs else []
         self._groups = groups[0].as_py()
 
     def _found(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
         """Yield groups, values and column bits, piece by piece."""
         if self._lane is not None:
             for codes, elements in _elements(*rows.valid(self._lane)):
-                yield (codes, *_parted(elements, self._seen_bits))
+                yield (codes, *_parted(elements, self._flag_bits))
             return
-        for codes, values, seen in self._given(rows):
+        for codes, values, flags in self._given(rows):
             for at in range(0, len(codes), _PIECE_MAX_ROWS):
                 part = slice(at, at + _PIECE_MAX_ROWS)
                 piece = values.slice(at, _PIECE_MAX_ROWS)
-                yield codes[part], piece, None if seen is None else seen[part]
+                yield codes[part], piece, None if flags is None else flags[part]
 
     def _given(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
         """Yield groups, values and column bits of events.
 
         If the columns are one column with several filters, each row is yielded once.
         """
-        if not self._seen_bits:
+        if not self._flag_bits:
             yield (*rows.valid(self._columns[0]), None)
             return
         columns = [rows.column(name) for name in self._columns]
         base = pc.coalesce(*columns) if columns[0].null_count else columns[0]
         if all(column is base or _is_part_of(column, base) for column in columns):
-            seen = np.zeros(len(base), np.uint8)
+            flags = np.zeros(len(base), np.uint8)
             for place, column in enumerate(columns):
-                seen |= column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) << place
-            some = seen > 0
+                flags |= column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) << place
+            some = flags > 0
             if base.null_count:
-                yield rows.codes[some], base.drop_null(), seen[some]
+                yield rows.codes[some], base.drop_null(), flags[some]
             else:
-                yield rows.codes, base, seen
+                yield rows.codes, base, flags
             return
         for place, name in enumerate(self._columns):
             codes, values = rows.valid(name)
@@ -175,12 +175,12 @@ class Distinct:
         while self._runs and len(self._runs[-1]) <= 2 * rows:
             merged.append(self._runs.pop())
             rows += len(merged[-1])
-        self._runs.append(run if len(merged) == 1 else _unique(merged, self._seen_bits))
+        self._runs.append(run if len(merged) == 1 else _unique(merged, self._flag_bits))
 
     def _merged_runs(self) -> np.ndarray:
         if len(self._runs) > 1:
             runs, self._runs = self._runs, []
-            self._runs, self._is_shared = [_unique(runs, self._seen_bits)], False
+            self._runs, self._is_shared = [_unique(runs, self._flag_bits)], False
         return self._runs[0] if self._runs else np.empty(0, np.int64)
 
     def _codes_of(self, values: pa.Array) -> np.ndarray:
@@ -192,7 +192,7 @@ class Distinct:
             for run in runs:
                 words = run.copy()
                 self._recode(words, self._codes.again)
-                self._push(_unique([words], self._seen_bits))
+                self._push(_unique([words], self._flag_bits))
             codes = self._codes.of(values)
         assert codes is not None
         return codes
@@ -206,7 +206,7 @@ class Distinct:
 
     def _recode(self, words: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
         """Replace the value codes in ``words`` by ``change`` of them."""
-        bits, codes = np.int64(self._seen_bits), np.int64(((1 << CODE_BITS) - 1) << self._seen_bits)
+        bits, codes = np.int64(self._flag_bits), np.int64(((1 << CODE_BITS) - 1) << self._flag_bits)
         for at in range(0, len(words), _PIECE_MAX_ROWS):
             piece = words[at : at + _PIECE_MAX_ROWS]
             changed = change((piece & codes) >> bits) << bits
@@ -215,26 +215,26 @@ class Distinct:
 
     def _lists(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
         """Return lists of the values of ``words``; overwrites ``words``."""
-        seen = np.empty(len(words) if self._seen_bits else 0, np.uint8)
-        for at in range(0, len(seen), _PIECE_MAX_ROWS):
+        flags = np.empty(len(words) if self._flag_bits else 0, np.uint8)
+        for at in range(0, len(flags), _PIECE_MAX_ROWS):
             piece = slice(at, at + _PIECE_MAX_ROWS)
-            seen[piece] = words[piece] & np.int64((1 << self._seen_bits) - 1)
-        words >>= np.int64(self._seen_bits)
+            flags[piece] = words[piece] & np.int64((1 << self._flag_bits) - 1)
+        words >>= np.int64(self._flag_bits)
         words &= np.int64((1 << CODE_BITS) - 1)
         elements = self._codes.values(words)
-        if self._seen_bits:
+        if self._flag_bits:
             fields = list(kept_together(elements.type))
-            elements = pa.StructArray.from_arrays([elements, pa.array(seen)], fields=fields)
+            elements = pa.StructArray.from_arrays([elements, pa.array(flags)], fields=fields)
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
 
     def _counts(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
         """Count the words of each group; for several columns a struct of one count per column."""
-        if not self._seen_bits:
+        if not self._flag_bits:
             return pa.array(np.diff(offsets))
-        counts = np.zeros((self._seen_bits, self._groups), np.int64)
+        counts = np.zeros((self._flag_bits, self._groups), np.int64)
         for at in range(0, len(words), _PIECE_MAX_ROWS):
             piece = words[at : at + _PIECE_MAX_ROWS]
-            groups = piece >> np.int64(CODE_BITS + self._seen_bits)
+            groups = piece >> np.int64(CODE_BITS + self._flag_bits)
             first = groups[0]
             groups -= first
             for place, count in enumerate(counts):
@@ -243,9 +243,9 @@ class Distinct:
         return pa.StructArray.from_arrays(list(counts), names=list(map(str, range(len(counts)))))
 
 
-def _parted(elements: pa.Array, seen_bits: int) -> tuple[pa.Array, np.ndarray | None]:
+def _parted(elements: pa.Array, flag_bits: int) -> tuple[pa.Array, np.ndarray | None]:
     """Split the elements of a lane into values and column bits."""
-    if not seen_bits:
+    if not flag_bits:
         return elements, None
     return pc.struct_field(elements, 0), pc.struct_field(elements, 1).to_numpy()
 
@@ -270,7 +270,7 @@ def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
     return bool(pc.all(same, min_count=0).as_py()) and same.null_count == column.null_count
 
 
-def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
+def _unique(parts: list[np.ndarray], flag_bits: int) -> np.ndarray:
     """Merge ``parts`` to ascending words, one per pair of group and value; ``parts`` is emptied.
 
     The memory is that of Arrow's pool, so it can be returned to the system when freed.
@@ -280,21 +280,21 @@ def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
     np.concatenate(parts, out=words)
     parts.clear()
     words.sort()
-    kept = _fold_equal(words, seen_bits)
+    kept = _fold_equal(words, flag_bits)
     del words  # shrinking may move the memory, so no array may still refer to it
     memory.resize(_WORD_BYTES * kept, shrink_to_fit=True)
     return np.frombuffer(memory, np.int64)
 
 
-def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
+def _fold_equal(words: np.ndarray, flag_bits: int) -> int:
     """Move the distinct words to the front, with merged bits; return their number."""
     kept = 0
     for at in range(0, len(words), _PIECE_MAX_ROWS):
         piece = words[at : at + _PIECE_MAX_ROWS]
-        pairs = piece >> np.int64(seen_bits)
+        pairs = piece >> np.int64(flag_bits)
         first = heads_of(pairs)
         # The last word that was kept may have the same pair as the first word of this piece.
-        first[0] = not kept or words[kept - 1] >> np.int64(seen_bits) != pairs[0]
+        first[0] = not kept or words[kept - 1] >> np.int64(flag_bits) != pairs[0]
         if not first.all():
             starts = np.flatnonzero(first)
             goes_on = int(starts[0]) if len(starts) else len(piece)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.aggregates.accumulators import Rows, Saved, Seen, fold_at
+from rvertex.aggregates.accumulators import HasValue, Rows, Saved, fold_at
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.decimals import words
 from rvertex.events.group_arrays import GroupArray
@@ -123,7 +123,7 @@ class ExactSum:
         self._kind = kind
         #: A word is None while it is zero in all groups.
         self._sums: list[WordSums | None] = [WordSums(), *[None] * (_words_of(kind) - 1)]
-        self._seen = Seen()
+        self._has_value = HasValue()
 
     def update(self, rows: Rows) -> None:
         """Add rows to the groups."""
@@ -135,7 +135,7 @@ class ExactSum:
             some = np.flatnonzero(carries)
             for k, word in enumerate(self._carried(carries[some]) if len(some) else ()):
                 self._add(k, rows.codes[some], word, rows.groups)
-        self._seen.mark(codes, rows)
+        self._has_value.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
         """Values and carries."""
@@ -143,7 +143,7 @@ class ExactSum:
             value, carry = self._part(0)
             if self._sums[1] is not None:
                 carry = carry + self._part(1)[0]
-            return [self._seen.masked(value), pa.array(carry)]
+            return [self._has_value.masked(value), pa.array(carry)]
         if pa.types.is_decimal256(self._kind):
             return self._by_python()
         return self._of_128_bits()
@@ -155,13 +155,13 @@ class ExactSum:
             low, high = (np.empty(0, np.int64), pa.nulls(0, pa.int64()))
             if sums is not None:
                 low, high = sums.save()
-            saved += [self._seen.masked(low) if k == 0 else pa.array(low), high]
+            saved += [self._has_value.masked(low) if k == 0 else pa.array(low), high]
         return saved
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Restore the state that ``save`` returned."""
         columns = [as_one_array(column) for column in state]
-        self._seen.restore(columns[0])
+        self._has_value.restore(columns[0])
         for k in range(len(self._sums)):
             low, high = columns[2 * k], columns[2 * k + 1]
             self._sums[k] = WordSums() if k == 0 or len(low) else None
@@ -199,14 +199,14 @@ class ExactSum:
     def _of_128_bits(self) -> list[pa.Array]:
         low, carry = self._part(0)
         if self._sums[1:] == [None, None] and not carry.any():
-            made = _decimals(low, low >> np.int64(63), self._kind, self._seen.masked(low))
+            made = _decimals(low, low >> np.int64(63), self._kind, self._has_value.masked(low))
             return [made, pa.array(carry)]
         high, over = self._part(1)
         is_small = (over == 0) & (high < _HIGH_MAX) & (high > -_HIGH_MAX) & (self._part(2)[0] == 0)
         high = np.where(is_small, high, 0) + carry - (low < 0)
         if not (is_small & (high < _HIGH_MAX) & (high >= -_HIGH_MAX)).all():
             return self._by_python()
-        made = _decimals(low, high, self._kind, self._seen.masked(low))
+        made = _decimals(low, high, self._kind, self._has_value.masked(low))
         return [made, pa.array(np.zeros(len(low), np.int64))]
 
     def _by_python(self) -> list[pa.Array]:
@@ -222,9 +222,9 @@ class ExactSum:
             values.append(Decimal(total - carry * span).scaleb(-scale, exact))
             carries.append(carry)
         made = pa.array(values, self._kind)
-        is_seen = self._seen.masked(np.zeros(len(values), np.int64)).is_valid()
+        has_value = self._has_value.masked(np.zeros(len(values), np.int64)).is_valid()
         none = pa.scalar(None, self._kind)
-        return [pc.if_else(is_seen, made, none), pa.array(carries, pa.int64())]
+        return [pc.if_else(has_value, made, none), pa.array(carries, pa.int64())]
 
 
 def span_of(kind: pa.DataType) -> int:

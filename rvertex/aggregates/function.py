@@ -77,8 +77,8 @@ class Lane:
     def name(self) -> str:
         if self.others:
             return self.kind.shared_prefix + json.dumps([self.column, *self.others])
-        told = "" if self.argument is None else f"; {self.argument}"
-        return f"@{self.kind.name}({'' if self.column is None else self.column}{told})"
+        argument = "" if self.argument is None else f"; {self.argument}"
+        return f"@{self.kind.name}({'' if self.column is None else self.column}{argument})"
 
     @property
     def columns(self) -> tuple[str, ...]:

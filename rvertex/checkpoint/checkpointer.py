@@ -117,7 +117,7 @@ class CheckpointSlot:
 class _Pending:
     name: str
     snapshot: Snapshot
-    is_asked: bool
+    is_requested: bool
     taken_us: int
     written: Future[WrittenCheckpoint]
     attached_files: tuple[str, ...]
@@ -155,12 +155,12 @@ class Checkpointer:
         self._input_bytes = 0
         self._count = self._failures = 0
         self._last_positions = positions
-        self._is_asked = self._is_closed = False
+        self._is_requested = self._is_closed = False
         self._pending: _Pending | None = None
 
     def request(self) -> None:
         """Take a checkpoint as soon as none is in progress."""
-        self._is_asked = True
+        self._is_requested = True
 
     def note_input(self, nbytes: int) -> None:
         """Count bytes of input of the vertex."""
@@ -174,7 +174,7 @@ class Checkpointer:
         """
         if self._pending is not None:
             self._complete(self._pending)
-        elif self._is_asked or (positions != self._last_positions and self._is_due()):
+        elif self._is_requested or (positions != self._last_positions and self._is_due()):
             self._start()
 
     def close(self) -> None:
@@ -197,8 +197,10 @@ class Checkpointer:
         steps = self._writer.write(snapshot, self._count, self._env.store.put)
         now_us = self._env.clock.now_us()
         others = () if self._attached_files is None else self._attached_files.names()
-        self._pending = _Pending(name, snapshot, self._is_asked, now_us, self._run(steps), others)
-        self._is_asked = False
+        self._pending = _Pending(
+            name, snapshot, self._is_requested, now_us, self._run(steps), others
+        )
+        self._is_requested = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
         """Run the steps in the background, each as a separate task."""
@@ -231,7 +233,7 @@ class Checkpointer:
         error = pending.written.exception()
         if error is not None:
             self._fail(pending, error)
-        elif self._is_durable(pending.snapshot.outputs, pending.is_asked or self._is_asked):
+        elif self._is_durable(pending.snapshot.outputs, pending.is_requested or self._is_requested):
             self._pending, self._failures = None, 0
             self._last_positions, self._wait = pending.snapshot.inputs, self._slots
             self._announce(pending, pending.written.result())
@@ -239,7 +241,7 @@ class Checkpointer:
     def _fail(self, pending: _Pending, error: BaseException) -> None:
         """Retry when the next checkpoint is due; the state of the vertex is not affected."""
         self._pending = None
-        self._is_asked = self._is_asked or pending.is_asked
+        self._is_requested = self._is_requested or pending.is_requested
         self._failures += 1
         if self._failures > FAILURES_MAX or not isinstance(error, OperatingError):
             raise error
@@ -259,7 +261,7 @@ class Checkpointer:
                 reads=snapshot.reads,
                 parts=written.parts + pending.attached_files,
                 taken_us=pending.taken_us,
-                asked=pending.is_asked,
+                asked=pending.is_requested,
                 state_bytes=written.size_bytes,
             )
         )

@@ -180,6 +180,14 @@ def _fresh(chunks: list[pa.RecordBatch], prints: list[Fingerprint | None]) -> li
     """Return a new piece of these chunks, in a list; empty without chunks."""
     if not chunks:
         return []
-    told = tuple(p for p in prints if p is not None)
+    known_prints = tuple(p for p in prints if p is not None)
     size, rows = sum(c.nbytes for c in chunks), sum(c.num_rows for c in chunks)
-    return [Piece(tuple(chunks), told if len(told) == len(chunks) else (), size, rows, None)]
+    return [
+        Piece(
+            tuple(chunks),
+            known_prints if len(known_prints) == len(chunks) else (),
+            size,
+            rows,
+            None,
+        )
+    ]

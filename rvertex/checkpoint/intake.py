@@ -54,7 +54,7 @@ class Intake:
         self._epoch, self._number = epoch, number
         #: Blobs that no announced checkpoint has named, in the form of ``blobs``.
         self._unnamed = list(blobs)
-        self._told = list(blobs[-1][1:]) if blobs else [c.entries for c in log.channels]
+        self._written = list(blobs[-1][1:]) if blobs else [c.entries for c in log.channels]
         self._pending: tuple[tuple[LogEntry, ...], Future[str]] | None = None
 
     @property
@@ -70,7 +70,7 @@ class Intake:
 
     def next_index(self, partition: int) -> int:
         """Return the number of the next entry of a partition."""
-        return self._told[partition]
+        return self._written[partition]
 
     def write(
         self, entries: Sequence[LogEntry], background: Background, wake: Callable[[], None]
@@ -78,11 +78,11 @@ class Intake:
         """Write entries in the background; :meth:`durable` returns them once they are durable."""
         assert self._pending is None, self._pending
         for entry in entries:
-            assert entry.index == self._told[entry.partition], (entry, self._told)
-            self._told[entry.partition] += 1
+            assert entry.index == self._written[entry.partition], (entry, self._written)
+            self._written[entry.partition] += 1
         number, data = self._number, _encode(self._epoch, entries)
         self._number += 1
-        self._unnamed.append((number, *self._told))
+        self._unnamed.append((number, *self._written))
         stored = background.submit(lambda: self._journal.append(number, data))
         self._pending = tuple(entries), stored
         stored.add_done_callback(lambda _: wake())
@@ -132,20 +132,20 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     numbers = journal.numbers()
     number = numbers[-1] + 1 if numbers else 0
     journal.append(number, _encode(epoch, []))
-    told = [channel.entries for channel in log.channels]
+    applied = [channel.entries for channel in log.channels]
     # Such a blob is the newest one of an earlier instance, which was never named, or one that an
     # instance which hung wrote in place of a deleted one. Neither is read.
-    blobs: list[tuple[int, ...]] = [(n, *told) for n in numbers if n < log.first_blob]
+    blobs: list[tuple[int, ...]] = [(n, *applied) for n in numbers if n < log.first_blob]
     numbers = [n for n in numbers if n >= log.first_blob]
     for at, data in zip(numbers, journal.read(numbers), strict=True):
         entries = decode_blob(data)
         for entry in entries:
-            if entry.index > told[entry.partition]:
+            if entry.index > applied[entry.partition]:
                 raise CorruptJournalError(journal.name(at), "an earlier entry is missing")
-            told[entry.partition] = max(told[entry.partition], entry.index + 1)
+            applied[entry.partition] = max(applied[entry.partition], entry.index + 1)
         log.decide(entries, at)
-        blobs.append((at, *told))
-    return Intake(journal, log, epoch, number + 1, [*blobs, (number, *told)])
+        blobs.append((at, *applied))
+    return Intake(journal, log, epoch, number + 1, [*blobs, (number, *applied)])
 
 
 def decode_blob(data: bytes) -> list[LogEntry]:

@@ -101,7 +101,7 @@ class Productions:
         self._taken_us = 0
         self._taken_s = env.clock.monotonic_s()
         self._input_bytes = 0
-        self._is_asked = self._is_closed = False
+        self._is_requested = self._is_closed = False
 
     def hold(self, result: StepResult) -> Future[Production]:
         """Store the step that emitted ``result``, which must not be written before it is durable.
@@ -117,7 +117,7 @@ class Productions:
 
     def request(self) -> None:
         """Announce the next entry as a checkpoint."""
-        self._is_asked = True
+        self._is_requested = True
 
     def note_input(self, nbytes: int) -> None:
         """Count bytes of input of the vertex."""
@@ -128,10 +128,10 @@ class Productions:
         if self._written is not None:
             self._since.append(self._written.result())
             self._written = None
-        if not self._announcing and self._since and (self._is_asked or self._is_due()):
+        if not self._announcing and self._since and (self._is_requested or self._is_due()):
             self._begin()
         if self._announcing and self._is_durable(
-            self._since[self._announcing - 1].outputs, self._is_asked
+            self._since[self._announcing - 1].outputs, self._is_requested
         ):
             self._announce()
 
@@ -155,11 +155,11 @@ class Productions:
         self._taken_us = self._env.clock.now_us()
 
     def _announce(self) -> None:
-        told, self._since = self._since[: self._announcing], self._since[self._announcing :]
+        announced, self._since = self._since[: self._announcing], self._since[self._announcing :]
         self._announcing = 0
-        *earlier, newest = told
+        *earlier, newest = announced
         parts = dict.fromkeys([p.name for p in earlier])
-        parts |= dict.fromkeys(part for production in told for part in production.parts)
+        parts |= dict.fromkeys(part for production in announced for part in production.parts)
         self._env.notify(
             CheckpointTaken(
                 self._spec.id,
@@ -167,14 +167,14 @@ class Productions:
                 newest.name,
                 newest.inputs,
                 newest.outputs,
-                sum(production.size_bytes for production in told),
+                sum(production.size_bytes for production in announced),
                 reads=newest.inputs,
                 parts=tuple(parts),
                 taken_us=self._taken_us,
-                asked=self._is_asked,
+                asked=self._is_requested,
             )
         )
-        self._is_asked = False
+        self._is_requested = False
 
     def _store(
         self, number: int, snapshot: Snapshot, before: tuple[int, ...], result: StepResult
@@ -212,13 +212,13 @@ def open_history(spec: VertexSpec, checkpoint: str, store: BlobStore) -> History
         SnapshotSchemaError: the newest entry belongs to another plan.
     """
     journal = Journal(store, f"{PRODUCTIONS}/{spec.id}")
-    told = int(checkpoint.rpartition("/")[2]) if checkpoint else 0
-    numbers = [number for number in journal.numbers() if number >= told]
+    newest = int(checkpoint.rpartition("/")[2]) if checkpoint else 0
+    numbers = [number for number in journal.numbers() if number >= newest]
     if not numbers:
         if checkpoint:
             raise CorruptJournalError(checkpoint, "the file is gone")
         return History(0, None, (), (), (0,) * len(spec.output_streams))
-    for following, number in enumerate(numbers, told):
+    for following, number in enumerate(numbers, newest):
         if number != following:
             raise CorruptJournalError(journal.name(following), "the file is gone")
     names = [journal.name(number) for number in numbers]

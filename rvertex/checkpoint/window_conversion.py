@@ -18,7 +18,7 @@ from rvertex.aggregates.accumulators import Rows, takes_gaps
 from rvertex.aggregates.spec import lanes_of
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.operators.windows.grouping import NEAR, OVERFLOW
-from rvertex.operators.windows.running.carried import FirstSeen
+from rvertex.operators.windows.running.carried import NewValues
 
 #: Tables of a running aggregate that belong to a lane, or to a column of distinct values.
 _NUMBERED = re.compile(r"(carried|at|seen)[0-9]+(\..*)?")
@@ -166,7 +166,7 @@ def converted_running(
     ``old``, ``new``: the spec and the columns of its events. A new lane has no value yet for the
     known keys. ``fresh``: a state without keys. None: a lane is kept in another form.
     """
-    marks_before, marks_after = (FirstSeen(spec.aggregates, given) for spec, given in (old, new))
+    marks_before, marks_after = (NewValues(spec.aggregates, given) for spec, given in (old, new))
     before = lanes_of(marks_before.aggregates, marks_before.payload)
     after = lanes_of(marks_after.aggregates, marks_after.payload)
     if not _fit(before, after) or (empty := nothing_yet(after)) is None:

@@ -45,7 +45,7 @@ class DelayEstimate:
     block_rows: int = BLOCK_ROWS
     blocks_max: int = BLOCKS_MAX
     #: Lateness of the last rows, us, as bytes of int64: whole blocks, then those of this block.
-    seen: bytes = b""
+    recent: bytes = b""
     #: Number of rows of the incomplete block.
     rows_in_block: int = 0
 
@@ -55,7 +55,7 @@ class DelayEstimate:
 
     def observe(self, lateness: np.ndarray) -> tuple[np.ndarray, DelayEstimate]:
         """Return the delay for each of the next rows int64[n], and the estimate after them."""
-        known = np.concatenate([np.frombuffer(self.seen, np.int64), lateness])
+        known = np.concatenate([np.frombuffer(self.recent, np.int64), lateness])
         first = len(known) - len(lateness)
         #: First rows of the incomplete block and of the blocks that start in these rows.
         starts = range(first - self.rows_in_block, len(known), self.block_rows)
@@ -64,8 +64,8 @@ class DelayEstimate:
             delays[max(start - first, 0) : start - first + self.block_rows] = self._at(known, start)
         rows_in_block = (self.rows_in_block + len(lateness)) % self.block_rows
         kept = self.blocks_max * self.block_rows + rows_in_block
-        seen = known[max(0, len(known) - kept) :].tobytes()
-        return delays, replace(self, seen=seen, rows_in_block=rows_in_block)
+        recent = known[max(0, len(known) - kept) :].tobytes()
+        return delays, replace(self, recent=recent, rows_in_block=rows_in_block)
 
     def _at(self, known: np.ndarray, start: int) -> int:
         """Return the delay of the block that starts at ``start`` of ``known``."""
@@ -77,8 +77,8 @@ class DelayEstimate:
 
     def header(self) -> dict[str, Any]:
         """Return its state for a snapshot."""
-        return {"seen": self.seen, "rows_in_block": self.rows_in_block}
+        return {"seen": self.recent, "rows_in_block": self.rows_in_block}
 
     def restored(self, header: dict[str, Any]) -> DelayEstimate:
         """Return the estimate with this state."""
-        return replace(self, **header)
+        return replace(self, recent=header["seen"], rows_in_block=header["rows_in_block"])

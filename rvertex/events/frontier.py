@@ -73,10 +73,10 @@ def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Adv
     np.maximum.accumulate(ahead, out=ahead)
     before, after = ahead[:-1], ahead[1:]
     cells = (ahead - delay_us) // every_us
-    is_seen = cells[1:] > cells[:-1]
+    may_advance = cells[1:] > cells[:-1]
     if not is_in_order:
-        is_seen |= blocks.min(axis=1) < after - delay_us
-    look = np.flatnonzero(is_seen)
+        may_advance |= blocks.min(axis=1) < after - delay_us
+    look = np.flatnonzero(may_advance)
     pieces = [(blocks[look], before[look])] if len(look) else []
     if whole < len(vs):
         pieces.append((vs[whole:].reshape(1, -1), ahead[-1:]))

@@ -34,9 +34,9 @@ class SettledRows:
         #: The greatest time of all rows and CTIs so far.
         self.frontier: int = MIN_TIME
 
-    def take(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> list[pa.RecordBatch]:
-        """Return the rows of each port that ``ports`` and ``seen`` have newly settled."""
-        before, self.frontier = self.frontier, frontier_after(self.frontier, [*ports, *seen])
+    def take(self, ports: Sequence[Run], advancing: Sequence[Run] = ()) -> list[pa.RecordBatch]:
+        """Return the rows of each port that ``ports`` and ``advancing`` have newly settled."""
+        before, self.frontier = self.frontier, frontier_after(self.frontier, [*ports, *advancing])
         return [self._take(i, run.events, before) for i, run in enumerate(ports)]
 
     def tables(self) -> list[pa.Table]:

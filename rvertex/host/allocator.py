@@ -95,9 +95,9 @@ def _memory() -> tuple[Memory, ...]:
     except (OSError, ValueError, IndexError):
         return ()
     limit, free = (_field("/proc/meminfo", f"Mem{n}") * _KIB for n in ("Total", "Available"))
-    for mine, used in _limits():
-        free = min(free, mine - used)
-        limit = min(limit, mine)
+    for limit_of_group, used in _limits():
+        free = min(free, limit_of_group - used)
+        limit = min(limit, limit_of_group)
     return (Memory(pages * os.sysconf("SC_PAGE_SIZE"), max(free, 0), limit),)
 
 

@@ -121,8 +121,8 @@ class LogFeed:
         return worked
 
     def _take_effect(self, entries: tuple[LogEntry, ...]) -> None:
-        for k, mine in enumerate(self._partitions):
-            mine.lost_until = mine.clock_until = None
+        for k, part in enumerate(self._partitions):
+            part.lost_until = part.clock_until = None
             self._catch_up(k)
         self._is_joining = False
         if isinstance(self.reader, FileLog):
@@ -130,27 +130,27 @@ class LogFeed:
 
     def _feed(self, k: int, note_input: Callable[[int], None]) -> bool:
         """Offer the next rows of a partition."""
-        mine, channel = self._partitions[k], self._log.channels[k]
-        if self._intake.holds(k) or mine.lost_until is not None or not self._log.wants(k):
+        part, channel = self._partitions[k], self._log.channels[k]
+        if self._intake.holds(k) or part.lost_until is not None or not self._log.wants(k):
             return False
         if self._is_over(k) or self._is_joining:
             return False
-        rows = mine.ahead if mine.ahead is not None else self._read(k)
-        mine.ahead = rows
+        rows = part.ahead if part.ahead is not None else self._read(k)
+        part.ahead = rows
         if rows is None or not self._has_lease():
             return False
         limit = self._limit(k)
         if limit is not None and limit <= channel.position:
             return False
-        mine.ahead = None
+        part.ahead = None
         if limit is not None and rows.next_position > limit:
-            mine.ahead, rows = rows.beyond(limit), rows.before(limit)
+            part.ahead, rows = rows.beyond(limit), rows.before(limit)
         if not self._vertex.is_replaying and channel.lacks_clock(rows):
-            mine.clock_until = rows.next_position
-            mine.ahead = rows if mine.ahead is None else joined_rows([rows, mine.ahead])
+            part.clock_until = rows.next_position
+            part.ahead = rows if part.ahead is None else joined_rows([rows, part.ahead])
             return False
         if rows.batch.num_rows:
-            mine.last_row_s = self._env.clock.monotonic_s()
+            part.last_row_s = self._env.clock.monotonic_s()
             note_input(batch_bytes(rows.batch))
         self._log.offer(k, rows)
         self._catch_up(k)
@@ -169,11 +169,11 @@ class LogFeed:
 
     def _catch_up(self, k: int) -> None:
         """Move the reader to the partition's position: an entry may have skipped rows."""
-        mine, position = self._partitions[k], self._log.channels[k].position
-        if mine.ahead is not None and mine.ahead.next_position <= position:
-            mine.ahead = None
-        elif mine.ahead is not None:
-            mine.ahead = mine.ahead.beyond(position)
+        part, position = self._partitions[k], self._log.channels[k].position
+        if part.ahead is not None and part.ahead.next_position <= position:
+            part.ahead = None
+        elif part.ahead is not None:
+            part.ahead = part.ahead.beyond(position)
         if position > self._read_to[k]:
             self._read_to[k] = position
             self.reader.skip_to(k, position)
@@ -184,16 +184,16 @@ class LogFeed:
         except LostInputError as error:
             if self._rules.on_lost == "fail":
                 raise
-            mine, put_out = self._partitions[k], tuple(self._vertex.output_seqs)
-            if mine.lost_at != put_out:  # first emit the rows that were read before
-                mine.lost_at = put_out
+            part, output_seqs = self._partitions[k], tuple(self._vertex.output_seqs)
+            if part.lost_at != output_seqs:  # first emit the rows that were read before
+                part.lost_at = output_seqs
                 return None
             need = self._need(k)
             if need:
                 raise NeededInputError(
                     error.log, error.partition, error.wanted, error.first, need
                 ) from error
-            mine.lost_until = error.first
+            part.lost_until = error.first
             return None
         if rows is not None:
             self._read_to[k] = rows.next_position
@@ -205,23 +205,23 @@ class LogFeed:
 
     def _note_ends(self) -> None:
         """Record partitions that have been read up to the end that the log had at the start."""
-        is_asked = self._env.limits.until_end and not self._vertex.is_replaying
-        if not is_asked or self._intake.is_busy:
+        is_due = self._env.limits.until_end and not self._vertex.is_replaying
+        if not is_due or self._intake.is_busy:
             return
-        for k, (mine, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
-            if not mine.was_at_end and mine.ahead is None:
+        for k, (part, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
+            if not part.was_at_end and part.ahead is None:
                 goal = self._end_now(k)
-                mine.was_at_end = goal is not None and channel.position >= goal
+                part.was_at_end = goal is not None and channel.position >= goal
 
     def _end_now(self, k: int) -> int | None:
         """Return the partition's end when this instance first asked; None: unknown yet."""
         if isinstance(self.reader, FileLog):  # it may have files that no entry has added yet
             end = self.reader.end(k)
-            return None if end is None or end.seen_s < self._started_s else end.position
-        mine = self._partitions[k]
-        if mine.goal is None:
-            mine.goal = self.reader.closing_position(k, self._started_s)
-        return mine.goal
+            return None if end is None or end.reported_s < self._started_s else end.position
+        part = self._partitions[k]
+        if part.goal is None:
+            part.goal = self.reader.closing_position(k, self._started_s)
+        return part.goal
 
     def _need(self, k: int) -> str:
         """Return why deleted rows of a partition cannot be skipped; "" if they can be."""
@@ -299,20 +299,20 @@ class LogFeed:
 
     def _settling(self, k: int) -> int | None:
         """Return the log's end after earlier instances stopped reading; None: unknown yet."""
-        mine = self._partitions[k]
-        if mine.settles_at is None and self._env.clock.monotonic_s() >= self._alone_s:
-            mine.settles_at = self.reader.closing_position(k, self._alone_s)
-        return mine.settles_at
+        part = self._partitions[k]
+        if part.settles_at is None and self._env.clock.monotonic_s() >= self._alone_s:
+            part.settles_at = self.reader.closing_position(k, self._alone_s)
+        return part.settles_at
 
     def _ends(self) -> list[LogEntry]:
         if self._finish_s is None or self._awaited():
             return []
         entries = []
         since_s = max(self._finish_s, self._alone_s)
-        for k, (mine, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
-            if mine.closes_at is None:
-                mine.closes_at = self.reader.closing_position(k, since_s)
-            is_due = mine.closes_at is not None and channel.position >= mine.closes_at
+        for k, (part, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
+            if part.closes_at is None:
+                part.closes_at = self.reader.closing_position(k, since_s)
+            is_due = part.closes_at is not None and channel.position >= part.closes_at
             if is_due and not channel.is_ended:
                 entries.append(LogEntry("end", k, self._next(k), channel.position))
         return entries
@@ -357,11 +357,11 @@ class LogFeed:
                 position=channel.position,
                 frontier=channel.reorder.frontier,
                 rows_frontier=channel.reorder.rows_frontier,
-                last_row_s=mine.last_row_s,
-                end=None if mine.ahead is not None else self.reader.end(k),
+                last_row_s=part.last_row_s,
+                end=None if part.ahead is not None else self.reader.end(k),
                 is_ended=channel.is_ended or (has_joined and channel.is_awaited),
             )
-            for k, (mine, channel) in enumerate(rows)
+            for k, (part, channel) in enumerate(rows)
         ]
 
     def progress(self) -> tuple[LogProgress, ...]:

@@ -49,10 +49,10 @@ def silence_dead_java() -> None:
 
     Py4J logs through the root logger, which prints to standard error by default.
     """
-    logging.getLogger().addFilter(_is_said_by_nobody_else)
+    logging.getLogger().addFilter(_keeps_record)
 
 
-def _is_said_by_nobody_else(record: logging.LogRecord) -> bool:
+def _keeps_record(record: logging.LogRecord) -> bool:
     return not (record.msg == "Exception while sending command." and "py4j" in record.pathname)
 
 
@@ -66,8 +66,8 @@ def loopback_settings(master: str, is_set: Callable[[str], bool]) -> dict[str, s
 
     By default it listens at the address of the machine's host name, which others can reach.
     """
-    is_said = "SPARK_LOCAL_IP" in os.environ or any(map(is_set, _ADDRESSES))
-    return {} if is_said or not is_local(master) else dict.fromkeys(_ADDRESSES, LOOPBACK)
+    is_configured = "SPARK_LOCAL_IP" in os.environ or any(map(is_set, _ADDRESSES))
+    return {} if is_configured or not is_local(master) else dict.fromkeys(_ADDRESSES, LOOPBACK)
 
 
 def check_encrypted(master: str, setting: Callable[[str], str | None]) -> None:

@@ -233,10 +233,10 @@ class IntIndex:
             claim = active[free].astype(np.int32) + base
             self._table[at[free][::-1]] = claim[::-1]
             holder = self._table.take(at) - base
-            is_mine = holder >= 0
-            is_mine &= keys[np.maximum(holder, 0)] == keys[active]
-            owner[active[is_mine]] = holder[is_mine]
-            active = active[~is_mine]
+            is_same = holder >= 0
+            is_same &= keys[np.maximum(holder, 0)] == keys[active]
+            owner[active[is_same]] = holder[is_same]
+            active = active[~is_same]
             slots[active] = (slots[active] + 1) & mask
         return owner, slots
 

@@ -221,10 +221,10 @@ def _leading(
 
 def _equals(column: pa.Array, at: np.ndarray, rows: int) -> bool:
     """Whether row i has the value of row ``at[i]``, for the first ``rows``; null equals null."""
-    mine, other = column.slice(0, rows), column.take(pa.array(at[:rows]))
+    own, other = column.slice(0, rows), column.take(pa.array(at[:rows]))
     if pa.types.is_dictionary(column.type):
-        mine, other = mine.indices, other.indices  # one value may have two: then it is indexed
-    return bool(mine.equals(other))
+        own, other = own.indices, other.indices  # one value may have two: then it is indexed
+    return bool(own.equals(other))
 
 
 def _indexed(types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int) -> ListedKeys:

@@ -23,9 +23,9 @@ def joined_states(
 
 def part_state(state: OperatorState, name: str) -> OperatorState:
     """Extract the state of the part ``name``."""
-    mine = {
+    tables = {
         full.removeprefix(f"{name}."): table
         for full, table in state.tables.items()
         if full.startswith(f"{name}.")
     }
-    return OperatorState(state.header[name], mine)
+    return OperatorState(state.header[name], tables)

@@ -120,7 +120,7 @@ class FunctionDestination:
                 batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
                 call = {"first_seq": first_seq, "rows": _bytes(batch), "then": then}
                 self._note(epoch, {"done": self._done(), "call": call})
-                self._check_mine(epoch)
+                self._check_fence(epoch)
                 try:
                     self._call(first_seq, progress.next_seq, batch)
                 except RowsRefusedError:
@@ -128,7 +128,7 @@ class FunctionDestination:
                     raise
             if progress != self._progress:
                 self._note(epoch, {"done": then})
-                self._check_mine(epoch)
+                self._check_fence(epoch)
         except StoreError as error:
             raise DeliveryUnknownError(self._name, str(error)) from error
         self._epoch, self._progress = epoch, progress
@@ -160,7 +160,7 @@ class FunctionDestination:
     def _note(self, epoch: int, state: dict[str, Any]) -> None:
         self._store.put(_file(_STATE, epoch), msgpack.packb(state))
 
-    def _check_mine(self, epoch: int) -> None:
+    def _check_fence(self, epoch: int) -> None:
         if self._newest(_OPEN) > epoch:
             raise DeliveryFencedError(self._name, epoch)
 
@@ -172,9 +172,9 @@ class FunctionDestination:
         return [int(name.removeprefix(kind)) for name in names if name.startswith(kind)]
 
     def _call(self, first_seq: int, next_seq: int, batch: pa.RecordBatch) -> None:
-        told = {STREAM: self._place.stream} if self._takes_stream else {}
+        options = {STREAM: self._place.stream} if self._takes_stream else {}
         try:
-            self._function(first_seq, batch, **told)
+            self._function(first_seq, batch, **options)
         except (Exception, SystemExit) as error:
             if _refuses_rows(error):
                 reason = f"it raised {reason_of(error)} at {line_of(error)}"

@@ -88,14 +88,14 @@ class ParquetDestination:
         self._epoch = epoch
         for _ in range(OPEN_TRIES_MAX):
             number = self._newest()
-            told = {} if number < 0 else self._told(number)
-            if told.get("epoch", 0) > epoch:
+            document = {} if number < 0 else self._read_document(number)
+            if document.get("epoch", 0) > epoch:
                 raise DeliveryFencedError(self._name, epoch)
             fence = _File(self._schema)
-            told |= self._mark()
-            if self._store.put_new(self._file_name(number + 1), fence.finish(told)):
+            document |= self._mark()
+            if self._store.put_new(self._file_name(number + 1), fence.finish(document)):
                 self._number = number + 1
-                self._progress = self._newest_progress(told)
+                self._progress = self._newest_progress(document)
                 return self._progress
         raise DestinationError(self._name, "other writers of this delivery keep opening it")
 
@@ -117,7 +117,7 @@ class ParquetDestination:
         self._number, self._file = None, None
         try:
             if file is not None:
-                self._put(number + 1, file.finish(_told(progress) | self._mark()))
+                self._put(number + 1, file.finish(_document_of(progress) | self._mark()))
                 self._store.delete(self._note_name(number))
                 number += 1
             elif progress != self._progress:
@@ -149,7 +149,7 @@ class ParquetDestination:
             raise DeliveryFencedError(self._name, self._epoch)
 
     def _note(self, number: int, progress: DeliveryProgress) -> None:
-        self._store.put(self._note_name(number), json.dumps(_told(progress)).encode())
+        self._store.put(self._note_name(number), json.dumps(_document_of(progress)).encode())
         if self._store.exists(self._file_name(number + 1)):
             raise DeliveryFencedError(self._name, self._epoch)
 
@@ -162,16 +162,16 @@ class ParquetDestination:
                 found.append(int(digits))
         return max(found)
 
-    def _told(self, number: int) -> dict[str, Any]:
+    def _read_document(self, number: int) -> dict[str, Any]:
         with self._store.open(self._file_name(number)) as file:
             metadata = pq.read_metadata(file).metadata
-        told: dict[str, Any] = json.loads(metadata[KEY.encode()])
-        return told
+        document: dict[str, Any] = json.loads(metadata[KEY.encode()])
+        return document
 
-    def _newest_progress(self, told: dict[str, Any]) -> DeliveryProgress | None:
+    def _newest_progress(self, document: dict[str, Any]) -> DeliveryProgress | None:
         """Return the progress of the newest file, or of a later note."""
         notes = [name for name in self._store.list() if name.startswith(f"_{self._prefix}")]
-        found = [told, *(json.loads(data) for data in self._store.get_many(notes) if data)]
+        found = [document, *(json.loads(data) for data in self._store.get_many(notes) if data)]
         newest = max(found, key=_next_seq)
         if _next_seq(newest) < 0:
             return None
@@ -198,18 +198,18 @@ class _File:
     def write(self, batches: list[pa.RecordBatch]) -> None:
         self._writer.write_table(pa.Table.from_batches(batches))
 
-    def finish(self, told: dict[str, Any]) -> pa.Buffer:
-        self._writer.add_key_value_metadata({KEY: json.dumps(told)})
+    def finish(self, document: dict[str, Any]) -> pa.Buffer:
+        self._writer.add_key_value_metadata({KEY: json.dumps(document)})
         self._writer.close()
         return self._sink.getvalue()
 
 
-def _told(progress: DeliveryProgress) -> dict[str, Any]:
+def _document_of(progress: DeliveryProgress) -> dict[str, Any]:
     return {"next_seq": progress.next_seq, "digest": progress.digest.hex()}
 
 
-def _next_seq(told: dict[str, Any]) -> int:
-    return int(told.get("next_seq", -1))
+def _next_seq(document: dict[str, Any]) -> int:
+    return int(document.get("next_seq", -1))
 
 
 open_destination = ParquetDestination

@@ -157,10 +157,10 @@ class PostgresDestination:
             return with_limit(lambda: adbc.connect(dsn, autocommit=True), CONNECT_WAIT_S)
         except (adbc_driver_manager.Error, TimeoutError) as error:
             reason, refusal = one_line(error), login_refusal(one_line(error))
-            told = shown_reason(reason, dsn)
+            safe_reason = shown_reason(reason, dsn)
             if refusal is not None:
-                raise DestinationRefusedError(self._name, told, refusal.advice) from None
-            raise DestinationError(self._name, told) from None
+                raise DestinationRefusedError(self._name, safe_reason, refusal.advice) from None
+            raise DestinationError(self._name, safe_reason) from None
 
     def _make_tables(self) -> None:
         """Create missing tables in a separate transaction.

@@ -87,11 +87,11 @@ class PostgresColumn:
             return kind in _TEXTS or kind.startswith("character varying(")
         if not self.kind.startswith("numeric"):
             return False
-        mine, theirs = _NUMERIC.fullmatch(self.kind), _NUMERIC.fullmatch(kind)
-        if mine is None or theirs is None:
+        own, other = _NUMERIC.fullmatch(self.kind), _NUMERIC.fullmatch(kind)
+        if own is None or other is None:
             return kind == "numeric"
-        digits, scale = int(mine[1]), int(mine[2])
-        return int(theirs[2]) >= scale and int(theirs[1]) - int(theirs[2]) >= digits - scale
+        digits, scale = int(own[1]), int(own[2])
+        return int(other[2]) >= scale and int(other[1]) - int(other[2]) >= digits - scale
 
 
 def columns_of(destination: str, schema: pa.Schema) -> tuple[PostgresColumn, ...]:
@@ -131,10 +131,10 @@ def _column(destination: str, field: pa.Field) -> PostgresColumn:
 
 def _text_or_bytes(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if any(asked(kind) for asked in is_text):
+    if any(test(kind) for test in is_text):
         return "text", pa.large_string() if pa.types.is_large_string(kind) else pa.string()
     is_bytes = (pa.types.is_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
-    if any(asked(kind) for asked in is_bytes):
+    if any(test(kind) for test in is_bytes):
         return "bytea", pa.binary()
     return ("bytea", pa.large_binary()) if pa.types.is_large_binary(kind) else None
 

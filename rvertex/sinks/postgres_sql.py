@@ -63,8 +63,8 @@ class Statements:
         self._end, self._deletes = end, deletes
         self._schema, self._table = split_table(table)
         self._columns, self._key = columns, key
-        self._mine = f"delivery = {value(delivery)}"
-        self._row = f"{self._mine} AND part = {partition}"
+        self._delivery = f"delivery = {value(delivery)}"
+        self._row = f"{self._delivery} AND part = {partition}"
         self._of = f"{value(delivery)}, {partition}"
 
     @property
@@ -77,8 +77,8 @@ class Statements:
 
     def exist(self) -> str:
         """Query whether the progress table and the table of rows exist."""
-        asked = [f"to_regclass({value(n)}) IS NOT NULL" for n in (self.progress, self.table)]
-        return f"SELECT {', '.join(asked)}"
+        tests = [f"to_regclass({value(n)}) IS NOT NULL" for n in (self.progress, self.table)]
+        return f"SELECT {', '.join(tests)}"
 
     def make_progress(self) -> str:
         """Create the progress table.
@@ -172,7 +172,7 @@ class Statements:
 
     def furthest(self) -> str:
         """Query the greatest next item of all partitions of this delivery; null before any rows."""
-        return f"SELECT max(next_seq) FROM {self.progress} WHERE {self._mine}"
+        return f"SELECT max(next_seq) FROM {self.progress} WHERE {self._delivery}"
 
     def writer(self) -> str:
         """Query the current writer: epoch, server process, and start time of that process."""

@@ -64,7 +64,7 @@ def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourceParti
     assert n > 0, n
     if spec.format == "rstream":
         streams = [tuple(unit for unit in units if unit.stream == i) for i in range(n)]
-        return tuple(SourcePartition(spec, mine, i) for i, mine in enumerate(streams))
+        return tuple(SourcePartition(spec, own_units, i) for i, own_units in enumerate(streams))
     if spec.items is not None:
         return tuple(_items_partition(spec, n, i) for i in range(n))
     return tuple(SourcePartition(spec, tuple(units[i::n]), i) for i in range(n))
@@ -136,8 +136,8 @@ def _with_types_of(other: pa.Schema, schema: pa.Schema) -> pa.Schema:
 def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
     assert spec.items is not None
     is_event = kinds(spec.items) == EVENT
-    mine = ~is_event | ((np.cumsum(is_event) - 1) % n == index)
-    part = spec.items.filter(pa.array(mine)) if n > 1 else spec.items
+    is_own = ~is_event | ((np.cumsum(is_event) - 1) % n == index)
+    part = spec.items.filter(pa.array(is_own)) if n > 1 else spec.items
     units = (Unit("", rows=part.num_rows),)
     return SourcePartition(replace(spec, items=part), units, index)
 

@@ -166,8 +166,8 @@ def first_line(error: BaseException) -> str:
 
     The message may quote binary data, so it is shortened and escaped for a terminal.
     """
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line = (told.splitlines() or [type(error).__name__])[0]
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    line = (text.splitlines() or [type(error).__name__])[0]
     line = line.rpartition("Detail: [errno ")[2].partition("] ")[2] or line
     return "".join(c if c.isprintable() else "?" for c in line[:_LINE_CHARS_MAX])
 
@@ -250,17 +250,17 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
 
     Beside each file is its real path, unless the file itself is a link.
     """
-    seen: set[str] = set()
+    visited: set[str] = set()
     todo = [path]
     while todo:  # ends: each folder adds its links only once
         links: list[str] = []
         for start in sorted(todo):
             for folder, folders, names in os.walk(start, onerror=_refuse):
                 real = os.path.realpath(folder)
-                if real in seen:
+                if real in visited:
                     folders.clear()
                     continue
-                seen.add(real)
+                visited.add(real)
                 below = (os.path.join(folder, name) for name in folders)
                 links += filter(os.path.islink, below)
                 yield from ((os.path.join(folder, n), os.path.join(real, n)) for n in names)

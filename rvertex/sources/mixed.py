@@ -192,9 +192,15 @@ def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
     for path in files:
         with contextlib.suppress(StreamEngineError):  # the reader of the file raises it
             columns.add(path)
-    told = value_notes(spec, next(iter(files)))
+    first_notes = value_notes(spec, next(iter(files)))
     copies = _compressed_copies(spec, files)
-    return (*columns.notes, *told, *folder_notes(spec, list(files)), *copies, *_skipped(spec))
+    return (
+        *columns.notes,
+        *first_notes,
+        *folder_notes(spec, list(files)),
+        *copies,
+        *_skipped(spec),
+    )
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:

@@ -159,9 +159,9 @@ class UnitsReader:
         self, unit: Unit, row: int, places: list[int], bad: pa.StructArray
     ) -> dict[int, BadRow]:
         """Return the bad rows with their file positions, by place; ``row``: number of place 0."""
-        said = (bad.field(name).to_pylist() for name in ("reason", "column", "value"))
+        columns = (bad.field(name).to_pylist() for name in ("reason", "column", "value"))
         found = {}
-        for k, reason, column, value in zip(places, *said, strict=True):
+        for k, reason, column, value in zip(places, *columns, strict=True):
             at = self._units.origin(unit, row + k)
             found[k] = BadRow(reason, column, value, at.line, at.raw, unit.path, at.row)
         return found

@@ -100,10 +100,10 @@ def of_stat(found: os.stat_result) -> FileVersion:
     """Return the version of a local file."""
     at_s, rest_ns = divmod(found.st_mtime_ns, _NS)
     try:
-        told = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"
+        time = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"
     except (ValueError, OverflowError, OSError):  # the file's time is beyond the calendar
-        told = f"{found.st_mtime_ns} ns"
-    return FileVersion(found.st_size, (("written", told),))
+        time = f"{found.st_mtime_ns} ns"
+    return FileVersion(found.st_size, (("written", time),))
 
 
 def of_info(info: Mapping[str, Any]) -> FileVersion:

@@ -37,7 +37,7 @@ class Drawn:
     value: Any
 
     @property
-    def asked(self) -> str:
+    def request(self) -> str:
         """The kind and argument of the request, for messages."""
         return f"{self.kind}({self.argument})"
 
@@ -158,7 +158,7 @@ class ValueJournal:
         self._first = first_index
         self._next = first_index
         #: Values before this number were returned by ``take_fresh``, or were passed in as recorded.
-        self._told = first_index + len(self._values)
+        self._taken = first_index + len(self._values)
 
     @property
     def next_index(self) -> int:
@@ -181,8 +181,8 @@ class ValueJournal:
         if at < len(self._values):
             drawn = self._values[at]
             if (drawn.kind, drawn.argument) != (kind, argument):
-                asked = Drawn(kind, argument, None).asked
-                raise ReplayedValueError(self._next, drawn.asked, asked)
+                request = Drawn(kind, argument, None).request
+                raise ReplayedValueError(self._next, drawn.request, request)
         else:
             drawn = Drawn(kind, argument, make())
             self._values.append(drawn)
@@ -196,9 +196,9 @@ class ValueJournal:
 
     def take_fresh(self) -> tuple[int, tuple[Drawn, ...]]:
         """Return the values recorded since the last call, and the number of the first of them."""
-        first = self._told
+        first = self._taken
         fresh = tuple(self._values[first - self._first :])
-        self._told = first + len(fresh)
+        self._taken = first + len(fresh)
         return first, fresh
 
     def forget(self, index: int) -> None:
@@ -207,7 +207,7 @@ class ValueJournal:
         dropped = max(0, index - self._first)
         del self._values[:dropped]
         self._first += dropped
-        self._told = max(self._told, self._first)
+        self._taken = max(self._taken, self._first)
 
 
 class VertexContext:

@@ -126,11 +126,11 @@ class ReplayedValueError(IntegrityError):
 
     index: int
     recorded: str
-    asked: str
+    requested: str
 
     message = (
         "logged value {index} was recorded for {recorded}, but is now requested for "
-        "{asked}: the code is not deterministic, or has changed"
+        "{requested}: the code is not deterministic, or has changed"
     )
 
 

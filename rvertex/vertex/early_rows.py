@@ -69,9 +69,9 @@ class EarlyRows:
         """
         times, untils = np.array(clocks, np.int64).T
         first = untils.searchsorted(rows.positions, side="right")
-        said = times[np.minimum(first, len(times) - 1)]
-        latest = np.minimum(said, INF_TIME - self.max_ahead_us) + self.max_ahead_us
-        return int64_column(rows.batch, VS) > latest, said
+        compared = times[np.minimum(first, len(times) - 1)]
+        latest = np.minimum(compared, INF_TIME - self.max_ahead_us) + self.max_ahead_us
+        return int64_column(rows.batch, VS) > latest, compared
 
     def set_aside(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> LogRows:
         """Move early rows to the bad rows.
@@ -79,12 +79,12 @@ class EarlyRows:
         Raises:
             LogRowError: a row is early, and the source does not skip bad rows.
         """
-        is_early, said = self._ahead(rows, clocks)
+        is_early, compared = self._ahead(rows, clocks)
         if not is_early.any():
             return rows
         positions = rows.positions[is_early]
         values = [iso(time) for time in int64_column(rows.batch, VS)[is_early].tolist()]
-        reasons = [too_far_ahead(self.max_ahead_us, at) for at in said[is_early].tolist()]
+        reasons = [too_far_ahead(self.max_ahead_us, at) for at in compared[is_early].tolist()]
         if self.fails:
             at = int(positions[0])
             raise LogRowError(self.source, self.partition, at, reasons[0], values[0])

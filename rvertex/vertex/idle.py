@@ -60,8 +60,8 @@ class PartitionFacts:
         end = self.end
         if self.is_ended or end is None or end.position > self.position:
             return False
-        is_recent = now_s - end.seen_s <= max(idle_after_s, CONFIRMED_S)
-        return is_recent and end.seen_s - self.last_row_s >= idle_after_s
+        is_recent = now_s - end.reported_s <= max(idle_after_s, CONFIRMED_S)
+        return is_recent and end.reported_s - self.last_row_s >= idle_after_s
 
     def state(self, now_s: float, idle_after_s: float) -> str:
         """Return "active", "idle" or "ended"."""
@@ -120,7 +120,7 @@ def promises(
     found = {}
     for k in idle:
         end = partitions[k].end
-        look = None if end is None else looks.at(end.seen_s)
+        look = None if end is None else looks.at(end.reported_s)
         if look is None:
             continue
         time = look.at_us - delay_us

@@ -146,8 +146,8 @@ class LogChannel:
         if self._until is not None and self.position >= self._until and not self.is_ended:
             self.end()
 
-    def progress(self, partition: int, facts: PartitionFacts, **seen: Any) -> LogProgress:
-        """Return the partition's progress; ``seen``: fields that only the host knows."""
+    def progress(self, partition: int, facts: PartitionFacts, **host_fields: Any) -> LogProgress:
+        """Return the partition's progress; ``host_fields``: fields that only the host knows."""
         return LogProgress(
             partition=partition,
             position=facts.position,
@@ -156,7 +156,7 @@ class LogChannel:
             lost=self.lost_positions,
             dead=self.dead_rows,
             rows_frontier=facts.rows_frontier,
-            **seen,
+            **host_fields,
         )
 
     def snapshot(self) -> dict[str, Any]:

@@ -115,15 +115,15 @@ class LogInput:
 
     def wants(self, channel: int) -> bool:
         """Whether to offer more rows of a partition: it has not ended and is not far ahead."""
-        mine = self.channels[channel]
-        if mine.is_ended or mine.is_stopped or mine.is_awaited:
+        own = self.channels[channel]
+        if own.is_ended or own.is_stopped or own.is_awaited:
             return False
         bound = self.bound
-        if len(self.channels) == 1 or mine.reorder.frontier == bound:
+        if len(self.channels) == 1 or own.reorder.frontier == bound:
             return True
-        if mine.reorder.rows_held >= self._pending_rows_max:
+        if own.reorder.rows_held >= self._pending_rows_max:
             return False
-        return self._skew_us is None or mine.reorder.frontier - bound <= self._skew_us
+        return self._skew_us is None or own.reorder.frontier - bound <= self._skew_us
 
     # ---- input
 
@@ -138,8 +138,8 @@ class LogInput:
         ``blob``: number of the journal blob that contains the entries.
         """
         for entry in entries:
-            told = self._blobs.setdefault(blob, [0] * len(self.channels))
-            told[entry.partition] = max(told[entry.partition], entry.index + 1)
+            counts = self._blobs.setdefault(blob, [0] * len(self.channels))
+            counts[entry.partition] = max(counts[entry.partition], entry.index + 1)
             channel = self.channels[entry.partition]
             if entry.kind == "file" and entry.index >= channel.entries:
                 self._fresh_files.append(entry)
@@ -151,8 +151,8 @@ class LogInput:
     def first_blob(self) -> int:
         """Return the first journal blob with an entry that has not taken effect."""
         done = [channel.entries for channel in self.channels]
-        for blob, told in list(self._blobs.items()):
-            if any(mine > here for mine, here in zip(told, done, strict=True)):
+        for blob, counts in list(self._blobs.items()):
+            if any(count > here for count, here in zip(counts, done, strict=True)):
                 return blob
             del self._blobs[blob]
         return self._next_blob
@@ -248,8 +248,8 @@ class LogInput:
 
     def files(self) -> list[LogEntry]:
         """Return all "file" entries that took effect or are queued."""
-        told = [decode_entries(row)[0] for row in self._files.column(_ENTRY).to_pylist()]
-        return [*told, *self._fresh_files]
+        applied = [decode_entries(row)[0] for row in self._files.column(_ENTRY).to_pylist()]
+        return [*applied, *self._fresh_files]
 
     def _header(self) -> dict[str, Any]:
         return {

@@ -48,8 +48,8 @@ def own_sides(vertex: VertexSpec) -> list[str]:
     """Return the names of a vertex's side outputs that its source writes."""
     if vertex.source is None:
         return []
-    mine = {side.name for side in source_sides(vertex.source.spec, vertex.stage)}
-    return [edge.side for edge in vertex.outputs if edge.side in mine]
+    names = {side.name for side in source_sides(vertex.source.spec, vertex.stage)}
+    return [edge.side for edge in vertex.outputs if edge.side in names]
 
 
 def _joined(rows: list[pa.RecordBatch], payload: pa.Schema) -> pa.RecordBatch:

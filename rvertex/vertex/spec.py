@@ -182,5 +182,5 @@ class Snapshot:
 
     def precedes(self, other: Snapshot) -> bool:
         """Whether ``self <= other`` in every sequence number."""
-        mine, theirs = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
-        return all(a <= b for a, b in zip(mine, theirs, strict=True))
+        own, others = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
+        return all(a <= b for a, b in zip(own, others, strict=True))

@@ -84,7 +84,7 @@ class Ranked:
         self._store = ArrowStore(kind)
         self._keys = GroupArray(np.int64, _LEAST)
         self._times = GroupArray(np.int64, 0)
-        self._seen = GroupArray(np.bool_, False)
+        self._has_value = GroupArray(np.bool_, False)
         #: Accumulators of one version have the same ranks and times, so they take the same rows.
         self._version: object = None
 
@@ -92,20 +92,20 @@ class Ranked:
         """Add rows to the groups."""
         self._store.grow(rows.groups)
         best, times = self._keys.writable(rows.groups), self._times.writable(rows.groups)
-        seen = self._seen.writable(rows.groups)
+        has_value = self._has_value.writable(rows.groups)
         codes, column = with_rank(*rows.valid(self._column))
         if len(codes) == 0:
             return
         same = (*_place(column.field(0)), *_place(column.field(1)), self._is_max)
         winners = rows.found.get(same)
         if not isinstance(winners, _Winners) or winners.before is not self._version:
-            winners = self._winners(codes, column, best, times, seen)
+            winners = self._winners(codes, column, best, times, has_value)
             rows.found[same] = winners
         self._version = winners
         code = winners.codes
         if len(code) == 0:
             return
-        best[code], times[code], seen[code] = winners.keys, winners.times, True
+        best[code], times[code], has_value[code] = winners.keys, winners.times, True
         values = plain_array(column.field(2).take(winners.at))
         kept = pa.StructArray.from_arrays([*winners.ranks, values], fields=list(self._kind))
         self._store.put(code, kept)
@@ -123,16 +123,16 @@ class Ranked:
         self._version = object()
         self._store.restore(state[0], numbers(as_one_array(state[1])))
         column = self._store.values()
-        seen = column.is_valid().to_numpy(zero_copy_only=False)
+        has_value = column.is_valid().to_numpy(zero_copy_only=False)
         known = column.drop_null()
         for array, fill, values in (
             (self._keys, _LEAST, self._order(known)),
             (self._times, 0, numbers(pc.struct_field(known, 1))),
         ):
-            filled = np.full(len(seen), fill, np.int64)
-            filled[seen] = values
+            filled = np.full(len(has_value), fill, np.int64)
+            filled[has_value] = values
             array.adopt(filled)
-        self._seen.adopt(seen)
+        self._has_value.adopt(has_value)
 
     def _winners(
         self,
@@ -140,14 +140,14 @@ class Ranked:
         column: pa.StructArray,
         best: np.ndarray,
         times: np.ndarray,
-        seen: np.ndarray,
+        has_value: np.ndarray,
     ) -> _Winners:
         """Find the rows that replace a stored row, at most one per group."""
         keys, vs = self._order(column), numbers(column.field(1))
         hits, is_better = _best_rows(best, codes, keys)
         # The stored row stays, unless its rank is worse, or equal with a later start.
         code = codes[hits]
-        hits = hits[~seen[code] | is_better | (vs[hits] < times[code])]
+        hits = hits[~has_value[code] | is_better | (vs[hits] < times[code])]
         if len(hits) > 1:
             hits = hits[np.argsort(vs[hits], kind="stable")]
             hits = hits[np.sort(np.unique(codes[hits], return_index=True)[1])]

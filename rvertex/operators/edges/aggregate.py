@@ -39,7 +39,7 @@ from rvertex.operators.edges.results import Results
 from rvertex.operators.edges.signed_sums import SignedSums, can_be_signed
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import Aggregates, gathering
-from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
+from rvertex.operators.windows.running.carried import CarriedLanes, NewValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -192,14 +192,14 @@ class _Endless:
     """For rows that never end: accumulates the lanes of each key."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
-        self._seen = FirstSeen(spec.aggregates, payload)
-        aggregates, payload = self._seen.aggregates, self._seen.payload
+        self._new_values = NewValues(spec.aggregates, payload)
+        aggregates, payload = self._new_values.aggregates, self._new_values.payload
         self._grouping, *_, self._finish = gathering(spec.keys, aggregates, payload)
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
 
     def results(self, steps: Steps, keys: int) -> tuple[list[pa.Array], np.ndarray]:
         assert steps.deaths.num_rows == 0, "a row ends in a stream whose rows never end"
-        marked = self._seen.marked(steps.births, steps.codes[steps.born])
+        marked = self._new_values.marked(steps.births, steps.codes[steps.born])
         given = Rows(steps.born, len(steps.codes), marked)
         partial: list[pa.Array] = []
         for accumulator in self._grouping.accumulators():
@@ -210,14 +210,14 @@ class _Endless:
 
     def keep(self, codes: np.ndarray) -> None:
         self._carried.keep(codes)
-        self._seen.keep(codes)
+        self._new_values.keep(codes)
 
     def save(self) -> dict[str, pa.Table]:
-        return {**self._carried.save(), **self._seen.save()}
+        return {**self._carried.save(), **self._new_values.save()}
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         self._carried.restore(tables)
-        self._seen.restore(tables)
+        self._new_values.restore(tables)
 
 
 class _Signed:

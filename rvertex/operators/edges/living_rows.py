@@ -168,9 +168,9 @@ class LivingRows:
         span = len(same) + 1
         cells = offered * span + occurrences(offered)
         order = np.argsort(cells)
-        asked = wanted * span + occurrences(wanted)
-        at = np.minimum(cells[order].searchsorted(asked), len(order) - 1)
-        hit = cells[order][at] == asked
+        wanted_cells = wanted * span + occurrences(wanted)
+        at = np.minimum(cells[order].searchsorted(wanted_cells), len(order) - 1)
+        hit = cells[order][at] == wanted_cells
         found[hit] = candidates[order[at[hit]]]
         return found
 

@@ -66,12 +66,12 @@ class EdgeOfBeginsOperator:
 
     def __init__(self, spec: EdgeOfBegins, inputs: Sequence[pa.Schema]) -> None:
         self._inner = spec.inner.open(_numbered(inputs))
-        self._came = event_schema(inputs[0])
+        self._event_schema = event_schema(inputs[0])
         self._schema = event_schema(spec.output_schema(inputs))
         self._left = event_schema(spec.inner.output_schema(_numbered(inputs)))
-        self._settled = SettledRows([self._came])
+        self._settled = SettledRows([self._event_schema])
         #: Input rows without an end so far; ``_numbers``: the row number of each.
-        self._rows = LivingRows(self._came)
+        self._rows = LivingRows(self._event_schema)
         self._numbers = np.empty(0, np.int64)
         #: Their output rows, by row number.
         self._made = self._left.empty_table().combine_chunks()
@@ -86,7 +86,7 @@ class EdgeOfBeginsOperator:
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Emit the output of ``inner`` for the starts, and the ends that are due."""
-        (rows,) = self._settled.take(ports[:1], seen=ports[1:])
+        (rows,) = self._settled.take(ports[:1], advancing=ports[1:])
         ends = is_end(int64_column(rows, VS), int64_column(rows, VE))
         births = rows.filter(pa.array(~ends)) if ends.any() else rows
         numbers = np.arange(self._next, self._next + births.num_rows)
@@ -97,7 +97,7 @@ class EdgeOfBeginsOperator:
         if ends.any():
             self._end(rows.filter(pa.array(ends)))
         columns = [*births.columns, pa.array(numbers)]
-        schema = self._came.append(pa.field(NUMBER, pa.int64()))
+        schema = self._event_schema.append(pa.field(NUMBER, pa.int64()))
         given = Run(pa.RecordBatch.from_arrays(columns, schema=schema), ports[0].ctis)
         made = self._inner.process([given, *ports[1:]])
         self._keep(made.events)

@@ -39,7 +39,7 @@ from rvertex.keys.key_table import KeyTable
 from rvertex.operators.edges.results import Results
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import gathering
-from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
+from rvertex.operators.windows.running.carried import CarriedLanes, NewValues
 from rvertex.operators.windows.session import OverSessions, SessionStarts
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class EdgeRunningSessionsOperator:
 
     def __init__(self, spec: EdgeRunningSessions, payload: pa.Schema) -> None:
         self._needed = gathering(spec.keys, spec.aggregates, payload)[1]
-        self._distinct = FirstSeen(spec.aggregates, payload)
+        self._distinct = NewValues(spec.aggregates, payload)
         aggregates, payload = self._distinct.aggregates, self._distinct.payload
         made = gathering(spec.keys, aggregates, payload)
         self._grouping, _, schema, self._finish = made

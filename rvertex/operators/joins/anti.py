@@ -114,10 +114,10 @@ class AntiJoinOperator:
         self._lefts = JoinSide(self._stored, self._memory)
         self._clipping = Clipping(event_schema(self._stored))
 
-    def process(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> Run:
+    def process(self, ports: Sequence[Run], advancing: Sequence[Run] = ()) -> Run:
         """Begin and end pieces, and emit those whose ends are final.
 
-        ``seen``: runs that advance time, but whose events are ignored.
+        ``advancing``: runs that advance time, but whose events are ignored.
         """
         before = self._settled.frontier
         names = (self._stored.names, self._right_keys.names)
@@ -125,7 +125,7 @@ class AntiJoinOperator:
             Run(run.events.select([VS, VE, *columns]), run.ctis)
             for run, columns in zip(ports, names, strict=True)
         ]
-        left, right = self._settled.take(runs, seen)
+        left, right = self._settled.take(runs, advancing)
         frontier = self._settled.frontier
         if frontier > before:
             self._advance(left, right, before, frontier)

@@ -131,7 +131,7 @@ class ConditionalJoinOperator:
         if matches.num_rows:
             matches = matches.filter(self._spec.where.evaluate(matches))
         marks = Run(matches.select([VS, VE, self._number]), left.ctis)
-        alone = self._alone.process([lefts, marks], seen=[right])
+        alone = self._alone.process([lefts, marks], advancing=[right])
         if self._spec.how == "anti":
             return alone
         self._held.push(matches.select(self._schema.names))

@@ -117,29 +117,29 @@ def _by_comparing(
 ) -> list[Pairs]:
     """Compare each row of the larger side with all rows of its key on the smaller side."""
     few, many = news[small], news[1 - small]
-    mine = many.known_rows()
+    rows = many.known_rows()
     scratch.put(keyed.codes, np.arange(len(keyed.codes), dtype=np.int32))
-    group = scratch.get(many.codes if len(mine) == len(many) else many.codes.take(mine))
+    group = scratch.get(many.codes if len(rows) == len(many) else many.codes.take(rows))
     scratch.clear(keyed.codes)
     hits = np.flatnonzero(group >= 0)
-    mine, group = mine.take(hits), group.take(hits)
+    rows, group = rows.take(hits), group.take(hits)
     first = keyed.starts.take(group)
     if keyed.longest > 1:
         lengths = keyed.starts.take(group + 1) - first
         ends = np.cumsum(lengths)
         first = np.arange(int(lengths.sum())) + np.repeat(first - ends + lengths, lengths)
-        mine = np.repeat(mine, lengths)
-    other = keyed.rows.take(first)
-    overlap = few.vs.take(other) < many.ve.take(mine)
-    overlap &= many.vs.take(mine) < few.ve.take(other)
+        rows = np.repeat(rows, lengths)
+    partners = keyed.rows.take(first)
+    overlap = few.vs.take(partners) < many.ve.take(rows)
+    overlap &= many.vs.take(rows) < few.ve.take(partners)
     kept = np.flatnonzero(overlap)
-    mine, other = mine.take(kept), other.take(kept)
-    is_later = many.rank.take(mine) > few.rank.take(other)
+    rows, partners = rows.take(kept), partners.take(kept)
+    is_later = many.rank.take(rows) > few.rank.take(partners)
     pairs = []
     for side, chosen in ((small, is_later), (1 - small, ~is_later)):
         at = np.flatnonzero(chosen)
         if len(at):
-            places = (mine.take(at), other.take(at))
+            places = (rows.take(at), partners.take(at))
             later, earlier = places if side == small else places[::-1]
             pairs.append(_new_pairs(news[1 - side], later, news[side], earlier, side))
     return pairs

@@ -328,11 +328,11 @@ def _schema(
 ) -> pa.Schema:
     columns = [pa.field(name, kind) for name, kind in zip(keys, types, strict=True)]
     columns += fields
-    seen: set[str] = set()
+    names: set[str] = set()
     for column in columns:
-        if column.name in seen:
+        if column.name in names:
             raise OperatorTypeError("aggregate", f"two output columns are named {column.name!r}")
-        seen.add(column.name)
+        names.add(column.name)
     return pa.schema(columns)
 
 

@@ -207,14 +207,14 @@ class SlidingWindows:
             self._reset()
             fresh = list(self._held)
         if fresh:
-            self._ahead.append(self._seen(join_batches(fresh)))
+            self._ahead.append(self._converted(join_batches(fresh)))
 
     def _spare(self) -> int:
         """The number of dead keys that cost less than converting all rows again."""
         rows: int = sum(batch.num_rows for batch in self._held)
         return _KEYS_MIN + rows // self._overlap
 
-    def _seen(self, events: pa.RecordBatch) -> _Rows:
+    def _converted(self, events: pa.RecordBatch) -> _Rows:
         """Convert rows to codes and numpy values; update the bound for overflow."""
         rows = events.num_rows
         codes = self._table.codes(self._grouping.key_columns(events), rows)

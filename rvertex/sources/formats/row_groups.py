@@ -137,10 +137,10 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
         return True
     if not found.has_min_max:
         return False
-    said = _min_max(found)
-    if said is None:
+    value_range = _min_max(found)
+    if value_range is None:
         return False
-    return _is_outside(said, bound)
+    return _is_outside(value_range, bound)
 
 
 def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) -> bool:
@@ -149,12 +149,12 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
     Raises:
         SourceSchemaError: a folder's value does not have its column's type.
     """
-    said = folder_values(spec.path, path) if bounds else {}
+    values = folder_values(spec.path, path) if bounds else {}
     for bound in bounds:
         name = bound.column
         if name not in spec.folder_columns:
             continue
-        value = value_of(path, name, said.get(name), spec.columns.field(name).type)
+        value = value_of(path, name, values.get(name), spec.columns.field(name).type)
         if value.null_count:
             return True
         try:
@@ -166,9 +166,9 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
     return False
 
 
-def _is_outside(said: tuple[Any, Any], bound: Bound) -> bool:
+def _is_outside(value_range: tuple[Any, Any], bound: Bound) -> bool:
     """Whether no value in this range (least, greatest) satisfies the bound."""
-    ends = {"min": _like(said[0], bound.value), "max": _like(said[1], bound.value)}
+    ends = {"min": _like(value_range[0], bound.value), "max": _like(value_range[1], bound.value)}
     if any(end is None or end != end for end in ends.values()):
         return False
     return not all(compare(ends[end], bound.value) for end, compare in _DECIDED[bound.operator])
@@ -224,8 +224,8 @@ def _times(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> tuple[int, int
     exact = pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
     if not exact:
         return None
-    said = _min_max(found)
-    if said is None:
+    value_range = _min_max(found)
+    if value_range is None:
         return None
-    times = parse_times(pa.array(said, kind))
+    times = parse_times(pa.array(value_range, kind))
     return None if isinstance(times, Fault) else (int(times[0]), int(times[1]))

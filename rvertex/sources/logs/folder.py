@@ -125,9 +125,9 @@ class FolderLog:
         self._entered: dict[str, FileVersion | None] = {}
         self._scanning: Future[Scan] | None = None
         #: When the running scan started, and the last completed one.
-        self._began_s, self._seen_s = 0.0, 0.0
+        self._began_s, self._last_scan_s = 0.0, 0.0
         self._due_s = clock.monotonic_s()
-        self._seen: dict[str, FileVersion] = {}
+        self._last_files: dict[str, FileVersion] = {}
         #: Complete files that were not added yet.
         self._complete: list[tuple[str, FileVersion]] = []
         self._has_scanned = False
@@ -182,11 +182,11 @@ class FolderLog:
                 if error.__cause__ is not None:  # without a cause the folder is empty
                     trouble = str(error)
                     is_known = is_known and isinstance(error.__cause__, FileNotFoundError)
-        mine = {p.number for p in self._partitions}
+        numbers = {p.number for p in self._partitions}
         files = {
             path: version
             for path, version in found.items()
-            if partition_of_file(path, self._count) in mine
+            if partition_of_file(path, self._count) in numbers
         }
         return Scan(files, trouble, is_known)
 
@@ -202,9 +202,9 @@ class FolderLog:
         self._complete = [
             (path, version)
             for path, version in sorted(fresh.items())
-            if path in self._seen and self._seen[path].is_same(version)
+            if path in self._last_files and self._last_files[path].is_same(version)
         ]
-        self._seen, self._seen_s, self._has_scanned = fresh, self._began_s, True
+        self._last_files, self._last_scan_s, self._has_scanned = fresh, self._began_s, True
 
     def _check_taken(self, scan: Scan) -> None:
         """Raise if a file that was added has changed, or with the rule "kept", is deleted."""
@@ -220,39 +220,39 @@ class FolderLog:
 
     def read(self, partition: int, rows_max: int) -> LogRows | None:
         """See LogReader."""
-        mine = self._partitions[partition]
+        state = self._partitions[partition]
         gap = None
-        if mine.ahead is None and mine.reading is not None and mine.reading.done():
-            gap = self._take(mine)
-        if mine.ahead is None:
-            self._begin(mine)
+        if state.ahead is None and state.reading is not None and state.reading.done():
+            gap = self._take(state)
+        if state.ahead is None:
+            self._begin(state)
             return gap
-        first, batch = mine.ahead
+        first, batch = state.ahead
         rows = batch.slice(0, rows_max)
         count, rest = rows.num_rows, batch.slice(rows_max)
-        mine.ahead = (first + count, rest) if rest.num_rows else None
-        if mine.ahead is None:
-            self._begin(mine)
-        return self._log_rows(mine, first, rows)
+        state.ahead = (first + count, rest) if rest.num_rows else None
+        if state.ahead is None:
+            self._begin(state)
+        return self._log_rows(state, first, rows)
 
-    def _log_rows(self, mine: _Partition, first: int, batch: pa.RecordBatch) -> LogRows:
+    def _log_rows(self, state: _Partition, first: int, batch: pa.RecordBatch) -> LogRows:
         """Return a file's rows, the first at position ``first``; bad rows are separate."""
         positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
         following, width = first + batch.num_rows, len(self._spec.row_schema) + 2
         bad = bad_of(batch, width)
         if bad is None:
-            origins = self._origins(mine.files, first, len(positions))
+            origins = self._origins(state.files, first, len(positions))
             return LogRows(positions, batch, following, None, origins)
         is_bad = bad.is_valid().to_numpy(zero_copy_only=False)
         dead = dead_rows(bad)
         places = {
-            "partition": pa.array(np.full(dead.num_rows, mine.number, np.int32)),
+            "partition": pa.array(np.full(dead.num_rows, state.number, np.int32)),
             "position": pa.array(positions[is_bad]),
         }
         columns = [places.get(name, dead.column(name)) for name in DEAD.names]
         dead = pa.RecordBatch.from_arrays(columns, schema=DEAD)
         good = positions[~is_bad]
-        origins = self._origins(mine.files, first, len(good))
+        origins = self._origins(state.files, first, len(good))
         return LogRows(good, without_bad(batch, width), following, dead, origins)
 
     def _origins(
@@ -267,49 +267,54 @@ class FolderLog:
         nothing = pa.nulls(rows, pa.binary())
         return pa.RecordBatch.from_arrays([sources, nothing, nothing], schema=ORIGIN)
 
-    def _take(self, mine: _Partition) -> LogRows | None:
+    def _take(self, state: _Partition) -> LogRows | None:
         """Store the rows that were read; at the end of a file, return the gap after it."""
-        assert mine.reading is not None
-        number = mine.read_to >> ROW_BITS
-        reading, mine.reading = mine.reading, None
+        assert state.reading is not None
+        number = state.read_to >> ROW_BITS
+        reading, state.reading = state.reading, None
         try:
             batch = reading.result()
         except SourceVanishedError as error:
             following = (number + 1) << ROW_BITS
             raise LostInputError(
-                mine.files[number][0], mine.number, mine.read_to, following, error.reason
+                state.files[number][0], state.number, state.read_to, following, error.reason
             ) from error
         if batch is not None:
-            mine.ahead = mine.read_to, batch
-            mine.read_to += batch.num_rows
+            state.ahead = state.read_to, batch
+            state.read_to += batch.num_rows
             return None
-        self._close_reader(mine)
-        mine.read_to = (number + 1) << ROW_BITS
-        return LogRows(np.empty(0, np.int64), empty_events(self._spec.row_schema), mine.read_to)
+        self._close_reader(state)
+        state.read_to = (number + 1) << ROW_BITS
+        return LogRows(np.empty(0, np.int64), empty_events(self._spec.row_schema), state.read_to)
 
-    def _begin(self, mine: _Partition) -> None:
+    def _begin(self, state: _Partition) -> None:
         """Start to read the next rows in the background, if there is a file to read."""
-        if mine.reading is not None or mine.read_to >= mine.end or self._is_closed:
+        if state.reading is not None or state.read_to >= state.end or self._is_closed:
             return
-        mine.reading = self._background.submit(lambda: self._read_file(mine))
-        mine.reading.add_done_callback(lambda _: self._wake())
+        state.reading = self._background.submit(lambda: self._read_file(state))
+        state.reading.add_done_callback(lambda _: self._wake())
 
-    def _read_file(self, mine: _Partition) -> pa.RecordBatch | None:
+    def _read_file(self, state: _Partition) -> pa.RecordBatch | None:
         """Return the next rows of the file; None at its end. Called in the background only."""
-        if mine.reader is None:
-            path, version = mine.files[mine.read_to >> ROW_BITS]
+        if state.reader is None:
+            path, version = state.files[state.read_to >> ROW_BITS]
             has_groups = self._spec.traits.has_row_groups
             units = row_groups(path, version) if has_groups else [Unit(path, version=version)]
-            row = mine.read_to & ((1 << ROW_BITS) - 1)
-            mine.reader = open_reader(SourcePartition(self._spec, tuple(units), 0), row)
-        return mine.reader.read_next(AHEAD_ROWS)
+            row = state.read_to & ((1 << ROW_BITS) - 1)
+            state.reader = open_reader(SourcePartition(self._spec, tuple(units), 0), row)
+        return state.reader.read_next(AHEAD_ROWS)
 
     def end(self, partition: int) -> LogEnd | None:
         """See LogReader."""
-        mine = self._partitions[partition]
-        if not self._has_scanned or self._seen or self._trouble or mine.next_position < mine.end:
+        state = self._partitions[partition]
+        if (
+            not self._has_scanned
+            or self._last_files
+            or self._trouble
+            or state.next_position < state.end
+        ):
             return None
-        return LogEnd(mine.end, self._seen_s)
+        return LogEnd(state.end, self._last_scan_s)
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
         """See LogReader: the end of the added files; each instance reads it in the journal."""
@@ -318,15 +323,15 @@ class FolderLog:
 
     def skip_to(self, partition: int, position: int) -> None:
         """See LogReader."""
-        mine = self._partitions[partition]
-        assert mine.reading is None, "a file is skipped once reading it has failed"
-        self._close_reader(mine)
-        mine.ahead, mine.read_to = None, position
+        state = self._partitions[partition]
+        assert state.reading is None, "a file is skipped once reading it has failed"
+        self._close_reader(state)
+        state.ahead, state.read_to = None, position
 
     def lag(self, partition: int) -> int | None:
         """See LogReader: known only if all rows were read."""
-        mine = self._partitions[partition]
-        return 0 if self._has_scanned and mine.next_position >= mine.end else None
+        state = self._partitions[partition]
+        return 0 if self._has_scanned and state.next_position >= state.end else None
 
     @property
     def waiting(self) -> str:
@@ -336,16 +341,16 @@ class FolderLog:
     def close(self) -> None:
         """See LogReader; a file whose read is running is closed afterwards."""
         self._is_closed = True
-        for mine in self._partitions:
-            if mine.reading is None:
-                self._close_reader(mine)
+        for state in self._partitions:
+            if state.reading is None:
+                self._close_reader(state)
             else:
-                mine.reading.add_done_callback(partial(self._close_when_read, mine))
+                state.reading.add_done_callback(partial(self._close_when_read, state))
 
-    def _close_when_read(self, mine: _Partition, _: Future[pa.RecordBatch | None]) -> None:
-        self._close_reader(mine)
+    def _close_when_read(self, state: _Partition, _: Future[pa.RecordBatch | None]) -> None:
+        self._close_reader(state)
 
-    def _close_reader(self, mine: _Partition) -> None:
-        reader, mine.reader = mine.reader, None
+    def _close_reader(self, state: _Partition) -> None:
+        reader, state.reader = state.reader, None
         if reader is not None:
             reader.close()

@@ -54,7 +54,7 @@ class PolledLog:
     def closing_position(self, partition: int, since_s: float) -> int | None:
         """See LogReader: the position at which a read found no more rows."""
         end = self.end(partition)
-        return end.position if end is not None and end.seen_s >= since_s else None
+        return end.position if end is not None and end.reported_s >= since_s else None
 
     def skip_to(self, partition: int, position: int) -> None:
         """See LogReader."""

@@ -87,10 +87,10 @@ def _dead_positions(dead: pa.RecordBatch) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """At ``seen_s`` (monotonic clock) the log reported that the partition ends at ``position``."""
+    """The end of a partition, as the log reported it at ``reported_s`` (monotonic clock)."""
 
     position: int
-    seen_s: float
+    reported_s: float
 
 
 class LogReader(Protocol):

@@ -119,10 +119,10 @@ class Search:
 class Automaton:
     """Finds matches in the rows of each key."""
 
-    def __init__(self, asked: Searching) -> None:
-        self._asked = asked
-        self.program = compiled(asked.pattern)
-        self._least = least_rows(asked.pattern)
+    def __init__(self, searching: Searching) -> None:
+        self._searching = searching
+        self.program = compiled(searching.pattern)
+        self._least = least_rows(searching.pattern)
         self._states: dict[tuple[int, ...], State] = {}
         self._after = _closures(self.program)
         begin = closures(self.program, 0)
@@ -155,9 +155,9 @@ class Automaton:
 
     def _last_time(self, rows: KeyRows) -> int:
         """The latest start of a row that may be in the match of the open search."""
-        if self._asked.within_us == INF_TIME:
+        if self._searching.within_us == INF_TIME:
             return INF_TIME - 1
-        return min(rows.times[rows.begin] + self._asked.within_us, INF_TIME - 1)
+        return min(rows.times[rows.begin] + self._searching.within_us, INF_TIME - 1)
 
     @staticmethod
     def _is_over(rows: KeyRows, frontier: int, due: int) -> bool:
@@ -180,12 +180,12 @@ class Automaton:
         search: Any = rows.search
         if search is None or not search.is_open:
             return bound
-        if self._asked.tells_unmatched:
+        if self._searching.tells_unmatched:
             return rows.times[rows.begin]
         if search.last is not None:
             last_at: int = search.last
             bound = min(bound, rows.times[max(last_at, rows.begin)])
-            if self._asked.skip.to == "past":
+            if self._searching.skip.to == "past":
                 return bound
         at = max(rows.second, rows.begin + 1)
         while at < count and not self._may_begin(rows.symbols[at]):
@@ -211,7 +211,7 @@ class Automaton:
         symbols, at, count, first = rows.symbols, rows.begin, len(rows.symbols), self._first
         if not self._matches_empty:
             while at < count and not symbols[at] & first:
-                if self._asked.tells_unmatched:
+                if self._searching.tells_unmatched:
                     rows.begin = at
                     self._tell_unmatched(rows, found)
                 at += 1
@@ -253,23 +253,23 @@ class Automaton:
 
     def _tell(self, rows: KeyRows, last: int | None, takes: list[int], found: list[Found]) -> None:
         """Append the match that was found, and move the start behind it."""
-        asked = self._asked
+        searching = self._searching
         if last is None:
-            if asked.tells_unmatched:
+            if searching.tells_unmatched:
                 self._tell_unmatched(rows, found)
             rows.begin += 1
             return
         rows.matches += 1
-        found.append(rows.found(len(takes), takes, asked.context, rows.matches))
+        found.append(rows.found(len(takes), takes, searching.context, rows.matches))
         if takes:
             rows.covered = max(rows.covered, rows.numbers[last])
-        rows.begin += asked.skip.after(takes, self.variable_of)
+        rows.begin += searching.skip.after(takes, self.variable_of)
 
     def _tell_unmatched(self, rows: KeyRows, found: list[Found]) -> None:
         """Append the start row as unmatched, unless an earlier match has it."""
         number = rows.numbers[rows.begin]
         if number > rows.covered:
-            found.append(rows.found(0, [], self._asked.context, 0)._replace(match=None))
+            found.append(rows.found(0, [], self._searching.context, 0)._replace(match=None))
 
     def _takes(self, rows: KeyRows, search: Search) -> list[int]:
         """The instruction that mapped each row of the match."""
@@ -290,7 +290,7 @@ class Automaton:
         """Compute the step of a row, and cache it."""
         takes: list[int] = []
         parents: list[int] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         accepted = _NONE
         for thread, at in enumerate(state.takes):
             if not symbol >> self.variable_of(at) & 1:
@@ -299,8 +299,8 @@ class Automaton:
                 if self._is_accept(after):
                     accepted = thread
                     break
-                if after not in seen:
-                    seen.add(after)
+                if after not in visited:
+                    visited.add(after)
                     takes.append(after)
                     parents.append(thread)
             if accepted >= 0:

@@ -73,7 +73,7 @@ class Conditions:
             return
         numbers: list[int] = []
         first: list[int] = []
-        asked: list[int] = []
+        fresh: list[int] = []
         changed: list[tuple[KeyRows, int]] = []
         for rows in keys:
             known = len(rows.symbols)
@@ -84,11 +84,11 @@ class Conditions:
             at = len(numbers)
             numbers += rows.numbers[begin:]
             first += [at] * (len(rows.numbers) - begin)
-            asked += range(at + known - begin, at + upto - begin)
+            fresh += range(at + known - begin, at + upto - begin)
             changed.append((rows, upto - known))
-        if not asked:
+        if not fresh:
             return
-        symbols = self._symbols(self._moved(numbers, first, asked), len(asked)).tolist()
+        symbols = self._symbols(self._moved(numbers, first, fresh), len(fresh)).tolist()
         at = 0
         for rows, count in changed:
             rows.symbols += symbols[at : at + count]
@@ -147,10 +147,10 @@ class Conditions:
             np.array(match, np.int64),
         )
 
-    def _moved(self, numbers: list[int], first: list[int], asked: list[int]) -> dict[int, pa.Array]:
-        """The columns of the leaves, for the rows at positions ``asked``."""
+    def _moved(self, numbers: list[int], first: list[int], fresh: list[int]) -> dict[int, pa.Array]:
+        """The columns of the leaves, for the rows at positions ``fresh``."""
         places = self._store.places(np.array(numbers, np.int64))
-        starts, at = np.array(first, np.int64), np.array(asked, np.int64)
+        starts, at = np.array(first, np.int64), np.array(fresh, np.int64)
         table = self._store.table()
         columns: dict[int, pa.Array] = {}
         for i, leaf in self._leaves.items():

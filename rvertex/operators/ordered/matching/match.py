@@ -112,18 +112,18 @@ class MatchOperator:
         read = {leaf.column for leaf in leaves} | {*spec.keys, *spec.kept}
         self._needed = event_schema(pa.schema([f for f in payload if f.name in read]))
         self._keys = KeyTable(tuple(payload.field(key).type for key in spec.keys))
-        asked = Searching(
+        searching = Searching(
             spec.pattern, spec.skip, spec.within_us, spec.context, spec.rows == "unmatched"
         )
         asking = spec.asking
-        self._threads = Threads(asked, asking) if asking else None
-        self._automaton = self._threads or Automaton(asked)
+        self._threads = Threads(searching, asking) if asking else None
+        self._automaton = self._threads or Automaton(searching)
         self._store = RowStore(self._needed)
         self._conditions = Conditions(spec, asking, self._automaton, self._needed, self._store)
         self._results = Results(spec, self._automaton, self._needed, self._store, output)
         counts = any(leaf.kind == "match_number" for leaf in leaves)
         self._open = OpenKeys(
-            self._automaton, spec.context[0], keeps_all=counts or asked.tells_unmatched
+            self._automaton, spec.context[0], keeps_all=counts or searching.tells_unmatched
         )
         self._output = event_schema(output)
         self._waiting = SortedRuns(self._results.schema)

@@ -123,8 +123,8 @@ class _Reading:
         moved = row + leaf.move
         is_there &= (moved >= 0) & (moved < len(spans.numbers))
         moved = np.where(is_there, moved, 0)
-        asked = np.where(is_there, spans.numbers[moved] if len(spans.numbers) else -1, -1)
-        found = self._store.places(asked)
+        numbers = np.where(is_there, spans.numbers[moved] if len(spans.numbers) else -1, -1)
+        found = self._store.places(numbers)
         assert leaf.column is not None, leaf
         column = self._table.column(leaf.column).take(pa.array(found, mask=found < 0))
         return as_one_array(column)

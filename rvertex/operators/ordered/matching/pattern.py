@@ -221,13 +221,13 @@ def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
 def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
     """The Take and Accept instructions reachable from ``start`` without a row, by preference."""
     found: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     todo = [start]
     while todo:  # ends: an instruction is visited once
         at = todo.pop()
-        if at in seen:
+        if at in visited:
             continue
-        seen.add(at)
+        visited.add(at)
         match program[at]:
             case Fork(targets):
                 todo += reversed(targets)

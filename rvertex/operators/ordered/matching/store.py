@@ -33,13 +33,15 @@ class RowStore:
         """Add the rows of the current run; ``first``: the number of its first row."""
         self._fresh, self._first = rows, first
 
-    def places(self, asked: np.ndarray) -> np.ndarray:
+    def places(self, numbers: np.ndarray) -> np.ndarray:
         """The positions of the rows with these numbers in :meth:`table`; -1 for the number -1."""
         known = self._numbers.read()
         places: np.ndarray = np.where(
-            asked >= self._first, len(known) + asked - self._first, np.searchsorted(known, asked)
+            numbers >= self._first,
+            len(known) + numbers - self._first,
+            np.searchsorted(known, numbers),
         )
-        return np.where(asked < 0, -1, places)
+        return np.where(numbers < 0, -1, places)
 
     def table(self) -> pa.Table:
         """All rows, in order of their numbers."""

@@ -53,9 +53,9 @@ class _Search:
 class Threads(Automaton):
     """Finds matches in the rows of each key, with conditions that depend on the thread."""
 
-    def __init__(self, asked: Searching, asks: frozenset[int]) -> None:
+    def __init__(self, searching: Searching, asks: frozenset[int]) -> None:
         """``asks``: the variables whose conditions read the rows mapped so far."""
-        super().__init__(asked)
+        super().__init__(searching)
         self._asks = asks
 
     def scan_all(
@@ -68,17 +68,19 @@ class Threads(Automaton):
         """Append the results that are known for each key; ``answer`` evaluates conditions."""
         open_searches = [self._follow(rows, frontier, found) for rows in keys]
         begun = [(search, next(search, None)) for search in open_searches]
-        asked = [(search, questions) for search, questions in begun if questions is not None]
-        while asked:  # ends: each round processes one row of every key
-            answers = iter(answer([one for _, questions in asked for one in questions]))
+        open_questions = [
+            (search, questions) for search, questions in begun if questions is not None
+        ]
+        while open_questions:  # ends: each round processes one row of every key
+            answers = iter(answer([one for _, questions in open_questions for one in questions]))
             going = []
-            for search, questions in asked:
-                told = [next(answers) for _ in questions]
+            for search, questions in open_questions:
+                own_answers = [next(answers) for _ in questions]
                 try:
-                    going.append((search, search.send(told)))
+                    going.append((search, search.send(own_answers)))
                 except StopIteration:
                     continue
-            asked = going
+            open_questions = going
 
     def _follow(
         self, rows: KeyRows, frontier: int, found: list[Found]

@@ -56,9 +56,9 @@ class NearGroups:
         """Add events; return those whose keys are outside of the range."""
         (column,) = self._grouping.key_columns(events)
         codes, mask = self._keys.codes(column, grows=grows)
-        mine = events if mask is None else events.filter(pa.array(mask))
+        inside = events if mask is None else events.filter(pa.array(mask))
         if len(codes):
-            rows = Rows(codes, self._keys.groups, mine, occupied=self._keys.occupied())
+            rows = Rows(codes, self._keys.groups, inside, occupied=self._keys.occupied())
             update_all(self._accumulators, rows)
             self._keys.add(codes)
         return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))

@@ -130,8 +130,8 @@ class PaneAggregate:
         self._last_cti = state.header["last_cti"]
         self._open = {pane: self._new_groups() for pane in state.header["panes"]}
         for i, groups in enumerate(self._open.values()):
-            mine = (name for name in state.tables if name.partition(".")[0] == str(i))
-            groups.restore({name.partition(".")[2]: state.tables[name] for name in mine})
+            names = (name for name in state.tables if name.partition(".")[0] == str(i))
+            groups.restore({name.partition(".")[2]: state.tables[name] for name in names})
 
     def _fold_in_order(
         self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]

@@ -48,7 +48,7 @@ from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import sorted_keys
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import Aggregates, gathering
-from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
+from rvertex.operators.windows.running.carried import CarriedLanes, NewValues
 from rvertex.operators.windows.running.steps import Endless, OfSessions
 from rvertex.operators.windows.session import OverSessions
 from rvertex.operators.windows.window_log import WindowLog
@@ -99,9 +99,9 @@ class _Running:
     def __init__(
         self, spec: RunningAggregate | RunningSessionAggregate, payload: pa.Schema, steps: Steps
     ) -> None:
-        self._first_seen = FirstSeen(spec.aggregates, payload)
+        self._new_values = NewValues(spec.aggregates, payload)
         self._needed = gathering(spec.keys, spec.aggregates, payload)[1]
-        aggregates, payload = self._first_seen.aggregates, self._first_seen.payload
+        aggregates, payload = self._new_values.aggregates, self._new_values.payload
         made = gathering(spec.keys, aggregates, payload)
         self._grouping, _, self._schema, self._finish = made
         self._keys = KeyTable(self._grouping.types)
@@ -130,7 +130,7 @@ class _Running:
         """Keys, windows, accumulators, buffered events and results, by reference."""
         header, windows = self._log.save()
         tables = {**self._keys.save(), **windows, **self._carried.save()}
-        tables |= self._first_seen.save()
+        tables |= self._new_values.save()
         tables["open"] = self._steps.save()
         tables["waiting"] = pa.Table.from_batches([self._waiting])
         tables["results"] = self._results.table()
@@ -142,7 +142,7 @@ class _Running:
         self._log.restore(state.header, state.tables)
         self._steps.restore(state.tables["open"])
         self._carried.restore(state.tables)
-        self._first_seen.restore(state.tables)
+        self._new_values.restore(state.tables)
         batches = state.tables["waiting"].to_batches()
         self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
         for batch in state.tables["results"].combine_chunks().to_batches():
@@ -160,7 +160,7 @@ class _Running:
         code, time = codes[first], int64_column(rows, VS)[first]
         last = np.maximum.reduceat(int64_column(rows, VE)[order], np.flatnonzero(heads))
         steps = self._steps.number(code, time, last, len(self._keys), self._log)
-        marked = self._first_seen.marked(rows, steps.belongs[step_of])
+        marked = self._new_values.marked(rows, steps.belongs[step_of])
         given = Rows(step_of, len(first), marked)
         partial: list[pa.Array] = []
         for accumulator in self._grouping.accumulators():
@@ -180,8 +180,8 @@ class _Running:
             self._keys.keep(kept)
             self._carried.keep(kept)
             self._steps.keep(kept)
-        if self._first_seen.is_crowded() and (going_on := self._steps.going_on()) is not None:
-            self._first_seen.keep(going_on)
+        if self._new_values.is_crowded() and (going_on := self._steps.going_on()) is not None:
+            self._new_values.keep(going_on)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The results by (start, key), with their lifetimes."""

@@ -1,7 +1,7 @@
 """State that running results carry from one time of a key to the next: lanes, and the values seen.
 
 :class:`CarriedLanes` merges new lanes into the stored ones. A count of distinct values cannot be
-merged in constant space, so it is computed in two steps. :class:`FirstSeen` marks each row whose
+merged in constant space, so it is computed in two steps. :class:`NewValues` marks each row whose
 value is new to its key, and the marks are counted by an ordinary count.
 
 Invariants: (1) the steps of a key are merged one after another, so no sum depends on how the input
@@ -122,14 +122,14 @@ class CarriedLanes:
         return pa.RecordBatch.from_arrays([pa.array(time), *lanes], schema=schema)
 
 
-class FirstSeen:
+class NewValues:
     """Marks values that are new to their key, for each column with ``count_distinct``."""
 
     def __init__(self, aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> None:
         distinct = [a.column for a in aggregates if a.function == "count_distinct"]
         #: By column with ``count_distinct``, the name of the column with its marks.
         self.columns = {c: _marks(c, payload) for c in distinct if c is not None}
-        self._seen = {
+        self._known = {
             column: KeyTable((pa.int64(), plain_type(payload.field(column).type)))
             for column in self.columns
         }
@@ -144,7 +144,7 @@ class FirstSeen:
         for column, mark in self.columns.items():
             values = plain_array(rows.column(column))
             valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
-            table = self._seen[column]
+            table = self._known[column]
             known = len(table)
             pairs = [pa.array(codes[valid]), values.take(pa.array(valid))]
             found = table.codes(pairs, len(valid))
@@ -158,11 +158,11 @@ class FirstSeen:
 
     def is_crowded(self) -> bool:
         """Whether enough values were added since the last :meth:`keep` for another one to pay."""
-        return any(table.is_crowded() for table in self._seen.values())
+        return any(table.is_crowded() for table in self._known.values())
 
     def keep(self, codes: np.ndarray) -> None:
         """Drop the values of all codes except ``codes``, which are not renumbered."""
-        for table in self._seen.values():
+        for table in self._known.values():
             of = numbers(table.keys()[0])
             table.keep(np.flatnonzero(np.isin(of, codes)))
 
@@ -170,15 +170,15 @@ class FirstSeen:
         """The seen values of all keys, by reference."""
         return {
             f"seen{i}.{name}": table
-            for i, seen in enumerate(self._seen.values())
-            for name, table in seen.save().items()
+            for i, values in enumerate(self._known.values())
+            for name, table in values.save().items()
         }
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Restore the state that ``save`` returned."""
-        for i, seen in enumerate(self._seen.values()):
+        for i, values in enumerate(self._known.values()):
             start = f"seen{i}."
-            seen.restore(
+            values.restore(
                 {n.removeprefix(start): t for n, t in tables.items() if n[: len(start)] == start}
             )
 

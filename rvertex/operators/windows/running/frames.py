@@ -47,7 +47,7 @@ from rvertex.keys.sort_keys import numbered_keys
 from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
-from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
+from rvertex.operators.windows.running.carried import CarriedLanes, NewValues
 from rvertex.operators.windows.running.history import History
 
 if TYPE_CHECKING:
@@ -151,21 +151,23 @@ class _OfAll(_Framed):
 
     def __init__(self, spec: FrameAggregate, payload: pa.Schema) -> None:
         super().__init__(spec, payload)
-        self._seen = FirstSeen(spec.aggregates, payload)
-        aggregates, payload = self._seen.aggregates, self._seen.payload
+        self._new_values = NewValues(spec.aggregates, payload)
+        aggregates, payload = self._new_values.aggregates, self._new_values.payload
         self._grouping, *_, self._finish = gathering(spec.keys, aggregates, payload)
         self._keys = KeyTable(self._grouping.types)
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
 
     def snapshot(self) -> OperatorState:
         """Keys, carried lanes and buffered rows, by reference."""
-        return OperatorState({}, {**self._saved(), **self._carried.save(), **self._seen.save()})
+        return OperatorState(
+            {}, {**self._saved(), **self._carried.save(), **self._new_values.save()}
+        )
 
     def load(self, state: OperatorState) -> None:
         """Restore ``state``."""
         self._restore(state)
         self._carried.restore(state.tables)
-        self._seen.restore(state.tables)
+        self._new_values.restore(state.tables)
 
     def _found(self, rows: pa.RecordBatch, codes: np.ndarray) -> list[pa.Array]:
         times = int64_column(rows, VS)
@@ -174,12 +176,12 @@ class _OfAll(_Framed):
         if not self._spec.rows:
             order = np.lexsort((codes, times))
             peers = [rows.column(name) for name in self._spec.peers]
-            told = numbered_keys([p.type for p in peers], peers, rows.num_rows).codes[order]
-            heads = heads_of(times[order], codes[order], told)
+            peer_codes = numbered_keys([p.type for p in peers], peers, rows.num_rows).codes[order]
+            heads = heads_of(times[order], codes[order], peer_codes)
             step_of = np.empty(len(codes), np.int64)
             step_of[order] = np.cumsum(heads) - 1
             first = order[heads]
-        given = Rows(step_of, len(first), self._seen.marked(rows, codes))
+        given = Rows(step_of, len(first), self._new_values.marked(rows, codes))
         partial: list[pa.Array] = []
         for accumulator in self._grouping.accumulators():
             accumulator.update(given)

@@ -149,9 +149,9 @@ class History:
     def _scanned(self, keys: np.ndarray, first_time: int) -> np.ndarray:
         """As :meth:`_walked`, by a scan of all rows since ``first_time``."""
         start = int(self._time.read().searchsorted(first_time))
-        is_asked = np.zeros(len(self._last), bool)
-        is_asked[keys] = True
-        return start + np.flatnonzero(is_asked[self._key.read()[start:]])
+        is_wanted = np.zeros(len(self._last), bool)
+        is_wanted[keys] = True
+        return start + np.flatnonzero(is_wanted[self._key.read()[start:]])
 
     def _merge_chunks(self) -> None:
         while len(self._chunks) > 1 and self._chunks[-2].num_rows <= 2 * self._chunks[-1].num_rows:

@@ -121,39 +121,39 @@ def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[s
         SourceSchemaError: a folder's value is not of its column's type, or the file has a partition
             column inside that the first file does not have.
     """
-    said = folder_values(spec.path, file)
+    values = folder_values(spec.path, file)
     for name in spec.folder_columns:
         if name in names:
             reason = "the file has this column, but in the first file only the folder name has it"
             raise SourceSchemaError(file, name, reason)
         if name in spec.columns.names:
-            value_of(file, name, said.get(name), spec.columns.field(name).type)
-    return [name for name in said if name not in names and name not in spec.folder_columns]
+            value_of(file, name, values.get(name), spec.columns.field(name).type)
+    return [name for name in values if name not in names and name not in spec.folder_columns]
 
 
 def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
     """Notes for the user: files outside of partition folders, and leading zeros that are lost."""
-    told: dict[str, str] = {}
+    padded: dict[str, str] = {}
     outside: dict[str, list[str]] = {}
     for file in paths:
-        said = folder_values(spec.path, file)
+        values = folder_values(spec.path, file)
         for name in spec.folder_columns:
-            if name not in said and name in spec.schema.names:
+            if name not in values and name in spec.schema.names:
                 outside.setdefault(name, []).append(file)
-        for name, raw in said.items():
+        for name, raw in values.items():
             is_read = name in spec.folder_columns and name in spec.schema.names
             is_number = is_read and pa.types.is_integer(spec.schema.field(name).type)
             if is_number and name not in spec.casts and raw and raw[0] == "0" and raw != "0":
-                told.setdefault(name, raw)
+                padded.setdefault(name, raw)
     return [
         f"source {spec.path}: column {name!r} of its folders is int64, so {raw} is "
         f'{int(raw)}; set schema={{"{name}": "string"}} to keep it as it is written, or '
         f'schema={{"{name}": "int64"}} if that is right'
-        for name, raw in told.items()
+        for name, raw in padded.items()
     ] + [
-        f"source {spec.path}: column {name!r} is null in {len(mine)} of {len(paths)} "
-        f"files, which are in no folder {name}=..., such as {mine[0]}"
-        for name, mine in outside.items()
+        f"source {spec.path}: column {name!r} is null in {len(files)} of {len(paths)} "
+        f"files, which are in no folder {name}=..., such as {files[0]}"
+        for name, files in outside.items()
     ]
 
 
@@ -182,17 +182,19 @@ class FolderUnits:
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """All rows of the unit."""
-        said = folder_values(self._spec.path, unit.path)
+        of_folders = folder_values(self._spec.path, unit.path)
         columns = self._spec.columns
         values: dict[str, pa.Array] = {}
         for name in self._spec.folder_columns:
             if name in columns.names:
                 kind = columns.field(name).type
-                values[name] = value_of(unit.path, name, said.get(name), kind)
-        checked = [name for name in said if name in self._read(unit) and name not in values]
+                values[name] = value_of(unit.path, name, of_folders.get(name), kind)
+        checked = [name for name in of_folders if name in self._read(unit) and name not in values]
         for batch in self._files.batches(unit):
             for name in checked:
-                _check(unit.path, name, said[name], self._good(batch, len(values)).column(name))
+                _check(
+                    unit.path, name, of_folders[name], self._good(batch, len(values)).column(name)
+                )
             yield self._joined(batch, values)
 
     def _read(self, unit: Unit) -> set[str]:

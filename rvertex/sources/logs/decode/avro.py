@@ -64,10 +64,10 @@ class AvroDecoder:
         """Values of several writers: each writer's are read together, then put in order."""
         pieces, places = [], []
         for head in dict.fromkeys(heads):
-            mine = [i for i, found in enumerate(heads) if found == head]
-            bodies = [values[i][HEADER_BYTES:] for i in mine]
+            rows = [i for i, found in enumerate(heads) if found == head]
+            bodies = [values[i][HEADER_BYTES:] for i in rows]
             pieces.append(self._of_header(head).read(bodies))
-            places.append(np.array(mine))
+            places.append(np.array(rows))
         order = np.argsort(np.concatenate(places), kind="stable")
         return joined(pieces, self._schema).take(pa.array(order))
 

@@ -28,16 +28,16 @@ def read_whole(partition: SourcePartition) -> pa.RecordBatch | None:
     """
     (unit,) = partition.units
     assert unit.until is not None, unit
-    came = threading.Event()
-    reader = KafkaLog(partition, [unit.first_seq], SystemClock(), came.set)
+    has_news = threading.Event()
+    reader = KafkaLog(partition, [unit.first_seq], SystemClock(), has_news.set)
     batches: list[pa.RecordBatch] = []
     position = unit.first_seq
     try:
         while position < unit.until:  # ends with the rows, or when none arrive
-            came.clear()
+            has_news.clear()
             rows = reader.read(0, _ROWS_MAX)
             if rows is None:
-                if not came.wait(NEXT_ROW_S_MAX):
+                if not has_news.wait(NEXT_ROW_S_MAX):
                     reason = reader.waiting or f"no record at offset {position}"
                     raise LogUnreachableError(partition.spec.shown, reason)
                 continue

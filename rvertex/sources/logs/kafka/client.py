@@ -76,7 +76,7 @@ class Pending:
         return found
 
 
-class _Said:
+class _ClientErrors:
     """The last error that the client reported about its connections."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
@@ -112,8 +112,8 @@ class Client:
             raise ClientMissingError(f"topic {topic}") from error
         self.topic = topic
         self.servers = config[SERVERS]
-        self._said, self._config = _Said(secrets_of(config)), config
-        options: dict[str, Any] = {**admin_options(config), "error_cb": self._said}
+        self._errors, self._config = _ClientErrors(secrets_of(config)), config
+        options: dict[str, Any] = {**admin_options(config), "error_cb": self._errors}
         try:
             self._admin = AdminClient(options)
         except KafkaException as error:
@@ -132,20 +132,20 @@ class Client:
     @property
     def trouble(self) -> str:
         """The last connection error."""
-        return self._said.text
+        return self._errors.text
 
     @trouble.setter
     def trouble(self, text: str) -> None:
-        self._said.text = text
+        self._errors.text = text
 
     @property
     def refusal(self) -> Failure | None:
         """Why brokers reject the credentials, if no request has succeeded since."""
-        return self._said.refusal
+        return self._errors.refusal
 
     def forget_refusal(self) -> None:
         """Clear the rejection, because a request has succeeded."""
-        self._said.refusal = None
+        self._errors.refusal = None
 
     def poll(self) -> None:
         """Run the client's pending callbacks."""
@@ -175,10 +175,10 @@ class Client:
 
         specs: Any = OffsetSpec
         spec = specs.for_timestamp(at) if isinstance(at, int) else getattr(specs, at)()
-        asked = {TopicPartition(self.topic, p): spec for p in partitions}
+        request = {TopicPartition(self.topic, p): spec for p in partitions}
         level = "READ_COMMITTED" if is_committed else "READ_UNCOMMITTED"
         found = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel[level], request_timeout=ASK_S_MAX
+            request, isolation_level=IsolationLevel[level], request_timeout=ASK_S_MAX
         )
         return Pending({where.partition: future for where, future in found.items()})
 
@@ -190,7 +190,7 @@ class Client:
         """
         from confluent_kafka import KafkaException
 
-        options = {**consumer_options(self._config), "error_cb": self._said}
+        options = {**consumer_options(self._config), "error_cb": self._errors}
         try:
             return TopicConsumer(self.topic, options)
         except KafkaException as error:
@@ -200,8 +200,8 @@ class Client:
 def _options_error(
     servers: str, config: Mapping[str, str], error: Exception
 ) -> LogUnreachableError:
-    said = without_secrets(error.args[0].str(), secrets_of(config))
-    reason = f"the client rejects its options ({said})"
+    text = without_secrets(error.args[0].str(), secrets_of(config))
+    reason = f"the client rejects its options ({text})"
     return LogUnreachableError(f"Kafka at {servers}", reason)
 
 

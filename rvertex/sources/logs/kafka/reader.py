@@ -129,7 +129,7 @@ class KafkaLog:
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
         found = self._state.ends.get(self._buffers[partition].partition)
-        return found.position if found is not None and found.seen_s >= since_s else None
+        return found.position if found is not None and found.reported_s >= since_s else None
 
     def skip_to(self, partition: int, position: int) -> None:
         with self._has_room:
@@ -216,8 +216,8 @@ class KafkaLog:
         else:
             errors = []
         ends = self._ends_of(errors)
-        for partition, mine in self._by_partition(messages).items():
-            self._put(self._of_log[partition], mine, ends.pop(partition, 0))
+        for partition, own_messages in self._by_partition(messages).items():
+            self._put(self._of_log[partition], own_messages, ends.pop(partition, 0))
         for partition, end in ends.items():
             self._put(self._of_log[partition], [], end)
         for message in errors:
@@ -280,11 +280,11 @@ class KafkaLog:
                 if not self._moved:
                     buffer.error = buffer.error or found
             return
-        told = failure(error)
-        if told.is_refused:
-            self._state.refuse(told)
-        elif not told.is_missing:
-            self._client.trouble = told.reason
+        problem = failure(error)
+        if problem.is_refused:
+            self._state.refuse(problem)
+        elif not problem.is_missing:
+            self._client.trouble = problem.reason
 
     def _out_of_range(self, buffer: PartitionBuffer, reason: str) -> StreamEngineError | None:
         """Handle a fetch at an offset without a record: it was deleted, or the topic is new."""

@@ -55,10 +55,10 @@ class TopicState:
         self._away_s_max = away_s_max
         #: Requests for the ends of committed records, and of all records.
         self._ends: tuple[Pending, Pending] | None = None
-        self._ends_asked_s = -ENDS_EVERY_S
+        self._ends_requested_s = -ENDS_EVERY_S
         self._fetched: Mapping[int, int] = {}
         self._identity: Pending | None = None
-        self._identity_asked_s = 0.0
+        self._identity_requested_s = 0.0
         self._answered_s = self._clock.monotonic_s()
         self._missing_since_s: float | None = None
         self._shrunk = 0
@@ -95,13 +95,13 @@ class TopicState:
             self._identity = None
         is_silent = any(fetched[p] == at for p, at in self._fetched.items())
         every_s = ENDS_OF_SILENT_EVERY_S if is_silent else ENDS_EVERY_S
-        if self._ends is None and now_s >= self._ends_asked_s + every_s:
-            self._ends_asked_s, self._fetched = now_s, dict(fetched)
+        if self._ends is None and now_s >= self._ends_requested_s + every_s:
+            self._ends_requested_s, self._fetched = now_s, dict(fetched)
             committed = self._client.ask_offsets(self._partitions, "latest")
             written = self._client.ask_offsets(self._partitions, "latest", is_committed=False)
             self._ends = committed, written
-        if self._identity is None and now_s >= self._identity_asked_s + IDENTITY_EVERY_S:
-            self._identity_asked_s = now_s
+        if self._identity is None and now_s >= self._identity_requested_s + IDENTITY_EVERY_S:
+            self._identity_requested_s = now_s
             self._identity = self._client.ask_topic()
         self._check_limits(now_s)
 
@@ -116,7 +116,7 @@ class TopicState:
         self._answered_s, self._trouble = now_s, ""
         self._client.forget_refusal()
         for partition, answer in answers.items():
-            self.ends[partition] = LogEnd(int(answer.offset), self._ends_asked_s)
+            self.ends[partition] = LogEnd(int(answer.offset), self._ends_requested_s)
         self.open = {p for p, end in self.ends.items() if int(written[p].offset) > end.position}
         shrunk = [p for p, end in self.ends.items() if end.position < self._fetched[p]]
         self._shrunk = self._shrunk + 1 if shrunk else 0

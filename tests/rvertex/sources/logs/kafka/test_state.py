@@ -45,7 +45,7 @@ class Asking:
         """Ask once more, and take the answer."""
         self.clock.advance(1_000_000)
         now_s = self.clock.monotonic_s()
-        self.until(fetched, lambda: self.state.ends[0].seen_s == now_s)
+        self.until(fetched, lambda: self.state.ends[0].reported_s == now_s)
 
 
 def test_an_end_is_as_old_as_the_question() -> None:
@@ -117,7 +117,7 @@ def test_a_topic_with_another_id_is_another_one() -> None:
 
 def test_a_refusal_is_over_when_something_is_answered() -> None:
     asking = Asking()
-    asking.state._client._said.refusal = Failure("no", is_refused=True)
+    asking.state._client._errors.refusal = Failure("no", is_refused=True)
     asking.until(0, lambda: asking.state.ends)
     assert asking.state._client.refusal is None
     assert asking.state.error is None
