@@ -148,7 +148,7 @@ def a_function_is_called_by_the_replaced() -> Mutant:
     """A call is not held against later epochs: rows arrive in other cuts, too."""
     more = ((FunctionDestination, "open", _open_without_the_last_call()),)
     return delivered(
-        FunctionDestination, "_check_mine", lambda self, epoch: None, (*ZOMBIES, *DEATHS), more
+        FunctionDestination, "_check_fence", lambda self, epoch: None, (*ZOMBIES, *DEATHS), more
     )
 
 

@@ -187,7 +187,7 @@ def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder)
     folder.clock.advance(500_000)
     end = folder.reader.end(0)
     assert end is not None
-    assert end.seen_s == looked_s, "since then a file may have come"
+    assert end.reported_s == looked_s, "since then a file may have come"
 
 
 def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_an_end_is_as_old_as_the_look_that_found_it(tmp_path: Path) -> None:
         reader.found()
         end = reader.end(0)
         assert end is not None
-        assert end.seen_s == began_s
+        assert end.reported_s == began_s
 
 
 def open_files(folder: Path) -> list[str]:
