@@ -123,7 +123,9 @@ class RunOptions(TypedDict, total=False):
     #: A vertex that is not deterministic keeps the strategy ``strong``.
     recovery: Annotated[
         Strategy | None,
-        Option("Recovery of every vertex; default: the query's own.", _strategy, kind=_Chosen),
+        Option(
+            "Recovery of every vertex; default: as the query declares.", _strategy, kind=_Chosen
+        ),
     ]
     #: More than one means replication.
     replicas: Annotated[
@@ -209,7 +211,7 @@ class RunOptions(TypedDict, total=False):
     compact_output: Annotated[
         bool | None,
         Option(
-            "Merge small output files; default: if the job is endless and writes into its root.",
+            "Merge small output files; default: only for endless jobs that write into their root.",
             kind=bool,
             flags=("--compact-output/--no-compact-output",),
         ),

@@ -1,6 +1,6 @@
-"""The tables of docs/seeds.md and docs/exactly-once.md name tests and files that exist.
+"""The promises in docs/seeds.md and docs/exactly-once.md name tests and files that exist.
 
-Cannot catch: a test that shows something else than its line promises.
+Cannot catch: a test that shows something else than its promise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 PAGES = {"seeds.md": 80, "exactly-once.md": 20}  #: With the least number of promises.
 STATUSES = {"yes", "differs", "partly", "missing"}
-SHOWN = re.compile(r"`((?:tests|benchmarks|examples)/[\w/.-]+?)(?:::(\w+))?`")
+#: A promise, its status, and how it is kept.
+PROMISE = re.compile(r"- \*\*(.+?)\*\*\s+(\w+)[:.]\s*(.*)", re.DOTALL)
+#: A file that shows it, in a line of its own.
+SHOWN = re.compile(r"  - `((?:tests|benchmarks|examples)/[\w/.-]+?)(?:::(\w+))?`")
 MEASUREMENT = re.compile(r"(?:benchmarks|examples)/.+")
 
 
@@ -32,21 +35,17 @@ class Promise(NamedTuple):
 
 
 def promises(text: str) -> Iterator[Promise]:
-    """The lines of all tables of promises in a page."""
-    in_table = False
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        if line.startswith("| promise | status |"):
-            in_table = True
-        elif not line.startswith("|"):
-            in_table = False
-        elif in_table and not set(line) <= set("|- "):
-            assert len(cells) >= 3, line
-            yield Promise(cells[0], cells[1], cells[2], SHOWN.findall(line.rpartition(" | ")[2]))
+    """All promises of a page."""
+    for item in re.findall(r"^- \*\*(?:.+\n)+", text, re.MULTILINE):
+        for each in re.split(r"^(?=- )", item, flags=re.MULTILINE)[1:]:
+            words, *_ = re.split(r"\n  - ", each)
+            match = PROMISE.fullmatch(words.strip())
+            assert match, each
+            yield Promise(match[1], match[2].lower(), match[3], SHOWN.findall(each))
 
 
 def wrong(promise: Promise) -> str | None:
-    """What a line lacks, if anything."""
+    """What a promise lacks, if anything."""
     if promise.status not in STATUSES:
         return f"no status: {promise.status}"
     if promise.status == "missing":
@@ -79,32 +78,30 @@ def test_each_promise_names_tests_that_exist(page: str) -> None:
     assert {promise.text: lack for promise in found if (lack := wrong(promise))} == {}
 
 
+HERE = "tests/test_seeds.py::test_a_wrong_promise_is_found"
+
+
 @pytest.mark.parametrize(
-    ("line", "lack"),
+    ("words", "shown", "lack"),
     [
+        ("Yes: so.", HERE, None),
+        ("Yes: so.", "benchmarks/bench_latency.py", None),
+        ("Yes: so.", "", "no test or measurement is named"),
+        ("Yes: so.", "tests/test_seeds.py", "no test or measurement is named"),
+        ("Yes.", HERE, "it has no words on how"),
+        ("Fine: so.", "", "no status: fine"),
+        ("Missing: no.", "", None),
+        ("Missing: no.", HERE, "a missing property is shown"),
         (
-            "| It works | yes | so | `tests/test_seeds.py::test_a_line_that_is_wrong_is_found` |",
-            None,
-        ),
-        ("| It is fast | yes | so | `benchmarks/bench_latency.py` |", None),
-        ("| It works | yes | so | |", "no test or measurement is named"),
-        ("| It works | yes | so | `tests/test_seeds.py` |", "no test or measurement is named"),
-        ("| It works | fine | so | |", "no status: fine"),
-        ("| It works | missing | | |", None),
-        (
-            "| It works | yes | so | `tests/test_seeds.py::test_none` |",
+            "Yes: so.",
+            "tests/test_seeds.py::test_none",
             "there is no tests/test_seeds.py::test_none",
         ),
-        (
-            "| It works | yes | so | `tests/none.py::test_none` |",
-            "there is no tests/none.py::test_none",
-        ),
-        (
-            "| It works | missing | no | `tests/test_seeds.py::test_none` |",
-            "a missing property is shown",
-        ),
+        ("Yes: so.", "tests/none.py::test_none", "there is no tests/none.py::test_none"),
     ],
 )
-def test_a_line_that_is_wrong_is_found(line: str, lack: str | None) -> None:
-    (promise,) = promises(f"| promise | status | here | shown by |\n|---|---|---|---|\n{line}\n")
-    assert wrong(promise) == lack
+def test_a_wrong_promise_is_found(words: str, shown: str, lack: str | None) -> None:
+    line = f"- **It works.** {words}\n" + f"  - `{shown}`\n" * bool(shown)
+    first, second = promises(line * 2)
+    assert first == second
+    assert wrong(first) == lack

@@ -148,7 +148,7 @@ def _page(path: Path) -> Iterator[tuple[str, int, str]]:
             paragraph = 0
             continue
         yield "page", number, line
-        is_text = bool(line.strip()) and not re.match(r"\||#|<|\s{4,}\S|!?\[", line)
+        is_text = bool(line.strip()) and not re.match(r"\||#|<|\s{4,}\S|!?\[|\s*- `[^`]*`$", line)
         if is_text and len(line) > LINE_MAX and path.name != "cli.md":  # generated
             yield "long line", number, line
         starts = re.match(r"\s*([-*]|\d+\.) ", line) is not None

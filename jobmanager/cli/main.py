@@ -55,11 +55,11 @@ VERBS = {
     ),
     "status": (
         "jobmanager.cli.verbs.status:status",
-        "Show the status of a job, from any process, during the job and after it.",
+        "Show the status of a job, while it runs or afterwards.",
     ),
     "list": (
         "jobmanager.cli.verbs.listing:list_jobs",
-        "List the jobs in a local folder, or the job whose root it is.",
+        "List the jobs in a local folder, or one job by its root.",
     ),
     "standby": (
         "jobmanager.cli.verbs.standby:standby",
@@ -91,15 +91,15 @@ VERBS = {
     ),
     "rescale": (
         "jobmanager.cli.verbs.change:rescale",
-        "Give a job, running or stopped, another number of vertices, with its state.",
+        "Change the number of vertices of a running or stopped job, and keep its state.",
     ),
     "show": (
         "jobmanager.cli.verbs.show:show",
-        "Show the first rows of a job's answer, in order of time, while it runs or after it.",
+        "Show the first rows of a job's output by time, while the job runs or afterwards.",
     ),
     "table": (
         "jobmanager.cli.verbs.show:table",
-        "Show the rows of a job's answer that are valid now, or at a time.",
+        "Show the output rows of a job that are valid now, or at a given time.",
     ),
     "deliver": (
         "jobmanager.cli.verbs.deliver:deliver",
@@ -111,7 +111,7 @@ VERBS = {
     ),
     "doctor": (
         "jobmanager.cli.page.verbs:doctor",
-        "Report the problems of a job: since when, why, and how to mend them.",
+        "Report the problems of a job: since when, why, and how to fix them.",
     ),
     "serve": (
         "jobmanager.cli.page.verbs:serve",
@@ -119,7 +119,7 @@ VERBS = {
     ),
     "bundle": (
         "jobmanager.cli.page.verbs:bundle",
-        "Write what the page shows of a job to one file, for a bug report: no rows, no secrets.",
+        "Write a job's page to one file for a bug report, without rows or secrets.",
     ),
     "replay": (
         "jobmanager.replay.verbs:replay",
@@ -127,19 +127,19 @@ VERBS = {
     ),
     "why": (
         "jobmanager.replay.verbs:why",
-        "Show the smallest set of input rows that gives a row of the answer, and their path.",
+        "Show the smallest set of input rows that produces an output row, and their path.",
     ),
     "diff": (
         "jobmanager.replay.verbs:diff",
-        "Compare the answers of two versions of a query over the same recorded input.",
+        "Compare the output of two versions of a query over the same recorded input.",
     ),
     "bisect": (
         "jobmanager.replay.verbs:bisect",
-        "Find the first input item, or version of the query, that makes a row of the answer wrong.",
+        "Find the first input item, or version of the query, that makes an output row wrong.",
     ),
     "capsule": (
         "jobmanager.replay.verbs:capsule",
-        "Write the smallest input that gives a row of the answer, with its code, to one file.",
+        "Write the smallest input that produces an output row, with its code, to one file.",
     ),
     "state": (
         "jobmanager.replay.state_verb:state",

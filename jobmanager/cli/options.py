@@ -71,7 +71,7 @@ Settings = Annotated[
 ]
 DialectOption = Annotated[
     Literal["flink", "spark", "postgres", "duckdb", "ksqldb"] | None,
-    typer.Option("--dialect", help="The dialect of FILE.sql, where engines differ."),
+    typer.Option("--dialect", help="The SQL dialect of FILE.sql."),
 ]
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
@@ -82,12 +82,12 @@ ExecutorOption = Annotated[
 ExecutorOrBefore = Annotated[
     Literal["spark", "local"] | None,
     typer.Option(
-        help="Spark tasks, or threads of this process; by default spark, or as the day before."
+        help="Spark tasks, or threads of this process; default: spark, or as on the day before."
     ),
 ]
 Master = Annotated[
     str | None,
-    typer.Option(help="Such as spark://host:7077; by default as Spark is configured."),
+    typer.Option(help="Spark's master, such as spark://host:7077; default: Spark's configuration."),
 ]
 Parallelism = Annotated[
     int,
@@ -110,12 +110,12 @@ ParallelismOrAuto = Annotated[
     typer.Option(
         parser=_parsed_parallelism,
         metavar="N|auto",
-        help="Vertices per keyed stage (part of the plan); auto: what the cost model recommends.",
+        help="Vertices per keyed stage (part of the plan); auto: chosen by the cost model.",
     ),
 ]
 Paced = Annotated[float | None, typer.Option(help="Replay this many times faster than real time.")]
 Hosts = Annotated[
-    int | None, typer.Option(min=1, help="Number of hosts; default: by the task slots of Spark.")
+    int | None, typer.Option(min=1, help="Number of hosts; default: from Spark's task slots.")
 ]
 AcceptChangedInputs = Annotated[
     bool,

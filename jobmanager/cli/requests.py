@@ -50,7 +50,7 @@ def stop(
     wait_s: Annotated[
         float | None,
         typer.Option(
-            "--wait", metavar="SECONDS", min=0, help="Return when it has stopped; fail after these."
+            "--wait", metavar="SECONDS", min=0, help="Wait until it has stopped, at most this long."
         ),
     ] = None,
     as_json: options.AsJson = False,

@@ -17,7 +17,9 @@ def state(
     stage: Annotated[str, typer.Argument(metavar="STAGE", help="A stage, or one vertex of it.")],
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Event time; default: the newest checkpoint."),
+        typer.Option(
+            "--at", metavar="TIME", help="The event time; default: the newest checkpoint."
+        ),
     ] = None,
     sql: Annotated[str | None, typer.Option(help="A query over the tables (needs DuckDB).")] = None,
     rows: Annotated[

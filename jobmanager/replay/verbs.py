@@ -36,9 +36,9 @@ ROWS_SHOWN = 20
 
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Event time, such as 2026-03-01T10:00:00Z."),
+    typer.Option("--from", metavar="TIME", help="Start at this event time: 2026-03-01T10:00:00Z."),
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Event time.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End here.")]
 Row = Annotated[
     str,
     typer.Option("--row", metavar="EXPR", help="A SQL condition that is true for this row only."),
@@ -65,11 +65,11 @@ def replay(
         ),
     ] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="FILE.py[:NAME]", help="Run this query's code.")
+        str | None, typer.Option(metavar="FILE.py[:NAME]", help="Run this version of the query.")
     ] = None,
     audit: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="How long to replay random ranges, in background."),
+        typer.Option(metavar="DURATION", help="Replay random ranges for this time."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of --audit.")] = None,
     trust: options.Trust = False,
@@ -182,7 +182,7 @@ def bisect(
     ] = None,
     code: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE.py[:NAME]", help="A version of the query, oldest first."),
+        typer.Option(metavar="FILE.py[:NAME]", help="A version of the query, the oldest first."),
     ] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,

@@ -139,7 +139,7 @@ def rescale(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Give a job, running or stopped, another number of vertices, with its state."""
+    """Change the number of vertices of a running or stopped job, and keep its state."""
     stages = dict(_stage_width(one) for one in stage or ())
     outcome = rescale_job(root, parallelism=parallelism, stages=stages, trust=trust)
     if as_json:

@@ -24,7 +24,7 @@ To = Annotated[
     str | None,
     typer.Option(
         metavar="kafka:TOPIC|postgres:TABLE|console",
-        help="The destination; default: those that the query names.",
+        help="Where to deliver; default: the destinations of the query.",
     ),
 ]
 Columns = Annotated[
