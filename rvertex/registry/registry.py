@@ -109,7 +109,18 @@ class IdRegistry:
             times = [times_us[n] for n in some]
             claims[number] = Claim(token, next_seq, [ids[n] for n in some], times)
         shards = [self._opened(number) for number in claims]
-        list(self._for_each(act, shards, claims.values()))
+
+        def attempt(shard: OpenShard, claim: Claim) -> RegistryAwayError | None:
+            try:
+                act(shard, claim)
+            except RegistryAwayError as error:
+                return error
+            return None
+
+        # A call that returns leaves no thread that still writes.
+        for error in list(self._for_each(attempt, shards, claims.values())):
+            if error is not None:
+                raise error
         for number, claim in claims.items():
             for row, verdict in zip(rows[number], claim.verdicts, strict=True):
                 verdicts[row] = verdict
@@ -136,14 +147,14 @@ class IdRegistry:
         Raises:
             RegistryUseError: another site opened it for other rows, or with another ``keep_us``.
         """
-        found, use = self._log.read_map(), Use(answer, self._limits.keep_us)
-        first = ShardMap.from_bytes(found[1]).use if found is not None else None
-        while first is None:  # ends when no other process changes the map meanwhile
-            version, current = self._stored_map()
-            if (first := current.use) is None:
-                written = replace(current, use=use)
-                first = use if self._log.write_map(written.to_bytes(), version) else None
-        first.compare(self._name, use)
+        use = Use(answer, self._limits.keep_us)
+        while True:  # ends when no other process changes the map meanwhile
+            version, current = self._found_map()  # a proposed change stays: it has no use either
+            if current.use is not None:
+                current.use.compare(self._name, use)
+                return
+            if self._log.write_map(replace(current, use=use).to_bytes(), version):
+                return
 
     def reset_use(self) -> None:
         """Forget what the registry is for; the next site defines it. Stop all sites before."""
@@ -196,34 +207,37 @@ class IdRegistry:
         """
         if not 0 < shards <= SHARDS_MAX:
             raise RegistryChangeError(self._name, f"1 to {SHARDS_MAX} shards, not {shards}")
-        stored, current = self._stored_map()
+        version, current = self._stored_map()
         now_us, margin_us = self._clock.now_us(), self._limits.margin_us
         proposed = current.proposed(shards, now_us, margin_us)
         if proposed is None:
             raise RegistryChangeError(self._name, "an earlier change has not started yet")
-        if not self._log.write_map(proposed.to_bytes(), stored):
+        if not self._log.write_map(proposed.to_bytes(), version):
             raise RegistryChangeError(self._name, "another process is changing it")
         if self._clock.now_us() > now_us + margin_us:
             self._stored_map()
             raise RegistryAwayError(self._name, "writing the shard map took too long")
-        found = self._log.read_map()
-        is_ours = found is not None and found[1] == proposed.to_bytes()
-        version = found[0] if found is not None else None
-        if not is_ours or not self._log.write_map(proposed.confirmed().to_bytes(), version):
-            raise RegistryChangeError(self._name, "another process is changing it")
+        while True:  # ends: only ``use_for`` writes the same proposal again, once
+            version, stored = self._found_map()
+            if replace(stored, use=proposed.use) != proposed:
+                raise RegistryChangeError(self._name, "another process is changing it")
+            if self._log.write_map(stored.confirmed().to_bytes(), version):
+                break
         return proposed.starts_us[-1]
 
     def _stored_map(self) -> tuple[int, ShardMap]:
         """Return the map and its version; a proposed change is withdrawn."""
         while True:  # ends when no other process changes the map meanwhile
-            found = self._log.read_map()
-            if found is None:
-                self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
-                continue
-            shard_map = ShardMap.from_bytes(found[1])
+            version, shard_map = self._found_map()
             if shard_map.is_confirmed:
-                return found[0], shard_map
-            self._log.write_map(shard_map.withdrawn().to_bytes(), found[0])
+                return version, shard_map
+            self._log.write_map(shard_map.withdrawn().to_bytes(), version)
+
+    def _found_map(self) -> tuple[int, ShardMap]:
+        """Return the map and its version; create it if there is none."""
+        while (found := self._log.read_map()) is None:  # ends when some process has created it
+            self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
+        return found[0], ShardMap.from_bytes(found[1])
 
     def _map_for(self, time_us: int) -> ShardMap:
         """Return a map that is valid for ids up to this time."""

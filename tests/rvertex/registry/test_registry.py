@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier
+from threading import Barrier, Event
 
 import msgpack
 import pytest
@@ -255,6 +255,55 @@ def test_of_two_that_open_a_registry_at_once_one_is_refused() -> None:
     late.write_map = overtaken  # type: ignore[method-assign]
     with pytest.raises(RegistryUseError, match="'billed'"):
         registry(late).use_for("shown")
+
+
+def test_a_site_that_opens_a_registry_while_it_is_resharded_disturbs_nothing() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    other.store = log.store
+    write, writes = log.write_map, iter((False, True, True))
+
+    def opened_before_the_confirmation(data: bytes, version: int | None) -> bool:
+        if next(writes):
+            registry(other).use_for("billed")
+        return write(data, version)
+
+    registry(log).create()
+    log.write_map = opened_before_the_confirmation  # type: ignore[method-assign]
+    registry(log).change_shards(4)
+    assert log.store.map is not None
+    stored = ShardMap.from_bytes(log.store.map[1])
+    assert (stored.counts, stored.is_confirmed) == ((1, 4), True)
+    assert stored.use is not None
+    assert stored.use.answer == "billed"
+
+
+@pytest.mark.parametrize("away", [0, 2])
+def test_a_claim_fails_after_all_its_shards_have_ended(away: int) -> None:
+    """One shard's log is away at once; the others have many entries, and write them all."""
+    log = MemoryLog()
+    append, ended, is_away = log.append, [], True
+    failed = Event()
+
+    def slow(shard: int, data: bytes) -> int:
+        if is_away and shard == away:
+            failed.set()
+            raise RegistryAwayError("r", "away")
+        assert failed.wait(10)
+        seq = append(shard, data)
+        ended.append(shard)
+        return seq
+
+    log.append = slow  # type: ignore[method-assign]
+    names = [str(n).encode() for n in range(400)]
+    with ThreadPoolExecutor(4) as pool:
+        ids = IdRegistry(log, ManualClock(10_000), "r", LIMITS, shards=4, pool=pool)
+        with pytest.raises(RegistryAwayError, match="away"):
+            ids.claim("a", names, [0] * 400, 9)
+        written = len(ended)
+        assert {*ended, away} == {0, 1, 2, 3}
+        is_away = False
+        assert ids.claim("a", names, [0] * 400, 9) == [OURS] * 400
+    assert set(ended[written:]) == {away}, "the other shards had finished"
 
 
 def test_shards_are_asked_at_the_same_time() -> None:
