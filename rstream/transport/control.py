@@ -1,15 +1,14 @@
 """The control protocol: frames in both directions over one connection per peer.
 
 A frame is its number, one byte and its content: a message, a heartbeat, or goodbye. Each side sends
-a frame at least every :data:`HEARTBEAT_S`, and takes the other for dead after :data:`SILENCE_S`
+a frame at least every :data:`HEARTBEAT_S`, and treats the other as dead after :data:`SILENCE_S`
 without one. (A broken connection is noticed at once; the limit is for peers that hang.) This file
-knows nothing of Flight: two functions represent a connection.
+does not depend on Flight: two functions represent a connection.
 
-Invariants: (1) messages are delivered in the order in which they were sent, each once, up to the
-end of the connection, whatever the transport does: the receiver ignores a copy, ends the connection
-at a gap, and notices a loss at the latest with the next heartbeat
-(:mod:`rstream.transport.frame_order`); (2) the writer thread ends with :meth:`Link.close`, with the
-connection, or with the silence.
+Invariants: (1) messages are delivered once each, in the order of sending, up to the end of the
+connection. The receiver does not rely on the transport: it ignores a copy, ends the connection at a
+gap, and notices a loss at the next heartbeat at the latest (:mod:`rstream.transport.frame_order`);
+(2) the writer thread ends after :meth:`Link.close`, with the connection, or if the peer is silent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 5.0
 SILENCE_S = 20.0
-#: Messages that wait to be sent to one peer; a peer this far behind is cut off.
+#: Most unsent messages per peer; a peer further behind is disconnected.
 OUTBOX_MESSAGES_MAX = 10_000
 JOIN_WAIT_S = 5.0
 _log = logging.getLogger(__name__)
@@ -50,8 +49,8 @@ class Link:
     """One side of one connection.
 
     Args:
-        write: sends a frame; any exception means that the connection is gone.
-        name: of the peer.
+        write: sends a frame; any exception means that the connection is broken.
+        name: the peer's name.
         on_silent: called once, from the writer thread or by ``put``, if the peer hangs.
     """
 
@@ -76,7 +75,7 @@ class Link:
         self._is_cut_off = False
         #: Held while a frame is written; see :meth:`end`.
         self._writing, self._has_ended = threading.Lock(), False
-        #: Taken for good by whoever tells the silence.
+        #: Acquired, and never released, by the thread that calls ``on_silent``.
         self._silence = threading.Lock()
         self._queue.put(_HEARTBEAT)
         self._thread = threading.Thread(target=self._send, name=f"control-{name}", daemon=True)
@@ -87,9 +86,9 @@ class Link:
         return self._is_closed
 
     def put(self, message: bytes) -> bool:
-        """Queue a message; False if the connection is gone or the peer is too far behind.
+        """Queue a message; False if the connection is broken or the peer is too far behind.
 
-        Looks for silence too: a write to a peer that hangs may block the writer thread.
+        Checks for silence too: a write to a peer that hangs may block the writer thread.
         """
         if self._is_closed or self._ends_by_silence():
             return False
@@ -101,11 +100,11 @@ class Link:
         return True
 
     def receive(self, read: Callable[[], bytes], on_message: Callable[[bytes], None]) -> None:
-        """Hand over messages until the end: a goodbye, a gap, or ``read`` raises anything."""
+        """Pass on messages until the end: a goodbye, a gap, or ``read`` raises any exception."""
         while True:  # ends with the connection
             try:
                 frame = read()
-            except Exception:  # however the transport says that it is over
+            except Exception:  # transports report the end with various exceptions
                 return
             self._heard_s = self._clock.monotonic_s()
             verdict, content = self._order.open(frame)
@@ -120,7 +119,7 @@ class Link:
                 on_message(content[1:])
 
     def close(self) -> None:
-        """Send what is queued, say goodbye, and stop."""
+        """Send the queued messages and a goodbye, and stop."""
         if not self._is_closed:
             self._is_closed = True
             try:
@@ -131,7 +130,7 @@ class Link:
             self._thread.join(JOIN_WAIT_S)
 
     def end(self) -> None:
-        """Write nothing more; wait until a write in progress has ended.
+        """Stop writing; wait until a write in progress has ended.
 
         The write ends when the peer reads, when the connection breaks, or when the server stops.
         """
@@ -189,15 +188,15 @@ class Hub:
 
     @property
     def peers(self) -> list[str]:
-        """Who is connected."""
+        """Return the connected peers."""
         with self._lock:
             return sorted(self._links)
 
     def serve(self, peer: str, write: Callable[[bytes], None], read: Callable[[], bytes]) -> None:
-        """One connection, from its start to its end; it replaces an older one of the peer.
+        """Serve one connection until it ends; it replaces an older one of the peer.
 
-        ``write`` is not in use when this returns: the transport frees the call then, and a write
-        into freed memory ends the process.
+        ``write`` is no longer in use when this returns. The transport then frees the call, and a
+        write into freed memory would crash the process.
         """
         link = Link(write, peer, lambda: self._ended(peer, link))
         with self._lock:
@@ -220,7 +219,7 @@ class Hub:
             raise DisconnectedError(peer)
 
     def close(self) -> None:
-        """Say goodbye to everybody; ends are no longer reported."""
+        """Send all peers a goodbye, and stop reporting their ends."""
         self._is_closed = True
         with self._lock:
             links = list(self._links.values())

@@ -5,9 +5,9 @@
 and :class:`ControlClient` share one long-lived exchange per peer that carries bytes both ways. If
 it breaks, each side learns at once that the other is gone.
 
-Invariants: (1) every call carries the job's secret, or is refused before anything else is read; (2)
-nothing that arrives is unpickled; (3) a broken connection is a state: a reader still serves the
-items received before; (4) silence longer than :data:`SILENCE_S` is a broken connection.
+Invariants: (1) every call carries the job's secret, or is rejected before anything else is read;
+(2) received bytes are never unpickled; (3) a broken connection is a state: a reader still serves
+the items received before; (4) silence longer than :data:`SILENCE_S` is a broken connection.
 
 If ``STREAMSCOPE_TLS`` is set on every host, TCP is encrypted (:mod:`rstream.transport.tls`).
 """
@@ -57,8 +57,8 @@ _NOTHING = pa.schema([])
 class StreamServer:
     """Serves the streams of one host to readers on other hosts.
 
-    ``host`` is an interface address (a free port is taken) or ``unix:/path/of/a/socket``. With
-    ``beside``, readers on this machine have a Unix socket beside it
+    ``host`` is an interface address (with a free port) or ``unix:/path/of/a/socket``. With
+    ``beside``, a second server on a Unix socket serves readers on this machine
     (rstream.transport.local_sockets).
     """
 
@@ -75,21 +75,21 @@ class StreamServer:
             self.address = with_socket(self.address, self._path)
 
     def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:
-        """Let readers have this stream."""
+        """Make this stream available to readers."""
         with self._lock:
             self._streams[stream_id, epoch] = stream
 
     def withdraw(self, stream_id: str, epoch: int) -> None:
-        """End the pushes of this stream and refuse new ones."""
+        """End the pushes of this stream and reject new ones."""
         with self._lock:
             self._streams.pop((stream_id, epoch), None)
 
     def find(self, stream_id: str, epoch: int) -> RStream | None:
-        """The published stream, None if it is not (or the server is closed)."""
+        """Return the stream; None if it is not published, or the server is closed."""
         return None if self._is_closed else self._streams.get((stream_id, epoch))
 
     def close(self) -> None:
-        """End all pushes and stop; takes at most CLOSE_WAIT_S a server."""
+        """End all pushes and stop; takes at most CLOSE_WAIT_S per server."""
         self._is_closed = True
         for server in self._servers:
             _stop(server)
@@ -98,7 +98,7 @@ class StreamServer:
     def push(
         self, ticket: dict[str, Any], is_cancelled: Callable[[], bool]
     ) -> flight.FlightDataStream:
-        """Answer one DoGet. A reader may be ahead of a restarted writer: it waits for it."""
+        """Answer one DoGet. A reader that is ahead of a restarted writer waits for it."""
         stream_id, epoch, seq = str(ticket["stream"]), int(ticket["epoch"]), int(ticket["seq"])
         stream = self.find(stream_id, epoch)
         if stream is None:
@@ -131,8 +131,8 @@ class StreamServer:
 class RemoteReader(PushedReader):
     """A reader of a stream on another host: over a Unix socket on this machine, else by Flight.
 
-    ``on_change`` is called from another thread when there is something new to read, or the
-    connection broke.
+    ``on_change`` is called from another thread when new items have arrived, or when the connection
+    broke.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class RemoteReader(PushedReader):
         self._thread.start()
 
     def _receive(self) -> None:
-        """Body of the thread; ends with the connection."""
+        """Run the receiving thread; ends with the connection."""
         client = None
         try:
             self._reading_since_s = self._clock.monotonic_s()
@@ -201,7 +201,7 @@ class RemoteReader(PushedReader):
             while not self._queue.is_closed and self._receive_one(self._call, wire):
                 pass
             self._break(OperatingError(f"{self._address}: the stream was withdrawn"))
-        except Exception as error:  # whatever it was, nothing more will be received
+        except Exception as error:  # any error ends the connection
             self._break(_translate(error))
         finally:
             self._reading_since_s = None
@@ -210,8 +210,8 @@ class RemoteReader(PushedReader):
                 client.close()
 
     def _unix_socket_call(self, ticket: dict[str, Any]) -> UnixSocketCall | None:
-        """A connection to the host's socket; None if that is elsewhere or does not answer."""
-        roots_for(self._address)  # a host that does not encrypt is refused on every connection
+        """Connect to the host's socket; None if it is on another machine or does not answer."""
+        roots_for(self._address)  # a host that does not encrypt is rejected on every connection
         if (path := socket_path(self._address)) is not None:
             with contextlib.suppress(OSError):
                 return UnixSocketCall(path, {**ticket, "secret": self._secret})
@@ -258,8 +258,8 @@ class ControlClient:
     """A host's side of its control connection.
 
     Raises:
-        UnauthorizedError: the secret was refused.
-        OperatingError: nobody answers at the address.
+        UnauthorizedError: the server rejected the secret.
+        OperatingError: no server answers at the address.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class ControlClient:
             raise DisconnectedError(self._peer)
 
     def close(self) -> None:
-        """Send what is queued, then end the connection."""
+        """Send the queued messages, then end the connection."""
         self._is_closed = True
         self._link.close()
         self._end_call()
@@ -325,7 +325,7 @@ class ControlClient:
 
 
 class _SecretMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call that does not carry the secret."""
+    """Rejects every call without the secret."""
 
     def __init__(self, secret: str) -> None:
         super().__init__()
@@ -338,7 +338,7 @@ class _SecretMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    """The door to a :class:`StreamServer` (DoGet) or a :class:`Hub` (DoExchange)."""
+    """The Flight server of a :class:`StreamServer` (DoGet) or a :class:`Hub` (DoExchange)."""
 
     def __init__(self, location: str, secret: str, owner: Any) -> None:
         if not secret:
@@ -375,7 +375,7 @@ def _connect(address: str) -> flight.FlightClient:
 
 
 def _stop(server: Any) -> None:
-    """Shut a server down without waiting for ever for a call that does not end."""
+    """Shut a server down, with a time limit for calls that do not end."""
     thread = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
     thread.start()
     thread.join(CLOSE_WAIT_S)

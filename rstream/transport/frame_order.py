@@ -1,9 +1,9 @@
-"""Numbers the frames of a connection, so that their order does not rest on the transport.
+"""Numbers the frames of a connection, so that their order does not depend on the transport.
 
 The sender numbers its frames from 0 (:class:`Numbered`); the receiver accepts each in order
-(:class:`InOrder`). A number that it has accepted before is a copy, which it ignores. A number too
-high means that a frame was lost or overtaken: the connection is broken. The receiver keeps no later
-frame, as the missing one may never come.
+(:class:`InOrder`). It ignores a number that it has accepted before: the frame is a copy. A number
+too high means that a frame was lost or overtaken: the connection is broken. The receiver does not
+buffer later frames, because the missing one may never arrive.
 
 Invariants: (1) the accepted numbers are 0, 1, 2, ...; (2) a broken connection accepts nothing more.
 Pure.
@@ -25,7 +25,7 @@ class Numbered:
         self._next = 0
 
     def frame(self, content: bytes) -> bytes:
-        """``content`` with the next number before it."""
+        """Return ``content`` with the next number before it."""
         number, self._next = self._next, self._next + 1
         return _NUMBER.pack(number) + content
 
@@ -38,7 +38,7 @@ class InOrder:
         self._is_broken = False
 
     def accept(self, number: int) -> Verdict:
-        """What is to be done with the frame of this number."""
+        """Return what to do with the frame of this number."""
         if number > self._expected:
             self._is_broken = True
         if self._is_broken:
@@ -49,7 +49,7 @@ class InOrder:
         return "take"
 
     def open(self, frame: bytes) -> tuple[Verdict, bytes]:
-        """The verdict on a frame, and its content. One without a number breaks the connection."""
+        """Return what to do with a frame, and its content. Without a number it breaks the link."""
         if len(frame) < _NUMBER.size:
             self._is_broken = True
             return "broken", b""

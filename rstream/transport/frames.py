@@ -1,6 +1,6 @@
 """Frames on a Unix socket: a kind, two lengths (little-endian), a note, a body.
 
-Invariants: (1) a frame is received whole or not at all; (2) the receiver refuses a frame that is
+Invariants: (1) a frame is received whole or not at all; (2) the receiver rejects a frame that is
 unexpected or exceeds the limit of its kind before it allocates memory for it.
 """
 
@@ -46,14 +46,14 @@ class FrameError(OperatingError):
 
 
 def send(connection: socket.socket, kind: int, note: bytes, body: Any) -> None:
-    """Send a frame, however long the other end takes."""
+    """Send a frame; waits for the other end without a limit."""
     connection.sendall(FRAME.pack(kind, len(note), len(memoryview(body))) + note)
     if len(memoryview(body)):
         connection.sendall(body)
 
 
 def receive(connection: socket.socket, *due: int) -> tuple[int, bytes, pa.Buffer]:
-    """The next frame, of a kind that is due. Raises FrameError; OSError at the end."""
+    """Receive the next frame, of a kind in ``due``. Raises FrameError; OSError at the end."""
     kind, note_bytes, body_bytes = FRAME.unpack(_exactly(connection, bytearray(FRAME.size)))
     if kind not in due or note_bytes + body_bytes > BYTES_MAX[kind]:
         raise FrameError(kind, note_bytes + body_bytes)
@@ -73,6 +73,6 @@ def _exactly(connection: socket.socket, into: Any) -> Any:
 
 
 def end(connection: socket.socket) -> None:
-    """End both directions; whoever waits at either end goes on."""
+    """End both directions; threads that wait at either end continue."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -2,11 +2,11 @@
 
 A server's address may name a socket file after its TCP address (``grpc://host:port#/path``). A
 reader that gets an answer at the socket is on the same machine and uses it; any other uses TCP. So
-no configuration says which processes share a machine, containers and shared folders included.
+users do not configure which processes share a machine, even with containers or shared folders.
 
-Invariants: (1) the folder belongs to this user, and nobody else may enter it; (2) the next server
-removes sockets that killed processes left, but not those of busy or starting ones; (3) if no socket
-can be opened, readers use TCP, and each process logs one warning with the reason.
+Invariants: (1) the folder belongs to this user, and no other user has access; (2) the next server
+removes the sockets of killed processes, but not of busy or starting ones; (3) if no socket can be
+opened, readers use TCP, and each process logs one warning with the reason.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 Server = TypeVar("Server")
-#: A path that is longer cannot be bound.
+#: Longer paths cannot be bound.
 PATH_BYTES_MAX = 100
-#: Left-over sockets that one server looks at.
+#: Most leftover sockets that one server checks.
 SWEEP_MAX = 1_000
-#: A younger socket may not be listened at yet.
+#: The server of a younger socket may not listen yet.
 SWEEP_AFTER_S = 10.0
 CONNECT_WAIT_S = 1.0
 _SEPARATOR = "#"
 
 
 def new_socket_path() -> str | None:
-    """Where a server may bind; None where there are no Unix sockets or no private folder."""
+    """Return a path to bind; None without Unix sockets or without a private folder."""
     if not hasattr(socket, "AF_UNIX"):
         return None
     folder = Path(tempfile.gettempdir()) / f"streamscope-sockets-{os.getuid()}"
@@ -62,13 +62,13 @@ def new_socket_path() -> str | None:
 
 
 def serve_beside(serve: Callable[[str], Server]) -> tuple[list[Server], str | None]:
-    """Have ``serve`` bind a socket; none, and None, if there is none to be had."""
+    """Let ``serve`` bind a socket; no server, and None, if that is impossible."""
     path = new_socket_path()
     if path is None:
         return [], None
     try:
         return [serve(path)], path
-    except Exception as error:  # whatever it raises, TCP is there
+    except Exception as error:  # after any error, TCP remains
         remove(path)
         _none(f"{Path(path).parent}: {error}")
         return [], None
@@ -76,30 +76,30 @@ def serve_beside(serve: Callable[[str], Server]) -> tuple[list[Server], str | No
 
 @functools.cache
 def _none(reason: str) -> None:
-    """Say once why there is no socket."""
+    """Log once why there is no socket."""
     _log.warning(
         "readers on this machine use TCP, because no Unix socket can be created: %s", reason
     )
 
 
 def with_socket(address: str, path: str | None) -> str:
-    """An address that names both, if there is a socket."""
+    """Return the address, with the socket if there is one."""
     return address if path is None else f"{address}{_SEPARATOR}{path}"
 
 
 def socket_path(address: str) -> str | None:
-    """The socket that an address names, of this machine or another; None: use TCP."""
+    """Return the socket in an address, of this machine or another; None: use TCP."""
     path = address.partition(_SEPARATOR)[2]
     return path if path and hasattr(socket, "AF_UNIX") else None
 
 
 def tcp_part(address: str) -> str:
-    """What an address names besides a socket."""
+    """Return an address without its socket."""
     return address.partition(_SEPARATOR)[0]
 
 
 def is_left_over(path: str) -> bool:
-    """Whether nobody listens at ``path`` any more; False if that cannot be told now."""
+    """Whether no process listens at ``path`` any more; False if that is unknown."""
     try:
         age_s = SystemClock().now_us() / 1e6 - os.stat(path).st_mtime
         if age_s < SWEEP_AFTER_S:

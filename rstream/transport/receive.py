@@ -1,7 +1,7 @@
 """The receiving side of a remote reader: a queue of batches, durable items, and losses.
 
 Invariants: (1) the queued batches are contiguous; (2) ``put`` blocks while ``bytes >= bytes_max``,
-so one batch may overshoot; (3) a failure does not discard batches received before it, and nothing
+so one batch may exceed the limit; (3) a failure keeps the batches received before it, and nothing
 is queued after it.
 """
 
@@ -29,7 +29,7 @@ _LOST = "<lost>"
 
 
 class ReceiveQueue:
-    """One thread puts, another takes."""
+    """A queue between two threads: one puts batches, the other takes them."""
 
     def __init__(self, bytes_max: int) -> None:
         assert bytes_max > 0, bytes_max
@@ -42,7 +42,7 @@ class ReceiveQueue:
 
     @property
     def failure(self) -> StreamEngineError | None:
-        """Why nothing more will come."""
+        """The reason why no more batches will arrive."""
         return self._failure
 
     @property
@@ -61,7 +61,7 @@ class ReceiveQueue:
             return True
 
     def take(self, items_max: int) -> Items | None:
-        """At most ``items_max`` items, small batches joined; None if there is none."""
+        """Remove at most ``items_max`` items, small batches joined; None if it is empty."""
         if not self._queue:
             return None
         parts: list[Items] = []
@@ -83,7 +83,7 @@ class ReceiveQueue:
         return Items(parts[0].first_seq, join_batches([p.batch for p in parts]))
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until something is queued, or nothing more will come; whether something is."""
+        """Wait for a batch, or until no more will arrive; return whether there is one."""
         with self._changed:
             self._changed.wait_for(
                 lambda: bool(self._queue) or self._failure is not None or self._is_closed, timeout_s
@@ -91,13 +91,13 @@ class ReceiveQueue:
             return bool(self._queue)
 
     def fail(self, error: StreamEngineError) -> None:
-        """Nothing more will come; the first reason stays."""
+        """Accept no more batches; the first reason is kept."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody takes any more."""
+        """Stop: the reader takes no more batches."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -111,13 +111,13 @@ class ReceiveQueue:
 
 
 class DurablePart:
-    """What a stream's folder holds from a seq on: read until it ends, and again after a failure."""
+    """The durable items of a stream from a seq on: read to their end, and again after a failure."""
 
     def __init__(self, store: BlobStore | str | None, stream: str, seq: int | None) -> None:
-        """``seq`` None: nothing is looked at before :meth:`reopen`."""
+        """``seq`` None: nothing is read before :meth:`reopen`."""
         self._store, self._stream = store, stream
         self._cursor: SegmentCursor | None = None
-        #: Whether a read may give something.
+        #: Whether a read may return items.
         self.is_open = False
         if seq is not None and store is not None:
             log = self._log(store)
@@ -125,7 +125,7 @@ class DurablePart:
             self.is_open = log.lookup(seq) is not None
 
     def reopen(self) -> None:
-        """The host is gone: look again for what it made durable."""
+        """Read the folder again after the host's end: it may have flushed more items."""
         if self._cursor is None and self._store is not None:
             self._cursor = SegmentCursor(self._log(self._store))
         self.is_open = self._cursor is not None
@@ -134,7 +134,7 @@ class DurablePart:
         return DurableLog(open_store(store) if isinstance(store, str) else store, self._stream)
 
     def read(self, seq: int, items_max: int) -> Items | None:
-        """Items from ``seq`` on; None ends it."""
+        """Return items from ``seq`` on; None at the end of the durable items."""
         if self._cursor is None or not self.is_open:
             return None
         items = self._cursor.read(seq, items_max)
@@ -151,10 +151,10 @@ class DurablePart:
 class PushedReader:
     """A reader of a stream on another host; a StreamReader. A transport is a subclass.
 
-    The reader first reads what ``store`` holds; the host pushes the rest. With
+    The reader first reads the durable items in ``store``; the host pushes the rest. With
     ``durable_first=False`` it reads the store only after the connection breaks. Once
-    :attr:`is_broken`, it still serves what was received, then what is durable; the caller then
-    registers elsewhere at :attr:`next_seq`.
+    :attr:`is_broken`, it still serves the received items, then the durable ones. After that, the
+    caller registers at another host at :attr:`next_seq`.
     """
 
     def __init__(
@@ -184,16 +184,16 @@ class PushedReader:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the connection is lost, withdrawn or refused: nothing more will be received."""
+        """Whether the connection is lost, withdrawn or rejected, so no more items arrive."""
         return self._queue.failure is not None
 
     @property
     def failure(self) -> StreamEngineError | None:
-        """Why it is broken; SequenceLostError if the host does not have :attr:`next_seq`."""
+        """The reason of the break; SequenceLostError if the host lacks :attr:`next_seq`."""
         return self._queue.failure
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """See StreamReader. None once :attr:`is_broken` and everything received was returned."""
+        """See StreamReader. None once :attr:`is_broken` and all received items were returned."""
         was_broken = self.is_broken
         items = self._queue.take(max_items)
         if items is None and was_broken and not self._is_salvaged:
@@ -206,7 +206,7 @@ class PushedReader:
         return self._advanced(items)
 
     def read_received(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """Of what was received and not yet returned; None if that is nothing."""
+        """Return received items that were not returned yet; None if there are none."""
         return self._advanced(self._queue.take(max_items))
 
     def wait(self, timeout_s: float) -> bool:
@@ -219,7 +219,7 @@ class PushedReader:
         self._durable.close()
 
     def _connect(self) -> None:
-        """Have the items from ``next_seq`` on pushed: each to ``_take``, the end to ``_break``."""
+        """Request items from ``next_seq`` on: each goes to ``_take``, the end to ``_break``."""
         raise NotImplementedError
 
     def _advanced(self, items: Items | None) -> Items | None:
@@ -234,9 +234,9 @@ class PushedReader:
         self._connect()
 
     def _take(self, items: Items) -> bool:
-        """Queue what was pushed; whether more may come.
+        """Queue pushed items; return whether more may arrive.
 
-        A copy is ignored. A gap breaks the connection, and the reader asks elsewhere.
+        Copies are ignored. A gap breaks the connection, and the reader uses another host.
         """
         if items.next_seq <= self._pushed_seq:
             return True
@@ -264,14 +264,14 @@ class PushedReader:
 
 
 def error_to_text(error: StreamEngineError) -> str:
-    """The text of a transport's error, from which the reader can tell a loss from a break."""
+    """Return a text for an error, from which the reader recognises lost items."""
     if isinstance(error, SequenceLostError | SequenceDiscardedError):
         return f"{_LOST} {error.stream} {error.seq} {_LOST}"
     return str(error)
 
 
 def loss_from_text(text: str) -> SequenceLostError | None:
-    """The loss in an error's text, None if there is none."""
+    """Parse the loss from an error's text; None if it reports none."""
     parts = text.split(_LOST)
     if len(parts) < 3:
         return None

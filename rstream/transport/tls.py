@@ -25,10 +25,10 @@ def is_on() -> bool:
 
 
 def check_tls() -> None:
-    """Everything is there and fits together, if encryption is on.
+    """Check the certificates and keys, if encryption is on.
 
     Raises:
-        TlsError: a file is missing, unreadable, no PEM, or the key is another certificate's.
+        TlsError: a file is missing, unreadable or no PEM, or the key does not fit the certificate.
     """
     if not is_on():
         return
@@ -52,14 +52,14 @@ def check_tls() -> None:
 
 
 def server_keys() -> tuple[bytes, bytes]:
-    """Certificate and key of this host. Raises TlsError."""
+    """Read the certificate and the key of this host. Raises TlsError."""
     check_tls()
     folder = Path(os.environ[TLS_FOLDER])
     return _read(folder / CERTIFICATE), _read(folder / KEY)
 
 
 def roots_for(address: str) -> bytes | None:
-    """The authority to check the server at ``address`` by; None where nothing is encrypted.
+    """Return the authority for checking the server at ``address``; None without encryption.
 
     Raises:
         PlainLineError: one side encrypts, the other does not.

@@ -3,16 +3,16 @@
 A *connection* serves one reader of one stream. The writer's thread sends a new batch itself, right
 after the write, if the reader is caught up, the batch is small and the socket is writable: then no
 other thread has to wake up. The connection's own thread sends everything else: the items by which
-the reader lags behind, large batches, the bytes that the socket refused, a heartbeat. A writer
-never waits for a reader.
+the reader lags behind, large batches, bytes that did not fit into the socket, and heartbeats. A
+writer never waits for a reader.
 
 The reader sends the first frame (:mod:`rstream.transport.frames`), its hello. The server answers
 with the schema, then items, and a reason if the stream is withdrawn or fails.
 
 Invariants: (1) the server decodes only the hello of a caller, at most :data:`TEXT_BYTES_MAX`, and
 ignores everything else in it unless the job's secret is right; (2) neither side unpickles anything;
-(3) frames are sent whole and in order, by one thread at a time; (4) a writer that finds the
-connection busy sets its wake-up event, and the connection's thread looks again; (5) a failure ends
+(3) frames are sent whole and in order, by one thread at a time; (4) if the connection is busy, a
+writer sets its wake-up event, and the connection's thread checks for new items; (5) a failure ends
 its connection, never the server or a write.
 """
 
@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
 
 
 class UnixSocketServer:
-    """Serves the streams that ``find`` knows, at the socket ``path``."""
+    """Serves the streams that ``find`` returns, at the socket ``path``."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class UnixSocketServer:
         send(connection, FAILED, self._explain(error).encode()[:TEXT_BYTES_MAX], b"")
 
     def _found(self, connection: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
-        """The requested stream, the first seq, and a test whether the stream is still served."""
+        """Return the requested stream, the first seq, and a test whether it is still served."""
         connection.settimeout(HELLO_WAIT_S)
         hello = msgpack.unpackb(receive(connection, HELLO)[1])
         if not isinstance(hello, dict):
@@ -202,7 +202,7 @@ class _Connection:
         self._failure: Exception | None = None
 
     def run(self) -> None:
-        """Body of the thread; ends with the connection, or when the stream is withdrawn."""
+        """Run the connection's thread, until it ends or the stream is withdrawn."""
         send(self._socket, SCHEMA, b"", self._wire.schema.serialize())
         self._stream.listeners.add(self._written)
         idle_s = 0.0
@@ -226,7 +226,7 @@ class _Connection:
                 self._reader.close()
 
     def _written(self) -> None:
-        """After a write, in the writer's thread: send the new items if that needs no waiting."""
+        """Send new items without waiting; called in the writer's thread after each write."""
         if not self._sending.acquire(blocking=False):
             self._again.set()
             return
@@ -240,7 +240,7 @@ class _Connection:
             self._again.set()
 
     def _send_direct(self) -> bool:
-        """Send new items without waiting. Returns whether the reader then has everything."""
+        """Send new items without waiting. Return whether the reader then has all items."""
         seq, stream = self._reader.next_seq, self._stream
         if self._failure or self._rest or self._waiting or seq < stream.tail_first_seq:
             return False
@@ -261,7 +261,7 @@ class _Connection:
         return not self._rest and self._reader.next_seq == stream.next_seq
 
     def _send_all(self) -> None:
-        """Send all items, however long the reader takes. The caller holds ``_sending``."""
+        """Send all items; waits for the reader. The caller holds ``_sending``."""
         self._send_rest()
         while self._is_served():
             items = self._waiting.popleft() if self._waiting else None
@@ -295,7 +295,7 @@ class UnixSocketCall:
     """A reader's end of a connection: the schema, then chunks.
 
     Raises:
-        UnauthorizedError: the secret was refused. OperatingError: the stream is not there.
+        UnauthorizedError: the server rejected the secret. OperatingError: it lacks the stream.
         OSError: no answer within the limit.
     """
 
@@ -327,11 +327,11 @@ class UnixSocketCall:
         return Chunk(pa.ipc.read_record_batch(body, self.schema), pa.py_buffer(note))
 
     def cancel(self) -> None:
-        """End the connection; from any thread."""
+        """End the connection. Safe from any thread."""
         end(self._socket)
 
     def close(self) -> None:
-        """Release it."""
+        """Release the socket."""
         self._socket.close()
 
     def _next(self, wanted: int) -> tuple[bytes, pa.Buffer]:

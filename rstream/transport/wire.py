@@ -1,13 +1,12 @@
-"""Encodes batches for another host: indices in the batch, each dictionary once beside it.
+"""Encodes batches for another host: indices in the batch, and each dictionary only once.
 
 Arrow Flight's generators cannot send dictionaries. So a dictionary column travels as its indices,
 and its values in the message's metadata, in one of :data:`SLOTS` numbered places. A batch names the
 place of each of its dictionaries, and carries the values that the receiver lacks. Both ends evict
 the same places, by the bytes sent: the oldest first, until there is room.
 
-Invariants: (1) decoding gives the encoded batches, if every message is decoded in order; (2) the
-dictionaries kept for a column took at most :data:`KEPT_BYTES_MAX` on the wire, or there is only
-one.
+Invariants: (1) decoding all messages in order returns the encoded batches; (2) the dictionaries
+kept for a column took at most :data:`KEPT_BYTES_MAX` on the wire, or there is only one.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 
 #: Dictionaries of a column that both ends remember.
 SLOTS = 8
-#: What they were sent in takes so much at most; a larger one is remembered alone.
+#: Most bytes of these dictionaries on the wire; a larger one is remembered alone.
 KEPT_BYTES_MAX = 8 << 20
-#: A message takes about so much, or is one row: gRPC keeps the memory of the largest ones.
+#: Approximate limit of a message with several rows: gRPC keeps the memory of the largest ones.
 MESSAGE_BYTES_MAX = 8 << 20
 _SEQ = struct.Struct("<q")
 _MARK = {b"dictionary": b"1"}
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of ``schema`` as they travel."""
+    """Return the schema of the messages."""
     return pa.schema(
         pa.field(f.name, f.type.index_type, metadata=_MARK) if is_dictionary(f.type) else f
         for f in schema
@@ -43,7 +42,7 @@ def wire_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def in_messages(items: Items) -> Iterator[Items]:
-    """The items, so many at a time as fit into a message; most do at once."""
+    """Split items into batches that fit into a message each; most fit into one."""
     nbytes = max(batch_bytes(items.batch), MESSAGE_BYTES_MAX)
     rows_max = max(items.batch.num_rows * MESSAGE_BYTES_MAX // nbytes, 1)
     while items.batch.num_rows > rows_max:
@@ -53,13 +52,13 @@ def in_messages(items: Items) -> Iterator[Items]:
 
 
 class _Places:
-    """Which places of a column are taken, the oldest first: the same on both ends."""
+    """The occupied places of a column, the oldest first; equal at both ends."""
 
     def __init__(self) -> None:
         self._bytes: dict[int, int] = {}
 
     def put(self, nbytes: int) -> tuple[int, list[int]]:
-        """The place of what is ``nbytes`` long, and the places that are forgotten before."""
+        """Return a place for ``nbytes``, and the places that are evicted for it."""
         forgotten: list[int] = []
         while self._bytes and (
             len(self._bytes) == SLOTS or sum(self._bytes.values()) + nbytes > KEPT_BYTES_MAX
@@ -72,7 +71,7 @@ class _Places:
 
 
 class WireEncoder:
-    """One end of a connection: from batches of ``schema`` to messages."""
+    """The sending end of a connection: turns batches of ``schema`` into messages."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = wire_schema(schema)
@@ -83,7 +82,7 @@ class WireEncoder:
         self._places = [_Places() for _ in schema]
 
     def encode(self, items: Items) -> tuple[pa.RecordBatch, bytes]:
-        """The batch without its dictionaries, and its seq with the places of these."""
+        """Return the batch without its dictionaries, and its seq with their places."""
         batch, seq = items.batch, _SEQ.pack(items.first_seq)
         if self.schema.equals(batch.schema):
             return batch, seq
@@ -97,12 +96,12 @@ class WireEncoder:
         return found, seq + msgpack.packb(dictionaries)
 
     def new_bytes(self, batch: pa.RecordBatch) -> int:
-        """Bytes of the dictionaries in ``batch`` that the other end does not have yet."""
+        """Return the bytes of the dictionaries in ``batch`` that the other end lacks."""
         found = [(self._sent[i], batch.column(i).dictionary) for i in self._dictionaries]
         return sum(values.nbytes for sent, values in found if Known(values) not in sent)
 
     def _dictionary_for(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
-        """The place of a dictionary in the reader's memory; its bytes if it is new there."""
+        """Return the place of a dictionary at the reader, and its bytes if it is new there."""
         known, sent = Known(values), self._sent[i]
         if known in sent:
             return sent[known], None
@@ -115,16 +114,16 @@ class WireEncoder:
 
 
 class WireDecoder:
-    """The other end."""
+    """The receiving end of a connection."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """``schema``: as it travels."""
+        """``schema``: of the messages."""
         self._at = [i for i, f in enumerate(schema) if f.metadata == _MARK]
         self._known: list[dict[int, pa.Array]] = [{} for _ in self._at]
         self._places = [_Places() for _ in self._at]
 
     def decode(self, batch: pa.RecordBatch, message: bytes) -> Items:
-        """What was encoded."""
+        """Return the encoded items."""
         (first_seq,) = _SEQ.unpack_from(message)
         if not self._at:
             return Items(first_seq, batch)

@@ -1,1 +1,1 @@
-"""A user's code in a plan: how it is called, what it may ask, what its failures say."""
+"""User code in a plan: its calls, its context, and its errors."""

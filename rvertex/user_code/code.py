@@ -1,9 +1,9 @@
-"""A piece of user code in a plan, and what happens with an event on which it raises.
+"""User code in a plan, and the handling of events on which it raises.
 
-``on_error``: "fail" ends the job, resumable, with the event in the message. "skip" passes over the
-event and counts it. "dead_letter" does the same and keeps the event, its number and the error in a
-stream of their own. An event is *poison* if the code raises on it alone; a call that raised has
-changed nothing, so what follows is the same in recovery and under any cutting.
+``on_error``: "fail" ends the job with the event in the message; the job can be resumed. "skip"
+skips the event and counts it. "dead_letter" also writes the event, its number and the error to a
+separate stream. An event is *poison* if the code raises on it alone. A call that raised has changed
+nothing, so the later output is the same after recovery and for any batch boundaries.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from rvertex.user_code.sources import check_unchanged
 
 OnError = Literal["fail", "skip", "dead_letter"]
 ON_ERROR: tuple[OnError, ...] = ("fail", "skip", "dead_letter")
-#: Columns of a dead letter before those of the event.
+#: The first columns of a dead letter; the event's columns follow.
 LETTER_SEQ, LETTER_ERROR = "seq", "error"
-#: What is not the event's fault.
+#: Errors that the event does not cause.
 NOT_POISON = (
     IntegrityError,
     OperatingError,
@@ -47,15 +47,15 @@ NOT_POISON = (
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """A function, class or object of the user's. ``identity`` stands for it in comparisons."""
+    """A user's function, class or object. Comparisons use ``identity``."""
 
     identity: str
     target: Any = field(compare=False, repr=False, metadata={"fingerprint": False})
-    #: False: declared as not repeatable; its vertex needs strong productions.
+    #: False: declared as not deterministic; its vertex needs strong productions.
     is_deterministic: bool = True
-    #: Whether it takes values of the outside from its context, which have to be logged.
+    #: Whether it draws nondeterministic values from its context, which must be recorded.
     draws_values: bool = False
-    #: Modules that it is imported from, with the digests of their files.
+    #: The modules it is imported from, with the digests of their files.
     sources: tuple[tuple[str, str], ...] = field(
         default=(), compare=False, repr=False, metadata={"fingerprint": False}
     )
@@ -74,15 +74,15 @@ class UserCode:
 
 
 def as_planned(*fields: Any) -> UserCode:
-    """A piece of code that was pickled. What is only named in it may have changed since."""
+    """Unpickle user code. Modules that it only names may have changed since."""
     return UserCode(*fields)
 
 
 def as_unchanged(*fields: Any) -> UserCode:
-    """A piece of code that was pickled and is to be called.
+    """Unpickle user code that will be called.
 
     Raises:
-        ChangedCodeError: it was only named, and is another one now.
+        ChangedCodeError: a module that it only names has changed.
     """
     code = UserCode(*fields)
     check_unchanged(code.sources, code.name)
@@ -90,7 +90,7 @@ def as_unchanged(*fields: Any) -> UserCode:
 
 
 def letter_schema(payload: pa.Schema) -> pa.Schema:
-    """The payload of dead letters of events with ``payload``."""
+    """Return the payload schema of dead letters, given that of the events."""
     head = [(LETTER_SEQ, pa.int64()), (LETTER_ERROR, pa.string())]
     taken = {LETTER_SEQ, LETTER_ERROR}
     fields = [(f.name if f.name not in taken else f"event_{f.name}", f.type) for f in payload]
@@ -100,14 +100,14 @@ def letter_schema(payload: pa.Schema) -> pa.Schema:
 def dead_letter_outputs(
     code: UserCode, on_error: OnError, name: str, payload: pa.Schema
 ) -> tuple[SideOutput, ...]:
-    """The side output of an operator that keeps dead letters."""
+    """Return the side output of an operator that writes dead letters."""
     if on_error != "dead_letter":
         return ()
     return (SideOutput(f"{DEAD_LETTERS}/{name or code.name}", letter_schema(payload)),)
 
 
 class Poison:
-    """The poison that one operator has met. ``payload``: that of its input."""
+    """The poison events of one operator. ``payload``: the schema of its input."""
 
     def __init__(self, code: UserCode, on_error: OnError, payload: pa.Schema) -> None:
         self._code, self._on_error = code, on_error
@@ -118,16 +118,16 @@ class Poison:
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether poison is passed over rather than fatal."""
+        """Whether poison events are skipped rather than fatal."""
         return self._on_error != "fail"
 
     def meet(
         self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> None:
-        """Deal with what was raised on an event (``values`` None: on a timer).
+        """Handle an exception that an event raised (``values`` None: a timer).
 
         Raises:
-            UserCodeError: the policy is to fail.
+            UserCodeError: the policy is "fail".
         """
         if not self.is_passed_over:
             raise self.fatal(error, seq, vs, ve, values) from error
@@ -136,7 +136,7 @@ class Poison:
     def pass_over(
         self, reason: str, line: str, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> None:
-        """Count an event on which ``reason`` was raised; keep it if the policy is to."""
+        """Count a skipped event that raised ``reason``; keep it with the policy "dead_letter"."""
         self.count += 1
         if self._on_error == "dead_letter":
             row = (None,) * len(self._payload) if values is None else values
@@ -145,13 +145,13 @@ class Poison:
     def fatal(
         self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> UserCodeError:
-        """The error that ends the job."""
+        """Return the error that ends the job."""
         return self.failure(reason_of(error), line_of(error), seq, vs, ve, values)
 
     def failure(
         self, reason: str, line: str, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> UserCodeError:
-        """The error that ends the job, for an error that was raised elsewhere."""
+        """Return the error that ends the job, for an exception of user code."""
         if values is None:
             payload = "(a timer)"
         else:
@@ -162,7 +162,7 @@ class Poison:
         return UserCodeError(self._code.name, reason, line, seq, f"[{vs}, {ve})", payload)
 
     def drain_side_outputs(self) -> list[pa.RecordBatch]:
-        """The dead letters since the last call, in the order in which they were met."""
+        """Return the dead letters since the last call, in the order of their events."""
         if self._on_error != "dead_letter":
             return []
         letters, self._letters = self._letters, []

@@ -1,7 +1,7 @@
-"""Rows that user code emits, as columns in order of start; those that start later wait.
+"""Converts rows that user code emits to columns, in order of start; buffers later rows.
 
-Invariants: (1) rows leave by (vs, order of emission); (2) a row leaves when nothing before its
-start, nor emitted earlier with its start, can come any more.
+Invariants: (1) rows are released by (vs, order of emission); (2) a row is released once no row can
+follow that starts earlier.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rvertex.user_code.times import holds_times
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Rows that are made columns of while they are still in the processor's cache.
+#: Rows that are converted to columns together: few enough to be in the processor's cache.
 GATHERED_MIN = 1 << 12
 _INT_BITS = 63
 _EXACT_BITS = 53
-#: Integers that Python compares fastest.
+#: Bits of the integers that Python compares fastest.
 _DIGIT_BITS = 30
-#: Type -> a test in Python that is enough to know that a value fits; others are tried.
+#: Type -> a Python test that a value fits; values of other types are converted as a test.
 _TESTS = {
     pa.int64(): f"_type({{v}}) is _int and (-2**{_DIGIT_BITS} < {{v}} < 2**{_DIGIT_BITS} or "
     f"-2**{_INT_BITS} <= {{v}} < 2**{_INT_BITS})",
@@ -39,9 +39,9 @@ _TESTS = {
     pa.binary(): "_type({v}) is _bytes",
     pa.bool_(): "_type({v}) is _bool",
 }
-#: Under names that no column has.
+#: Names in the generated code; no column has one of them.
 _TYPES = {"_type": type, "_int": int, "_float": float, "_str": str, "_bytes": bytes, "_bool": bool}
-#: Types of keys whose columns are taken as they are; of others, equal ones may look different.
+#: Key types whose columns are used unchanged. Equal keys of other types may look different.
 _PLAIN = (
     pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean,
     pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_duration,
@@ -64,7 +64,7 @@ def emit(_ctx, {parameters}*, vs=None, ve=None):
                 _ends[_len(_starts)] = ve
             _add_start(vs){adds}
 """
-#: The same where no call says when its row lives.
+#: The same if no call passes ``vs`` or ``ve``.
 _EMIT_AT_HAND = """\
 def emit(_ctx{parameters}):
     if not ({tests}):
@@ -77,15 +77,15 @@ def emit(_ctx{parameters}):
 
 
 class Rows:
-    """Rows as they are emitted, column by column; the lists stay the same objects.
+    """Emitted rows, column by column; the lists are never replaced.
 
-    Plain values in lists, no tuples: nothing here is work for the garbage collector.
+    The lists contain plain values, no tuples, so the garbage collector does not track them.
     """
 
     def __init__(self, width: int) -> None:
-        #: Of the events of the run, by number, whose time and key the row has; -1: its own.
+        #: Number of the event in the run whose time and key the row has; -1: the row has its own.
         self.numbers: list[int] = []
-        #: Of rows that have their own: start, key, and the end, where it is not just after.
+        #: For rows with their own: start, key, and the end unless it is ``vs + 1``.
         self.starts: list[int] = []
         self.keys: list[Any] = []
         self.ends: dict[int, int] = {}
@@ -96,11 +96,11 @@ class Rows:
 
     @property
     def mark(self) -> tuple[int, int]:
-        """How many rows there are, and how many have their own times."""
+        """Return the number of rows, and of rows with their own times."""
         return len(self.numbers), len(self.starts)
 
     def cut(self, mark: tuple[int, int]) -> None:
-        """Forget all rows since there were so many."""
+        """Drop the rows added since :meth:`mark` returned ``mark``."""
         for column in (self.numbers, *self.columns):
             del column[mark[0] :]
         for column in (self.starts, self.keys):
@@ -125,15 +125,15 @@ class Emitted:
         self._gathered: list[pa.RecordBatch] = []
 
     def gather(self, rows: Rows, events: pa.RecordBatch) -> None:
-        """Make columns of ``rows``, which are empty afterwards, if they are worth a batch."""
+        """Convert ``rows`` to columns and clear them, if they are enough for a batch."""
         if len(rows) >= GATHERED_MIN:
             self._gathered.append(self._batch(rows, events))
             rows.cut((0, 0))
 
     def take(self, rows: Rows, events: pa.RecordBatch, frontier: int) -> pa.RecordBatch:
-        """Add what was gathered and ``rows``, emitted up to ``frontier``; take what starts by then.
+        """Add ``rows``, emitted up to ``frontier``; remove and return all rows that start by then.
 
-        ``events``: those of the run. ``rows`` is empty afterwards.
+        ``events``: the events of the run. ``rows`` is empty afterwards.
         """
         batch = join_batches([*self._gathered, self._batch(rows, events)])
         rows.cut((0, 0))
@@ -146,11 +146,11 @@ class Emitted:
         return self._waiting.take_below(INF_TIME if frontier == INF_TIME else frontier + 1)
 
     def table(self) -> pa.Table:
-        """The rows that wait, by reference."""
+        """Return the buffered rows, by reference."""
         return self._waiting.table()
 
     def load(self, table: pa.Table) -> None:
-        """Continue with the rows of ``table`` waiting."""
+        """Restore the buffered rows."""
         for batch in table.to_batches():
             self._waiting.push(batch)
 
@@ -173,7 +173,7 @@ class Emitted:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _given(self, numbers: np.ndarray, events: pa.RecordBatch) -> list[pa.Array]:
-        """Times and keys of the events that ``numbers`` name."""
+        """Return the times and keys of the events with these numbers."""
         at = numbers[numbers >= 0]
         first, last = int(at[0]), int(at[-1])
         columns = [events.column(name) for name in (VS, VE, *self._keys)]
@@ -189,7 +189,7 @@ class Emitted:
         return columns[:2] + self._key_columns(found)
 
     def _own(self, rows: Rows) -> list[pa.Array]:
-        """Times and keys of the rows that have their own."""
+        """Return the times and keys of rows with their own."""
         starts = pa.array(rows.starts, pa.int64()).to_numpy()
         ends = starts + 1
         if rows.ends:
@@ -203,7 +203,7 @@ def _is_plain(column: pa.Array) -> bool:
 
 
 def _mixed(is_given: np.ndarray, given: list[pa.Array], own: list[pa.Array]) -> list[pa.Array]:
-    """Two kinds of rows in the order in which they were emitted."""
+    """Merge both kinds of rows in the order of emission."""
     if not given:
         return own
     at = np.empty(len(is_given), np.int64)
@@ -215,12 +215,12 @@ def _mixed(is_given: np.ndarray, given: list[pa.Array], own: list[pa.Array]) -> 
 
 
 def emit_source(schema: pa.Schema, rows: Rows, *, has_times: bool) -> tuple[str, dict[str, Any]]:
-    """The function ``emit`` of a context, to be compiled for the columns of ``schema``.
+    """Return the source of a context's ``emit`` for the columns of ``schema``, and its globals.
 
-    A parameter per column, and, if it ``has_times``, ``vs`` and ``ve``, by name alone, which makes
-    every call slower. Values are tested for their types in the function
-    itself, as calls would cost more than the tests. Returns its text and what it knows by name,
-    besides ``_slot``, ``_start`` and ``_at`` at hand and ``_lifetime(vs, ve)`` of a row.
+    It has a parameter per column. With ``has_times`` it also has ``vs`` and ``ve``, keyword-only,
+    which makes every call slower. The function itself tests the types of values, because calls
+    would cost more than the tests. The caller also defines ``_slot``, ``_start``, ``_at`` and
+    ``_lifetime(vs, ve)``.
     """
     names = list(schema.names)
     by_name = all(n.isidentifier() and not iskeyword(n) and not n.startswith("_") for n in names)
@@ -247,13 +247,13 @@ def emit_source(schema: pa.Schema, rows: Rows, *, has_times: bool) -> tuple[str,
 
 
 def _test_of(kind: pa.DataType) -> str:
-    """The test of values that are taken as they are; empty if there is none."""
+    """Return the test of values that need no conversion; empty if there is none."""
     is_in_us = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
     return _TESTS.get(pa.int64() if is_in_us and kind.unit == "us" else kind, "")
 
 
 def _check(values: Sequence[Any], schema: pa.Schema) -> None:
-    """Raise if a value does not become one of its column's type."""
+    """Raise if a value cannot be converted to its column's type."""
     for value, f in zip(values, schema, strict=True):
         try:
             arrow_column([value], f.type)
@@ -264,6 +264,6 @@ def _check(values: Sequence[Any], schema: pa.Schema) -> None:
 
 
 def misfit(field: pa.Field, value: Any, error: Exception) -> str:
-    """That a value is not one of a column."""
+    """Return the message that a value does not fit its column."""
     reason = f"column {field.name!r} is {field.type}, not {value!r}"
     return f"{reason}: {error}" if holds_times(field.type) else reason

@@ -1,8 +1,8 @@
-"""Modules of the user that queries import: on the path of this process, and on that of Spark's.
+"""Makes a user's modules importable in this process and in Spark's workers.
 
 A query names its modules (``py_files``): files ``.py``, ``.zip`` or ``.egg``, packages, and folders
-of modules. The files and folders travel to Spark's workers as one archive whose name is its
-content's, so that no worker goes on with an older one.
+of modules. They are shipped to Spark's workers as one archive. Its name contains a digest of its
+content, so no worker continues to use an older one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 _ARCHIVES = (".zip", ".egg")
 _INIT = "__init__.py"
 _DIGEST_BYTES = 8
-#: Where archives lie until this process ends.
+#: Temporary folders of archives; deleted when this process ends.
 _folders: list[tempfile.TemporaryDirectory[str]] = []
-#: Times in an archive would make two of one content differ.
+#: All files in archives have this time, so equal content gives equal archives.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def checked_modules(given: Iterable[str]) -> list[str]:
-    """The absolute paths of modules; several may stand in one text, with commas between.
+    """Return the absolute paths of modules; a text may list several, separated by commas.
 
     Raises:
-        UsageError: one is not there, or is no module.
+        UsageError: one does not exist, or is no module.
     """
     found = [os.path.abspath(path) for text in given for path in text.split(",") if path]
     for path in found:
@@ -46,20 +46,20 @@ def checked_modules(given: Iterable[str]) -> list[str]:
 
 
 def put_on_path(modules: Iterable[str], folders: Iterable[str] = ()) -> None:
-    """Let this process import the modules, and those in ``folders``, before others."""
+    """Put the modules, and ``folders`` of modules, first on this process's path."""
     for place in (*folders, *(import_place(path) for path in modules)):
         if place not in sys.path and os.path.exists(place):
             sys.path.insert(0, place)
 
 
 def main_folder() -> str | None:
-    """The folder of the program that this process runs; None: nobody knows."""
+    """Return the folder of the program that this process runs; None if unknown."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return None if file is None else os.path.dirname(os.path.abspath(file))
 
 
 def shipped_modules(modules: Sequence[str]) -> list[str]:
-    """Archives of the modules, for workers on other machines."""
+    """Return archives of the modules, for workers on other machines."""
     archives = [path for path in modules if Path(path).suffix in _ARCHIVES]
     rest = [path for path in modules if path not in archives]
     data = [Path(path).read_bytes() for path in archives]
@@ -92,7 +92,7 @@ def _files(path: str) -> Iterator[str]:
 
 
 def _kept(data: bytes) -> str:
-    """A file of that content, which this process leaves for Spark to copy."""
+    """Write a file that Spark can copy until this process ends; return its path."""
     digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     if not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="streamscope-modules-"))

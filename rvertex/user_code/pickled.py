@@ -1,4 +1,4 @@
-"""Pickles of plans and queries, in which our records name their fields."""
+"""Pickles plans and queries; records are stored by the names of their fields."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class _Writer(cloudpickle.Pickler):
     """Pickles our records by the names of their fields, so that later releases can read them."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """How ``obj`` is pickled."""
+        """Return how to pickle ``obj``."""
         if is_record(obj):
             return reduced(obj)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 
 def pickled(value: object) -> bytes:
-    """``value`` as a pickle that classes and functions of query files are part of."""
+    """Pickle ``value`` together with the classes and functions of query files."""
     sink = io.BytesIO()
     _Writer(sink).dump(value)  # type: ignore[no-untyped-call]
     return sink.getvalue()

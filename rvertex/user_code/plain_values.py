@@ -1,9 +1,9 @@
-"""Arrow columns as lists of plain Python values, in bulk: what user code written in Python sees.
+"""Converts Arrow columns to lists of plain Python values for user code, and back.
 
-Numbers, booleans, strings and bytes are Python's own; null is None; times, dates and durations are
-int microseconds whatever the unit of the column (:mod:`rvertex.user_code.times`), so that
-``event.vs - event.when`` is plain arithmetic. Other types are what Arrow's ``to_pylist`` makes of
-them. Keys and states are kept *raw*: a time is the int that Arrow holds, in the unit of its column.
+Numbers, booleans, strings and bytes are Python's own types, and null is None. Times, dates and
+durations are int microseconds for every unit of the column (:mod:`rvertex.user_code.times`), so
+``event.vs - event.when`` is plain arithmetic. Other types are converted as by Arrow's
+``to_pylist``. Keys and states are *raw*: a time is Arrow's int, in the unit of its column.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rvertex.user_code.times import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: One NaN object for all, as a key that is NaN is found in a dictionary by identity alone.
+#: The only NaN object, because a dictionary finds a NaN key only by identity.
 NAN = float("nan")
 
 
 def plain_list(column: pa.Array) -> list[Any]:
-    """The values of ``column`` as users see them."""
+    """Return the values of ``column`` in the form that users see."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if is_time(kind):
         return list(read_times(plain_array(column)))
@@ -43,7 +43,7 @@ def plain_list(column: pa.Array) -> list[Any]:
 
 
 def raw_list(column: pa.Array) -> list[Any]:
-    """The values of ``column``, raw; no Python code runs per value for the usual types."""
+    """Return the raw values of ``column``; without Python code per value for common types."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -59,7 +59,7 @@ def raw_list(column: pa.Array) -> list[Any]:
 
 
 def plain_keys(column: pa.Array) -> list[Any]:
-    """Raw, and such that keys that are equal are equal in a dictionary: one NaN, no -0.0."""
+    """Return raw keys, normalised so that dictionaries find equal ones: one NaN, no -0.0."""
     values = raw_list(column)
     if pa.types.is_floating(column.type):
         return [v if v is None else NAN if v != v else v + 0.0 for v in values]
@@ -67,7 +67,7 @@ def plain_keys(column: pa.Array) -> list[Any]:
 
 
 def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The column of ``kind`` that holds what a user gave.
+    """Return a column of ``kind`` with a user's values.
 
     Raises:
         ValueError, TypeError, OverflowError, pa.ArrowException: a value does not fit.
@@ -92,7 +92,7 @@ def _holds_integers(kind: pa.DataType) -> bool:
 
 
 def _check_integers(value: Any, kind: pa.DataType) -> None:
-    """Refuse a number with a fraction where an integer is declared; Arrow would truncate it."""
+    """Raise for a fraction where an integer is declared; Arrow would truncate it."""
     if value is None or not _holds_integers(kind):
         return
     if pa.types.is_dictionary(kind):
@@ -115,7 +115,7 @@ def _check_integers(value: Any, kind: pa.DataType) -> None:
 
 
 def key_view(kinds: Sequence[pa.DataType]) -> Callable[[Any], Any] | None:
-    """Makes of a raw key of these types what users see; None: that is the same."""
+    """Return a function from raw keys to the form that users see; None: both are the same."""
     if not any(holds_times(kind) for kind in kinds):
         return None
 
@@ -128,14 +128,14 @@ def key_view(kinds: Sequence[pa.DataType]) -> Callable[[Any], Any] | None:
 
 
 def as_given(value: Any, kind: pa.DataType) -> Any:
-    """A value of a message as code of users sees it: a raw time in microseconds."""
+    """Return a message's value in the form that users see: a raw time in microseconds."""
     if is_time(kind) and isinstance(value, int):
         return plain_list(raw_column([value], kind))[0]
     return value
 
 
 def raw_column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The column of ``kind`` that ``raw_list`` would turn into ``values``."""
+    """Return a column of ``kind`` with these raw values; the inverse of ``raw_list``."""
     if pa.types.is_dictionary(kind):
         return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
     return pa.array(values, kind)
@@ -154,11 +154,12 @@ def _numbers(column: pa.Array) -> list[Any]:
 
 
 def event_class(columns: Sequence[str]) -> type:
-    """The lifetime and the values of ``columns``, readable by name, made from a tuple of them.
+    """Return a class of events with the lifetime and ``columns`` as attributes.
 
-    ``vs`` and ``ve`` are the lifetime, where no column is called so. Names that are no attributes
-    of Python are read with ``getattr(event, "the name")``. Values are in slots in this order, as
-    these are read and set several times faster than items of tuples are read by name.
+    It is made from a tuple of values in this order. ``vs`` and ``ve`` are the lifetime, unless
+    columns have these names. Names that are no Python identifiers are read with
+    ``getattr(event, "the name")``. The class has slots, which are several times faster than
+    named tuples.
     """
     fields = [VS, VE, *columns]
     prefix = "_value"
@@ -185,5 +186,5 @@ def event_class(columns: Sequence[str]) -> type:
 
 
 def event_values(event: Any) -> tuple[Any, ...]:
-    """Lifetime and values of an event."""
+    """Return the lifetime and the values of an event."""
     return tuple([getattr(event, slot) for slot in type(event).__slots__])

@@ -1,9 +1,9 @@
-"""What a user's function over columns gave back, as columns of the types that were declared.
+"""Converts the result of a user's function over columns to the declared columns.
 
-It may be a RecordBatch or Table, a dictionary of columns (arrays, lists, numpy), or any data frame
-that speaks Arrow (pandas, Polars). Columns are found by name, others are ignored; values are cast
-safely. A result of the wrong shape is the fault of the code; a value that cannot be cast is one of
-the event's.
+A result is a RecordBatch or Table, a dictionary of columns (arrays, lists, numpy), or a data frame
+with the Arrow interface (pandas, Polars). Columns are matched by name, and further ones are
+ignored. Values are cast with a check. A result of the wrong shape is an error of the code; a value
+that cannot be cast is an error of its event.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rvertex.user_code.times import from_column, holds_times, is_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: In the result of ``apply``: for each row the row of the input, counted from 0, that it is of.
+#: Column of the result of ``apply``: the input row of each row, counted from 0.
 ROW = "_row"
 
 
 def result_columns(function: str, result: Any) -> Mapping[str, Any]:
-    """The columns of a result by name.
+    """Return the columns of a result by name.
 
     Raises:
-        UserResultError: it is nothing that has columns.
+        UserResultError: the result has no columns.
     """
     if isinstance(result, dict):
         return result
@@ -50,7 +50,7 @@ def result_columns(function: str, result: Any) -> Mapping[str, Any]:
 def declared_columns(
     function: str, columns: Mapping[str, Any], schema: pa.Schema, rows: int | None
 ) -> list[pa.Array]:
-    """The columns of ``schema``, all equally long (``rows`` long, if given).
+    """Return the columns of ``schema``, all of the same length (``rows``, if given).
 
     Raises:
         UserResultError: a column is missing or has another length.
@@ -76,10 +76,10 @@ def declared_columns(
 
 
 def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
-    """The column ``_row``, checked: int64[n], within the input and never decreasing.
+    """Return the column ``_row`` as int64[n].
 
     Raises:
-        UserResultError: it is not.
+        UserResultError: it is not within the input, or it decreases.
     """
     array = as_column(column, pa.int64())
     if array.null_count:
@@ -93,7 +93,7 @@ def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
 
 
 def as_column(values: Any, kind: pa.DataType) -> pa.Array:
-    """``values`` as one array of ``kind``; raises Arrow's errors where a value does not fit."""
+    """Convert to one array of ``kind``; raises Arrow's errors if a value does not fit."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):
@@ -103,7 +103,7 @@ def as_column(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, list | tuple):
         return arrow_column(list(values), kind)
     if isinstance(values, np.ndarray) and values.dtype == object and not holds_times(kind):
-        return arrow_column(values.tolist(), kind)  # what Arrow infers from it may be another type
+        return arrow_column(values.tolist(), kind)  # Arrow might infer another type
     found = pa.array(values) if isinstance(values, np.ndarray) or holds_times(kind) else None
     return pa.array(values, kind) if found is None else as_column(found, kind)
 

@@ -1,12 +1,12 @@
-"""Records of a stored plan or query, by the names of their fields.
+"""Stores the records of a plan or query by the names of their fields.
 
 Python pickles a frozen dataclass as a list of values in the order of its fields. A release that
 adds a field in the middle would read each later value into the wrong field. So a stored record has
 a name for each value, and a later release reads it as follows:
 
-- a field that the record lacks takes its default;
-- a field that the class lacks is refused, unless :data:`RETIRED` lists it;
-- a class that has moved is found by :data:`MOVED`.
+- a field that the record lacks gets its default;
+- a field that the class lacks is an error, unless :data:`RETIRED` lists it;
+- :data:`MOVED` maps a class that has moved.
 
 Pickles name :func:`rebuilt` by its module: neither may move.
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
-#: Where a class or function was, module and name, and where it is now.
+#: Former module and name of a class or function -> its present module and name.
 MOVED: dict[tuple[str, str], tuple[str, str]] = {}
-#: Fields without a meaning today: name of the class, name of the field.
+#: Fields of earlier releases that are ignored: name of the class, name of the field.
 RETIRED: set[tuple[str, str]] = set()
 
 
 def is_record(value: object) -> bool:
-    """Whether ``value`` is a dataclass of ours that leaves pickling to Python."""
+    """Whether ``value`` is one of our dataclasses, without its own pickling."""
     kind: type[Any] = type(value)
     return _is_record_class(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
 
@@ -42,13 +42,13 @@ def _is_record_class(kind: type[Any]) -> bool:
 
 
 def reduced(value: Any) -> tuple[Any, tuple[type, dict[str, Any]]]:
-    """How a record is pickled."""
+    """Return how to pickle a record."""
     named = {f.name: getattr(value, f.name) for f in fields(value)}
     return rebuilt, (type(value), named)
 
 
 def rebuilt(kind: type, named: Mapping[str, Any]) -> Any:
-    """The record with these fields.
+    """Make the record with these fields.
 
     Raises:
         StoredRecordError: this release cannot read it.

@@ -1,13 +1,13 @@
-"""Time in code of users: int microseconds, whatever unit a column has.
+"""Converts times for user code: int microseconds for every unit of the column.
 
-An instant is counted from 1970 in UTC, a date is its midnight, a time of day is counted from
-midnight, a duration is itself. What code gives back may also be a ``datetime`` (without a zone:
-UTC), ``date``, ``time`` or ``timedelta``; it becomes the type that the user declared, or is refused
-if that type cannot hold it. Nanoseconds are floored when they are read, as they are where a column
-gives events their times; nothing is rounded on the way back.
+An instant is counted from 1970 in UTC, a date is its midnight, and a time of day is counted from
+midnight. User code may also return a ``datetime`` (without a zone: UTC), ``date``, ``time`` or
+``timedelta``. It is converted to the declared type; a value that does not fit is an error.
+Nanoseconds are rounded down when they are read, as for the times of events. Nothing is rounded in
+the other direction.
 
-Invariant: what was read from a column of whole microseconds, written to a column of its type, is
-the same.
+Invariant: reading a column of whole microseconds and writing the values to a column of its type
+returns the same column.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from rvertex.user_code.durations import parse_duration
 DAY_US = 86_400_000_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
-#: Microseconds in a tick, and ticks in a microsecond.
+#: Microseconds per tick, and ticks per microsecond.
 _TICK_US = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 _TICKS = {"s": 1, "ms": 1, "us": 1, "ns": 1_000}
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Whether it is a time or a length of time, held as an integer."""
+    """Whether it is a time or a duration that Arrow stores as an integer."""
     return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
 def holds_times(kind: pa.DataType) -> bool:
-    """Whether there are times in its values, however deep."""
+    """Whether values of the type are or contain times, at any depth."""
     if is_time(kind):
         return True
     return any(holds_times(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def read_times(column: pa.Array) -> list[int | None]:
-    """The column as users see it."""
+    """Return the values in the form that users see."""
     kind = column.type
     raw = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     ticks = (raw.fill_null(0) if raw.null_count else raw).to_numpy()
@@ -49,7 +49,7 @@ def read_times(column: pa.Array) -> list[int | None]:
         ticks = ticks // _ticks(kind)
     values: list[int | None] = ticks.tolist()
     step = 1_000 if pa.types.is_date64(kind) else _tick_us(kind)
-    if step > 1:  # Python's integers have no end
+    if step > 1:  # in Python, whose integers do not overflow
         values = [value * step for value in values if value is not None]
     if raw.null_count:
         for at in np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -58,7 +58,7 @@ def read_times(column: pa.Array) -> list[int | None]:
 
 
 def read_nested(value: Any, kind: pa.DataType) -> Any:
-    """A value as Arrow gives it to Python, with its times as users see them."""
+    """Convert the times within a Python value from Arrow to the form that users see."""
     if value is None or not holds_times(kind):
         return value
     if is_time(kind):
@@ -71,7 +71,7 @@ def read_nested(value: Any, kind: pa.DataType) -> Any:
 
 
 def write_times(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The column of ``kind`` that holds what users gave.
+    """Return a column of ``kind`` with users' values.
 
     Raises:
         ValueError, TypeError, pa.ArrowException: a value is no such time, or does not fit.
@@ -84,7 +84,7 @@ def write_times(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def write_nested(value: Any, kind: pa.DataType) -> Any:
-    """A value of a user's as Arrow takes it, with its times in the unit of their type."""
+    """Convert the times within a user's value to the unit of their type, for Arrow."""
     if value is None or not holds_times(kind):
         return value
     if is_time(kind):
@@ -99,9 +99,9 @@ def write_nested(value: Any, kind: pa.DataType) -> Any:
 
 
 def from_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An Arrow column of a user's as ``kind``, where one of the two is a time.
+    """Convert a user's Arrow column to ``kind``; one of the two types is a time.
 
-    Integers are microseconds; other types are converted by Arrow, which refuses what would be lost.
+    Integers are microseconds. Arrow converts other types, and raises if a value would change.
     """
     if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
         return write_times(column.to_pylist(), kind)
@@ -113,10 +113,10 @@ def from_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def microseconds(value: Any, kind: pa.DataType | None = None) -> int:
-    """A time of a user's, or of ``kind``, in microseconds; a ``datetime`` is one since 1970.
+    """Convert a user's time, or one of ``kind``, to microseconds; ``datetime``: since 1970.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no time.
     """
     is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if kind is not None and pa.types.is_duration(kind):
@@ -137,12 +137,12 @@ def microseconds(value: Any, kind: pa.DataType | None = None) -> int:
 
 
 def moment_us(value: Any, now: int) -> int:
-    """The instant that a user means by an int or a ``datetime``.
+    """Convert an int or a ``datetime`` to an instant, us.
 
     ``"10m"`` and a ``timedelta`` count from ``now``.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no time.
     """
     if isinstance(value, dt.timedelta):
         return now + value // _US
@@ -158,7 +158,7 @@ def moment_us(value: Any, now: int) -> int:
 
 
 def _members(value: Any, kind: pa.DataType) -> list[Any] | tuple[Any, ...]:
-    """Those of a struct, in the forms in which Arrow takes one. Raises TypeError, ValueError."""
+    """Return a struct's fields from any form that Arrow accepts. Raises TypeError, ValueError."""
     if isinstance(value, list):
         value = dict(value)
     if isinstance(value, dict):
@@ -187,12 +187,12 @@ def _ticks_of(value: Any, kind: pa.DataType) -> int:
 
 
 def _tick_us(kind: pa.DataType) -> int:
-    """Microseconds of the least step that values of ``kind`` have."""
+    """Return the smallest step of values of ``kind``, us."""
     if pa.types.is_date(kind):
         return DAY_US
     return _TICK_US[kind.unit]
 
 
 def _ticks(kind: pa.DataType) -> int:
-    """Ticks in a microsecond."""
+    """Return the ticks per microsecond."""
     return 1 if pa.types.is_date(kind) else _TICKS[kind.unit]
