@@ -57,8 +57,8 @@ class _Sample:
         self.names = names
         self._counts: dict[int, int] = {}
         self._rows = 0
-        #: The last sampled row of each counted key.
-        self._keys: dict[int, list[pa.Scalar]] = {}
+        #: The sample in which each counted key came last, and its row there.
+        self._keys: dict[int, tuple[list[pa.Array], int]] = {}
 
     def add(self, columns: list[pa.Array]) -> None:
         hashes, first, counts = np.unique(hash_rows(columns), return_index=True, return_counts=True)
@@ -72,7 +72,7 @@ class _Sample:
         kept = sorted(self._counts.items(), key=itemgetter(1), reverse=True)[:_KEYS_MAX]
         self._counts = dict(kept)
         self._keys = {
-            key: [column[places[key]] for column in columns] if key in places else self._keys[key]
+            key: (columns, places[key]) if key in places else self._keys[key]
             for key in self._counts
         }
 
@@ -80,8 +80,9 @@ class _Sample:
         if self._rows < _NAMED_ROWS_MIN:
             return "", 0.0
         hash_, count = max(self._counts.items(), key=itemgetter(1))
-        values = zip(self.names, self._keys[hash_], strict=True)
-        text = ", ".join(f"{name}={_shown(value)}" for name, value in values)
+        columns, row = self._keys[hash_]
+        values = zip(self.names, columns, strict=True)
+        text = ", ".join(f"{name}={_shown(column[row])}" for name, column in values)
         return text[:_SHOWN_CHARACTERS], round(count / self._rows, 3)
 
 
