@@ -17,7 +17,7 @@ from rvertex.events.run import Run, concat
 from rvertex.state.doing import doing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -120,20 +120,35 @@ class EmitsInPieces(Protocol):
         """
 
 
-def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run | None]:
-    """Return the output of a chain of operators, in as many pieces as its operators emit."""
-    if not operators:
-        yield from ports
-        return
-    first, *rest = operators
+def in_pieces(
+    operators: Sequence[Operator],
+    ports: Sequence[Run],
+    emitted: Callable[[int, Run], None] | None = None,
+    begin: int = 0,
+) -> Iterator[Run | None]:
+    """Return the output of a chain of operators, in as many pieces as its operators emit.
+
+    ``emitted`` is called with each run and the index of the operator that emitted it. ``begin``:
+    the operator that processes ``ports``.
+    """
     now = doing()
-    now.operator = first
-    if not implements(first, EmitsInPieces):
-        yield from in_pieces(rest, [first.process(ports)])
-        return
-    for run in first.process_in_pieces(ports):
-        yield from (None,) if run is None else in_pieces(rest, [run])
-        now.operator = first
+    for k in range(begin, len(operators)):
+        operator = now.operator = operators[k]
+        if implements(operator, EmitsInPieces):
+            for run in operator.process_in_pieces(ports):
+                if run is None:
+                    yield None
+                else:
+                    if emitted is not None:
+                        emitted(k, run)
+                    yield from in_pieces(operators, [run], emitted, k + 1)
+                now.operator = operator
+            return
+        run = operator.process(ports)
+        if emitted is not None:
+            emitted(k, run)
+        ports = [run]
+    yield from ports
 
 
 class Pieces:

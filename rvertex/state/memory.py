@@ -22,7 +22,7 @@ from rstream.types import implements
 from rvertex.state.scratch import Scratch, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rvertex.messages import Memory
 
@@ -264,14 +264,25 @@ def held_bytes(*roots: object) -> int:
     Arrays are exact, long lists and dictionaries are sampled. An object that two roots share counts
     twice.
     """
-    return sum(_bytes_of(root) for root in roots)
+    return _all_bytes(roots)
 
 
-def _bytes_of(held: Any) -> int:
-    kind = type(held)
-    if kind in _NUMBERS:
-        return _OBJECT_BYTES
-    if kind is np.ndarray or isinstance(held, _ARRAYS):
+def _all_bytes(items: Iterable[Any]) -> int:
+    """The bytes of objects; what most of them are is counted here, without a call for each."""
+    total = 0
+    for held in items:
+        kind = type(held)
+        if kind in _NUMBERS:
+            total += _OBJECT_BYTES
+        elif kind is np.ndarray:
+            total += held.nbytes
+        else:
+            total += _bytes_of(held, kind)
+    return total
+
+
+def _bytes_of(held: Any, kind: type) -> int:
+    if isinstance(held, _ARRAYS):
         return int(held.nbytes)
     if isinstance(held, (str, bytes)):
         return _OBJECT_BYTES + len(held)
@@ -282,7 +293,7 @@ def _bytes_of(held: Any) -> int:
     inside = getattr(held, "__dict__", None)
     if kind.__module__.startswith("rvertex."):
         if inside is not None:
-            return sum(map(_bytes_of, inside.values()))
+            return _all_bytes(inside.values())
         slots = [getattr(held, name, None) for name in getattr(held, "__slots__", ())]
         lists = [value for value in slots if type(value) is list]
         return _OBJECT_BYTES * (1 + len(lists)) + _ITEM_BYTES * (len(slots) + sum(map(len, lists)))
@@ -291,5 +302,5 @@ def _bytes_of(held: Any) -> int:
 
 def _sampled(items: list[Any]) -> int:
     if len(items) <= _SAMPLE:
-        return sum(map(_bytes_of, items))
-    return sum(map(_bytes_of, items[:: len(items) // _SAMPLE])) * len(items) // _SAMPLE
+        return _all_bytes(items)
+    return _all_bytes(items[:: len(items) // _SAMPLE]) * len(items) // _SAMPLE

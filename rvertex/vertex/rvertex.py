@@ -39,7 +39,7 @@ from rvertex.vertex.source_input import SourceInput, own_sides
 from rvertex.vertex.spec import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pyarrow as pa
 
@@ -328,19 +328,11 @@ class RVertex:
         self._reached[0] = frontier_after(self._reached[0], ports)
         self._arrays.fit(sum(run.events.nbytes for run in ports))
         is_one = self.spec.recovery.strategy == "strong" or self.is_replaying
-        self.pieces.begin(self._through(ports, 1), as_one=is_one)
+        runs = in_pieces(self._operators, ports, self._note_emitted)
+        self.pieces.begin(runs, as_one=is_one)
 
-    def _through(self, ports: list[Run], k: int) -> Iterator[Run | None]:
-        """Return the output of the operators from number ``k`` on, counted from 1."""
-        if k > len(self._operators):
-            yield from ports
-            return
-        for run in in_pieces(self._operators[k - 1 : k], ports):
-            if run is None:
-                yield None
-            else:
-                self._reached[k] = frontier_after(self._reached[k], [run])
-                yield from self._through([run], k + 1)
+    def _note_emitted(self, k: int, run: Run) -> None:
+        self._reached[k + 1] = frontier_after(self._reached[k + 1], (run,))
 
     def _begin_points(self, origin: ReplayFrom | None) -> None:
         """Record positions from here on; ``origin``: where to start reading for the state now."""

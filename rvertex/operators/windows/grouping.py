@@ -164,7 +164,9 @@ class OpenGroups:
         self._rows_unmeasured += rows
         if self._rows_unmeasured >= max(_MEASURE_ROWS, self._groups_bytes >> _MEASURE_SHIFT):
             self._rows_unmeasured = 0
-            self._groups_bytes = held_bytes(self._near, self._table, self._accumulators)
+            is_near = self._near is not None and not len(self._table)
+            others = () if is_near else (self._table, self._accumulators)
+            self._groups_bytes = held_bytes(self._near, *others)
             self.groups = len(self._table) + (0 if self._near is None else len(self._near))
 
     def results(self) -> Iterator[tuple[list[pa.Array], list[pa.Array]]]:
