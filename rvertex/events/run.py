@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema_of, kinds
+from rstream.items.batch import CTI, EVENT, VE, VS, int64_column, item_schema_of
 from rstream.items.dictionaries import is_dictionary, join_batches
 
 if TYPE_CHECKING:
@@ -134,16 +134,6 @@ def growing(times: np.ndarray, last: int | None) -> np.ndarray:
     if last is not None:
         keep &= times > last
     return times[keep]
-
-
-def from_items(batch: pa.RecordBatch) -> Run:
-    """Return a batch of items in normal form as a run (zero copy if it has no CTI)."""
-    kind = kinds(batch)
-    is_event = kind == EVENT
-    if is_event.all():
-        return Run(batch.drop_columns([KIND]), NO_CTIS)
-    events = batch.drop_columns([KIND]).filter(pa.array(is_event))
-    return Run(events, growing(int64_column(batch, VS)[~is_event], None))
 
 
 def concat(runs: list[Run]) -> Run:

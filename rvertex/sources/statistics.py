@@ -48,8 +48,6 @@ class SourceStatistics:
     """Estimates of a whole source; None: unknown."""
 
     rows: int | None
-    #: Bytes of its files on disk, possibly compressed; 0 for items.
-    file_bytes: int | None
     first_us: int | None
     last_us: int | None
     sample_rows: int
@@ -74,12 +72,11 @@ def statistics_of(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics |
 
 def _found(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics:
     sample = _sample(spec, units[:1])
-    rows, file_bytes = _sizes(spec, units, sample)
+    rows = _rows(spec, units, sample)
     first_us, last_us = _span(spec, units, sample, rows)
     lived_us = lifetimes(int64_column(sample, VS), int64_column(sample, VE))
     return SourceStatistics(
         rows=rows,
-        file_bytes=file_bytes,
         first_us=first_us,
         last_us=last_us,
         sample_rows=sample.num_rows,
@@ -104,19 +101,16 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
 
 
-def _sizes(
-    spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch
-) -> tuple[int | None, int | None]:
-    """Estimate rows and bytes of all files."""
+def _rows(spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch) -> int | None:
+    """Estimate the rows of all files."""
     if spec.items is not None:
-        return only_events(spec.items).num_rows, 0
-    file_bytes = None if spec.format == "log" else _file_bytes(units)
+        return only_events(spec.items).num_rows
     if all(unit.rows is not None for unit in units):
-        return sum(unit.rows or 0 for unit in units), file_bytes
-    if file_bytes is None or sample.num_rows == 0 or sample.num_rows < SAMPLE_ROWS:
-        return sample.num_rows * len(units), file_bytes
+        return sum(unit.rows or 0 for unit in units)
+    if spec.format == "log" or sample.num_rows < SAMPLE_ROWS:
+        return sample.num_rows * len(units)
     lines = _lines(units[0])
-    return None if lines is None else round(file_bytes * lines), file_bytes
+    return None if lines is None else round(_file_bytes(units) * lines)
 
 
 def _file_bytes(units: Sequence[Unit]) -> int:

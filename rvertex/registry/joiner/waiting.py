@@ -33,10 +33,6 @@ class Waiting:
             at = np.sort(at[np.argsort(self._due_us[at], kind="stable")[:rows_max]])
         return at
 
-    def next_due_us(self) -> int | None:
-        """Return when the next row is due; None: no row waits."""
-        return int(self._due_us.min()) if len(self) else None
-
     def add(
         self, seqs: np.ndarray, rows: pa.RecordBatch, is_marked: np.ndarray, due_us: np.ndarray
     ) -> None:

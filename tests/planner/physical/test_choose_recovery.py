@@ -64,10 +64,10 @@ def test_what_reaches_back_without_bound_is_checkpointed() -> None:
 
 def test_what_is_much_work_to_rebuild_is_checkpointed() -> None:
     def look(spec: object, units: object) -> SourceStatistics:
-        return SourceStatistics(10**9, 0, 0, 10**9, 0, 1.0, {})
+        return SourceStatistics(10**9, 0, 10**9, 0, 1.0, {})
 
     def look_at_little(spec: object, units: object) -> SourceStatistics:
-        return SourceStatistics(10**6, 0, 0, 10**9, 0, 1.0, {})
+        return SourceStatistics(10**6, 0, 10**9, 0, 1.0, {})
 
     wide = bids().group_by("auction").window(tumbling("100s")).agg(mid=agg.quantile("price", 0.5))
     assert strategies(wide.to_parquet(), look=look)["s02-agg"] == "checkpoint"

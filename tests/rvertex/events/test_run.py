@@ -14,7 +14,7 @@ import rvertex.events.run
 from rstream.items.batch import CTI, EVENT, KIND, VS, int64_column, item_schema, kinds
 from rstream.items.dictionaries import as_declared
 from rstream.types import INF_TIME
-from rvertex.events.run import NO_CTIS, Run, concat, from_items, to_items
+from rvertex.events.run import NO_CTIS, Run, concat, growing, to_items
 from tests.support.budget import examples
 from tests.support.builders import Ev, Item, cti, ev, make_events, make_items, make_run, table_of
 from tests.support.exact import assert_same_items
@@ -22,6 +22,16 @@ from tests.support.strategies import PAYLOAD, runs, splits
 
 N = pa.schema([("n", pa.int64())])
 NS = pa.schema([("n", pa.int64()), ("s", pa.string())])
+
+
+def from_items(batch: pa.RecordBatch) -> Run:
+    """Return a batch of items in normal form as a run (zero copy if it has no CTI)."""
+    kind = kinds(batch)
+    is_event = kind == EVENT
+    if is_event.all():
+        return Run(batch.drop_columns([KIND]), NO_CTIS)
+    events = batch.drop_columns([KIND]).filter(pa.array(is_event))
+    return Run(events, growing(int64_column(batch, VS)[~is_event], None))
 
 
 @examples(40)

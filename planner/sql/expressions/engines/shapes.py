@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,10 +21,10 @@ from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.sql.expressions.engines.of_engine import Compiler
 
-#: Returns the expression of a node, or None for a node that it does not compile.
-Special = Callable[[exp.Expr], Expr | None]
 _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
 _JSON_NULLS = "JSON_OBJECT keeps nulls: leave ABSENT ON NULL out"

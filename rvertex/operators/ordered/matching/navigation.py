@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _PAIRS_MAX = 1 << 20
 #: Functions that are 0 without rows; all others are null.
 _COUNTS = ("count", "count_distinct")
-#: The label of a row before or after a match.
-AROUND = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Leaf:
 class Spans:
     """The rows of many matches, and the spans to compute.
 
-    ``numbers`` int64[n]: the rows. ``labels`` int64[n]: their variables, AROUND for rows before or
+    ``numbers`` int64[n]: the rows. ``labels`` int64[n]: their variables, -1 for rows before or
     after a match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, its match
     ``[low, end)``.
     """

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from rvertex.operators.ordered.matching.pattern import Pattern
 
-#: The label of a row in no match.
-UNMATCHED = -1
-
 
 class Found(NamedTuple):
     """A match, an empty match, or a row in no match.
