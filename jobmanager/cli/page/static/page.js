@@ -8,7 +8,7 @@ const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const TABS = { "": "Overview", plan: "Plan", timeline: "What happened", logs: "Logs", output: "Output",
   table: "Current rows", at: "Any moment", late: "Late rows", dead_letters: "Dead letters",
-  changes: "Savepoints and changes" };
+  changes: "Deploy and savepoints" };
 const OUTPUT_HEADS = ["output", "state", "watermark (UTC)", "behind", "held back by"];
 const SILENT_S = 8;
 // A column of more stages than this has small boxes.
@@ -310,13 +310,16 @@ async function refresh(isNew = false) {
       make("p", {}, make("a", { href: `#/${encodeURIComponent(name)}` }, "Back to the job"))];
   }
   if (here !== location.hash) return;
-  const named = (node) => [node?.tagName, node?.getAttribute("href") ?? node?.getAttribute("aria-label") ?? node?.textContent].join(" ");
-  const active = main.contains(document.activeElement) && document.activeElement !== main ? named(document.activeElement) : "";
+  // Several links may share an address, such as those of one job: the k-th stays the k-th.
+  const named = (node) => [node.tagName, node.getAttribute("href") ?? node.getAttribute("aria-label") ?? node.textContent].join(" ");
+  const alike = (name) => [...main.querySelectorAll("a, button, summary, .scroll")].filter((node) => named(node) === name);
+  const focused = document.activeElement, isInside = main.contains(focused) && focused !== main;
+  const active = isInside ? named(focused) : "", order = isInside ? alike(active).indexOf(focused) : 0;
   const [top, left] = [scrollY, document.querySelector(".scroll")?.scrollLeft ?? 0];
   main.replaceChildren(...content.filter(Boolean));
   document.title = name ? `${name} - StreamScope` : "StreamScope";
   if (isNew && shown && shown !== (here || "#/")) main.focus();
-  else if (active) [...main.querySelectorAll("a, button, summary, .scroll")].find((node) => named(node) === active)?.focus({ preventScroll: true });
+  else if (active) alike(active).at(order)?.focus({ preventScroll: true });
   scrollTo(0, isNew ? 0 : top);
   const region = document.querySelector(".scroll");
   if (region && !isNew) region.scrollLeft = left;
@@ -327,6 +330,7 @@ document.getElementById("sign-in").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("token", document.getElementById("token").value);
   event.target.hidden = true;
+  document.getElementById("answer").textContent = "";
   // Keep the entries of a form: only a view that could not be read is read again.
   if (!document.querySelector("main form")) refresh(true);
 });

@@ -209,7 +209,7 @@ def test_every_view_is_reached_by_keyboard(served: Served) -> None:
         for _ in range(60):
             page.keyboard.press("Tab")
             seen.add(page.evaluate("document.activeElement.textContent"))
-        assert {"Plan", "What happened", "Logs", "Any moment", "Savepoints and changes"} <= seen
+        assert {"Plan", "What happened", "Logs", "Any moment", "Deploy and savepoints"} <= seen
 
 
 def test_no_view_is_wider_than_a_phone(served: Served) -> None:
