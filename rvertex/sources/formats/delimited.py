@@ -1,8 +1,8 @@
-"""CSV units: a file each, cut at the ends of rows into pieces that Arrow parses.
+"""Reads CSV units: files that are cut at row ends into pieces for Arrow's parser.
 
-The columns have the types that were inferred (or asked for) when the job was planned, so what a
-file holds later cannot change them. A piece that Arrow refuses is halved until its bad rows stand
-alone; only errors pay for that.
+The columns have the types that were inferred or declared when the job was planned, so later rows
+cannot change them. If Arrow rejects a piece, it is halved until each bad row is alone; pieces
+without bad rows cost nothing extra.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4 << 20
 csv.field_size_limit(1 << 40)  # of the process; Arrow, which reads the rows, has no limit
-#: Empty, and what R, pandas and SQL write for a missing value.
+#: The empty text, and texts that R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 _NOT_NULL = ', and null_values= does not name ""'
 _WRONG_COUNT = "{} fields where the header has {}"
@@ -62,17 +62,17 @@ class CsvUnits:
         self._delimiter = str(spec.option("delimiter", ","))
         self._encoding = encoding_of(dict(spec.options))
         self._convert = self._converted(decimals_as_text(spec.columns))
-        #: Whether a piece had times that the parser does not take in its columns' types.
+        #: Whether a piece had times that the parser cannot read as their columns' types.
         self._reads_times_as_text = False
-        #: The columns of the file that is being read.
+        #: The columns of the current file.
         self._header: list[str] = []
-        #: The piece that was given last: its bytes, its first row and line; and its rows, if asked.
+        #: The last piece: its bytes, and its first row and line; and its rows, once requested.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
         self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows of the file, in order, columns as the specification wants them."""
+        """Yield the rows of the unit in order, with the columns of the specification."""
         rows, lines = 0, 1
         self._before = Before(lambda: self._counted(unit))
         for head, piece, has_open_quote in self._pieces(unit, unit.lo, unit.hi):
@@ -104,12 +104,12 @@ class CsvUnits:
                 rows += batch.num_rows
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Of a row of the piece that was given last, counted from 0 in the unit."""
+        """Return the file position of a row of the last piece; ``row`` from 0 in the unit."""
         del unit
         return self._rows().origin(row)
 
     def close(self) -> None:
-        """Nothing is held between units."""
+        """Do nothing: no file is open between units."""
 
     def _pieces(
         self, unit: Unit, lo: int, hi: int | None
@@ -117,7 +117,7 @@ class CsvUnits:
         return csv_pieces(unit.path, self._delimiter, lo, hi, encoding=self._encoding)
 
     def _counted(self, unit: Unit) -> tuple[int, int]:
-        """Rows and lines of the file before the unit."""
+        """Count the rows and lines of the file before the unit."""
         rows = lines = 0
         if unit.lo:
             for _, piece, _ in self._pieces(unit, 0, unit.lo):
@@ -141,7 +141,7 @@ class CsvUnits:
         return self._cut
 
     def _parse(self, rows: bytes) -> pa.RecordBatch | None:
-        """These rows, None if there is none."""
+        """Parse these rows; None if there are none."""
         if not self._reads_times_as_text:
             try:
                 return self._exact(rows, self._spec.columns, self._convert)
@@ -157,7 +157,7 @@ class CsvUnits:
     def _with_times(
         self, rows: bytes, columns: pa.Schema, header: list[str] | None = None
     ) -> pa.RecordBatch | None:
-        """These columns of the rows; times may be written with and without a zone."""
+        """Parse these columns of the rows; times may have a zone or none."""
         as_text = self._converted(times_as_text(decimals_as_text(columns)))
         return self._exact(rows, columns, as_text, header)
 
@@ -168,7 +168,7 @@ class CsvUnits:
         convert: pacsv.ConvertOptions,
         header: list[str] | None = None,
     ) -> pa.RecordBatch | None:
-        """These columns of the rows, parsed as ``convert`` says.
+        """Parse these columns of the rows with the options ``convert``.
 
         Raises:
             pyarrow.ArrowInvalid: a row is bad.
@@ -188,7 +188,7 @@ class CsvUnits:
         return batch
 
     def _converted(self, columns: pa.Schema) -> pacsv.ConvertOptions:
-        """How these columns are read."""
+        """Return the options for reading these columns."""
         nulls = str(self._spec.option("null_values", NULL_VALUES)).split(",")
         return pacsv.ConvertOptions(
             include_columns=columns.names,
@@ -205,7 +205,7 @@ class CsvUnits:
         return batch
 
     def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
-        """The bad rows among many, and why they are bad."""
+        """Yield bad rows among many, with their reasons."""
         yield self._bad_rows(rows)
 
     def _bad_rows(self, rows: LineRows) -> dict[int, BadRow]:
@@ -230,7 +230,7 @@ class CsvUnits:
         return bad
 
     def _bad_values(self, values: pa.Array, field: pa.Field) -> dict[int, BadRow]:
-        """The values of a column that do not have its type, and why; nulls have it."""
+        """Find the values that do not have their column's type, with reasons; nulls have it."""
 
         def convert(texts: pa.Array) -> None:
             quoted = pc.replace_substring(texts.cast(pa.binary()), b'"', b'""')
@@ -259,7 +259,7 @@ class CsvUnits:
         return found
 
     def _explain(self, row: bytes) -> BadRow:
-        """Why a row that was refused by itself is bad."""
+        """Return why the parser rejects this row alone."""
         if whole_rows(row, self._delimiter, is_last=True)[1]:
             return BadRow(UNCLOSED)
         text = row.decode("utf-8", "backslashreplace")
@@ -288,12 +288,11 @@ def _has_infinite(column: pa.Array) -> bool:
 def csv_pieces(
     path: str, delimiter: str, lo: int = 0, hi: int | None = None, *, encoding: str = UTF_8
 ) -> Iterator[tuple[list[str], bytes, bool]]:
-    """The rows behind the header in pieces of whole rows; with the first one also the header.
+    """Yield the header, and the rows after it in pieces of whole rows, with a flag.
 
-    ``[lo, hi)`` are the bytes of the file that are read.
-
-    The flag says whether a row of the piece has a quote that is not closed. A header's line counts
-    as part of the first piece, which begins with an empty line for each of its own.
+    ``[lo, hi)``: the bytes of the file to read. The flag: whether a row of the piece has an open
+    quote. The lines of the header count as part of the first piece, which begins with an empty
+    line for each of them.
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
@@ -355,7 +354,7 @@ def _whole_rows(
 def parse_csv(
     rows: bytes, header: list[str], delimiter: str, convert: pacsv.ConvertOptions
 ) -> pa.RecordBatch | None:
-    """Whole rows as a batch; None if there is none.
+    """Parse whole rows to a batch; None if there are none.
 
     Raises:
         pyarrow.ArrowInvalid: a row is bad.
@@ -377,7 +376,7 @@ def parse_csv(
 
 
 def lines_of(piece: bytes) -> int:
-    """Line ends of a piece."""
+    """Count the line ends of a piece."""
     if b"\r" not in piece:
         return piece.count(b"\n")
     return piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")

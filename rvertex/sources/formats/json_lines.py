@@ -1,8 +1,8 @@
-"""JSON-lines units: one file each, cut at line ends into chunks that Arrow parses.
+"""Reads JSON-lines units: files that are cut at line ends into chunks for Arrow's parser.
 
-Memory is bounded by one chunk (or one line, if a line is longer). A field that is absent is null, a
-field that nobody asked for is passed over. A chunk that Arrow refuses is halved until its bad lines
-stand alone; only errors pay for that.
+Memory is bounded by one chunk (or one line, if a line is longer). A missing field is null, and
+fields without a column are ignored. If Arrow rejects a chunk, it is halved until each bad line is
+alone; chunks without bad lines cost nothing extra.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class JsonUnits:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._encoding = encoding_of(dict(spec.options))
-        #: The piece that was given last: its bytes, its first row and line; and its rows, if asked.
+        #: The last piece: its bytes, and its first row and line; and its rows, once requested.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
         self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows of the file, in order."""
+        """Yield the rows of the unit in order."""
         rows, lines = 0, 1
         self._before = Before(lambda: _counted(unit))
         for chunk in json_chunks(unit.path, unit.lo, unit.hi, encoding=self._encoding):
@@ -89,12 +89,12 @@ class JsonUnits:
                 rows += batch.num_rows
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Of a row of the piece that was given last, counted from 0 in the unit."""
+        """Return the file position of a row of the last piece; ``row`` from 0 in the unit."""
         del unit
         return self._rows().origin(row)
 
     def close(self) -> None:
-        """Nothing is held between units."""
+        """Do nothing: no file is open between units."""
 
     def _rows(self) -> LineRows:
         if self._cut is None:
@@ -109,13 +109,13 @@ class JsonUnits:
         return _batch(lines, self._spec.columns)
 
     def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
-        """Bad lines among many, and why they are bad; the unusual lines are inspected first."""
+        """Yield bad lines among many, with their reasons; inspects unusual lines first."""
         lines = [rows.raw(k) for k in range(len(rows.starts))]
         for found in bad_lines(lines, self._spec.columns, NO_OBJECT, parse_json):
             yield {k: BadRow(*why) for k, why in found.items()}
 
     def _explain(self, line: bytes) -> BadRow:
-        """Why a line that was refused by itself is bad."""
+        """Return why the parser rejects this line alone."""
         if not is_utf8(line):
             return BadRow(NO_TEXT)
         if object_lines(line) is None:
@@ -134,7 +134,7 @@ class JsonUnits:
 
 
 def _counted(unit: Unit) -> tuple[int, int]:
-    """Rows and lines of the file before the unit."""
+    """Count the rows and lines of the file before the unit."""
     rows = lines = 0
     if unit.lo:
         for chunk in json_chunks(unit.path, 0, unit.lo):
@@ -146,7 +146,7 @@ def _counted(unit: Unit) -> tuple[int, int]:
 def json_chunks(
     path: str, lo: int = 0, hi: int | None = None, *, encoding: str = UTF_8
 ) -> Iterator[bytes]:
-    """The pieces of :func:`chunks` without a byte order mark."""
+    """Yield the pieces of :func:`chunks` without a byte order mark."""
     for k, chunk in enumerate(chunks(path, lo, hi, encoding=encoding)):
         yield chunk if k or lo else chunk.removeprefix(_BOM)
 
@@ -154,7 +154,7 @@ def json_chunks(
 def chunks(
     path: str, lo: int = 0, hi: int | None = None, *, encoding: str = UTF_8
 ) -> Iterator[bytes]:
-    """The bytes ``[lo, hi)`` of a file in pieces that end at a line end (the last one may not).
+    """Yield the bytes ``[lo, hi)`` of a file in pieces that end at a line end, except the last.
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
@@ -189,7 +189,7 @@ def chunks(
 
 
 def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
-    """A chunk of whole lines as a table; ``schema`` None: columns and types are inferred.
+    """Parse a chunk of whole lines to a table; ``schema`` None: infer columns and types.
 
     Times and dates are read from text as in CSV; a date may also be a number of days since 1970.
     """
@@ -219,7 +219,7 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _numbered_dates(chunk: bytes, dates: Sequence[str]) -> tuple[list[bytes], list[frozenset[str]]]:
-    """The lines of a chunk, and the columns of dates that seem to be numbers in each of them."""
+    """Return the lines of a chunk, and per line the columns of dates that may be numbers."""
     lines = [line for line in chunk.split(b"\n") if line.strip(_SPACE)]
     texts = pa.array(lines, pa.binary())
     marks = []
@@ -253,17 +253,17 @@ def _parsed(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _check_nulls(chunk: bytes) -> None:
-    """Refuse a row that is null: at the beginning it would end the process (pyarrow 26.0.1).
+    """Raise for a row that is null: as the first it would crash the process (pyarrow 26.0.1).
 
     Raises:
-        pyarrow.ArrowInvalid: there is one.
+        pyarrow.ArrowInvalid: a row is null.
     """
     if chunk.lstrip().startswith(b"null") or b"\nnull" in chunk:
         raise pa.ArrowInvalid("a row is null, not an object")
 
 
 def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
-    """The column that is to blame for a refused line; None if the line is no object at all."""
+    """Return the column that makes a line bad; None if the line is no object at all."""
     refused = [f for f in columns if _refuses(line, pa.schema([f]))]
     if refused and (len(refused) < len(columns) or len(columns) == 1):
         return None if _refuses(line, pa.schema([])) else refused[0]
@@ -271,10 +271,10 @@ def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
 
 
 def object_lines(chunk: bytes) -> int | None:
-    """How many lines there are, if each is laid out as an object; empty ones do not count.
+    """Count the lines, empty ones excluded; None if one does not begin and end as an object.
 
-    The parser does not end an object with its line. Of lines that begin and end as objects do it
-    gives as many rows as there are lines only if each line is one object.
+    The parser does not end an object at a line end. From lines that begin and end as objects, it
+    returns as many rows as there are lines only if each line is one object.
     """
     body = chunk.strip(_SPACE)
     if not body:
@@ -290,10 +290,10 @@ def object_lines(chunk: bytes) -> int | None:
 
 
 def infer_json_schema(path: str, encoding: str) -> pa.Schema:
-    """Columns and types as the first lines of the file suggest them.
+    """Infer columns and types from the first lines of the file.
 
-    If some of its lines cannot be read, or contradict each other, the first thousand lines decide,
-    without those that do not go with the ones before them.
+    If some lines cannot be read, or contradict each other, the types follow from the first
+    thousand lines, without lines that contradict earlier ones.
     """
     chunk, more = b"", json_chunks(path, encoding=encoding)
     while len(chunk) < CHUNK_BYTES and (piece := next(more, b"")):  # ends with the file
@@ -315,7 +315,7 @@ def infer_json_schema(path: str, encoding: str) -> pa.Schema:
 
 
 def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
-    """Of the lines that go with those before them; None if there is no such line."""
+    """Infer from the lines that do not contradict earlier ones; None if there is no such line."""
     good: list[bytes] = []
     found: pa.Schema | None = None
     todo = [(0, len(lines))]
@@ -334,10 +334,10 @@ def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
 
 
 def _batch(chunk: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of whole lines, each of which is one object of UTF-8.
+    """Parse whole lines, each of which is one object in UTF-8.
 
     Raises:
-        pyarrow.ArrowInvalid: some line is none.
+        pyarrow.ArrowInvalid: a line is no such object.
     """
     table = _checked_table(chunk, schema)
     batches = table.combine_chunks().to_batches()
@@ -355,7 +355,7 @@ def _checked_table(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _line_places(chunk: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Where the lines begin and end that are not empty."""
+    """Return the beginnings and ends of the lines that are not empty."""
     lines = chunk.split(b"\n")
     ends = np.cumsum([len(text) + 1 for text in lines])
     is_row = np.array([bool(text.strip(_SPACE)) for text in lines])

@@ -1,8 +1,8 @@
-"""Parquet units: one row group each, streamed with the wanted columns only.
+"""Reads Parquet units: row groups, of which only the required columns are read.
 
-Reads are single-threaded (a host has one core's worth of vertices) and bounded: at most one row
-group's compressed columns and one decoded batch are held. The footer is read once per file as long
-as consecutive units share it. A unit marked ``only_times``
+Reads are single-threaded (a host has one core's worth of vertices), and memory is bounded: by one
+row group's compressed columns and one decoded batch. The footer is read once for consecutive units
+of the same file. A unit marked ``only_times``
 (:mod:`rvertex.sources.formats.row_groups`) is read without its payload, unless one of its rows may
 be late.
 """
@@ -54,7 +54,7 @@ class ParquetUnits:
         self._file: pq.ParquetFile | None = None
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows of the unit, columns as in the file, in order."""
+        """Yield the rows of the unit in order, with the columns of the file."""
         assert unit.row_group is not None
         file = self._open(unit.path)
         _check_rows(file, unit)
@@ -74,7 +74,7 @@ class ParquetUnits:
             raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
 
     def _rows(self, file: pq.ParquetFile, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows; columns that only late rows keep are null up to where one might be late."""
+        """Yield all rows; columns for late rows are null until the first that may be late."""
         latest = self._latest if unit.before_us is None else unit.before_us
         self._latest = None
         given = 0
@@ -104,7 +104,7 @@ class ParquetUnits:
         return (self._dictionaries.share(batch.select(names)) for batch in rows)
 
     def _filled(self, file: pq.ParquetFile, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with nulls in the columns that were not read."""
+        """Add nulls for the columns that were not read."""
         there = file.schema_arrow
         names, read = self._spec.columns.names, set(batch.schema.names)
         columns = [
@@ -116,13 +116,13 @@ class ParquetUnits:
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _null(self, kind: pa.DataType, rows: int) -> pa.Array:
-        """So many nulls; all batches share their memory."""
+        """Return ``rows`` nulls; all batches share their memory."""
         if kind not in self._nulls or len(self._nulls[kind]) < rows:
             self._nulls[kind] = pa.nulls(rows, kind)
         return self._nulls[kind].slice(0, rows)
 
     def _only_times(self, file: pq.ParquetFile, unit: Unit) -> list[pa.RecordBatch] | None:
-        """The unit with a null payload; None if a late row would lose its own."""
+        """Read the unit with a null payload; None if a late row would lose its payload."""
         times = (self._spec.vs, self._spec.ve)
         names = [name for name in self._spec.columns.names if name in times]
         table = file.read_row_group(unit.row_group, columns=names, use_threads=False).select(names)
@@ -144,7 +144,7 @@ class ParquetUnits:
         return batches
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Row ``row`` of the unit (from 0) as the file's user counts it (from 1); no line."""
+        """Return the row number in the file, from 1; ``row``: in the unit, from 0. No line."""
         assert unit.row_group is not None
         metadata = self._open(unit.path).metadata
         before = sum(metadata.row_group(g).num_rows for g in range(unit.row_group))
@@ -163,7 +163,7 @@ class ParquetUnits:
 
 
 def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    """Open a file and read its footer; columns of ``dictionaries`` will be read as such.
+    """Open a file and read its footer; read the columns ``dictionaries`` as dictionaries.
 
     Raises:
         SourceVanishedError: the file is gone. CorruptSourceError: it is not Parquet.
@@ -172,7 +172,7 @@ def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
 
 
 def _opened(path: str, dictionaries: Sequence[str], int96: Literal["us", "ns"]) -> pq.ParquetFile:
-    """Times of the old form INT96 in this unit: nanoseconds wrap around outside of 1677 to 2262."""
+    """Open a file; ``int96``: unit of INT96 times (ns overflows outside of 1677 to 2262)."""
     source = open_random(path)
     try:
         return pq.ParquetFile(
@@ -189,7 +189,7 @@ def _opened(path: str, dictionaries: Sequence[str], int96: Literal["us", "ns"]) 
 
 
 def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
-    """The units of a file, empty row groups left out."""
+    """Return the units of a file, without empty row groups."""
     with open_parquet(path) as file:
         metadata = file.metadata
         counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
@@ -197,7 +197,7 @@ def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
 
 
 def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
-    """The leaf that a flat column is; a field of a struct may have the same path."""
+    """Return the leaf of a flat column; a field of a struct may have the same path."""
     schema = file.schema
     leaves = (schema.column(k) for k in range(len(schema)))
     found = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
@@ -205,23 +205,23 @@ def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
 
 
 def folder_types(path: str) -> dict[str, pa.DataType]:
-    """The types that the writer of a file has noted for the columns of its folders."""
+    """Return the types of folder columns that the writer recorded in a file."""
     with open_parquet(path) as file:
         noted = recorded_columns(file.schema_arrow.metadata)
     return dict(zip(noted.names, noted.types, strict=True))
 
 
 def schema_of(path: str) -> pa.Schema:
-    """The columns of a file."""
+    """Return the columns of a file."""
     with open_parquet(path) as file:
         schema: pa.Schema = file.schema_arrow.remove_metadata()
     return schema
 
 
 def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
-    """Columns of INT96 with times that microseconds cut, and the first such time in nanoseconds.
+    """Find INT96 columns with times that microseconds truncate, with the first such time, ns.
 
-    The first row group is looked at.
+    Only the first row group is read.
     """
     with open_parquet(path) as file:
         columns = [file.schema.column(k) for k in range(len(file.schema))]
@@ -235,13 +235,13 @@ def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
     for name in old:
         ns = in_ns.column(name).cast(pa.int64()).fill_null(0).to_numpy()
         us = in_us.column(name).cast(pa.int64()).fill_null(0).to_numpy()
-        is_cut = (ns // 1_000 == us) & (ns % 1_000 != 0)  # what wraps around is elsewhere in us
+        is_cut = (ns // 1_000 == us) & (ns % 1_000 != 0)  # an overflow in ns differs in us
         found += [(name, int(ns[k])) for k in np.flatnonzero(is_cut)[:1]]
     return found
 
 
 def _without_late_columns(spec: SourceSpec) -> list[str] | None:
-    """The columns without those that only late rows keep; None if there are none such."""
+    """Return the columns except those for late rows only; None if there are no such columns."""
     if spec.late_schema is None or not isinstance(spec.ve, str | int | None):
         return None
     kept = {*spec.schema.names, *(t for t in (spec.vs, spec.ve) if isinstance(t, str))}
@@ -250,16 +250,16 @@ def _without_late_columns(spec: SourceSpec) -> list[str] | None:
 
 
 def _latest_in_time(spec: SourceSpec, times: pa.Array, before_us: int) -> int | None:
-    """The greatest time up to the end of ``times``; None if one of them might be late.
+    """Return the greatest time up to the end of ``times``; None if one of them may be late.
 
-    ``before_us``: the greatest of the rows before.
+    ``before_us``: the greatest time of earlier rows.
     """
     vs = parse_times(times)
     if isinstance(vs, Fault):
-        return None  # to be told by who reads all columns
+        return None  # a reader of all columns reports it
     if len(vs) == 0:
         return before_us
-    if (vs[1:] >= vs[:-1]).all():  # one pass, and most files are so
+    if (vs[1:] >= vs[:-1]).all():  # one pass; true of most files
         return None if vs[0] < before_us - spec.delay_us else max(int(vs[-1]), before_us)
     latest = np.maximum(np.maximum.accumulate(vs), before_us)
     return None if (vs < latest - spec.delay_us).any() else int(latest[-1])

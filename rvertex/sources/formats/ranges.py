@@ -4,7 +4,7 @@ In JSON lines a row ends with its line, so only the bytes near each cut are sear
 of a row depends on all quotes before it, so the file is read once, when the job is planned. The
 plan stores the ranges. Files that are compressed, or in another encoding, are not split.
 
-Invariant: the rows of the units, one after the other, are those of the file.
+Invariant: the rows of the units, in order, are the rows of the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The formats of sources by name: the columns of a source, its units, and what reads a unit.
+"""The formats of sources by name: how to find columns and units, and how to read a unit.
 
-What planner and hosts have to know of a format is in :data:`rvertex.sources.spec.TRAITS`; messages
-of Kafka are read as a log, so they are not here.
+Properties of formats that planner and hosts need are in :data:`rvertex.sources.spec.TRAITS`.
+Kafka's messages are read as a log, so they are not here.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFormat:
-    """How sources of one format are looked at and read; all of it may fail as a reader does."""
+    """How sources of one format are inspected and read; each function raises a reader's errors."""
 
-    #: The columns at a path, a file if the format has files, given the options of the reader.
+    #: Returns the columns at a path (of a file, if the format has files), given reader options.
     columns: Callable[[str, Options], pa.Schema]
-    #: All units of a source, in the order of its rows.
+    #: Returns all units of a source, in the order of its rows.
     units: Callable[[SourceSpec], tuple[Unit, ...]]
     #: ``reader(spec, batch_rows)``.
     reader: Callable[[SourceSpec, int], UnitReader]
-    #: What decoding a row costs, us of a core.
+    #: Cost of decoding a row, us of a core.
     row_us: float
-    #: Whether a source is files, which are listed when the job is planned.
+    #: Whether a source consists of files, which are listed when the job is planned.
     has_files: bool = True
 
 
 def _files(spec: SourceSpec) -> dict[str, FileVersion]:
-    """The files of a source that its folders do not leave out; the first if they leave out all."""
+    """Return the files that folder filters do not exclude; the first file if they exclude all."""
     files = list_files(spec.format, spec.path)
     kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.folders)}
     return kept or dict(list(files.items())[:1])  # the filter behind the source drops its rows

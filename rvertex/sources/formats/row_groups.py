@@ -1,10 +1,9 @@
-"""Skips the payload of Parquet row groups of which the query uses no row; only times are read.
+"""Skips the payload of Parquet row groups without a row for the query; reads only their times.
 
 The rows of a source partition are numbered. Every row advances the frontier, may be late and is
-counted, whatever the query does with it. So a row group is never skipped entirely. If its
-statistics prove that no row passes the filter after the source, its rows are still returned, with
-null in all columns except those of time. The filter drops them, because a comparison with null is
-not true.
+counted, even if the query drops it. So a row group is never skipped entirely. If its statistics
+prove that no row passes the filter after the source, its rows are still returned, with null in all
+columns except the time columns. The filter drops them, because a comparison with null is not true.
 
 Late rows that are dropped are kept in a side output with their payload. With that policy, the
 payload is null only if no row of the unit can be late. This is known from the times of the units

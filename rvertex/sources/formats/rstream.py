@@ -1,12 +1,12 @@
-"""Streams of another job as a source: every item as it was written, CTIs included.
+"""Reads the streams of another job: every item as it was written, CTIs included.
 
-A path names the output of a job (what ``to_parquet`` or ``to_rstream`` wrote), one stream of it
-(``.../part-0-*``), or the folder of one channel. A unit is a segment; each stream is a partition of
-its own, in the order of the sink's vertices, because a stream is sorted and two of them are not.
+A path names the output of a job (of ``to_parquet`` or ``to_rstream``), one stream of it
+(``.../part-0-*``), or the folder of one channel. A unit is a segment. Each stream is a separate
+partition, in the order of the sink's vertices, because only the items of one stream are sorted.
 
-Only complete streams are read: an output says so by ``_SUCCESS``, which names its files; any stream
-ends with ``CTI(INF_TIME)``. So the same units give the same rows whenever they are read. Streams
-that grow are found here, and read by :mod:`rvertex.sources.logs.written`.
+Only complete streams are read. A complete output has ``_SUCCESS``, which names its files; any
+complete stream ends with ``CTI(INF_TIME)``. So the same units always return the same rows. This
+module also finds growing streams; :mod:`rvertex.sources.logs.written` reads them.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.sources.spec import SourceSpec
 
-#: Of an output: who writes it, and that it is complete (:mod:`jobmanager.storage.output_claim`).
+#: Files of an output: its owner, and its completion (:mod:`jobmanager.storage.output_claim`).
 CLAIM, SUCCESS = "_JOB", "_SUCCESS"
-#: Of a claim: the names of the streams, and their payload columns (Arrow IPC, base64).
+#: Keys of a claim: the names of the streams, and their payload columns (Arrow IPC, base64).
 CLAIM_STREAMS, CLAIM_SCHEMA = "streams", "schema"
 _GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
 _JOB_FILE, _OUTPUT = "job.json", "output"
@@ -67,13 +67,13 @@ _FILE = re.compile(rf"(.*?)({NAME})")
 
 
 def stream_units(path: str) -> tuple[Unit, ...]:
-    """The segments of every stream at ``path``, stream after stream, each item in one of them.
+    """Return the segments of every stream at ``path``, stream by stream, without overlaps.
 
     Raises:
         SourceNotFoundError: there is no stream.
-        UnfinishedStreamError: it is not complete, or its beginning was collected.
+        UnfinishedStreamError: it is not complete, or its beginning was deleted.
         CorruptSourceError: its end cannot be read.
-        SourceVanishedError: a file that a finished answer names is not there.
+        SourceVanishedError: a file of a complete output is missing.
     """
     local = local_path(path)
     if local is not None and os.path.isfile(local):
@@ -89,7 +89,7 @@ def stream_units(path: str) -> tuple[Unit, ...]:
 
 
 def stream_schema(path: str) -> pa.Schema:
-    """The payload columns.
+    """Return the payload columns.
 
     Raises:
         SourceNotFoundError, UnfinishedStreamError, CorruptSourceError: as :func:`stream_units`.
@@ -102,7 +102,7 @@ def stream_schema(path: str) -> pa.Schema:
 
 
 def item_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """All items are one unit."""
+    """Return one unit with all items."""
     assert spec.items is not None
     return (Unit("", rows=spec.items.num_rows),)
 
@@ -114,28 +114,28 @@ class ItemUnits:
         self._spec = spec
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All of them."""
+        """Yield all items."""
         del unit
         assert self._spec.items is not None
         yield self._spec.items
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Items are counted from 1."""
+        """Return the item's number, from 1."""
         del unit
         return Origin(row + 1)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no file is open."""
 
 
 class RStreamUnits:
-    """Reads the segments of one source; a row is an item."""
+    """Reads the segments of one source; each row is an item."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """The items of the unit as ``_kind, _vs, _ve, payload``."""
+        """Yield the items of the unit as ``_kind, _vs, _ve, payload``."""
         names = self._spec.columns.names
         file = _opened(unit.path, names)
         try:
@@ -156,12 +156,12 @@ class RStreamUnits:
             file.close()
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Items are counted from 1; there are no lines."""
+        """Return the item's number, from 1; there are no lines."""
         del unit
         return Origin(row + 1)
 
     def close(self) -> None:
-        """Nothing is held between units."""
+        """Do nothing: no file is open between units."""
 
     def _check_lengths(self, unit: Unit, batch: pa.RecordBatch, row: int) -> None:
         longest_us = self._spec.max_duration_us
@@ -177,10 +177,10 @@ class RStreamUnits:
 
 
 def refuse_edges(path: str, batch: pa.RecordBatch) -> None:
-    """Refuse the output of a job whose rows come when they begin: readers expect whole rows.
+    """Raise for an output with start edges: readers expect rows with known ends.
 
     Raises:
-        SourceSchemaError: a row ends later than it came.
+        SourceSchemaError: the end of a row is a separate item.
     """
     ends = is_end(int64_column(batch, VS), int64_column(batch, VE))
     if ends.any():
@@ -192,7 +192,7 @@ def refuse_edges(path: str, batch: pa.RecordBatch) -> None:
 
 
 def _streams(path: str) -> list[list[str]]:
-    """The files of each stream, as places for :func:`open_random`."""
+    """Return the files of each stream, as paths for :func:`open_random`."""
     store = open_store(path)
     if split_part(path)[1]:
         return [[place_of(store, name) for name in _segments(store.list())]]
@@ -211,19 +211,19 @@ def _streams(path: str) -> list[list[str]]:
 
 
 def refuse_job_folder(store: BlobStore, path: str) -> None:
-    """Say where the answer is to who gave the folder of the job."""
+    """Raise for a job's root folder; the message names the folder of its output."""
     if store.exists(_JOB_FILE):
         place = f"{path.rstrip('/')}/{_OUTPUT}"
         raise SourceNotFoundError(path, f"this is the folder of a job; its answer is {place}")
 
 
 def _segments(names: Sequence[str]) -> list[str]:
-    """The segments that count, whole: a finished job leaves no others that are needed."""
+    """Return the segments to read, all of them whole; a finished job needs no others."""
     return [segment_name(file) for seqs, file in valid_segments(names).items() if seqs == file]
 
 
 def document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
-    """What a job has noted of its output, such as its claim; empty if it is of another form."""
+    """Read a document of a job about its output, such as its claim; empty if it is invalid."""
     try:
         found = json.loads(store.get(name))
     except ValueError as error:
@@ -237,7 +237,7 @@ def _owner(store: BlobStore, path: str) -> str:
 
 
 def _units(path: str, stream: int, files: Sequence[str]) -> list[Unit]:
-    """The units of one stream, dense from 0 to its end."""
+    """Return the units of one stream, dense from 0 to its end."""
     by_seqs = {_seqs_of(file): file for file in files}
     end = 0
     units: list[Unit] = []

@@ -1,11 +1,11 @@
-"""One dictionary per column for all row groups that a reader reads.
+"""Merges the dictionaries of all row groups of a reader into one per column.
 
-A file has a dictionary per row group. Those of one reader become one that grows: a value keeps its
-index for as long as the dictionary stays, so that batches of all row groups share it, and what is
-computed for its values is computed once.
+A file has a dictionary per row group. A reader appends their values to one dictionary, in which a
+value keeps its index. So batches of all row groups share the dictionary, and operators compute
+results for its values only once.
 
-Invariants: (1) the values of the rows are those of the file; (2) it has at most
-:data:`~rstream.items.dictionaries.VALUES_MAX` values of a column, or those of one row group.
+Invariants: (1) rows keep their values; (2) a dictionary has at most
+:data:`~rstream.items.dictionaries.VALUES_MAX` values, or the values of one row group.
 """
 
 from __future__ import annotations

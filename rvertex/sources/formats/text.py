@@ -1,7 +1,8 @@
-"""Text units: one file each, a row per line, column ``line`` without its line end.
+"""Reads text units: files with a row per line, in the column ``line``, without the line end.
 
-Lines are UTF-8 and end with LF or CRLF. Their time is their number over all files of the source, so
-it does not depend on how the files were dealt out; that is why files are counted beforehand.
+Lines are UTF-8 and end with LF or CRLF. A line's time is its number over all files of the source,
+so it does not depend on the assignment of files to partitions. Therefore the lines of all files are
+counted when the job is planned.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TextUnits:
     """Reads the files of one text source."""
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All lines of the file, in order."""
+        """Yield the lines of the file in order."""
         rows = 0
         for chunk in chunks(unit.path):
             lines = chunk.removesuffix(b"\n").split(b"\n")
@@ -45,19 +46,19 @@ class TextUnits:
             raise SourceChangedError(unit.path, None, f"{unit.rows} rows", f"{rows}")
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """A row is a line."""
+        """Return the line's number: a row is a line."""
         del unit
         return Origin(row + 1, row + 1)
 
     def close(self) -> None:
-        """Nothing is held between units."""
+        """Do nothing: no file is open between units."""
 
 
 def counted_files(files: Mapping[str, FileVersion]) -> tuple[Unit, ...]:
-    """A unit for each file, which knows how many lines there are before it.
+    """Return a unit per file, with the number of lines before it.
 
     Raises:
-        SourceVanishedError, CorruptSourceError: one cannot be read.
+        SourceVanishedError, CorruptSourceError: a file cannot be read.
     """
     units: list[Unit] = []
     before = 0
@@ -69,7 +70,7 @@ def counted_files(files: Mapping[str, FileVersion]) -> tuple[Unit, ...]:
 
 
 def _count_lines(path: str) -> int:
-    """Lines of a file; a last line without an end counts."""
+    """Count the lines of a file, including a last line without a line end."""
     lines = 0
     last = b"\n"
     for chunk in chunks(path):

@@ -1,1 +1,1 @@
-"""What the first rows of a file say of its columns, when a job is planned."""
+"""Infers columns from the first rows of a file, when a job is planned."""

@@ -1,4 +1,4 @@
-"""What the first rows of a CSV file say of its columns: their types, and unusual values."""
+"""Infers column types from the first rows of a CSV file, and finds unusual values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rvertex.sources.formats.rows.line_rows import LineRows
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: A value of so many bytes is text, whatever it looks like.
+#: Values of at least this size are text in any case.
 TEXT_BYTES_MIN = 65_536
 #: Bytes of the first rows that are searched for unusual quotes.
 QUOTES_BYTES_MAX = 1 << 20
@@ -36,7 +36,7 @@ _KINDS = {
 
 
 def _first_rows(path: str, delimiter: str, encoding: str) -> tuple[list[str], bytes]:
-    """The header, and about a block of rows behind it; of a shorter file all of them."""
+    """Return the header, and about a block of rows after it, or all rows of a shorter file."""
     header: list[str] = []
     rows = b""
     for head, piece, has_open_quote in csv_pieces(path, delimiter, encoding=encoding):
@@ -48,7 +48,7 @@ def _first_rows(path: str, delimiter: str, encoding: str) -> tuple[list[str], by
 
 
 def _without_open_quotes(piece: bytes, delimiter: str) -> bytes:
-    """The rows without those that are bad because of a quote; empty lines stand in their places."""
+    """Replace rows that are bad because of a quote by empty lines."""
     rows = cut_rows(piece, delimiter, is_last=True)
     kept = []
     end = 0
@@ -59,9 +59,9 @@ def _without_open_quotes(piece: bytes, delimiter: str) -> bytes:
 
 
 def infer_csv_schema(path: str, delimiter: str, null_values: str, encoding: str) -> pa.Schema:
-    """Columns and types as the first rows of the file suggest them, rows of other shapes aside.
+    """Infer columns and types from the first rows, ignoring rows with another number of fields.
 
-    Text that is not UTF-8 counts as text, and so does a value of TEXT_BYTES_MIN.
+    Bytes that are not UTF-8 are text, and so are values of TEXT_BYTES_MIN or more.
     """
     header, piece = _first_rows(path, delimiter, encoding)
     piece = _without_long_values(piece, delimiter)
@@ -84,7 +84,7 @@ def infer_csv_schema(path: str, delimiter: str, null_values: str, encoding: str)
 
 
 def _without_long_values(rows: bytes, delimiter: str) -> bytes:
-    """The rows with a short text where a value is long: Arrow tries each type on all of it."""
+    """Replace long values by a short text: Arrow would try each type on all of their bytes."""
     if max(map(len, rows.split(b"\n"))) < TEXT_BYTES_MIN:
         return rows
     ends = re.escape(delimiter.encode()) + rb'\r\n"'
@@ -94,7 +94,7 @@ def _without_long_values(rows: bytes, delimiter: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AlmostTyped:
-    """A text column most values of which are of another kind, and the first one that is not."""
+    """A text column whose values mostly have another kind, and the first exception."""
 
     column: str
     kind: str
@@ -106,7 +106,7 @@ class AlmostTyped:
 def almost_typed(
     path: str, delimiter: str, null_values: str, encoding: str, columns: Collection[str]
 ) -> list[AlmostTyped]:
-    """Of these text columns, those that one of the first rows made text."""
+    """Find the text columns that are text only because of a few of the first rows."""
     header, piece = _first_rows(path, delimiter, encoding)
     found = []
     for name, values in _as_written(header, piece, delimiter, null_values, columns).items():
@@ -124,7 +124,7 @@ def almost_typed(
 def first_values(
     path: str, delimiter: str, null_values: str, encoding: str, columns: Collection[str]
 ) -> dict[str, pa.BinaryArray]:
-    """What stands in these columns of the first rows, as it is written, without nulls."""
+    """Return the raw values of these columns in the first rows, without nulls."""
     return _as_written(*_first_rows(path, delimiter, encoding), delimiter, null_values, columns)
 
 
@@ -172,7 +172,7 @@ def _as_written(
 
 
 def _line_of(piece: bytes, delimiter: str, at: int, value: bytes) -> int:
-    """The line of the first row that has the value in field ``at``."""
+    """Return the line of the first row with the value in field ``at``."""
     cut = cut_rows(piece, delimiter, is_last=True)
     rows = LineRows(piece, cut.starts, cut.ends, first_row=0, first_line=1)
     wanted = value.decode("utf-8", "backslashreplace")

@@ -1,6 +1,6 @@
-"""What a user has to know of values that are read as others than those that are written.
+"""Notes for users about values that are read as other values than the file contains.
 
-All of it follows from the first rows of the first file, which also say the types of the columns.
+They follow from the first rows of the first file, which also determine the column types.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: Name of a column or of a member within one, the value as it is written, and as it is read.
+#: Name of a column or of a member within one, the value in the file, and the value as it is read.
 _Changed = tuple[str, str, str]
 
 _PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates", "bool": "truth values"}
-#: Numbers of so many digits that a double may not hold them; more than 300 are no numbers.
+#: Numbers with more digits than a double may preserve; with more than 300 it is no number.
 _LONG = r"^[ ]*[+-]?[0-9.]{16,300}[ ]*$"
 _LONG_MEMBER = re.compile(rb"[:\[,]\s*-?[0-9.]{16,300}\s*[,}\]]")
 #: Numbers that may be names: of a place, a telephone, a part. 00501, 0x1F, +49170, 12E5.
@@ -43,7 +43,7 @@ _BIT = r"^[ ]*[01][ ]*$"
 
 
 def value_notes(spec: SourceSpec, path: str) -> list[str]:
-    """What the first rows lose; whoever reads them says what is wrong with the file."""
+    """Return notes on values that lose information; the reader reports errors of the file."""
     try:
         match spec.format:
             case "csv":
@@ -63,7 +63,7 @@ def value_notes(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _inferred(spec: SourceSpec) -> list[pa.Field]:
-    """The columns that are put out and whose types nobody gave."""
+    """Return the emitted columns without a declared type."""
     return [f for f in spec.schema if f.name not in (spec.vs, spec.ve, *spec.casts)]
 
 
@@ -73,7 +73,7 @@ def _csv_options(spec: SourceSpec) -> tuple[str, str, str]:
 
 
 def _text_columns(spec: SourceSpec, path: str) -> list[str]:
-    """Columns that are text because of a few values, with the first of these."""
+    """Report columns that are text because of a few values, with the first of these."""
     names = {f.name for f in _inferred(spec) if kinds.is_string(f.type)}
     times = {
         f.name
@@ -111,7 +111,7 @@ def _odd_quotes(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _changed_columns(spec: SourceSpec, path: str, changed: Any) -> list[str]:
-    """Of each column the first of the first values that is read as another."""
+    """Report per column the first value that is read as another value."""
     first: dict[str, _Changed] = {}
     for found in changed(_inferred(spec), path, spec):
         first.setdefault(found[0], found)
@@ -132,7 +132,7 @@ def _change(spec: SourceSpec, path: str, name: str, written: str, read: str) -> 
 
 
 def _fields(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
-    """Fields of CSV."""
+    """Yield changed fields of CSV."""
     types = {f.name: f.type for f in columns if _may_change(f.type)}
     if not types:
         return
@@ -162,13 +162,13 @@ def _number(written: str) -> int | float:
 
 
 def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
-    """Members of JSON objects, also within others and in lists."""
+    """Yield changed members of JSON objects, at any depth."""
     doubles = {name for f in columns for name in _doubles(f.name, f.type)}
     piece = next(chunks(path, encoding=encoding_of(dict(spec.options))), b"") if doubles else b""
     for line in filter(_LONG_MEMBER.search, piece.splitlines()):
         try:
             row = json.loads(line, parse_int=_Written, parse_float=_Written)
-        except (ValueError, RecursionError):  # the end of the piece, or whoever reads it says so
+        except (ValueError, RecursionError):  # a cut line, or a bad one, which the reader reports
             continue
         for name, member in row.items() if isinstance(row, dict) else ():
             for place, written in _numbers(name, member):
@@ -177,13 +177,13 @@ def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_
 
 
 class _Written(str):
-    """A number as it is written."""
+    """A number as its text in the file."""
 
     __slots__ = ()
 
 
 def _doubles(name: str, kind: pa.DataType) -> Iterator[str]:
-    """The places of doubles in a column; an item of a list stands where the list does."""
+    """Yield the paths of doubles in a column; the items of a list have the list's path."""
     if kinds.is_floating(kind):
         yield name
     elif kinds.is_list(kind):
@@ -205,18 +205,18 @@ def _numbers(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _is_rounded(written: str) -> bool:
-    """Whether the double of a number has other digits."""
+    """Whether the number changes as a double."""
     return len(written) < 300 and Decimal(written) != Decimal(_read(written))
 
 
 def _read(written: str) -> str:
-    """What a double makes of it: of a whole number all digits, else as many as tell it apart."""
+    """Return the number as a double: all digits of a whole number, else the shortest form."""
     found = float(written)
     return str(int(found)) if written.lstrip("+-").isdigit() else repr(found)
 
 
 def _cut_times(spec: SourceSpec, path: str) -> list[str]:
-    """Times of an old form that have more digits than are read."""
+    """Report INT96 times with more digits than are read."""
     names = {*spec.schema.names} - {spec.vs, spec.ve}
     return [
         f"source {spec.path}: column {name!r} has INT96 times, which are read in microseconds: "

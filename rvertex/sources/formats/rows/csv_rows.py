@@ -1,6 +1,6 @@
 """Find the ends of CSV rows: line ends outside of quotes.
 
-The rules are those of Arrow's parser. A quote opens a quoted field only at the field's beginning.
+The rules are Arrow's. A quote opens a quoted field only at the field's beginning.
 Two quotes inside a quoted field are one character. Text after the closing quote is plain.
 
 One rule is added: if a quote is not closed within ``QUOTED_BYTES_MAX``, its row ends with its line
@@ -121,7 +121,7 @@ def _slow_ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarra
         found = row.match(data, at)
         end = -1 if found is None else found.end()
         if found is not None and end == len(data) and not is_last and found[1] != b"\n":
-            break  # the row may go on
+            break  # the row may be incomplete
         is_quoted = found is None or data.find(b'"', at, end) >= 0
         if found is None and not is_last and len(data) - at <= QUOTED_BYTES_MAX:
             break  # the quote may be closed further on

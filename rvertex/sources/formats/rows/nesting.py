@@ -1,7 +1,7 @@
-"""Refuse JSON that is nested too deeply: the parser recurses per level and would crash the process.
+"""Rejects JSON that is nested too deeply: the parser recurses per level and would crash.
 
-Most lines hold one flat object. A count of the brackets shows that. Only other text has its levels
-counted exactly: brackets in strings are skipped, and levels go on across line ends, because the
+Most lines have one flat object, as a count of the brackets shows. Only in other text are the levels
+counted exactly: brackets in strings are skipped, and line ends do not end a level, because the
 parser does not end an object at a line end either.
 """
 
@@ -22,7 +22,7 @@ _STEPS[list(b"}]")] = -1
 
 
 def check_levels(chunk: bytes) -> None:
-    """Refuse JSON that is nested too deeply.
+    """Raise for JSON that is nested too deeply.
 
     Raises:
         pyarrow.ArrowInvalid: a value has more than ``LEVELS_MAX`` levels.
@@ -34,9 +34,9 @@ def check_levels(chunk: bytes) -> None:
 
 
 def _levels(chunk: bytes) -> int:
-    """The deepest level of a text.
+    """Return the deepest level of a text.
 
-    Of text that is not JSON: at least the level that the parser reaches before it fails.
+    If it is not JSON: at least the level that the parser reaches before it fails.
     """
     if b"\\" in chunk:
         chunk = chunk.replace(b"\\\\", b"").replace(b'\\"', b"")

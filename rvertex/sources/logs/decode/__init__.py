@@ -1,1 +1,1 @@
-"""Values of messages become rows, many at once; a value that does not is found and named."""
+"""Decodes values of messages to rows, many at once, and finds the values that are bad."""

@@ -1,7 +1,7 @@
-"""Arrow: a message is one IPC stream of any number of rows, which share its offset.
+"""Decodes Arrow: a message is one IPC stream of any number of rows, which share its offset.
 
-A message is atomic: all of its rows become events, or none. A column it lacks is null, one that
-nobody declared is passed over, and one whose type can hold the same values is converted.
+A message is atomic: all of its rows become events, or none. A missing column is null, columns that
+were not declared are ignored, and a column of another type is converted if no value changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ArrowDecoder:
         try:
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all().combine_chunks()
-            table.validate(full=True)  # it comes from outside
+            table.validate(full=True)  # it is untrusted
         except MemoryError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Avro: a message is one record, plain or behind a header that names its schema in a registry.
+"""Decodes Avro: a message is one record, plain or after a header with its schema's number.
 
-The header is one byte 0 and the schema's number in four bytes. The columns are the source's: a
-field that the writer does not have is null, one that nobody declared is passed over.
+The header is one byte 0 and the schema's number in the registry, in four bytes. The columns are the
+source's: a field that the writer lacks is null, and fields that were not declared are ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ NO_HEADER = "no header of a schema registry (a byte 0 and the schema's number)"
 
 
 class Registry(Protocol):
-    """Knows the schemas that headers name."""
+    """Returns the schemas of headers."""
 
     def schema(self, number: int) -> AvroSchema | None:
-        """The schema of that number; None if there is none.
+        """Return the schema of that number; None if there is none.
 
         Raises:
             LogUnreachableError: the registry does not answer.
@@ -39,7 +39,7 @@ class Registry(Protocol):
 
 
 class AvroDecoder:
-    """Reads records into the columns of ``schema``; the writer's is given or in a registry."""
+    """Reads records into the columns of ``schema``; the writer's schema is fixed or registered."""
 
     def __init__(self, schema: pa.Schema, writer: AvroSchema | Registry) -> None:
         self._schema = schema
@@ -61,7 +61,7 @@ class AvroDecoder:
         return self._mixed(heads, values)
 
     def _mixed(self, heads: list[bytes], values: Sequence[bytes]) -> pa.RecordBatch:
-        """Values of several writers: each writer's are read together, then put in order."""
+        """Decode the values of each writer together, and restore their order."""
         pieces, places = [], []
         for head in dict.fromkeys(heads):
             rows = [i for i, found in enumerate(heads) if found == head]
@@ -94,7 +94,7 @@ class AvroDecoder:
             raise DecoderMissingError(str(error)) from error
 
     def _inspect(self, values: Sequence[bytes]) -> Iterator[dict[int, Bad]]:
-        """Values whose bytes are no record, and why; values that fail otherwise are missing."""
+        """Yield values whose bytes are no record, with reasons; omits other failing values."""
         yield self._bad_values(values)
 
     def _bad_values(self, values: Sequence[bytes]) -> dict[int, Bad]:

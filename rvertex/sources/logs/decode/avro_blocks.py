@@ -1,8 +1,8 @@
-"""Avro records decoded many at once: their bytes as one block of a container file.
+"""Decodes many Avro records at once: their bytes as one block of a container file.
 
-The block does not say where a record ends. A record that is too short would take bytes of the next
-one. So the bytes of each record are checked first: the decoder panics on some malformed records and
-reads some as if they were right. The check skips the same field of all records at once, with one
+A block does not contain the ends of its records, so a record that is too short would consume bytes
+of the next one. The decoder panics on some malformed records, and accepts others. So the bytes of
+each record are checked first. The check skips the same field of all records at once, with one
 position per record.
 """
 
@@ -46,7 +46,7 @@ _NAMED = (*_RECORDS, "enum", "fixed")
 
 
 class AvroBlocks:
-    """Records of one writer's schema, into the columns of ``schema``."""
+    """Decodes records of one writer's schema to the columns of ``schema``."""
 
     def __init__(self, writer: AvroSchema, schema: pa.Schema) -> None:
         import polars  # fails here if it is missing, not at the first message
@@ -62,19 +62,19 @@ class AvroBlocks:
         self._head = b"Obj\x01" + _long(len(entries)) + b"".join(entries) + _long(0) + _SYNC
 
     def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
-        """Whether each of the bodies is no such record, bool[n]."""
+        """Return which bodies are no such record, bool[n]."""
         return malformed(bodies, self._writer)
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """A row for each of the bodies.
+        """Return a row per body.
 
         Raises:
-            Refused: one or more of them are no such record.
+            Refused: one or more bodies are no such record.
         """
         import polars
         from polars.exceptions import PanicException, PolarsError
 
-        if self.are_bad(bodies).any():  # polars would panic, or take a wrong branch for right
+        if self.are_bad(bodies).any():  # polars would panic, or accept a wrong branch
             raise Refused
         data = b"\0".join([*bodies, b""])
         block = b"".join([self._head, _long(len(bodies)), _long(len(data)), data, _SYNC])
@@ -95,7 +95,7 @@ def _bytes(data: bytes) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    """A number as Avro has it: zigzag, seven bits a byte."""
+    """Encode a number as Avro does: zigzag, seven bits per byte."""
     left = ((value << 1) ^ (value >> 63)) & _MASK
     out = bytearray()
     while left > 0x7F:
@@ -129,14 +129,14 @@ class _Walk:
         self._bytes = b"".join(bodies) + bytes(_VARINT_BYTES_MAX)
         self._data = np.frombuffer(self._bytes, np.uint8)
         self.ends = np.cumsum(lengths)
-        #: The first byte of each record that is not skipped; int64[n].
+        #: Position of each record's first byte that is not skipped; int64[n].
         self.at = self.ends - lengths
         self.is_bad = np.zeros(len(bodies), np.bool_)
-        #: Elements without bytes in each record so far.
+        #: Number of elements without bytes in each record so far.
         self._without_bytes = np.zeros(len(bodies), np.int64)
         self._level = 0
         self._named: dict[str, tuple[Any, str]] = {}
-        #: Types of the elements of arrays, and the namespaces that these stand in.
+        #: Types of the elements of arrays, with their namespaces.
         self._elements: list[tuple[Any, str]] = []
         self._define(writer, "")
         self._skips = Skips(
@@ -198,7 +198,7 @@ class _Walk:
         return kind, space
 
     def _define(self, kind: Any, space: str) -> None:
-        """Note the types that have a name."""
+        """Record the types that have a name."""
         if isinstance(kind, list):
             for member in kind:
                 self._define(member, space)
@@ -236,7 +236,7 @@ class _Walk:
         is_empty = not is_map and self._is_empty(inner, space)
         while len(rows):  # ends: each pass skips a byte or more of each row
             rows, count = self._good(rows, self._number(rows))
-            self._number(rows[count < 0])  # such a block has its size in bytes, too
+            self._number(rows[count < 0])  # such a block also has its size in bytes
             count = np.abs(count)
             if is_empty:
                 most = ELEMENTS_WITHOUT_BYTES_MAX - self._without_bytes[rows]
@@ -292,7 +292,7 @@ class _Walk:
 
     @cached_property
     def _number_ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The last bytes of numbers, and how many numbers are too long up to each of them."""
+        """Return the last bytes of numbers, and the count of numbers too long up to each."""
         lasts = np.flatnonzero(self._data <= 0x7F)
         return lasts, np.cumsum(np.diff(lasts, prepend=-1) > _VARINT_BYTES_MAX)
 

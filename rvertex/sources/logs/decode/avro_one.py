@@ -1,8 +1,8 @@
 """Skips values in one Avro record, a value at a time: for records with very many elements.
 
 Skipping the same field of all records at once costs some calls of numpy per field. So a few records
-whose arrays have many more elements than the others are skipped here. Both ways take the same bytes
-for right (a test compares them).
+whose arrays have many more elements than the others are skipped here. Both ways accept the same
+bytes (a test compares them).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OneRecord:
         """Read a number.
 
         Raises:
-            Malformed: there is none.
+            Malformed: there is no number.
         """
         data, at = self.data, self.at
         value = shift = 0
@@ -158,10 +158,10 @@ class Skips:
 
 
 def _count(one: OneRecord) -> int:
-    """The elements of the next block; 0 after the last one."""
+    """Return the number of elements of the next block; 0 after the last one."""
     count = one.number()
     if count < 0:
-        one.number()  # such a block has its size in bytes, too
+        one.number()  # such a block also has its size in bytes
         count = -count
         if count == 1 << 63:
             raise Malformed

@@ -1,4 +1,4 @@
-"""Avro records decoded one by one: slower, for schemas with types that blocks do not have."""
+"""Decodes Avro records one by one: slower, for schemas with types that blocks do not support."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class AvroRows:
-    """Records of one writer's schema, into the columns of ``schema``."""
+    """Decodes records of one writer's schema to the columns of ``schema``."""
 
     def __init__(self, writer: AvroSchema, schema: pa.Schema) -> None:
-        """Raises UnreadableAvroError: no column can hold a field that is asked for."""
+        """Raises UnreadableAvroError: no column type fits a required field."""
         import fastavro
         from fastavro.schema import SchemaParseException
 
@@ -36,20 +36,20 @@ class AvroRows:
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
             raise UnreadableAvroError(f"no Avro schema ({first_line(error)})") from error
         self._wire = types.wire
-        #: Whether a few bytes can stand for more than fastavro can read.
+        #: Whether a few bytes can encode more than fastavro can read.
         self._is_checked = types.is_recursive or has_elements_without_bytes(types.wire)
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """A row for each of the bodies.
+        """Return a row per body.
 
         Raises:
-            Refused: one or more of them are no such record.
+            Refused: one or more bodies are no such record.
         """
         if self._are_malformed(bodies).any():
             raise Refused
         rows = [self._row(body) for body in bodies]
         columns = [_array(name, column, rows) for name, column in self._columns.items()]
-        # A column that nobody asks for says how many rows there are.
+        # A batch without columns needs another column for its row count.
         count = pa.nulls(len(rows))
         table = pa.Table.from_arrays([*columns, count], names=[*self._columns, ""])
         found = conformed(table, self._schema)
@@ -58,7 +58,7 @@ class AvroRows:
         return found
 
     def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
-        """Whether each of the bodies is no such record, bool[n]."""
+        """Return which bodies are no such record, bool[n]."""
         found = self._are_malformed(bodies)
         for k in np.flatnonzero(~found).tolist():
             try:
@@ -68,7 +68,7 @@ class AvroRows:
         return found
 
     def _are_malformed(self, bodies: Sequence[bytes]) -> np.ndarray:
-        """Whether each of the bodies must not be read, bool[n]."""
+        """Return which bodies must not be read, bool[n]."""
         if not self._is_checked:
             return np.zeros(len(bodies), np.bool_)
         try:
@@ -82,7 +82,7 @@ class AvroRows:
         stream = io.BytesIO(body)
         try:
             found = self._read(stream, self._writer, None)
-        except Exception as error:  # of whatever kind the bytes of a stranger call forth
+        except Exception as error:  # untrusted bytes may cause any kind
             raise Refused from error
         if not isinstance(found, dict) or stream.tell() != len(body):
             raise Refused

@@ -1,9 +1,9 @@
-"""Avro schemas: their columns as Arrow types, and how values of each type are read.
+"""Converts Avro schemas to Arrow columns, and to the schemas by which values are read.
 
-A name stands for the type that is defined under it. A logical type that Avro does not know, or that
-stands on a type that cannot have it, is ignored, as Avro demands. A union of several types is a
-struct with a field for each, ``member0`` and so on, of which one has a value; one of int and long,
-or of float and double, is the wider of the two.
+A logical type that Avro does not define, or that does not fit its base type, is ignored, as the
+specification demands. A union of several types becomes a struct with fields ``member0``,
+``member1``, ..., of which one has a value. A union of int and long, or of float and double, becomes
+the wider of the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: A parsed Avro schema: a record is a dict with "type": "record".
 AvroSchema: TypeAlias = dict[str, Any]
 
-#: A record has at most so many types in it, those of records within it included.
+#: Most types in a record, including the types of nested records.
 TYPES_MAX = 10_000
 _DECIMAL_DIGITS_MAX = 76
 _UUID_BYTES = 16
@@ -36,15 +36,15 @@ _PRIMITIVES = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-#: Unions of which a value of one type is a value of the other.
+#: Unions in which a value of one type is also a value of the other -> the wider type.
 _WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
-#: Beside the fields of a record: definitions of types that these use.
+#: Key of a record, beside its fields: definitions of types that the fields use.
 _OTHERS = "streamscope.types"
 _NAMED = ("record", "error", "enum", "fixed")
 
 
 class UnreadableAvroError(ValueError):
-    """A field that no column can hold, or a schema that is none."""
+    """A field for which there is no column type, or an invalid schema."""
 
     def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -56,12 +56,12 @@ class UnreadableAvroError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AvroColumn:
-    """A type of Avro as one of Arrow."""
+    """An Avro type as an Arrow type."""
 
     arrow: pa.DataType
-    #: Makes a value that Arrow takes of one that fastavro gives; None: that is one.
+    #: Converts a value of fastavro to one that Arrow accepts; None: no conversion is needed.
     convert: Callable[[Any], Any] | None = None
-    #: Whether values can be decoded in blocks: as a column, and as elements or fields of one.
+    #: Whether values can be decoded in blocks: as a column, and as elements or fields of a column.
     in_blocks: bool = True
     within_blocks: bool = True
 
@@ -85,10 +85,10 @@ _LOGICAL: dict[tuple[Any, Any], AvroColumn] = {
 
 
 def parse_avro_schema(text: str) -> AvroSchema:
-    """The record that the text describes.
+    """Parse a record's schema.
 
     Raises:
-        ValueError: it describes none.
+        ValueError: the text is no schema of a record.
     """
     found = json.loads(text)
     if not isinstance(found, dict) or found.get("type") != "record":
@@ -99,15 +99,15 @@ def parse_avro_schema(text: str) -> AvroSchema:
 
 
 def with_types(schema: AvroSchema, others: list[Any]) -> AvroSchema:
-    """The record with the definitions of types that stand elsewhere."""
+    """Add the definitions of types from other schemas."""
     return {**schema, _OTHERS: others} if others else schema
 
 
 def arrow_columns(schema: AvroSchema) -> pa.Schema:
-    """The fields as columns.
+    """Return the columns of the fields.
 
     Raises:
-        UnreadableAvroError: no column can hold one of them.
+        UnreadableAvroError: there is no column type for one of them.
     """
     types = AvroTypes(schema)
     return pa.schema([(name, types.column(name).arrow) for name in types.names])
@@ -116,13 +116,13 @@ def arrow_columns(schema: AvroSchema) -> pa.Schema:
 class AvroTypes:
     """The fields of a record: their columns, and the schema by which fastavro reads them.
 
-    fastavro is not told logical types: it would round decimals, and give times as objects of
-    Python, which are slower and end with the year 9999. It does not say either which type of a
-    union a value has, so each of them becomes a record of one field, which is written alike.
+    The schema for fastavro has no logical types: fastavro would round decimals, and return times
+    as Python objects, which are slower and end with the year 9999. It does not return which type of
+    a union a value has, so each type becomes a record of one field, which has the same bytes.
     """
 
     def __init__(self, schema: AvroSchema) -> None:
-        """Raises UnreadableAvroError: it is no schema."""
+        """Raises UnreadableAvroError: the schema is invalid."""
         self._defined: dict[str, AvroSchema] = {}
         self._written: set[str] = set()
         self._open: list[str] = []
@@ -139,7 +139,7 @@ class AvroTypes:
 
     @property
     def names(self) -> list[str]:
-        """The fields of the record."""
+        """The names of the record's fields."""
         return list(self._fields)
 
     @property
@@ -151,10 +151,10 @@ class AvroTypes:
             return False
 
     def column(self, name: str) -> AvroColumn:
-        """The column of a field.
+        """Return the column of a field.
 
         Raises:
-            UnreadableAvroError: no column can hold it.
+            UnreadableAvroError: there is no column type for it.
         """
         self._count = 0
         try:
@@ -165,7 +165,7 @@ class AvroTypes:
             raise UnreadableAvroError(f"no type of Avro ({error!r})", (name,)) from error
 
     def _define(self, kind: Any, space: str) -> None:
-        """Note the types that have a name."""
+        """Record the types that have a name."""
         if isinstance(kind, list):
             for member in kind:
                 self._define(member, space)
@@ -180,9 +180,9 @@ class AvroTypes:
             self._define([*inner, kind["type"] if kind["type"] not in _NAMED else None], space)
 
     def _resolved(self, kind: Any, space: str) -> tuple[Any, bool]:
-        """A type without a wrapping; whether it was named where it stands.
+        """Return a type without wrapping objects, and whether it was a reference to a name.
 
-        A named type has its full name, so what is within it needs no ``space`` from outside.
+        A named type has its full name, so types within it need no outer ``space``.
         """
         if isinstance(kind, list):
             return kind, False
@@ -201,7 +201,7 @@ class AvroTypes:
             return kind, False
         return self._resolved(kind["type"], space)
 
-    # ---- what fastavro reads
+    # ---- schemas for fastavro
 
     def _wire(self, kind: Any, space: str) -> Any:
         found, _ = self._resolved(kind, space)
@@ -247,7 +247,7 @@ class AvroTypes:
         return made
 
     def _members(self, kinds: list[Any], space: str) -> tuple[list[Any], str | None]:
-        """The types of a union but null, and the one that holds the values of all of them."""
+        """Return a union's types except null, and the type that fits the values of all of them."""
         resolved = [(kind, self._resolved(kind, space)[0]) for kind in kinds]
         members = [kind for kind, found in resolved if found != {"type": "null"}]
         plain = [found["type"] for _, found in resolved if "logicalType" not in found]
@@ -257,7 +257,7 @@ class AvroTypes:
     # ---- columns
 
     def _column(self, kind: Any, space: str, within: tuple[str, ...]) -> AvroColumn:
-        """``within``: the records that the type is in."""
+        """Return the column of a type; ``within``: the records that contain the type."""
         self._count += 1
         if self._count > TYPES_MAX:
             raise UnreadableAvroError(f"it has more than {TYPES_MAX:,} types in it")
@@ -343,7 +343,7 @@ def _struct_of(columns: dict[str, AvroColumn]) -> AvroColumn:
 
 
 def _fields(kind: AvroSchema) -> list[dict[str, Any]]:
-    """The fields of a record, each of which has a name of its own."""
+    """Return the fields of a record, whose names must differ."""
     fields: list[dict[str, Any]] = kind.get("fields", [])
     for name, times in Counter(f["name"] for f in fields).items():
         if times > 1:
@@ -352,11 +352,11 @@ def _fields(kind: AvroSchema) -> list[dict[str, Any]]:
 
 
 def full_name(kind: AvroSchema, space: str) -> str:
-    """The name of a type with its namespace."""
+    """Return the name of a type with its namespace."""
     name, own = str(kind["name"]), kind.get("namespace", space)
     return name if "." in name or not own else f"{own}.{name}"
 
 
 def space_within(kind: AvroSchema, space: str) -> str:
-    """The namespace in which names within a record are looked up."""
+    """Return the namespace for names within a record."""
     return full_name(kind, space).rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Values of Avro that Arrow does not take as they are read: decimals, times of day, identifiers."""
+"""Converts Avro values that Arrow does not accept directly: decimals, times of day, UUIDs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     Convert: TypeAlias = Callable[[Any], Any]
 
 _EXACT = Context(prec=1_000)
-#: Where the groups of digits of an identifier begin and end.
+#: Beginnings and ends of a UUID's groups of digits.
 _UUID_ENDS = (0, 8, 12, 16, 20, 32)
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
 
 
 def as_decimal(scale: int) -> Convert:
-    """What makes a number of its unscaled bytes."""
+    """Return a function from unscaled bytes to a decimal."""
     return partial(_decimal, scale)
 
 
 def as_time(unit: str) -> Convert:
-    """What refuses a time of day beyond the day, which Arrow would keep."""
+    """Return a check of times of day: Arrow would accept times beyond the day."""
     return partial(_time, _PER_DAY[unit])
 
 
 def as_uuid(value: bytes | None) -> str | None:
-    """The text of an identifier."""
+    """Return the text of a UUID."""
     if value is None:
         return None
     digits = value.hex()
@@ -39,17 +39,17 @@ def as_uuid(value: bytes | None) -> str | None:
 
 
 def each(convert: Convert) -> Convert:
-    """The same for each value of an array."""
+    """Apply a conversion to each value of an array."""
     return partial(_each, convert)
 
 
 def each_value(convert: Convert) -> Convert:
-    """The same for each value of a map."""
+    """Apply a conversion to each value of a map."""
     return partial(_each_value, convert)
 
 
 def members(converts: Mapping[str, Convert]) -> Convert | None:
-    """The same for the fields of a record that need it; None if none does."""
+    """Apply conversions to the fields of a record; None if no field needs one."""
     return partial(_members, converts) if converts else None
 
 

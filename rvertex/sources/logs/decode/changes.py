@@ -1,4 +1,4 @@
-"""Messages that change a table: upserts with tombstones, and change events of Debezium.
+"""Decodes messages that change a table: upserts with tombstones, and Debezium's change events.
 
 Each message becomes the new row of its key, or ends the key (column ``DELETED``). A tombstone names
 its key in the record's key: as the text of the only key column, as a JSON value, or as an object,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.decode.decoded import Decoder
     from rvertex.sources.logs.decode.messages import Messages
 
-#: Whether a row only ends its key.
+#: Column: whether a row only ends its key.
 DELETED = "kafka_deleted"
-#: When the connector handled a change, and when the database committed it.
+#: Columns: when the connector handled a change, and when the database committed it.
 CHANGE_TIME, COMMIT_TIME = "kafka_change_timestamp", "kafka_commit_timestamp"
 CHANGE_COLUMNS = pa.schema(
     [
@@ -43,7 +43,7 @@ _MILLIS = pa.timestamp("ms", "UTC")
 
 
 class UpsertDecoder:
-    """Messages whose values are rows of ``schema``; one without a value ends its key."""
+    """Decodes messages whose values are rows of ``schema``; one without a value ends its key."""
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], values: Decoder) -> None:
         """``schema``: with :data:`DELETED`; ``values`` decodes rows without it."""
@@ -52,7 +52,7 @@ class UpsertDecoder:
         self._values = values
 
     def decode(self, messages: Messages) -> Decoded:
-        """A row for each message."""
+        """Return a row per message."""
         gone = [i for i, value in enumerate(messages.values) if value is None]
         ends, bad = self._keys.ends(gone, messages.key)
         found = self._values.decode(messages.values)
@@ -66,7 +66,7 @@ class UpsertDecoder:
 
 
 class DebeziumDecoder:
-    """Change events, with ``schema`` and ``payload`` around them or bare; tombstones are skipped.
+    """Decodes change events, bare or within ``schema`` and ``payload``; skips tombstones.
 
     ``envelopes`` decodes events into the columns of :func:`envelope`.
     """
@@ -77,7 +77,7 @@ class DebeziumDecoder:
         self._envelopes = envelopes
 
     def decode(self, messages: Messages) -> Decoded:
-        """A row for each change, two where a row gets another key."""
+        """Return a row per change, or two if a row's key changes."""
         found = self._envelopes.decode(messages.values)
         bad = {i: why for i, why in found.bad.items() if messages.values[i] is not None}
         events, at = _bare(found.rows), found.value_of
@@ -109,7 +109,7 @@ class DebeziumDecoder:
         return _in_order(pieces, self._schema, bad)
 
     def _rows(self, events: Mapping[str, pa.Array], side: str) -> pa.RecordBatch:
-        """The rows of one side, with the times of their events."""
+        """Return the rows of one side, with the times of their events."""
         struct = events[side]
         fields = dict(zip((f.name for f in struct.type), struct.flatten(), strict=True))
         commit = events["source"].flatten()[0]
@@ -135,7 +135,7 @@ class DebeziumDecoder:
 
 
 def envelope(schema: pa.Schema) -> pa.Schema:
-    """The columns of a change event of rows of ``schema``, bare."""
+    """Return the columns of a bare change event for rows of ``schema``."""
     row = pa.struct([f for f in schema if f.name not in CHANGE_COLUMNS.names])
     millis = pa.field("ts_ms", pa.int64())
     return pa.schema(
@@ -150,12 +150,12 @@ def envelope(schema: pa.Schema) -> pa.Schema:
 
 
 def wrapped(event: pa.Schema) -> pa.Schema:
-    """The columns of a change event, bare or in a ``payload``."""
+    """Return the columns of a change event, bare or in a ``payload``."""
     return event.append(pa.field("payload", pa.struct(list(event))))
 
 
 def _bare(events: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The columns of the events, taken out of their payloads where they have one."""
+    """Return the columns of the events, from their payloads if they have one."""
     bare = dict(zip(events.schema.names, events.columns, strict=True))
     payload = bare.pop("payload", None)
     if payload is None or payload.null_count == len(payload):
@@ -169,7 +169,7 @@ def _sides(before: pa.RecordBatch, after: pa.RecordBatch) -> list[tuple[pa.Recor
 
 
 class _Keys:
-    """Rows that only end their keys, read from the keys of records."""
+    """Makes rows that only end their keys, from the keys of records."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
         self._schema, self.names = schema, tuple(names)
@@ -178,7 +178,7 @@ class _Keys:
     def ends(
         self, values: Sequence[int], key: Callable[[int], bytes | None]
     ) -> tuple[dict[int, dict[str, Any]], dict[int, Bad]]:
-        """The key columns of these messages, and the messages whose key is none."""
+        """Return the key columns of these messages, and the messages with an invalid key."""
         found: dict[int, dict[str, Any]] = {}
         bad: dict[int, Bad] = {}
         for i in values:
@@ -195,7 +195,7 @@ class _Keys:
         row_of: Mapping[int, int] | None = None,
         times: pa.RecordBatch | None = None,
     ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """``ends`` as rows, and the messages that they are of.
+        """Return ``ends`` as rows, and their messages.
 
         ``times``: has the times of events in the rows ``row_of``.
         """
@@ -211,7 +211,7 @@ class _Keys:
         return _with_deleted(rows, True, self._schema), np.array([*ends], np.int64)
 
     def _read(self, data: bytes | None) -> dict[str, Any] | Bad:
-        """The columns of one key."""
+        """Parse the columns of one key."""
         names = ", ".join(self.names)
         refusal = Bad(f"it ends a row, but its record's key does not name {names}")
         if data is None:
@@ -259,7 +259,7 @@ def _with_deleted(rows: pa.RecordBatch, deleted: bool, schema: pa.Schema) -> pa.
 def _in_order(
     pieces: Sequence[tuple[pa.RecordBatch, np.ndarray]], schema: pa.Schema, bad: dict[int, Bad]
 ) -> Decoded:
-    """The rows of messages that are not bad, in the order of messages and of ``pieces``."""
+    """Return the rows of good messages, in the order of messages and of ``pieces``."""
     rows = joined([piece for piece, _ in pieces], schema)
     value_of = np.concatenate([of for _, of in pieces])
     order = np.argsort(value_of, kind="stable")

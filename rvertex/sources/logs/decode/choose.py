@@ -1,4 +1,4 @@
-"""Which decoder the values of a source need."""
+"""Chooses the decoder for the values of a source."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.decode.decoded import Decoder
     from rvertex.sources.spec import SourceSpec
 
-#: An option of the source: the schema by which all messages are written, as JSON.
+#: Option of the source: the writer's schema of all messages, as JSON.
 AVRO_SCHEMA = "avro_schema"
-#: An option of the source: the columns of its key, by lines.
+#: Option of the source: the columns of its key, one per line.
 KEY = "key"
 REGISTRY_URL = "schema.registry.url"
 REGISTRY_USER_INFO = "schema.registry.basic.auth.user.info"
 
 
 def message_decoder(spec: SourceSpec, config: Mapping[str, str]) -> MessageDecoder:
-    """A decoder of the source's messages; ``config`` has no references to the environment."""
+    """Return the decoder of a source's messages; ``config``: environment references resolved."""
     assert spec.log is not None
     schema = value_columns(spec.columns)
     key, encoding = tuple(filter(None, str(spec.option(KEY, "")).split("\n"))), spec.log.encoding
@@ -54,7 +54,7 @@ def message_decoder(spec: SourceSpec, config: Mapping[str, str]) -> MessageDecod
 
 
 def value_columns(columns: pa.Schema) -> pa.Schema:
-    """The columns that values of messages give."""
+    """Return the columns that come from the values of messages."""
     return pa.schema([f for f in columns if f.name not in METADATA.names])
 
 

@@ -1,7 +1,7 @@
-"""What a decoder gives, and how it finds the values that cannot be decoded.
+"""The results of decoders, and the search for values that cannot be decoded.
 
-Invariant: which rows come out of a value, and whether it is bad, depends on that value alone, not
-on those that were decoded together with it.
+Invariant: the rows of a value, and whether it is bad, depend on that value alone, not on other
+values that are decoded together with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_VALUE = "the record has no value (a tombstone)"
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a value cannot be decoded; ``column`` where one is to blame."""
+    """Why a value cannot be decoded; ``column``: set if one column is the cause."""
 
     reason: str
     column: str | None = None
@@ -33,7 +33,7 @@ class Bad:
 
     @property
     def short_value(self) -> str | None:
-        """As much of it as is kept."""
+        """The value, shortened for dead letters."""
         return None if self.value is None else self.value[:VALUE_CHARS_MAX]
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The rows of values that could be decoded, and which could not."""
+    """The rows of good values, and the bad values."""
 
     rows: pa.RecordBatch
     #: int64[rows], sorted: which value each row is from.
@@ -55,11 +55,11 @@ class Decoder(Protocol):
     """Decodes values into rows of one schema."""
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """The rows, in the order of the values."""
+        """Return the rows, in the order of the values."""
 
 
 class Refused(Exception):  # noqa: N818 - never seen by users
-    """Some of the values that were decoded together cannot be."""
+    """Of the values that were decoded together, one or more are bad."""
 
 
 def decode_one_row_each(
@@ -71,9 +71,9 @@ def decode_one_row_each(
 ) -> Decoded:
     """Decode values that have one row each.
 
-    ``parse`` gives a row for each of its values or raises :class:`Refused`. All values are tried
-    at once. If they are refused, ``inspect`` finds bad ones among them, if not all, and continues
-    if the others are refused. Then halves of them are tried, until the bad ones are alone.
+    ``parse`` returns a row per value or raises :class:`Refused`. It first parses all values at
+    once. If it raises, ``inspect`` finds bad values, if not all, and continues if ``parse`` rejects
+    the others. Then halves of them are parsed, until each bad value is alone.
     """
     bad: dict[int, Bad] = {}
     left = np.arange(len(values))
@@ -111,7 +111,7 @@ def decode_one_row_each(
 
 
 def joined(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """The pieces as one batch."""
+    """Join the pieces to one batch."""
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
@@ -120,7 +120,7 @@ def joined(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | Bad:
-    """The columns of ``schema``: null where the table has none, converted if no value is lost."""
+    """Return the columns of ``schema``: null if missing, and converted if no value changes."""
     columns = []
     for field in schema:
         found = _column(table, field)

@@ -1,8 +1,8 @@
-"""JSON: a message is one object. A missing field is null, one that nobody declared is passed over.
+"""Decodes JSON: a message is one object. Missing fields are null, undeclared ones are ignored.
 
-Messages are joined as lines and parsed at once. The parser does not end an object with its line, so
-each line has to begin and end as an object does, and there have to be as many rows as lines: then
-each line is exactly one object. Messages that are laid out otherwise are brought into that form.
+Messages are joined as lines and parsed at once. The parser does not end an object at a line end. So
+each line must begin and end as an object, and there must be as many rows as lines: then each line
+is exactly one object. Messages with another layout are first converted to this form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NO_OBJECT = "not a JSON object"
 _SPACE = b" \t\r\n"
-#: A tab is space between tokens, as a line end is, and like it not allowed within a string.
+#: Replaces line ends by tabs: both are space between tokens, and not allowed within strings.
 _ONE_LINE = bytes.maketrans(b"\r\n", b"\t\t")
 
 
@@ -51,7 +51,7 @@ class JsonDecoder:
             lines = b"\n".join([_as_line(value) for value in values])
             if not _is_object_per_line(lines, len(values)):
                 raise Refused
-        if not is_utf8(lines):  # the parser does not look
+        if not is_utf8(lines):  # the parser does not check it
             raise Refused
         try:
             table = parse_json(lines, self._schema)

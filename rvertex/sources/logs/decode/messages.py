@@ -1,7 +1,7 @@
-"""Messages of one partition become rows with times and positions; the bad ones stand aside.
+"""Decodes messages of one partition to rows with times and positions; bad ones are separate.
 
-Besides its value, a message has what the log knows of it, as columns: ``kafka_key`` and so on.
-Invariant: which rows a message gives depends on that message alone.
+Besides its value, a message has columns of the log: ``kafka_key`` and so on.
+Invariant: the rows of a message depend on that message alone.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ _VALUE_CHARS_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages of one partition in the order of the log; the partition goes on at ``next``."""
+    """Messages of one partition in the order of the log; ``next``: the following position."""
 
     partition: int
     offsets: np.ndarray
     values: Sequence[bytes | None]
     next_position: int
-    #: What is asked for only where a column needs it, or of the few that are bad.
+    #: Read only if a column needs it, or for the few bad messages.
     key: Callable[[int], bytes | None]
     timestamp_ms: Callable[[int], int | None]
     headers: Callable[[int], list[tuple[str, bytes | None]] | None]
 
 
 def by_value(decoder: Decoder) -> Callable[[Messages], Decoded]:
-    """Decodes messages by their values alone."""
+    """Return a function that decodes messages by their values alone."""
     return lambda messages: decoder.decode(messages.values)
 
 
 class MessageDecoder:
-    """Turns messages into rows as a source wants them."""
+    """Decodes messages to the rows of a source."""
 
     def __init__(self, spec: SourceSpec, decode: Callable[[Messages], Decoded]) -> None:
-        """``decode``: makes rows of the values of messages."""
+        """``decode``: decodes the values of messages to rows."""
         assert spec.log is not None
         self._spec = spec
         self._decode = decode
@@ -70,7 +70,7 @@ class MessageDecoder:
         self._metadata = [name for name in METADATA.names if name in spec.columns.names]
 
     def decode(self, messages: Messages) -> tuple[LogRows, LogRowError | None]:
-        """The rows; with ``on_error="fail"`` those before the first bad message, and its error."""
+        """Return the rows; with ``on_error="fail"`` up to the first bad message, and its error."""
         decoded = self._decode(messages)
         bad = dict(decoded.bad)
         raw, value_of = self._raw(messages, decoded), decoded.value_of
@@ -95,7 +95,7 @@ class MessageDecoder:
         return LogRows(offsets, events, messages.next_position, dead, origins), None
 
     def _raw(self, messages: Messages, decoded: Decoded) -> pa.RecordBatch:
-        """The columns of the values and those of the log, side by side."""
+        """Return the columns of the values, and then the columns of the log."""
         columns = dict(zip(decoded.rows.schema.names, decoded.rows.columns, strict=True))
         for name in self._metadata:
             columns[name] = _metadata(name, messages, decoded.value_of)
@@ -104,7 +104,7 @@ class MessageDecoder:
         )
 
     def _origins(self, messages: Messages, value_of: np.ndarray) -> pa.RecordBatch:
-        """The message of each row, in case that the row turns out to be a bad one."""
+        """Return the message of each row, for dead letters if the row is bad."""
         found = {i: (messages.key(i), messages.values[i]) for i in np.unique(value_of).tolist()}
         rows = [found[i] for i in value_of.tolist()]
         source = self._spec.shown or self._spec.path

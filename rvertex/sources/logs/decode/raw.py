@@ -1,4 +1,4 @@
-"""Raw bytes: a message is one row with one column, of bytes or of text. Null stays null."""
+"""Decodes raw bytes: a message is one row with one column of bytes or text. Null stays null."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RawDecoder:
-    """Takes values as they are; with a schema without columns, nothing of them."""
+    """Returns values unchanged; a schema without columns ignores them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         assert len(schema) <= 1, schema
@@ -35,7 +35,7 @@ class RawDecoder:
         if pa.types.is_binary(self._schema.types[0]):
             rows = pa.record_batch([pa.array(values, pa.binary())], schema=self._schema)
             return Decoded(rows, everything, {})
-        # null is no bad text, so it must not be met as a value
+        # null is no bad text, so it must not be checked as a value
         found = decode_one_row_each(
             [b"" if value is None else value for value in values],
             self._schema,

@@ -1,4 +1,4 @@
-"""A schema registry over HTTP, as Confluent's and those like it answer."""
+"""A client of schema registries over HTTP, with Confluent's interface."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError, R
 
 ANSWER_S_MAX = 10.0
 _ANSWER_BYTES_MAX = 4 << 20
-#: The registry wants another user or password.
+#: HTTP statuses for a wrong user or password.
 _REFUSED = (401, 403)
 _USER_INFO = '"schema.registry.basic.auth.user.info"'
 
 
 class SchemaRegistry:
-    """Asks for a schema once."""
+    """Requests each schema once."""
 
     def __init__(self, url: str, user_info: str = "") -> None:
-        """``user_info``: ``user:password``, if the registry asks for them and ``url`` has none."""
+        """``user_info``: ``user:password``, if the registry needs them and ``url`` has none."""
         self._url = without_user(url.rstrip("/"))
         self._user_info = user_info or user_of(url)
         self._known: dict[int, AvroSchema | None] = {}
 
     def schema(self, number: int) -> AvroSchema | None:
-        """The schema of that number; None if there is none, or none of Avro.
+        """Return the schema of that number; None if there is none, or it is no Avro schema.
 
         Raises:
             LogUnreachableError: the registry does not answer.
-            RegistryRefusedError: it wants another user.
+            RegistryRefusedError: it rejects the user or password.
         """
         if number not in self._known:
             self._known[number] = self._schema(self._get(f"/schemas/ids/{number}"))
         return self._known[number]
 
     def latest(self, subject: str) -> AvroSchema:
-        """The newest schema of a subject.
+        """Return the newest schema of a subject.
 
         Raises:
-            LogNotFoundError: it has none.
+            LogNotFoundError: the subject has no schema.
             LogUnreachableError: the registry does not answer.
-            RegistryRefusedError: it wants another user.
+            RegistryRefusedError: it rejects the user or password.
         """
         found = self._schema(self._get(_version(subject, "latest")))
         if found is None:
@@ -65,7 +65,7 @@ class SchemaRegistry:
             return None
 
     def _referred(self, answer: dict[str, Any], known: list[str]) -> list[Any]:
-        """The types of other subjects that a schema refers to, each behind those it needs."""
+        """Return the types of other subjects that a schema uses, in the order of dependency."""
         found: list[Any] = []
         for reference in answer.get("references") or ():
             path = _version(str(reference["subject"]), str(reference["version"]))
