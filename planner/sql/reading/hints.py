@@ -134,6 +134,8 @@ HINTS: dict[str, str] = {
     "MEAN": "write AVG(x)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),
     **dict.fromkeys(("LIST", "COLLECT"), _COLLECT),
+    "TYPEOF": "write DESCRIBE t, which prints the types of its columns",
+    "HISTOGRAM_NUMERIC": "write WIDTH_BUCKET(x, low, high, n) as key, and COUNT(*)",
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),
     **dict.fromkeys(("EXPLODE", "UNNEST", "POSEXPLODE", "INLINE"), _EACH),
 }  # fmt: skip

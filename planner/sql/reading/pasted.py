@@ -123,6 +123,22 @@ def _text(word: exp.Expr, prefix: str = "") -> exp.Expr:
     return made
 
 
+def _append_only(parser: Any) -> exp.Expr:
+    """Parse RisingWave's ``APPEND ONLY``, which every table is here."""
+    name = parser._curr
+    parser._advance()
+    if not parser._match_text_seq("ONLY"):
+        parser.raise_error("write APPEND ONLY", name)
+    return option_of(name, exp.Literal.string(""), COMMENT)
+
+
+def _refused(words: str) -> Callable[[Any], Any]:
+    def refuse(parser: Any) -> None:
+        parser.raise_error(words, parser._curr)
+
+    return refuse
+
+
 #: Parsers of clauses by their first word.
 CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "COMMENT": _comment,
@@ -133,8 +149,34 @@ CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "OPTIONS": _options,
     "FORMAT": _format,
     "LIKE": _like,
+    "APPEND": _append_only,
+    "INCLUDE": _refused("INCLUDE is not supported; write at TIMESTAMP METADATA FROM 'timestamp'"),
+    "ON": _refused(
+        "ON CONFLICT is not supported; write 'changelog.mode' = 'upsert' in WITH, and a PRIMARY KEY"
+    ),
 }
-_SHOWN = ("TABLES", "VIEWS", "STREAMS", "SOURCES", "SINKS", "MATERIALIZED", "FUNCTIONS", "COLUMNS")
+#: First words of statements about names and stores, which have no effect on a text's results.
+_CATALOGS = ("CATALOG", "DATABASE", "SCHEMA", "CLUSTER", "SECRET", "CONNECTION")
+_NO_ALTER = (
+    "ALTER {0} is not supported; write what it changes in the CREATE {0}, such as WATERMARK FOR, "
+    "columns and options"
+)
+_SHOWN = (
+    "CATALOGS",
+    "DATABASES",
+    "SCHEMAS",
+    "QUERIES",
+    "TOPICS",
+    "JOBS",
+    "TABLES",
+    "VIEWS",
+    "STREAMS",
+    "SOURCES",
+    "SINKS",
+    "MATERIALIZED",
+    "FUNCTIONS",
+    "COLUMNS",
+)
 
 
 def client_statement(parser: Any) -> exp.Expr | None:
@@ -157,7 +199,7 @@ def client_statement(parser: Any) -> exp.Expr | None:
         return _statement(first, "END")
     if word == "SET":
         return _set(parser, first)
-    if word == "SHOW" and follows in _SHOWN:
+    if word in ("SHOW", "LIST") and follows in _SHOWN:
         return _rest(parser, first, "SHOW")
     if word in ("DESCRIBE", "DESC") and second is not None:
         parser._advance()
@@ -169,8 +211,10 @@ def client_statement(parser: Any) -> exp.Expr | None:
         made = _statement(first, "EXPLAIN")
         made.set("query", parser._parse_statement())
         return made
-    is_index = word == "CREATE" and follows == "INDEX"
-    return _rest(parser, first, "CREATE INDEX") if is_index else None
+    if word == "ALTER" and second is not None:
+        parser.raise_error(_NO_ALTER.format(follows), first)
+    is_silent = word in ("DROP", "USE") or (word == "CREATE" and follows in ("INDEX", *_CATALOGS))
+    return _rest(parser, first, f"{word} {follows}") if is_silent else None
 
 
 def _statement(first: Token, word: str, parts: list[exp.Expr] | None = None) -> ClientStatement:

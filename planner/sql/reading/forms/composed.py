@@ -28,14 +28,15 @@ _REGRESSIONS: dict[type[exp.Expr], str] = {
 _LISTED = "ARRAY_AGG({x}) FILTER (WHERE {x} IS NOT NULL{c})"
 _EVERY = "ARRAY_AGG({x}) {f}"
 _UNIQUE = "ARRAY_DISTINCT({l})".replace("{l}", _LISTED)
+_COUNTS = (
+    f"AS_MAP({_UNIQUE}, TRANSFORM({_UNIQUE}, k -> CARDINALITY(FILTER({_LISTED}, y -> y = k))))"
+)
 _NAMED = {
     "BIT_AND": f"REDUCE({_LISTED}, CAST(-1 AS BIGINT), (a, b) -> a & b)",
     "BIT_OR": f"REDUCE({_LISTED}, CAST(0 AS BIGINT), (a, b) -> a | b)",
     "BIT_XOR": f"REDUCE({_LISTED}, CAST(0 AS BIGINT), (a, b) -> a ^ b)",
     "JSON_ARRAYAGG": f"TO_JSON({_LISTED})",
-    "HISTOGRAM": (
-        f"AS_MAP({_UNIQUE}, TRANSFORM({_UNIQUE}, k -> CARDINALITY(FILTER({_LISTED}, y -> y = k))))"
-    ),
+    **dict.fromkeys(("HISTOGRAM", "COLLECT"), _COUNTS),
     "LIST_AGG": _EVERY,
     **dict.fromkeys(("JSON_AGG", "JSONB_AGG", "JSON_GROUP_ARRAY"), f"TO_JSON({_EVERY})"),
 }

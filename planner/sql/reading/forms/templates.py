@@ -129,6 +129,10 @@ _TEXTS: dict[tuple[str, int], str] = {
     ("URL_EXTRACT_QUERY", 1): "PARSE_URL(@1, 'QUERY')",
     ("URL_EXTRACT_PROTOCOL", 1): "PARSE_URL(@1, 'PROTOCOL')",
     ("URL_EXTRACT_FRAGMENT", 1): "PARSE_URL(@1, 'REF')",
+    (
+        "URL_EXTRACT_PORT",
+        1,
+    ): "CAST(NULLIF(@REGEXP_GROUP(PARSE_URL(@1, 'AUTHORITY'), ':([0-9]+)$', 1), '') AS INT)",
     ("URL_EXTRACT_PARAMETER", 2): "PARSE_URL(@1, 'QUERY', @2)",
     ("URL_ENCODE_PARAM", 1): "URL_ENCODE(@1)",
     ("URL_DECODE_PARAM", 1): "URL_DECODE(@1)",
@@ -244,6 +248,7 @@ _JSON: dict[tuple[str, int], str] = {
     ("JSON_ITEMS", 1): "JSON_ELEMENTS(@1)",
     ("JSON_RECORDS", 1): "AS_MAP(JSON_KEYS(@1), JSON_ELEMENTS(@1))",
     ("TO_JSON_STRING", 1): "TO_JSON(@1)",
+    ("JSON_UNQUOTE", 1): "COALESCE(JSON_VALUE(@1, '$'), @1)",
     **dict.fromkeys((("JSON_STRING", 1), ("JSON_QUOTE", 1)), "TO_JSON(@1)"),
     ("JSONB_PATH_EXISTS", 2): "JSON_EXISTS(@1, @2)",
     ("JSONB_PATH_QUERY_FIRST", 2): "JSON_EXTRACT(@1, @2)",
@@ -260,6 +265,11 @@ _AGGREGATES: dict[tuple[str, int], str] = {
         (("JSONB_OBJECT_AGG", 2), ("JSON_OBJECT_AGG", 2), ("JSON_OBJECTAGG", 2)), _OBJECT
     ),
     ("STDDEV_SAMPLE", 1): "STDDEV_SAMP(@1)",
+    ("CORRELATION", 2): "CORR(@1, @2)",
+    ("MAP_AGG", 2): (
+        "@MAP_FROM_ENTRIES(@LIST_ZIP(ARRAY_AGG(@1) FILTER (WHERE @1 IS NOT NULL), "
+        "ARRAY_AGG(@2) FILTER (WHERE @1 IS NOT NULL)))"
+    ),
     **dict.fromkeys((("FSUM", 1), ("KAHAN_SUM", 1), ("SUMKAHAN", 1)), "SUM(@1)"),
     ("FAVG", 1): "AVG(@1)",
     **dict.fromkeys((("GEOMEAN", 1), ("GEOMETRIC_MEAN", 1)), "EXP(AVG(LN(@1)))"),
@@ -359,6 +369,7 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("duckdb", "ARG_MIN", 3): _RANKED.format("ASC"),
     ("duckdb", "MAX_BY", 3): _RANKED.format("DESC"),
     ("duckdb", "MIN_BY", 3): _RANKED.format("ASC"),
+    ("spark", "TRY_ELEMENT_AT", 2): "ELEMENT_AT(@1, @2)",
     **{
         ("spark", name, 1): f"CAST(@1 AS {name})"
         for name in (

@@ -24,6 +24,7 @@ OPERATORS = {
     "||/": TokenType.DPIPE_SLASH,
     "^@": TokenType.CARET_AT,
 }
+_COMPARED = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _OPENED = {TokenType.L_BRACKET: TokenType.R_BRACKET, TokenType.L_BRACE: TokenType.R_BRACE}
 _OPENING = (*_OPENED, TokenType.L_PAREN)
 _CLOSING = (*_OPENED.values(), TokenType.R_PAREN)
@@ -34,7 +35,9 @@ def rewritten_tokens(tokens: Sequence[Token], engine: str) -> list[Token]:
     made = _with_maps(with_match_conditions(tokens))
     if engine in ("postgres", "duckdb"):
         made = _with_operators(made, engine)
-    return _with_statements(made) if engine == "postgres" else made
+    if engine == "spark":
+        made = _with_identifiers(made)
+    return _with_lambdas(_with_statements(made)) if engine == "postgres" else made
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
@@ -82,10 +85,50 @@ def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
     kinds = {TokenType.CARET: (TokenType.DSTAR, "**")}
     if engine == "postgres":
         kinds[TokenType.HASH] = (TokenType.CARET, "^")
-    return [
-        _like(token, *kinds[token.token_type]) if token.token_type in kinds else token
-        for token in tokens
-    ]
+    found = []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        is_some = token.token_type is TokenType.SOME and before and before.text in _COMPARED
+        kind = (TokenType.ANY, "ANY") if is_some else kinds.get(token.token_type)
+        found.append(token if kind is None else _like(token, *kind))
+    return found
+
+
+def _with_identifiers(tokens: list[Token]) -> list[Token]:
+    """Rewrite Spark's ``IDENTIFIER('name')`` as the name."""
+    found: list[Token] = []
+    for token in tokens:
+        words = [one.text.upper() for one in found[-3:-1]] if len(found) > 2 else []
+        is_named = words == ["IDENTIFIER", "("] and found[-1].token_type is TokenType.STRING
+        if token.token_type is TokenType.R_PAREN and is_named:
+            found[-3:] = [_like(found[-1], TokenType.IDENTIFIER, found[-1].text)]
+        else:
+            found.append(token)
+    return found
+
+
+def _with_lambdas(tokens: list[Token]) -> list[Token]:
+    """Rewrite RisingWave's ``|x| x * 2`` as ``x -> x * 2``, and ``|a, b|`` as ``(a, b) ->``."""
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):  # ends: each pass takes a token
+        begins = tokens[at].token_type is TokenType.PIPE and tokens[at - 1].text in ("(", ",")
+        kinds = [token.token_type for token in tokens[at + 1 : at + 5]]
+        end = kinds.index(TokenType.PIPE) + at + 1 if begins and TokenType.PIPE in kinds else 0
+        if not end:
+            found.append(tokens[at])
+            at += 1
+            continue
+        names = tokens[at + 1 : end]
+        if len(names) > 1:
+            opened, closed = tokens[at], tokens[end]
+            names = [
+                _like(opened, TokenType.L_PAREN, "("),
+                *names,
+                _like(closed, TokenType.R_PAREN, ")"),
+            ]
+        found += [*names, _like(tokens[end], TokenType.ARROW, "->")]
+        at = end + 1
+    return found
 
 
 def _with_statements(tokens: list[Token]) -> list[Token]:

@@ -78,7 +78,6 @@ REFUSED: dict[str, str] = {
     "fourth-ksqldb-shipped-orders": "name its time column",
     "fourth-ksqldb-json-items": "JSON_CONCAT is not supported",
     "fourth-ksqldb-parse-strings": "MASK is not supported",
-    "fifth-flink-listagg-ordered": "COLLECT is not supported",
     "fifth-spark-hash-and-encode": "BASE64 does not take BINARY",
     "fifth-materialize-jsonb-build": "JSONB_BUILD_ARRAY does not take",
     "fifth-materialize-except-all-and-union": "counts copies of rows",
