@@ -75,6 +75,8 @@ class HostLimits:
     report_interval_s: float = 0.1
     #: A poll of a vertex that takes longer is reported, again after each such interval.
     busy_after_s: float = 2.0
+    #: After this time the report has the stack, read again each time when it is twice as old.
+    stack_after_s: float = 10.0
     #: How long after a report, if the job manager confirmed it, rows of live logs may be used.
     lease_s: float = 1.0
     #: Read live logs only up to their ends at the start.

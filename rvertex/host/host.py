@@ -138,7 +138,7 @@ class Host:
         self._flushing: list[VertexRunner] = []
         self._is_leaving = False
         self._reported_s = wiring.clock.monotonic_s()
-        self._watch = Watch(spec.host, wiring.clock, spec.limits.busy_after_s)
+        self._watch = Watch(spec.host, wiring.clock, spec.limits)
         self._server: StreamService | None = None
         self._link: ControlLink | None = None
         #: How the host ended; empty while it runs.

@@ -13,6 +13,7 @@ Invariant: the watched thread only notes when a poll begins, and what it works o
 
 from __future__ import annotations
 
+import logging
 import resource
 import threading
 from collections import Counter
@@ -22,24 +23,33 @@ from typing import TYPE_CHECKING
 from rvertex.messages import HostBusy, Timing
 from rvertex.state.doing import Doing, doing, function_name, function_place
 from rvertex.state.memory import UNLIMITED
+from rvertex.state.stacks import stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rstream.clock import Clock
+    from rvertex.host.environment import HostLimits
     from rvertex.vertex.rvertex import RVertex
+
+_log = logging.getLogger(__name__)
 
 #: How often the thread is sampled; a longer pause of the sampler does not count as work.
 SAMPLE_S, SAMPLE_S_MAX = 0.1, 0.5
 _SHOWN_CHARACTERS = 200
+#: The stack is read again when a poll has lasted twice as long.
+_STACK_AGAIN = 2
 _KIB = 1024
 
 
 class Watch:
     """Looks after the polls of one host's thread."""
 
-    def __init__(self, host: str, clock: Clock, busy_after_s: float) -> None:
-        self._host, self._clock, self._busy_after_s = host, clock, busy_after_s
+    def __init__(self, host: str, clock: Clock, limits: HostLimits) -> None:
+        self._host, self._clock = host, clock
+        self._busy_after_s, self._stack_after_s = limits.busy_after_s, limits.stack_after_s
+        #: A poll, its stack when it was read last, and after which time it is read again.
+        self._stack: tuple[object, str, float] = (None, "", self._stack_after_s)
         self._poll: tuple[str, int, float] | None = None
         self.attach()
         #: By vertex and epoch: seconds in polls, and by function of the user.
@@ -49,7 +59,7 @@ class Watch:
 
     def attach(self) -> None:
         """Look after the calling thread."""
-        self._doing = doing()
+        self._doing, self._thread = doing(), threading.get_ident()
 
     def begin(self, vertex: str, epoch: int) -> None:
         """A poll of a vertex begins."""
@@ -96,9 +106,25 @@ class Watch:
         if lasted_s < self._busy_after_s:
             return None
         what = doing_of(self._doing)
+        if stack := self._stack_in(poll, lasted_s):
+            what += f"; its stack, innermost first: {stack}"
+        if self._poll is not poll:
+            return None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
         timing = self.timing(vertex, epoch)
         return HostBusy(self._host, vertex, epoch, what, int(lasted_s), peak, timing)
+
+    def _stack_in(self, poll: tuple[str, int, float], lasted_s: float) -> str:
+        """Return the stack of the running poll, read when it has lasted long; else empty."""
+        of, stack, due_s = self._stack
+        if of is not poll:
+            stack, due_s = "", self._stack_after_s
+        if lasted_s >= due_s:
+            stack, due_s = stack_of(self._thread), lasted_s * _STACK_AGAIN
+            extra = {"vertex": poll[0], "lasted_s": int(lasted_s), "stack": stack}
+            _log.warning("a step lasts long", extra=extra)
+        self._stack = poll, stack, due_s
+        return stack
 
     @contextmanager
     def watching(self, tell: Callable[[HostBusy], None]) -> Iterator[None]:

@@ -1,9 +1,7 @@
 """What a thread currently works on: notes that a watchdog in another thread reads.
 
 Invariant: only a thread itself sets its notes. The watchdog may read them at any time, because each
-note is replaced as a whole object. It must not read the other thread's stack instead: in Python
-3.11 a thread that starts in C code (a Flight server's) is not locked out meanwhile. So walking
-``f_back`` or calling ``faulthandler.dump_traceback`` may end the process with SIGSEGV.
+note is replaced as a whole object. How a stack is read: :mod:`rvertex.state.stacks`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG = with_limits(
-    JobConfig(step_wait_s=1.0, host_silence_s=2.0, host_stop_wait_s=0.5), busy_after_s=0.1
+    JobConfig(step_wait_s=1.0, host_silence_s=2.0, host_stop_wait_s=0.5),
+    busy_after_s=0.1,
+    stack_after_s=0.2,
 )
 
 
@@ -41,4 +43,6 @@ def test_the_vertex_and_the_operator_are_named(tmp_path: Path) -> None:
     told = str(failed.value)
     assert "has been in one step for 1 s, in Filter: endless, defined at line " in told
     assert "(step_wait_s = 1 s)" in told
+    assert "; its stack, innermost first: " in told
+    assert f"endless ({__file__}:" in told
     assert "GiB of memory" in told

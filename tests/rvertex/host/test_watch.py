@@ -13,6 +13,7 @@ import pyarrow as pa
 from planner import col, udf
 from planner.expressions.nodes import resolve
 from rstream.clock import ManualClock
+from rvertex.host.environment import HostLimits
 from rvertex.host.watch import Watch, doing_of
 from rvertex.operators.filter import FilterOperator
 from rvertex.operators.protocol import in_pieces
@@ -35,7 +36,7 @@ def slow(x: int) -> bool:
 
 def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
     clock = ManualClock()
-    watch = Watch("h0.0", clock, busy_after_s=2.0)
+    watch = Watch("h0.0", clock, HostLimits(busy_after_s=2.0, stack_after_s=8.0))
     told: list[HostBusy | None] = []
     predicate = udf(slow, returns="bool", deterministic=True)(col("x"))
     operator = FilterOperator(resolve(predicate.node, PAYLOAD))
@@ -54,7 +55,9 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
         assert ENTERED.wait(WAIT_S)
         clock.advance(1_999_999)
         assert watch.look() is None
-        clock.advance(7_000_001)
+        clock.advance(4_000_001)
+        early = watch.look()
+        clock.advance(3_000_000)
         busy = watch.look()
     finally:
         MAY_LEAVE.set()
@@ -62,7 +65,10 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
     assert busy is not None
     assert (busy.host, busy.vertex, busy.epoch, busy.lasted_s) == ("h0.0", "filter.0", 4, 9)
     line = slow.__code__.co_firstlineno
-    assert busy.doing == f"Filter: slow, defined at line {line} of {__file__}"
+    assert early is not None
+    assert early.doing == f"Filter: slow, defined at line {line} of {__file__}"
+    assert busy.doing.startswith(f"{early.doing}; its stack, innermost first: wait (")
+    assert f", slow ({__file__}:{line + 2}), " in busy.doing
     assert busy.memory_bytes > 1 << 20
     assert told[-1] is None, "the turn is over"
 
@@ -75,7 +81,7 @@ def test_code_of_ours_is_named_by_its_expression() -> None:
 
 
 def test_samples_say_which_function_of_the_user_has_the_time() -> None:
-    watch = Watch("h0.0", ManualClock(), busy_after_s=60.0)
+    watch = Watch("h0.0", ManualClock(), HostLimits())
     predicate = udf(sampled, returns="bool", deterministic=True)(col("x"))
     operator = FilterOperator(resolve(predicate.node, PAYLOAD))
     watch.attach()

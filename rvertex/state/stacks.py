@@ -1,0 +1,59 @@
+"""The stack of a thread that does not return, for people.
+
+Another thread cannot read it: walking its frames, or a dump of all threads, may end Python 3.11
+with SIGSEGV while a thread of C code begins. So the thread writes its stack itself, in the handler
+of a signal that is sent to it. This also works while it waits in C code.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import re
+import signal
+import tempfile
+import threading
+from typing import IO
+
+#: The least used of the signals that are free for applications.
+_SIGNAL = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (7 if hasattr(signal, "SIGRTMIN") else 0)
+#: How long a thread may take to write its stack, and how often it is checked.
+WRITE_WAIT_S, _CHECK_S = 1.0, 0.05
+FRAMES_MAX = 16
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+
+_lock = threading.Lock()
+
+
+def stack_of(thread: int) -> str:
+    """Return where a live thread of this process is, innermost call first; empty: unknown.
+
+    ``thread``: its ``threading.get_ident()``. It must not end before this call returns.
+    """
+    with _lock:
+        file = _registered()
+        if file is None:
+            return ""
+        file.seek(0)
+        file.truncate()
+        signal.pthread_kill(thread, _SIGNAL)
+        text, waited_s = b"", 0.0
+        while waited_s < WRITE_WAIT_S:  # ends with the limit, or when nothing is added
+            threading.Event().wait(_CHECK_S)
+            waited_s += _CHECK_S
+            file.seek(0)
+            before, text = text, file.read()
+            if text and text == before:
+                break
+    frames = _FRAME.findall(text.decode(errors="replace"))[:FRAMES_MAX]
+    return ", ".join(f"{name} ({path}:{line})" for path, line, name in frames)
+
+
+@functools.cache
+def _registered() -> IO[bytes] | None:
+    """Return the file into which stacks are written; None: the process uses the signal itself."""
+    if signal.getsignal(_SIGNAL) not in {signal.SIG_DFL, None}:
+        return None
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process)
+    faulthandler.register(_SIGNAL, file, all_threads=False)
+    return file
