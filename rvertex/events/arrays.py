@@ -10,7 +10,7 @@ from rvertex.events.decimals import nearest_floats
 
 
 def as_one_array(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; zero copy if it is in one chunk."""
+    """Return the column as one array; zero copy if it has one chunk."""
     chunks = column.chunks
     if len(chunks) == 1:
         return chunks[0]
@@ -18,7 +18,7 @@ def as_one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def numbers(column: pa.Array) -> np.ndarray:
-    """Values as numpy in their physical type; nulls become zero."""
+    """Return the values as numpy in their physical type; nulls become zero."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     elif pa.types.is_temporal(column.type):
@@ -29,7 +29,7 @@ def numbers(column: pa.Array) -> np.ndarray:
 
 
 def doubles(column: pa.Array) -> np.ndarray:
-    """Numbers without nulls as float64[n]."""
+    """Convert numbers without nulls to float64[n]."""
     if pa.types.is_decimal(column.type):
         column = nearest_floats(column)
     return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)  # type: ignore[no-any-return]

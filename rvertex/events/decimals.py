@@ -1,4 +1,4 @@
-"""Decimals as the doubles nearest to them, and as the whole numbers that they are stored as.
+"""Converts decimals to the nearest doubles, and to the whole numbers that Arrow stores.
 
 Arrow 26 multiplies by a power of ten that is a double itself, so 19.99 becomes 19.990000000000002.
 """
@@ -15,7 +15,7 @@ _SCALE_MAX = 22
 
 
 def nearest_floats(column: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
-    """Each decimal as the float of type ``kind`` (float64) nearest to it."""
+    """Convert decimals to the nearest floats of type ``kind`` (float64)."""
     kind = pa.float64() if kind is None else kind
     if kind == pa.float64() and pa.types.is_decimal128(column.type):
         scale, (low, high) = column.type.scale, words(column)
@@ -24,15 +24,15 @@ def nearest_floats(column: pa.Array, kind: pa.DataType | None = None) -> pa.Arra
             if column.null_count:
                 is_exact |= column.is_null().to_numpy(zero_copy_only=False)
             if is_exact.all():
-                # Both are exact, so IEEE division rounds but once.
+                # Both are exact, so the division rounds only once.
                 found = low.astype(np.float64) / 10.0**scale
                 return pa.array(found, mask=_nulls(column))
-    # The decimal digits, and the nearest float to them: slower, but right for all.
+    # Through the decimal digits: slower, but correct for all.
     return column.cast(pa.string()).cast(kind)
 
 
 def words(column: pa.Array) -> list[np.ndarray]:
-    """The bits of each decimal as int64, the low ones first; anything where it is null."""
+    """Return the bits of each decimal as int64, low words first; undefined for nulls."""
     width = column.type.bit_width // 64
     if len(column) == 0:
         return [np.empty(0, np.int64)] * width

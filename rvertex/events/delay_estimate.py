@@ -44,7 +44,7 @@ class DelayEstimate:
     quantile: float
     block_rows: int = BLOCK_ROWS
     blocks_max: int = BLOCKS_MAX
-    #: Lateness of the last rows, us, as bytes of int64: whole blocks, then those of this block.
+    #: Lateness of the last rows, us, as bytes of int64: whole blocks, then the incomplete block.
     recent: bytes = b""
     #: Number of rows of the incomplete block.
     rows_in_block: int = 0

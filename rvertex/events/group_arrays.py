@@ -1,7 +1,7 @@
 """Arrays indexed by group code: growing, shared with snapshots by reference, copied on write.
 
-Invariants: (1) what ``shared`` or ``values`` returned never changes; (2) growth is amortised: a
-call costs time in the codes it is given, not in the number of groups.
+Invariants: (1) arrays that ``shared`` or ``values`` returned never change; (2) growth is amortised:
+the time of a call is proportional to its codes, not to the number of groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _CAPACITY_MIN = 64
 _GARBAGE_ROWS_MIN = 1 << 16
-#: With at most so many rows for each that is taken, chunks are taken from as a whole.
+#: Up to this ratio of all rows to selected rows, the chunks are read as a whole.
 _DENSE = 16
 
 
@@ -33,7 +33,7 @@ class GroupArray:
         return self._count
 
     def writable(self, groups: int) -> np.ndarray:
-        """The values of ``groups`` groups (never fewer than before), to be changed in place."""
+        """Return the values of ``groups`` groups (never fewer than before), to change in place."""
         assert groups >= self._count, (groups, self._count)
         count = self._count
         if groups > len(self._values) or self._is_shared:
@@ -43,30 +43,30 @@ class GroupArray:
             grown = np.empty(capacity, self._values.dtype)
             grown[:count] = self._values[:count]
             self._values, self._is_shared = grown, False
-        self._values[count:groups] = self.fill  # Not further: what is not needed is not touched.
+        self._values[count:groups] = self.fill  # only these: untouched memory is not allocated
         self._count = groups
         return self._values[:groups]
 
     def read(self) -> np.ndarray:
-        """The values now, to be looked at but not kept."""
+        """Return the present values, valid until the next write."""
         return self._values[: self._count]
 
     def shared(self) -> np.ndarray:
-        """The values now, by reference; the next write copies first."""
+        """Return the present values, by reference; the next write copies first."""
         self._is_shared = True
         return self._values[: self._count]
 
     def adopt(self, values: np.ndarray) -> None:
-        """Take over values that belong to someone else."""
+        """Replace the values by an array that others may use: the next write copies first."""
         assert values.dtype == self._values.dtype, (values.dtype, self._values.dtype)
         self._values, self._count, self._is_shared = values, len(values), True
 
 
 class ArrowStore:
-    """One value of any Arrow type per group: rows appended to chunks, and where each group's is.
+    """One value of any Arrow type per group: rows in chunks, and the row of each group.
 
     Overwritten values stay in the chunks until they are as many as the groups; then the chunks
-    are rewritten. Chunks are merged as they come, like the digits of a binary counter.
+    are rewritten. New chunks are merged like the digits of a binary counter.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -80,14 +80,14 @@ class ArrowStore:
         return len(self._at)
 
     def grow(self, groups: int) -> int:
-        """Make room for ``groups`` groups; returns how many there were."""
+        """Make room for ``groups`` groups; return the number before."""
         known = len(self._at)
         if groups > known:
             self._at.writable(groups)
         return known
 
     def lacks(self, codes: np.ndarray) -> np.ndarray:
-        """Whether each of these groups is without a value."""
+        """Return which of these groups have no value."""
         found: np.ndarray = self._at.read()[codes] < 0
         return found
 
@@ -105,7 +105,7 @@ class ArrowStore:
             self.adopt(self.values())
 
     def values(self, codes: np.ndarray | None = None) -> pa.Array:
-        """The values of ``codes``, or of all groups in code order; null where there is none."""
+        """Return the values of ``codes``, or of all groups in code order; null without a value."""
         at = self._at.read() if codes is None else self._at.read()[codes]
         if not self._chunks:
             return pa.nulls(len(at), self._kind)
@@ -117,23 +117,23 @@ class ArrowStore:
         return self._few(at)
 
     def save(self) -> list[pa.Array | pa.ChunkedArray]:
-        """Chunks and where each group's value is in them, by reference."""
+        """Return the chunks, and the row of each group's value in them, by reference."""
         return [pa.chunked_array(self._chunks, self._kind), pa.array(self._at.shared())]
 
     def restore(self, chunks: pa.ChunkedArray, at: np.ndarray) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore what ``save`` returned."""
         self._chunks, self._rows = list(chunks.chunks), len(chunks)
         self._at.adopt(at)
 
     def adopt(self, values: pa.Array) -> None:
-        """One value per group, in code order."""
+        """Replace all values: one per group, in code order."""
         self._chunks, self._rows = [values], len(values)
         self._at.adopt(np.arange(len(values)))
 
     def _few(self, at: np.ndarray) -> pa.Array:
-        """The values in rows ``at``, null where that is negative.
+        """Return the values in rows ``at``; null for negative rows.
 
-        Arrow's take of a chunked array costs time in all chunks, not in what is taken.
+        Arrow's take of a chunked array costs time in all chunks, not in the selected rows.
         """
         starts = np.cumsum([0, *(len(chunk) for chunk in self._chunks)])
         chunk = np.searchsorted(starts, at, side="right") - 1

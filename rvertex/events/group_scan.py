@@ -1,4 +1,4 @@
-"""Rows sorted by group: where groups begin, and running values within each.
+"""Finds where groups begin in rows sorted by group, and computes running values within groups.
 
 ``heads`` bool[n] marks the first row of every group; row 0 is marked. All results are int64[n].
 """
@@ -11,7 +11,7 @@ from rvertex.events.ordering import stable_order
 
 
 def heads_of(*columns: np.ndarray) -> np.ndarray:
-    """Marks the rows in which any of the columns differs from the row before."""
+    """Mark the rows in which any of the columns differs from the row before."""
     heads = np.zeros(len(columns[0]), bool)
     heads[:1] = True
     for column in columns:
@@ -20,13 +20,13 @@ def heads_of(*columns: np.ndarray) -> np.ndarray:
 
 
 def group_start(heads: np.ndarray) -> np.ndarray:
-    """The first row of each row's group."""
+    """Return the first row of each row's group."""
     rows: np.ndarray = np.maximum.accumulate(np.where(heads, np.arange(len(heads)), 0))
     return rows
 
 
 def running_sum(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
-    """Sum of the group's values up to and with each row."""
+    """Return the sum of the group's values up to and including each row."""
     total = np.cumsum(values)
     start = group_start(heads)
     result: np.ndarray = total - total[start] + values[start]
@@ -34,14 +34,14 @@ def running_sum(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
 
 
 def running_max(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
-    """Greatest of the group's values up to and with each row; free where they do not decrease."""
+    """Return the greatest of the group's values up to and including each row."""
     if bool(((values[1:] >= values[:-1]) | heads[1:]).all()):
         return values
     order = stable_order(values)
     assert order is not None, "values that decrease are not sorted"
     rank = np.empty(len(values), np.int64)
     rank[order] = np.arange(len(values))
-    # A rank is unique, so a group's ranks and its number make one number that only grows.
+    # Ranks are unique, so group number and rank make one number that never decreases.
     base = np.cumsum(heads) * len(values)
     rank += base
     highest: np.ndarray = values[order[np.maximum.accumulate(rank) - base]]
@@ -49,9 +49,9 @@ def running_max(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
 
 
 def orbit(first: np.ndarray, follows: np.ndarray) -> np.ndarray:
-    """Marks the rows that ``follows`` reaches, in any number of steps, from those in ``first``.
+    """Mark the rows that ``follows`` reaches, in any number of steps, from the rows ``first``.
 
-    ``follows`` is greater than its row, n where nothing follows. O(n log n).
+    ``follows`` is greater than its row, and n if no row follows. O(n log n).
     """
     count = len(first)
     marked = np.append(first, False)

@@ -1,7 +1,7 @@
-"""Arithmetic of lifetimes that never leaves the time axis ``[MIN_TIME, INF_TIME]``.
+"""Arithmetic of lifetimes within the time axis ``[MIN_TIME, INF_TIME]``.
 
-Invariants: (1) ``INF_TIME`` is for ever: no duration moves it; (2) what would reach beyond the axis
-is cut at its end, it never wraps around.
+Invariants: (1) ``INF_TIME`` is infinite: no duration moves it; (2) results beyond the axis are set
+to its end and never overflow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def moved(times: np.ndarray, duration: int) -> np.ndarray:
-    """``times`` int64[n] moved by ``duration`` microseconds, cut at the ends of the axis."""
+    """Move ``times`` int64[n] by ``duration`` microseconds, within the axis."""
     if duration >= 0:
         last = np.int64(INF_TIME - duration)
         return np.where(times > last, INF_TIME, np.minimum(times, last) + np.int64(duration))
@@ -32,21 +32,21 @@ def moved(times: np.ndarray, duration: int) -> np.ndarray:
 
 
 def lasting(times: np.ndarray, duration: int) -> np.ndarray:
-    """The ends of what lasts ``duration`` from ``times`` int64[n] on; ``INF_TIME`` is for ever."""
+    """Return the ends of lifetimes of ``duration`` from ``times`` int64[n]; INF_TIME: no end."""
     if duration == INF_TIME:
         return np.full(len(times), INF_TIME, np.int64)
     return moved(times, duration)
 
 
 def after(times: np.ndarray) -> np.ndarray:
-    """The instants that follow ``times`` int64[n]; INF_TIME follows itself."""
+    """Return the instants that follow ``times`` int64[n]; INF_TIME follows itself."""
     return moved(times, 1)
 
 
 def with_times(
     events: pa.RecordBatch, *, vs: np.ndarray | None = None, ve: np.ndarray | None = None
 ) -> pa.RecordBatch:
-    """``events`` with other starts or ends (zero copy of the rest)."""
+    """Replace the starts or ends of events (zero copy of the other columns)."""
     columns = list(events.columns)
     for name, times in ((VS, vs), (VE, ve)):
         if times is not None:
@@ -55,12 +55,12 @@ def with_times(
 
 
 def begun(events: pa.RecordBatch) -> pa.RecordBatch:
-    """``events`` with the start of its row in ``_vs`` of each, also of end edges."""
+    """Set ``_vs`` of each event, also of end edges, to the start of its row."""
     return with_times(events, vs=starts(int64_column(events, VS), int64_column(events, VE)))
 
 
 def frontier_after(frontier: int, ports: Sequence[Run]) -> int:
-    """The greatest time seen: after ``ports``, no event before it can come any more."""
+    """Return the greatest time so far: after ``ports``, no earlier event can arrive."""
     for run in ports:
         if run.events.num_rows:
             frontier = max(frontier, int(int64_column(run.events, VS)[-1]))

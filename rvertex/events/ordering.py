@@ -1,7 +1,7 @@
-"""Stable order of int64 values: the one sort that MERGE, reordering and joining use.
+"""Stable order of int64 values; MERGE, reordering and joins use this sort.
 
-Few presorted runs are left to numpy's stable sort (timsort, which finds the runs). Otherwise value
-and row are packed into one integer, whose plain sort is vectorised and stable by construction.
+Values in few sorted runs are sorted by numpy's stable sort (timsort, which finds the runs).
+Otherwise value and row are packed into one integer, whose plain sort is vectorised and stable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RUNS_MAX = 8
 
 
 def stable_order(values: np.ndarray) -> np.ndarray | None:
-    """The stable sorting permutation of ``values`` int64[n]; None if they are sorted."""
+    """Return the stable sorting permutation of ``values`` int64[n]; None if they are sorted."""
     descents = _descents(values)
     if descents == 0:
         return None
@@ -27,7 +27,7 @@ def stable_order(values: np.ndarray) -> np.ndarray | None:
 
 
 def stable_sorted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """``values`` int64[n] sorted, and their :func:`stable_order`."""
+    """Return ``values`` int64[n] sorted, and their :func:`stable_order`."""
     descents = _descents(values)
     if descents == 0:
         return values, None
@@ -42,7 +42,7 @@ def stable_sorted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def in_time_order(events: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-    """``events`` sorted by ``_vs`` (stable) and the sorted times; no copy if they are sorted."""
+    """Return events sorted by ``_vs`` (stable), and the times; no copy if they are sorted."""
     vs = int64_column(events, VS)
     order = stable_order(vs)
     if order is None:
@@ -56,9 +56,9 @@ def _descents(values: np.ndarray) -> int:
 
 
 def _packed(values: np.ndarray, descents: int) -> tuple[np.ndarray | None, int]:
-    """Offset from the least value and row in one integer, sorted, and how many bits the row has.
+    """Return sorted integers of offset from the least value and row, and the bits of the row.
 
-    None where they do not fit into 63 bits, or few runs are sorted already.
+    None if they do not fit into 63 bits, or if there are only few sorted runs.
     """
     row_bits = len(values).bit_length()
     if descents < _RUNS_MAX:

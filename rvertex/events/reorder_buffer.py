@@ -92,12 +92,12 @@ class ArrivalOrder:
             self._batches.append(events)
 
     def take_below(self, time: int) -> pa.RecordBatch:
-        """Remove and return all events, whatever their time, in order of arrival."""
+        """Remove and return all events, at any time, in order of arrival."""
         batches, self._batches = self._batches, []
         return _joined(batches) if batches else empty_batch(self._schema)
 
     def table(self) -> pa.Table:
-        """Everything held, by reference."""
+        """Return all events, by reference."""
         return pa.Table.from_batches(self._batches, schema=self._schema)
 
     def check(self) -> None:
@@ -193,13 +193,13 @@ class _SortedRun:
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows of ``schema``."""
+    """Return a batch of ``schema`` without rows."""
     columns = [pa.nulls(0, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def concatenated(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """All rows of batches of ``schema``, of which there need be none."""
+    """Join batches of ``schema``; the list may be empty."""
     if len(batches) == 1:
         return batches[0]
     return pa.concat_batches(batches) if batches else empty_batch(schema)

@@ -1,4 +1,4 @@
-"""Buffers rows of several ports until no more rows of their time can arrive (settled rows).
+"""Buffers rows of one or more ports until no more rows of their time can arrive (settled rows).
 
 Rows before the frontier are settled. Rows at the frontier wait for the next step, because others of
 the same time may follow. So an operator that only processes settled rows does not depend on batch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SettledRows:
-    """One buffer per port; ``schemas`` are those of the events."""
+    """A buffer per port; ``schemas``: of the events."""
 
     def __init__(self, schemas: Sequence[pa.Schema]) -> None:
         self._schemas = schemas

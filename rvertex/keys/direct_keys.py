@@ -39,7 +39,7 @@ class OffsetKeys:
         self._kind = kind
         self._range = keys
         self._rows = 0
-        #: By code: 1 if a row with this key has come.
+        #: By code: 1 if a row with this key has arrived.
         self._present = GroupArray(np.uint8, 0)
 
     @property

@@ -57,7 +57,7 @@ class _Sample:
         self.names = names
         self._counts: dict[int, int] = {}
         self._rows = 0
-        #: The sample in which each counted key came last, and its row there.
+        #: The last sample with each counted key, and its row there.
         self._keys: dict[int, tuple[list[pa.Array], int]] = {}
 
     def add(self, columns: list[pa.Array]) -> None:

@@ -179,7 +179,7 @@ class _NullableColumn:
 
 
 class _BitsColumn:
-    """Fixed-width values of at most 64 bits, told apart by their bits."""
+    """Fixed-width values of at most 64 bits, compared by their bits."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -209,7 +209,7 @@ class _ObjectColumn:
         self._type = type_
         self._code_of: dict[Any, int] = {}
         self._values: list[Any] = []
-        #: Has all values once there are many, which then are in no dictionary.
+        #: Contains all values once there are many; then the dictionary is empty.
         self._wide: WideIndex | None = None
 
     def __len__(self) -> int:
@@ -252,7 +252,7 @@ def _of_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _bit_width(type_: pa.DataType) -> int | None:
-    """Width in bits if values of ``type_`` are told apart by at most 64 bits, else None."""
+    """Return the width in bits if values of ``type_`` have at most 64 bits, else None."""
     types = pa.types
     if types.is_boolean(type_):
         return 8

@@ -65,7 +65,7 @@ class KeyTable:
         assert len(again) == 0 or int(again[-1]) == len(codes) - 1, again
 
     def save(self) -> dict[str, pa.Table]:
-        """The keys in code order, by reference, each column a table of its own."""
+        """Return the keys in code order, by reference, with a table per column."""
         saved = sum(len(keys[0]) for keys in self._saved) if self._types else 0
         if self._types and len(self) > saved:
             self._saved.append(self._index.keys(np.arange(saved, len(self))))
@@ -76,7 +76,7 @@ class KeyTable:
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take over what ``save`` returned; only called on a new table."""
+        """Restore what ``save`` returned; only called on a new table."""
         assert len(self) == 0
         count = tables["groups"].num_rows
         keys = [as_one_array(tables[f"key{i}"].column(0)) for i in range(len(self._types))]
