@@ -158,7 +158,7 @@ CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
 #: First words of statements about names and stores, which have no effect on a text's results.
 _CATALOGS = ("CATALOG", "DATABASE", "SCHEMA", "CLUSTER", "SECRET", "CONNECTION")
 _NO_ALTER = (
-    "ALTER {0} is not supported; write what it changes in the CREATE {0}, such as WATERMARK FOR, "
+    "ALTER {0} is not supported; write the changes into the CREATE {0}, such as WATERMARK FOR, "
     "columns and options"
 )
 _SHOWN = (
