@@ -78,8 +78,8 @@ class Function:
 REGISTRY: dict[str, Function] = {}
 
 
-#: A row without columns, for what is the same for all rows. Made of bytes: the first conversion of
-#: a Python value has Arrow import pandas, and a command that shows help does without.
+#: A row without columns, to evaluate constants. Made of bytes, because the first conversion of a
+#: Python value lets Arrow import pandas, which commands that show help do not need.
 ONE_ROW = pa.RecordBatch.from_arrays(
     [pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])], names=[VS]
 )
@@ -145,7 +145,7 @@ class Literal(Node):
     type: pa.DataType | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Python takes 0.0 for -0.0 and 1 for True; results for one are not those for the other."""
+        """Python's 0.0 equals -0.0, and 1 equals True, but their results differ."""
         if not isinstance(other, Literal):
             return NotImplemented
         return self.type == other.type and repr(self.literal) == repr(other.literal)
@@ -378,7 +378,7 @@ def _collect_columns(node: Node, names: dict[str, None]) -> None:
 
 
 def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
-    """One value per row."""
+    """Return one value per row."""
     if isinstance(value, pa.Scalar):
         if rows == 0 or not value.is_valid:
             return pa.nulls(rows, type_)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TRUE = Literal(True, pa.bool_())
-#: Of numbers that are no characters or too great, times that have no room, texts that are none.
+#: Functions that fail for some arguments, such as too large numbers or results out of range.
 _FAILING = ("factorial", "add_months")
 FALSE = Literal(False, pa.bool_())
-#: Of values that are equal they say the same.
+#: Functions with equal results for equal values.
 _ALIKE = (
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("is_distinct_from", "between", "is_in", "is_null", "is_not_null", "is_nan"),
@@ -26,19 +26,19 @@ _ALIKE = (
 
 
 def conjuncts(predicate: Node) -> list[Node]:
-    """Return the parts that must all be true."""
+    """Split a predicate into its parts between ANDs."""
     if isinstance(predicate, Call) and predicate.function == "and":
         return [part for arg in predicate.args for part in conjuncts(arg)]
     return [predicate]
 
 
 def conjunction(predicates: Sequence[Node]) -> Node:
-    """Return one predicate that is true where all of them are."""
+    """Join predicates with AND."""
     return reduce(lambda a, b: Call("and", (a, b), (), pa.bool_()), predicates)
 
 
 def may_fail(node: Node) -> bool:
-    """Whether evaluation may be an error: an explicit cast, an overflow, or user code."""
+    """Whether evaluation may raise: an explicit cast, an overflow, or user code."""
     if isinstance(node, Column | Literal):
         return False
     if not is_built_in(node):
@@ -55,9 +55,9 @@ def may_fail(node: Node) -> bool:
 
 
 def is_alike_of_equals(node: Node) -> bool:
-    """Whether equal keys give one value: 0.0 equals -0.0, but their texts differ.
+    """Whether equal keys have equal values: 0.0 equals -0.0, but their texts differ.
 
-    It is known only for float columns that are compared directly, not for results of other
+    This is known only for float columns that are compared directly, not for results of other
     functions.
     """
     if isinstance(node, Column):
@@ -79,5 +79,5 @@ def _is_column(node: Node) -> bool:
 
 
 def is_built_in(node: Node) -> bool:
-    """Whether the outermost function is one of ours, which gives the same for the same values."""
+    """Whether the outermost function is built in, and so deterministic."""
     return isinstance(node, Call) and node.function in FUNCTIONS

@@ -1,13 +1,12 @@
-"""The rows of a batch as expressions read them, and which of them an operand is needed for.
+"""The rows of a batch for expressions, and the rows on which an operand is needed.
 
-``and``, ``or``, ``coalesce`` and ``when`` need an operand on some rows only. All rows are computed
-at once as long as nothing fails, which is the fast way and gives the same values. If an operand
-fails, the operands are computed one after the other, each for the rows that need it; an operand
-that fails there fails the query. Users' functions are called for the rows that need them and for no
-others.
+``and``, ``or``, ``coalesce`` and ``when`` need an operand only on some rows. As long as no operand
+fails, all are computed on all rows at once: this is fast and gives the same values. If an operand
+fails, the operands are computed one after the other, each on the rows that need it. If it fails
+there too, the query fails. Users' functions are called only for the rows that need them.
 
-Invariants: (1) the values are those of operand after operand and row by row; (2) a call that is
-shared by several expressions is computed at most once for all rows.
+Invariants: (1) the values equal those of computing operand by operand and row by row; (2) a call
+that several expressions share is computed at most once for all rows.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ if TYPE_CHECKING:
 
 #: An Arrow array or scalar.
 Value: TypeAlias = Any
-#: The values of the operands so far -> on which rows the next one is needed; None: on all.
+#: The values of the operands so far -> the rows on which the next one is needed; None: all.
 Needed: TypeAlias = "Callable[[Sequence[Value]], Value | None]"
 
 
 class Operand(Protocol):
-    """A resolved node, as far as its rows are concerned."""
+    """A resolved node, as this module uses it."""
 
     @property
     def type(self) -> pa.DataType | None: ...
 
     def value(self, batch: Any) -> Value:
-        """The value per row, or a scalar where it is the same for all."""
+        """Return the value per row, or a scalar if all rows have the same."""
 
 
 class SharedCall(Protocol):
@@ -46,7 +45,7 @@ class SharedCall(Protocol):
     def args(self) -> Sequence[Operand]: ...
 
     def computed(self, batch: Any) -> Value:
-        """The value per row, computed now."""
+        """Compute the value per row, without a cache."""
 
     def __hash__(self) -> int: ...
 
@@ -70,12 +69,12 @@ class Rows:
         self.known: dict[SharedCall, Value] = {} if known is None else known
 
     def column(self, name: str) -> pa.Array:
-        """The values of a column."""
+        """Return the values of a column."""
         return self.batch.column(name)
 
     def value_of(self, call: SharedCall) -> Value:
-        """The value of a call, computed now unless it is known."""
-        if not self.shared or call not in self.shared:  # a call is hashed with all below it
+        """Return the value of a call; shared calls are computed once."""
+        if not self.shared or call not in self.shared:  # hashing a call walks its whole tree
             return call.computed(self)
         if call not in self.known:
             self.known[call] = call.computed(self)
@@ -92,7 +91,7 @@ class Subset(Rows):
         self._columns: dict[str, pa.Array] = {}
 
     def column(self, name: str) -> pa.Array:
-        """The values of a column on these rows."""
+        """Return the values of a column on these rows."""
         if name not in self._columns:
             self._columns[name] = self.batch.column(name).filter(self._mask)
         return self._columns[name]
@@ -107,7 +106,7 @@ class Subset(Rows):
 
 
 def operands(call: SharedCall, needed: Needed, batch: Any, *, calls_user: bool) -> list[Value]:
-    """The values of the operands; null or anything on the rows where one is not needed."""
+    """Return the operands' values; undefined on rows where an operand is not needed."""
     if not calls_user:
         known = getattr(batch, "known", None)
         rows = Rows(batch, getattr(batch, "shared", frozenset()), known, is_trial=True)
@@ -137,22 +136,22 @@ def _where(mask: Value | None, arg: Operand, batch: Any) -> Value:
 
 
 def until_false(values: Sequence[Value]) -> Value | None:
-    """The rows on which nothing before is false."""
+    """Return the rows on which no earlier operand is false."""
     return _none_of(values, lambda value: pc.fill_null(pc.invert(value), False))
 
 
 def until_true(values: Sequence[Value]) -> Value | None:
-    """The rows on which nothing before is true."""
+    """Return the rows on which no earlier operand is true."""
     return _none_of(values, lambda value: pc.fill_null(value, False))
 
 
 def until_valid(values: Sequence[Value]) -> Value | None:
-    """The rows on which all before is null."""
+    """Return the rows on which all earlier operands are null."""
     return _none_of(values, pc.is_valid)
 
 
 def chosen(values: Sequence[Value]) -> Value | None:
-    """Of condition, value, condition, value, ..., otherwise: where a condition chooses the next."""
+    """Return the rows that need the next of: condition, value, condition, value, ..., otherwise."""
     at = len(values)
     still = until_true(values[: at - at % 2 : 2])
     if at % 2 == 0:

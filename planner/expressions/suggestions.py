@@ -1,4 +1,4 @@
-"""Names that are not there, with the nearest that is: of methods, functions and their options."""
+"""Suggests the nearest name for unknown methods, functions and options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
-#: What other libraries call it.
+#: Our name -> its names in other libraries.
 _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "mean": ("average", "avg"),
     "stddev": ("std", "stdev", "stddev_samp"),
@@ -40,7 +40,7 @@ _ORIGIN = "__checks_options__"
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, or nothing if no known name is near."""
+    """Return ``; did you mean 'x'?``, or an empty text if no known name is near."""
     names = sorted(known)
     other = [word for word, elsewhere in _ELSEWHERE.items() if name in elsewhere and word in names]
     found = other or get_close_matches(name, names, n=1, cutoff=0.6)
@@ -48,17 +48,17 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def missing(what: str, name: str, known: Iterable[str]) -> AttributeError:
-    """That ``what`` has no such name."""
+    """Return the error that ``what`` has no such name."""
     if name.startswith("_"):
         return AttributeError(f"{what} has no {name!r}")
     names = sorted(n for n in known if not n.startswith("_"))
     hint = near(name, names) or f"; there are: {', '.join(names)}"
-    # Python adds a suggestion of its own from the names of ``obj``; two would contradict each other
+    # Python would add its own suggestion from the names of ``obj``, which may contradict ours
     return AttributeError(f"{what} has no {name!r}{hint}", name=name, obj=object())
 
 
 def suggest_in_class(cls: type) -> None:
-    """Have a class, and the parts that it is made of, name what is near."""
+    """Let a class and its bases suggest near names of methods and options."""
 
     def refuse(self: object, name: str) -> NoReturn:
         del self
@@ -78,14 +78,14 @@ def suggest_in_class(cls: type) -> None:
 
 
 def suggest_in_module(names: MutableMapping[str, Any]) -> None:
-    """Have the public functions of a module name the option that is near; ``names``: globals."""
+    """Let a module's public functions suggest near options; ``names``: the module's globals."""
     for name, value in list(names.items()):
         if isinstance(value, FunctionType) and value.__module__ == names["__name__"]:
             names[name] = _checked(value)
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; where it takes options, one that looks at their names first."""
+    """Return the function; if it takes options, one that checks their names first."""
     if function.__name__.startswith("_") or hasattr(function, _ORIGIN):
         return function
     parameters = inspect.signature(function).parameters.values()

@@ -1,6 +1,6 @@
-"""Types by the names that Arrow prints, as ``struct<x: int64>`` and ``timestamp[us, tz=UTC]``.
+"""Parses the names of types that Arrow prints, such as ``struct<x: int64>``.
 
-Messages show types so, and what they show can be given as ``schema=``.
+Messages show these names, so ``schema=`` accepts them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_NULL = " not null"
 
 
 def type_named(text: str, plain: Callable[[str], pa.DataType | None]) -> pa.DataType | None:
-    """The type that Arrow prints so, None if there is none; ``plain`` knows types of one word."""
+    """Return the type with this name, None: there is none. ``plain``: parses one-word types."""
     try:
         found, rest = _type(text, plain)
     except (ValueError, pa.ArrowException):
@@ -31,10 +31,10 @@ def type_named(text: str, plain: Callable[[str], pa.DataType | None]) -> pa.Data
 
 
 def _type(text: str, plain: Callable[[str], pa.DataType | None]) -> tuple[pa.DataType, str]:
-    """The type that the text begins with, and what follows.
+    """Parse the type at the beginning of the text; return it and the rest.
 
     Raises:
-        ValueError: it begins with none.
+        ValueError: the text does not begin with a type.
     """
     timed = _NAMED.match(text)
     if timed is not None:

@@ -1,8 +1,8 @@
-"""Types as users write them, and the one type in which two of them meet.
+"""Types as users write them, and the common type of two types.
 
 All times are UTC: inside an expression a timestamp is ``timestamp[us]`` or ``timestamp[us, UTC]``,
-whatever its column's unit and zone. Arithmetic on integers is done in int64, on floats in float64
-(float32 with float32 stays).
+for columns of all units and zones. Arithmetic on integers is done in int64, on floats in float64
+(on two float32 in float32).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TIMESTAMP = pa.timestamp("us")
 TIMESTAMP_UTC = pa.timestamp("us", "UTC")
 DURATION = pa.duration("us")
-#: The fields of the structs that a map consists of.
+#: The fields of a map's entries.
 KEY, VALUE = "key", "value"
 
 #: A name, a Python type or a ``pa.DataType``.
@@ -50,7 +50,7 @@ _NAMES: dict[str, pa.DataType] = {
     "datetime": TIMESTAMP_UTC,
     "duration": DURATION,
 }
-#: What Arrow prints for types that have other names above.
+#: Arrow's names of types that have other names above.
 _ARROW_NAMES: dict[str, pa.DataType] = {
     str(t): t
     for t in (pa.null(), pa.float16(), pa.large_string(), pa.large_binary(), pa.binary_view())
@@ -67,7 +67,7 @@ _PYTHON: dict[type, pa.DataType] = {
 
 
 def data_type(like: TypeLike) -> pa.DataType:
-    """The Arrow type of a name (``"int64"``, ``"decimal(10, 2)"``), a Python type or an Arrow type.
+    """Return the type for a name (``"int64"``, ``"decimal(10, 2)"``), a Python or an Arrow type.
 
     Raises:
         InvalidPlanError: there is no such type.
@@ -90,7 +90,7 @@ def data_type(like: TypeLike) -> pa.DataType:
 
 
 def _named(name: str) -> pa.DataType | None:
-    """A type of one word."""
+    """Return a type by its one-word name."""
     return _NAMES.get(name) or _ARROW_NAMES.get(name) or _decimal(name)
 
 
@@ -108,29 +108,29 @@ def _decimal(name: str) -> pa.DataType | None:
 
 
 def schema_of(like: pa.Schema | dict[str, TypeLike]) -> pa.Schema:
-    """A schema, or a dict from column name to type, as a schema."""
+    """Convert a dict from column name to type to a schema."""
     if isinstance(like, pa.Schema):
         return like
     return pa.schema([(name, data_type(kind)) for name, kind in like.items()])
 
 
 def is_number(t: pa.DataType) -> bool:
-    """Integers, floats and decimals."""
+    """Whether it is an integer, a float or a decimal."""
     return bool(pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t))
 
 
 def is_text(t: pa.DataType) -> bool:
-    """Any of Arrow's string types."""
+    """Whether it is any of Arrow's string types."""
     return bool(pa.types.is_string(t) or pa.types.is_large_string(t) or _is_view(t))
 
 
 def is_time(t: pa.DataType) -> bool:
-    """A point on the time line: a timestamp or a date."""
+    """Whether it is a timestamp or a date."""
     return bool(pa.types.is_timestamp(t) or pa.types.is_date(t))
 
 
 def is_list(t: pa.DataType) -> bool:
-    """Whether it is any of Arrow's lists."""
+    """Whether it is any of Arrow's list types."""
     types = pa.types
     return bool(types.is_list(t) or types.is_large_list(t) or types.is_fixed_size_list(t))
 
@@ -141,12 +141,12 @@ def is_map(t: pa.DataType) -> bool:
 
 
 def entries_type(t: pa.DataType) -> pa.DataType:
-    """The list of structs that a map is."""
+    """Return a map's type as a list of structs."""
     return pa.list_(pa.struct([(KEY, t.key_type), (VALUE, t.item_type)]))
 
 
 def plain(t: pa.DataType) -> pa.DataType:
-    """The type in which expressions handle values of type ``t``."""
+    """Return the type that expressions use for values of type ``t``."""
     if pa.types.is_dictionary(t):
         return plain(t.value_type)
     if is_text(t):
@@ -163,7 +163,7 @@ def plain(t: pa.DataType) -> pa.DataType:
 
 
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The type in which values of both compare and combine, or None if there is none."""
+    """Return the type for comparing and combining values of both; None if there is none."""
     if a.equals(b):
         return a
     a, b = plain(a), plain(b)
@@ -199,7 +199,7 @@ def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def as_decimal(
     t: pa.DataType, make: Callable[[int, int], pa.DataType] = pa.decimal128
 ) -> pa.DataType:
-    """A decimal type (made by ``make``) for the values of a number type that is no float."""
+    """Return a decimal type (from ``make``) for a number type that is no float."""
     if not pa.types.is_decimal(t):
         return make(_UINT64_DIGITS if t == pa.uint64() else _INT64_DIGITS, 0)
     return make(t.precision, t.scale) if make is pa.decimal256 else t

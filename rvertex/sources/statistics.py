@@ -104,11 +104,11 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
 def _rows(spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch) -> int | None:
     """Estimate the rows of all files."""
     if spec.items is not None:
-        return only_events(spec.items).num_rows
+        return int(only_events(spec.items).num_rows)
     if all(unit.rows is not None for unit in units):
         return sum(unit.rows or 0 for unit in units)
     if spec.format == "log" or sample.num_rows < SAMPLE_ROWS:
-        return sample.num_rows * len(units)
+        return int(sample.num_rows) * len(units)
     lines = _lines(units[0])
     return None if lines is None else round(_file_bytes(units) * lines)
 

@@ -1,4 +1,4 @@
-"""Arithmetic as Spark SQL text: exact, or the stream's error.
+"""Writes arithmetic as Spark SQL: with the stream's exact results and errors.
 
 Spark's own operators wrap or return null on overflow. Calls that may overflow (see
 :mod:`planner.expressions.bounds`) include a check; others are written plainly.
@@ -27,23 +27,23 @@ Writer: TypeAlias = "Callable[..., str]"
 _LEAST = integer(INT64_MIN)
 #: The least double from which doubles have no fraction.
 _WHOLE_FROM = "4503599627370496D"
-#: Of a quotient of decimals: Spark keeps six places of it, and two digits are those of its steps.
+#: Digits of a decimal quotient: Spark keeps six places, and needs two digits for its steps.
 _QUOTIENT_DIGITS_MAX = DECIMAL_DIGITS_MAX - 6 - 2
 
 
 def spark_type(call: Call) -> str:
-    """Spark's name of the result's type."""
+    """Return Spark's name of the result's type."""
     assert call.type is not None, call
     return type_name(call.type)
 
 
 def is_float(node: Node) -> bool:
-    """Whether its values are floats."""
+    """Whether the node's values are floats."""
     return bool(pa.types.is_floating(node.type))
 
 
 def _arithmetic(operator: str, function: str) -> Writer:
-    """``function``: Spark's own of it that gives null where there is no room."""
+    """Return a writer; ``function``: Spark's variant that returns null on overflow."""
 
     def write(call: Call, a: str, b: str) -> str:
         if pa.types.is_decimal(call.type):
@@ -96,7 +96,7 @@ def _floor_divide(call: Call, a: str, b: str) -> str:
 
 
 def _borrow(a: str, b: str, suffix: str) -> str:
-    """One where the remainder of ``a`` by ``b`` has not the sign of ``b``."""
+    """Return SQL for 1 if the remainder of ``a`` by ``b`` has not the sign of ``b``, else 0."""
     return f"if({a} % {b} <> 0 and ({a} % {b} < 0) <> ({b} < 0), 1{suffix}, 0{suffix})"
 
 
@@ -217,11 +217,11 @@ def _truncate(call: Call, a: str) -> str:
     sql = f"({floor_divide(a, every)} * {integer(every)})"
     if not may_overflow(call):
         return sql
-    # The multiple below the least time wraps to a time after it.
+    # The multiple below the least time overflows to a later time.
     return let2(a, sql, lambda x, y: f"if({y} > {x}, {_no_room(call)}, {y})")
 
 
-#: How the functions of :mod:`planner.expressions.functions.arithmetic` are written, and
+#: Writers of the functions of :mod:`planner.expressions.functions.arithmetic`, and of
 #: ``truncate``.
 ARITHMETIC: dict[str, Writer] = {
     "add": _arithmetic("+", "try_add"),

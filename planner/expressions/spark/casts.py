@@ -65,7 +65,7 @@ def cast(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) 
 
 
 def _is_same(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether there is nothing to do. What shares a Spark type may still have another range."""
+    """Whether no conversion is needed. Types with the same Spark type may differ in range."""
     if source == target:
         return True
     types = pa.types
@@ -145,7 +145,7 @@ def _matching(sql: str, pattern: str, name: str) -> str:
 
 
 def _from_number(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
-    """From booleans, integers, floats, decimals and binary."""
+    """Cast from booleans, integers, floats, decimals and binary."""
     types, name = pa.types, type_name(target)
     if is_text(target):
         if types.is_floating(source):
@@ -177,7 +177,7 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
 
 
 def _as_integer(sql: str, source: pa.DataType, low: int, high: int, name: str) -> str:
-    """Return ``sql`` as an integer, null if it is out of bounds; fractions are cut."""
+    """Return ``sql`` as an integer, null if it is out of bounds; fractions are truncated."""
     if pa.types.is_floating(source):
         fits = f"cast({sql} as double) > {low - 1}D and cast({sql} as double) < {high + 1}D"
         if float(low - 1) == float(low):
@@ -190,7 +190,7 @@ def _as_integer(sql: str, source: pa.DataType, low: int, high: int, name: str) -
 
 
 def _tried(sql: str, convert: Callable[[str], str], shown: str | None) -> str:
-    """Return ``convert(sql)``; it is an error if that gives null for a value."""
+    """Return ``convert(sql)``; a null result for a value is an error."""
     wrong = _wrong(shown, "a value does not fit")
 
     def checked(value: str) -> str:
@@ -203,7 +203,7 @@ def _tried(sql: str, convert: Callable[[str], str], shown: str | None) -> str:
 
 
 def _scaled(sql: str, unit: str, to: str, shown: str | None, *, exact: bool = True) -> str:
-    """Ticks of ``unit`` as ticks of ``to``; floored where ``to`` is coarser, unless exact."""
+    """Convert ticks of ``unit`` to ticks of ``to``; rounded down to coarser units, unless exact."""
     have, want = _PER_SECOND[unit], _PER_SECOND[to]
     if have == want:
         return sql

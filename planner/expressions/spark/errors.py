@@ -33,12 +33,12 @@ class BatchDataError(InvalidPlanError):
     message = "{reason} (found by the Spark batch)"
 
 
-#: Stands around the message of an error that the batch itself raises.
+#: Encloses the message of an error that the batch itself raises.
 MARK = "~streamscope~"
 
 
 def explained(message: str) -> BatchDataError | BatchFailedError:
-    """Our own message where the SQL raised it; otherwise the first line of Spark's."""
+    """Return an error with our message if the SQL raised it, else with Spark's first line."""
     found = re.search(f"{MARK}(.*?){MARK}", message, re.DOTALL)
     if found is not None:
         return BatchDataError(found[1])
@@ -46,7 +46,7 @@ def explained(message: str) -> BatchDataError | BatchFailedError:
 
 
 def not_in_batch(call: object, *_args: str) -> str:
-    """The translation to Spark SQL of a function that Spark lacks.
+    """Raise for a function that Spark lacks.
 
     Raises:
         UnsupportedInBatchError: always.

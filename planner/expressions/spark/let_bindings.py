@@ -1,10 +1,10 @@
-"""Values that an expression uses more than once, without writing them more than once.
+"""Writes a value once that an expression uses several times.
 
-Spark SQL has no ``let``; a lambda over an array of one value does the same. So the size of the
-text stays linear in the size of the expression tree.
+Spark SQL has no ``let``; a lambda over an array of one value replaces it. So the size of the text
+is linear in the size of the expression tree.
 
-Invariant: within the body of ``letN`` all further ones have numbers above N; text made outside
-does not mention ``letN``, so a lambda in it may well reuse the name.
+Invariant: within the body of ``letN``, further names have numbers above N. Text from outside does
+not contain ``letN``, so its lambdas may use the same name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Names and literals: nothing is gained by binding them.
+#: Names and literals, which need no binding.
 _SIMPLE = re.compile(r"\w+|cast\((null|'[^']*') as \w+\)")
 _depth: ContextVar[int] = ContextVar("depth", default=0)
 
 
 def let(sql: str, body: Callable[[str], str]) -> str:
-    """``body`` of the value of ``sql``, which is evaluated once."""
+    """Return ``body`` of the value of ``sql``, which is evaluated once."""
     if _SIMPLE.fullmatch(sql):
         return body(sql)
     token = _depth.set(_depth.get() + 1)
@@ -34,5 +34,5 @@ def let(sql: str, body: Callable[[str], str]) -> str:
 
 
 def let2(left: str, right: str, body: Callable[[str, str], str]) -> str:
-    """``body`` of two values."""
+    """Return ``body`` of two values, which are evaluated once."""
     return let(left, lambda a: let(right, lambda b: body(a, b)))

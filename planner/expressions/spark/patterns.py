@@ -1,18 +1,18 @@
-r"""Regular expressions of RE2, which streams use, as Java writes them.
+r"""Converts regular expressions of RE2, which streams use, to Java's syntax.
 
-Written otherwise are names of groups, the classes of POSIX and what replaces a match. Not told
-apart: classes within classes, which Java has and RE2 has not.
+Names of groups, POSIX classes and replacements differ. Classes within classes, which only Java has,
+are not recognised.
 """
 
 from __future__ import annotations
 
 import re
 
-#: What ``str.isspace`` and Arrow call white space.
+#: White space of ``str.isspace`` and Arrow.
 SPACE = r"(?U)[\s\x1c-\x1f]"
-#: In a regular expression: what is quoted or escaped, and classes; no bracket in it opens a group.
+#: Quoted or escaped parts of a regular expression, and classes: their brackets open no group.
 NO_GROUP = r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"
-#: How a group with a name begins.
+#: Start of a group with a name.
 NAMED_GROUP = r"\(\?P?<\w+>"
 _PARTS = re.compile(f"{NO_GROUP}|{NAMED_GROUP}", re.DOTALL)
 _POSIX = re.compile(r"\[:(\^?)(\w+):\]")
@@ -20,7 +20,7 @@ _JAVA_NAMES = {"ascii": "ASCII", "xdigit": "XDigit"}
 
 
 def java_pattern(pattern: str) -> str:
-    r"""``(?P<a_name>`` becomes ``(``, and ``[[:alpha:]]`` becomes ``[\p{Alpha}]``."""
+    r"""Convert a pattern: ``(?P<a_name>`` to ``(``, and ``[[:alpha:]]`` to ``[\p{Alpha}]``."""
 
     def one(match: re.Match[str]) -> str:
         found = match[0]
@@ -41,7 +41,7 @@ def _java_class(match: re.Match[str]) -> str:
 
 
 def java_replacement(replacement: str) -> str:
-    r"""``\1`` and ``\\`` become ``$1`` and ``\\``; a dollar is escaped."""
+    r"""Convert a replacement: ``\1`` to ``$1``; a dollar is escaped, and ``\\`` is kept."""
 
     def one(match: re.Match[str]) -> str:
         found = match[0]

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def filled_template(template: str, call: Call, *args: str) -> str:
-    """The text of a call."""
+    """Return the SQL of a call."""
     assert call.type is not None, call
     options = {name: _option(value) for name, value in call.options}
     return template.format(*args, args=", ".join(args), type=type_name(call.type), **options)
 
 
 def _option(value: object) -> str:
-    """A literal; what is SQL already stays."""
+    """Return an option as a literal; SQL is returned unchanged."""
     return text(value) if type(value) is str else str(value)

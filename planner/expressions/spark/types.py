@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Literal
 
 DECIMAL_DIGITS_MAX = 38
-#: The least integer, whose negative is none.
+#: The least integer, which has no negative.
 INT64_MIN = -(2**63)
 
 _SAME = (
@@ -51,10 +51,10 @@ _NAMES = {
 
 
 def physical(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type of the Spark column that holds values of ``kind``.
+    """Return the Arrow type of the Spark column for values of ``kind``.
 
     Raises:
-        UnsupportedInBatchError: there is none.
+        UnsupportedInBatchError: Spark has no such type.
     """
     types = pa.types
     if kind in _SAME:
@@ -80,7 +80,7 @@ def physical(kind: pa.DataType) -> pa.DataType:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Spark's name of :func:`physical`."""
+    """Return Spark's name of :func:`physical`."""
     stored = physical(kind)
     if stored in _NAMES:
         return _NAMES[stored]
@@ -93,22 +93,22 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def ident(name: str) -> str:
-    """A name in back quotes."""
+    """Return a name in back quotes."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def text(value: str) -> str:
-    """A string literal."""
+    """Return a string literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def integer(value: int) -> str:
-    """A bigint literal; in parentheses where ``--`` could come about."""
+    """Return a bigint literal; in parentheses if negative, to avoid ``--``."""
     return f"{value}L" if value >= 0 else f"({value}L)"
 
 
 def literal(node: Literal) -> str:
-    """A literal of its node's type."""
+    """Return a literal of its node's type."""
     assert node.type is not None, node
     name = type_name(node.type)
     if node.literal is None:
