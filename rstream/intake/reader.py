@@ -53,6 +53,8 @@ class AppendLogReader:
         self._seq = self._first_seq() if seq is None else seq
         #: Commits that were read ahead.
         self._commits: deque[Commit] = deque()
+        #: The last commit, when all its rows were returned; commits do not change.
+        self._last: tuple[int, int] | None = None
         self._clock = SystemClock()
         self._is_closed = threading.Event()
 
@@ -126,7 +128,7 @@ class AppendLogReader:
             if self._seq < listing.base[1]:
                 return self._from_segments()
             live = listing.live()
-            if not live:
+            if not live or live[-1] == self._last:
                 return None
             at = bisect_right(live, self._seq, key=itemgetter(1)) - 1
             if not self._load(live[at : at + COMMITS_AHEAD_MAX]):
@@ -135,6 +137,7 @@ class AppendLogReader:
                 self._commits.clear()
                 if at + 1 < len(live):
                     raise CorruptLogError(self._uri, f"the commit with seq {self._seq} is missing")
+                self._last = live[at]
                 return None
         raise CorruptLogError(self._uri, "its commits change faster than they can be read")
 

@@ -44,7 +44,10 @@ from tests.support.pushed import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from rstream.store.protocol import Paths
 
 COLUMNS = pa.schema([("at", pa.timestamp("us", "UTC")), pa.field("n", pa.int64(), nullable=False)])
 
@@ -79,6 +82,37 @@ def test_rows_are_appended_and_read_by_position(tmp_path: Path) -> None:
     items = open_reader(str(tmp_path / "log")).read_next()
     assert items is not None
     assert items.batch.num_rows == 8
+
+
+def test_a_look_without_new_rows_is_one_listing() -> None:
+    store = Counted()
+    with Appender(store, SCHEMA) as appender:
+        appender.append(rows("a", 0), producer="a", number=0)
+        reader = open_log(store)
+        assert [items is None for items in (reader.read_next(), reader.read_next())] == [
+            False,
+            True,
+        ]
+        store.calls.clear()
+        assert reader.read_next() is None
+        assert store.calls == ["list"]
+        appender.append(rows("a", 1), producer="a", number=1)
+        assert reader.read_next() is not None
+        assert reader.read_next() is None
+
+
+class Counted(MemoryBlobs):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        self.calls.append("get_many")
+        return super().get_many(paths)
+
+    def list(self, folder: str = "") -> Paths:
+        self.calls.append("list")
+        return super().list(folder)
 
 
 def test_appends_at_one_time_share_a_commit() -> None:
