@@ -53,6 +53,12 @@ def test_the_costs_of_operators_are_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_patterns_are_measured(tmp_path: Path) -> None:
+    result = result_of("bench_match.py", "--rows", "20000", "--rounds", "1", folder=tmp_path)
+    assert all(found["rows_per_s"] > 0 and found["matches"] > 0 for found in result.values())
+
+
+@pytest.mark.slow
 def test_destinations_are_measured() -> None:
     command = [sys.executable, "-m", "benchmarks.bench_destinations"]
     arguments = ["--rows", "20000", "--seconds", "0.1", "--rounds", "1"]

@@ -77,6 +77,8 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.joins.as_of._CODES_SLACK": 1,
     "rvertex.operators.joins.as_of._SLACK": -50,
     "rvertex.operators.ordered.deduplicate.ROUNDS_MAX": 0,
+    "rvertex.operators.ordered.matching.lockstep.KEYS_MIN": 1,
+    "rvertex.operators.ordered.matching.lockstep.GOING_MIN": 1,
     "rvertex.operators.ordered.deduplicate._MEASURED_KEYS": 1,
     "rvertex.operators.joins.new_pairs._COMPARED_MAX": 1,
     "rvertex.aggregates.distinct._PIECE_MAX_ROWS": 2,

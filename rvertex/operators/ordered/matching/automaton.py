@@ -122,17 +122,17 @@ class Automaton:
     def __init__(self, searching: Searching) -> None:
         self._searching = searching
         self.program = compiled(searching.pattern)
-        self._least = least_rows(searching.pattern)
+        self.least = least_rows(searching.pattern)
         self._states: dict[tuple[int, ...], State] = {}
         self._after = _closures(self.program)
         begin = closures(self.program, 0)
         accept = next((i for i, at in enumerate(begin) if self._is_accept(at)), None)
         self._matches_empty = accept is not None
-        self._start = State(begin if accept is None else begin[:accept])
+        self.start = State(begin if accept is None else begin[:accept])
         #: Bits of the variables with which a match can begin.
-        self._first = 0
-        for at in self._start.takes:
-            self._first |= 1 << self.variable_of(at)
+        self.first = 0
+        for at in self.start.takes:
+            self.first |= 1 << self.variable_of(at)
 
     def variable_of(self, at: int) -> int:
         """The variable of the Take instruction ``at``."""
@@ -191,24 +191,24 @@ class Automaton:
         while at < count and not self._may_begin(rows.symbols[at]):
             at += 1
         rows.second = at
-        last = at + max(self._least, 1) - 1
+        last = at + max(self.least, 1) - 1
         return min(bound, rows.times[last]) if last < count else bound
 
     def _may_begin(self, symbol: int) -> bool:
         """Whether a match can begin at a row with this symbol."""
-        return self._matches_empty or bool(symbol & self._first)
+        return self._matches_empty or bool(symbol & self.first)
 
     def _open(self, rows: KeyRows, search: Search, found: list[Found]) -> bool:
         """Open a search at the next possible start; return whether there is one."""
         begin = self._next_begin(rows, found)
         if begin is None:
             return False
-        search.open(begin, self._start, begin - 1 if self._matches_empty else None)
+        search.open(begin, self.start, begin - 1 if self._matches_empty else None)
         return True
 
     def _next_begin(self, rows: KeyRows, found: list[Found]) -> int | None:
         """The next row at which a match can begin; None: there is none."""
-        symbols, at, count, first = rows.symbols, rows.begin, len(rows.symbols), self._first
+        symbols, at, count, first = rows.symbols, rows.begin, len(rows.symbols), self.first
         if not self._matches_empty:
             while at < count and not symbols[at] & first:
                 if self._searching.tells_unmatched:
@@ -232,7 +232,7 @@ class Automaton:
             if at >= count or times[at] > due:
                 break
             symbol = symbols[at]
-            step = state.steps.get(symbol) or self._step(state, symbol)
+            step = state.steps.get(symbol) or self.step(state, symbol)
             if at < traced:
                 trace[at] = state
             else:
@@ -281,12 +281,12 @@ class Automaton:
             at -= 1
             if at >= rows.begin:
                 before = trace[at]
-                step = before.steps.get(rows.symbols[at]) or self._step(before, rows.symbols[at])
+                step = before.steps.get(rows.symbols[at]) or self.step(before, rows.symbols[at])
                 thread = step.parents[thread]
         takes.reverse()
         return takes
 
-    def _step(self, state: State, symbol: int) -> Step:
+    def step(self, state: State, symbol: int) -> Step:
         """Compute the step of a row, and cache it."""
         takes: list[int] = []
         parents: list[int] = []
@@ -317,7 +317,7 @@ class Automaton:
         if known is None:
             if len(self._states) >= STATES_MAX:
                 self._states.clear()
-                self._start.steps.clear()
+                self.start.steps.clear()
             known = self._states[takes] = State(takes)
         return known
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rvertex.operators.ordered.matching.automaton import Automaton
     from rvertex.operators.ordered.matching.navigation import Leaf
+    from rvertex.operators.ordered.matching.pool import Segments
     from rvertex.operators.ordered.matching.rows import KeyRows
     from rvertex.operators.ordered.matching.spec import Condition, MatchParts
     from rvertex.operators.ordered.matching.store import RowStore
@@ -53,23 +54,30 @@ class Conditions:
         moves = [0, *(leaf.move for leaf in self._leaves.values())]
         #: How many rows before a row these conditions read, and after it any expression reads.
         self._before, self._behind = -min(moves), spec.context[1]
-        self._is_by_row = not self._behind and not self._before
+        #: Whether these conditions read only the row.
+        self.is_by_row = not self._behind and not self._before
         payload = pa.schema(list(rows)[2:])
         self._readers = {
             variable: Reader(_picked(spec, variable), spec.names, payload) for variable in asking
         }
 
-    def of_fresh(self, rows: pa.RecordBatch, order: np.ndarray) -> list[int] | None:
+    def of_fresh(self, rows: pa.RecordBatch, order: np.ndarray) -> np.ndarray | None:
         """The symbols of new rows, in ``order``; None: a condition reads neighbours."""
-        if not self._is_by_row:
+        if not self.is_by_row:
             return None
         columns = {i: rows.column(leaf.column) for i, leaf in self._leaves.items()}
-        symbols: list[int] = self._symbols(columns, rows.num_rows)[order].tolist()
+        symbols: np.ndarray = self._symbols(columns, rows.num_rows)[order]
         return symbols
+
+    def add_symbols(self, rows: Segments, fresh: np.ndarray) -> None:
+        """Compute the symbols of the rows ``fresh`` of segments, unless :meth:`of_fresh` has."""
+        if not self.is_by_row and len(fresh):
+            first = np.repeat(rows.start, rows.sizes)
+            rows.symbols[fresh] = self._symbols(self._moved(rows.numbers, first, fresh), len(fresh))
 
     def know(self, keys: Collection[KeyRows], *, is_end: bool) -> None:
         """Compute the symbols of rows whose neighbours have arrived; ``is_end``: all have."""
-        if self._is_by_row:
+        if self.is_by_row:
             return
         numbers: list[int] = []
         first: list[int] = []
@@ -88,7 +96,8 @@ class Conditions:
             changed.append((rows, upto - known))
         if not fresh:
             return
-        symbols = self._symbols(self._moved(numbers, first, fresh), len(fresh)).tolist()
+        arrays = (np.array(values, np.int64) for values in (numbers, first, fresh))
+        symbols = self._symbols(self._moved(*arrays), len(fresh)).tolist()
         at = 0
         for rows, count in changed:
             rows.symbols += symbols[at : at + count]
@@ -147,10 +156,11 @@ class Conditions:
             np.array(match, np.int64),
         )
 
-    def _moved(self, numbers: list[int], first: list[int], fresh: list[int]) -> dict[int, pa.Array]:
-        """The columns of the leaves, for the rows at positions ``fresh``."""
-        places = self._store.places(np.array(numbers, np.int64))
-        starts, at = np.array(first, np.int64), np.array(fresh, np.int64)
+    def _moved(
+        self, numbers: np.ndarray, starts: np.ndarray, at: np.ndarray
+    ) -> dict[int, pa.Array]:
+        """The columns of the leaves, for the rows at positions ``at``."""
+        places = self._store.places(numbers)
         table = self._store.table()
         columns: dict[int, pa.Array] = {}
         for i, leaf in self._leaves.items():

@@ -1,8 +1,10 @@
-"""The keys with stored rows, the end of their searches, and the times that they hold back."""
+"""The keys with stored rows, the end of their searches, and the times that they hold back.
+
+Keys that are searched together have their rows in arrays (:mod:`pool`), the others in lists.
+"""
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,41 +12,18 @@ import pyarrow as pa
 
 from rstream.types import INF_TIME
 from rvertex.events.arrays import as_one_array, numbers
+from rvertex.operators.ordered.matching.earliest import Earliest
+from rvertex.operators.ordered.matching.pool import RowPool, Segments
 from rvertex.operators.ordered.matching.rows import KeyRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     from rvertex.operators.ordered.matching.automaton import Automaton
+    from rvertex.operators.ordered.matching.lockstep import Ends
 
-
-class _Earliest:
-    """Times by key, with fast access to the earliest."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, int] = {}
-        self._heap: list[tuple[int, int]] = []
-
-    def set(self, code: int, time: int) -> None:
-        """Set the time of a key; INF_TIME: remove it."""
-        if time == INF_TIME:
-            self._of.pop(code, None)
-        elif self._of.get(code) != time:
-            self._of[code] = time
-            heapq.heappush(self._heap, (time, code))
-
-    def first(self) -> int:
-        """The earliest time; INF_TIME if there is none."""
-        while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)  # ends: the heap shrinks
-        return self._heap[0][0] if self._heap else INF_TIME
-
-    def take_before(self, time: int) -> Iterator[int]:
-        """Remove and yield the keys with times before ``time``."""
-        while self.first() < time:  # ends: a key is removed
-            _, code = heapq.heappop(self._heap)
-            del self._of[code]
-            yield code
+#: Most rows of a key in arrays: a search of many keys reads all of them.
+POOL_ROWS_MAX = 64
 
 
 class OpenKeys:
@@ -58,23 +37,38 @@ class OpenKeys:
         self._automaton = automaton
         self._before, self._keeps_all = before, keeps_all
         self._rows: dict[int, KeyRows] = {}
-        self._dues = _Earliest()
-        self._holds = _Earliest()
+        self.pool = RowPool()
+        self._dues = Earliest()
+        self._holds = Earliest()
 
     def rows_of(self, code: int) -> KeyRows:
-        """The rows of a key."""
+        """The rows of a key in lists, to be searched alone."""
         rows = self._rows.get(code)
         if rows is None:
             rows = self._rows[code] = KeyRows(code)
+            if self.pool.has(code):
+                taken = self.pool.take(np.array([code]))
+                rows.extend(taken.numbers.tolist(), taken.times.tolist())
+                rows.symbols += taken.symbols.tolist()
+                rows.begin = int(taken.begin[0])
         return rows
 
-    def all(self) -> list[KeyRows]:
-        """The rows of all keys."""
+    def alone(self) -> list[KeyRows]:
+        """The rows of all keys that are in lists."""
         return list(self._rows.values())
 
-    def due_before(self, time: int) -> list[KeyRows]:
+    def is_alone(self, codes: np.ndarray) -> np.ndarray:
+        """Whether the rows of each key are in lists."""
+        known = self._rows
+        return np.array([code in known for code in codes.tolist()], bool)
+
+    def codes(self) -> np.ndarray:
+        """The codes of all keys."""
+        return np.union1d(np.array(list(self._rows), np.int64), self.pool.codes())
+
+    def due_before(self, time: int) -> np.ndarray:
         """Remove and return the keys with an open search that ends before ``time``."""
-        return [self._rows[code] for code in self._dues.take_before(time)]
+        return self._dues.take_before(time)
 
     @property
     def hold(self) -> int:
@@ -97,40 +91,81 @@ class OpenKeys:
         if is_done and not rows.numbers and not self._keeps_all:
             del self._rows[rows.code]
 
+    def settle_all(self, rows: Segments, ends: Ends) -> tuple[list[KeyRows], np.ndarray]:
+        """After a search of many keys: store the rows that are still needed, and update times.
+
+        Returns: the keys that have to be searched alone, and the numbers of the other stored rows.
+        """
+        start = rows.start
+        low = np.maximum(ends.begin - self._before, start)
+        sizes = start + rows.sizes - low
+        is_alone = ends.is_left | (sizes > POOL_ROWS_MAX)
+        kept = rows.cut(low - start, ends.begin - low)
+        alone = [self._in_lists(kept.picked(np.array([key]))) for key in np.flatnonzero(is_alone)]
+        pooled = kept.picked(~is_alone & (sizes > 0)) if is_alone.any() else kept
+        self.pool.put(pooled)
+        together = ~is_alone
+        self._dues.set_all(rows.codes[together], ends.due[together])
+        self._holds.set_all(rows.codes[together], ends.hold[together])
+        return alone, pooled.numbers
+
+    def _in_lists(self, one: Segments) -> KeyRows:
+        """Store the rows of one key in lists."""
+        rows = self._rows[int(one.codes[0])] = KeyRows(
+            int(one.codes[0]),
+            one.numbers.tolist(),
+            one.times.tolist(),
+            one.symbols.tolist(),
+            int(one.begin[0]),
+        )
+        return rows
+
+    def to_pool(self, keys: Sequence[KeyRows]) -> None:
+        """Move the rows of keys into arrays, except of keys with many rows."""
+        moved = [rows for rows in keys if rows.code in self._rows]
+        moved = [rows for rows in moved if len(rows.numbers) <= POOL_ROWS_MAX]
+        for rows in moved:
+            del self._rows[rows.code]
+        self.pool.put(_segments(moved))
+
     def numbers(self) -> np.ndarray:
         """The numbers of all stored rows, ascending."""
         kept = [number for rows in self._rows.values() for number in rows.numbers]
-        return np.sort(np.array(kept, np.int64))
+        return np.sort(np.append(np.array(kept, np.int64), self.pool.numbers()))
 
     def renumber(self) -> np.ndarray:
         """Renumber the keys to 0, 1, ...; return their former codes, ascending."""
-        codes = sorted(self._rows)
-        self._rows = {new: self._rows[old] for new, old in enumerate(codes)}
-        self._dues, self._holds = _Earliest(), _Earliest()
+        codes = self.codes()
+        news = {old: new for new, old in enumerate(codes.tolist()) if old in self._rows}
+        self._rows = {new: self._rows[old] for old, new in news.items()}
         for new, rows in self._rows.items():
             rows.code = new
-            self.settle(rows)
-        return np.array(codes, np.int64)
+        self.pool.keep(codes)
+        self._dues, self._holds = self._dues.picked(codes), self._holds.picked(codes)
+        return codes
 
     def save(self) -> dict[str, pa.Table]:
         """Return the rows of all keys."""
-        rows = list(self._rows.values())
+        rows, pooled = list(self._rows.values()), self.pool.of(self.pool.codes())
+        none = np.zeros(len(pooled.codes), np.int64)
         of_key = {
-            "code": [r.code for r in rows],
-            "count": [len(r.numbers) for r in rows],
-            "known": [len(r.symbols) for r in rows],
-            "begin": [r.begin for r in rows],
-            "matches": [r.matches for r in rows],
-            "covered": [r.covered for r in rows],
+            "code": ([r.code for r in rows], pooled.codes),
+            "count": ([len(r.numbers) for r in rows], pooled.sizes),
+            "known": ([len(r.symbols) for r in rows], pooled.sizes),
+            "begin": ([r.begin for r in rows], pooled.begin),
+            "matches": ([r.matches for r in rows], none),
+            "covered": ([r.covered for r in rows], none - 1),
         }
         of_row = {
-            "number": [n for r in rows for n in r.numbers],
-            "time": [t for r in rows for t in r.times],
+            "number": ([n for r in rows for n in r.numbers], pooled.numbers),
+            "time": ([t for r in rows for t in r.times], pooled.times),
         }
-        symbols = [s for r in rows for s in r.symbols]
-        tables = {"of_key": of_key, "of_row": of_row, "symbols": {"symbol": symbols}}
+        symbols = {"symbol": ([s for r in rows for s in r.symbols], pooled.symbols)}
+        tables = {"of_key": of_key, "of_row": of_row, "symbols": symbols}
         return {
-            name: pa.table({n: pa.array(c, pa.int64()) for n, c in columns.items()})
+            name: pa.table(
+                {n: np.append(np.array(own, np.int64), more) for n, (own, more) in columns.items()}
+            )
             for name, columns in tables.items()
         }
 
@@ -151,3 +186,16 @@ class OpenKeys:
                 covered,
             )
             row, symbol = row + count, symbol + known
+
+
+def _segments(keys: Sequence[KeyRows]) -> Segments:
+    """The rows of keys in arrays."""
+    columns = (
+        [rows.code for rows in keys],
+        [len(rows.numbers) for rows in keys],
+        [rows.begin for rows in keys],
+        [number for rows in keys for number in rows.numbers],
+        [time for rows in keys for time in rows.times],
+        [symbol for rows in keys for symbol in rows.symbols],
+    )
+    return Segments(*(np.array(column, np.int64) for column in columns))

@@ -22,6 +22,8 @@ A match that can still grow holds back all later output, for at most ``within_us
 whose conditions read rows that have not arrived. A row that might only begin a match holds back
 nothing.
 
+Runs of many keys are searched together (:mod:`rvertex.operators.ordered.matching.lockstep`).
+
 Invariants: (1) the matches of a key depend only on its rows, and on the end of the stream; (2) a
 row is stored while an open search, PREV or a measure may read it; (3) a row is processed once:
 searches continue where they stopped, however the input is cut. After a restore they restart at
@@ -42,13 +44,17 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.events.group_scan import heads_of
 from rvertex.events.lifetime import frontier_after
+from rvertex.events.ordering import stable_sorted
 from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.keys.key_table import KeyTable
 from rvertex.operators.cti_hold import HeldCtis
+from rvertex.operators.ordered.matching import lockstep
 from rvertex.operators.ordered.matching.automaton import Automaton
 from rvertex.operators.ordered.matching.conditions import Conditions
 from rvertex.operators.ordered.matching.keys import OpenKeys
+from rvertex.operators.ordered.matching.lockstep import Lockstep, suits
+from rvertex.operators.ordered.matching.pool import Segments
 from rvertex.operators.ordered.matching.results import ORDER, Results
 from rvertex.operators.ordered.matching.rows import Searching
 from rvertex.operators.ordered.matching.spec import MatchParts
@@ -62,6 +68,10 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.ordered.matching.rows import Found, KeyRows
     from rvertex.operators.protocol import Operator
+
+
+_NO_CODES = np.zeros(0, np.int64)
+_NO_ROWS = Segments(*[_NO_CODES] * 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,11 @@ class MatchOperator:
         self._open = OpenKeys(
             self._automaton, spec.context[0], keeps_all=counts or searching.tells_unmatched
         )
+        is_many = suits(spec) and self._automaton.least > 0
+        #: The search of many keys at once; None: the pattern does not allow it.
+        self._lockstep = (
+            Lockstep(self._automaton, len(spec.names), spec.within_us) if is_many else None
+        )
         self._output = event_schema(output)
         self._waiting = SortedRuns(self._results.schema)
         self._held = HeldCtis(keeps_own=False)
@@ -151,49 +166,93 @@ class MatchOperator:
         self._open.restore(state.tables)
         for batch in state.tables["waiting"].to_batches():
             self._waiting.push(batch)
-        found = self._scanned(self._open.all())
+        if self._lockstep is not None:
+            self._open.to_pool(self._open.alone())
+            self._search_many(_NO_ROWS, self._open.pool.codes())
+        found = self._scanned(self._open.alone())
         assert not found, "an open search has ended by itself"
 
     def _process(self, ports: Sequence[Run]) -> Run:
         (run,) = ports
         self._frontier = frontier_after(self._frontier, ports)
-        touched = self._taken(run.events) if run.events.num_rows else {}
-        due = (
-            self._open.all()
-            if self._frontier == INF_TIME
-            else self._open.due_before(self._frontier)
-        )
-        touched |= {rows.code: rows for rows in due}
-        self._conditions.know(touched.values(), is_end=self._frontier == INF_TIME)
-        found = self._scanned(list(touched.values()))
+        fresh = self._taken(run.events) if run.events.num_rows else _NO_ROWS
+        is_end = self._frontier == INF_TIME
+        due = self._open.codes() if is_end else self._open.due_before(self._frontier)
+        touched: dict[int, KeyRows] = {}
+        kept = _NO_CODES
+        is_many = self._lockstep is not None and len(fresh.codes) + len(due) >= lockstep.KEYS_MIN
+        if is_many:
+            fresh, due, left, kept = self._search_many(fresh, due)
+            touched = {rows.code: rows for rows in left}
+        self._add(fresh, touched)
+        touched |= {code: self._open.rows_of(code) for code in due.tolist()}
+        self._conditions.know(touched.values(), is_end=is_end)
+        alone = list(touched.values())
+        found = self._scanned(alone)
         if found:
             self._waiting.push(self._results.of(found))
-        self._tidy(run.events.num_rows, list(touched.values()))
+        if is_many:
+            self._open.to_pool(alone)
+        self._tidy(run.events.num_rows, alone, kept)
         return self._released()
 
-    def _taken(self, events: pa.RecordBatch) -> dict[int, KeyRows]:
-        """Add each row to its key; return the keys that got rows."""
+    def _taken(self, events: pa.RecordBatch) -> Segments:
+        """The new rows by key; symbols are 0 if they are not known yet."""
         rows = events.select(self._needed.names)
         columns = [plain_array(events.column(key)) for key in self._spec.keys]
         codes = self._keys.codes(columns, rows.num_rows)
-        order = np.argsort(codes, kind="stable")
-        key = codes[order]
+        key, order = stable_sorted(codes)
+        if order is None:
+            order = np.arange(len(key))
         starts = np.flatnonzero(heads_of(key))
-        bounds = [*starts.tolist(), len(key)]
-        numbers = (self._next + order).tolist()
-        times = int64_column(rows, VS)[order].tolist()
         self._store.begin(rows, self._next)
-        self._next += rows.num_rows
         symbols = self._conditions.of_fresh(rows, order)
-        touched: dict[int, KeyRows] = {}
-        for at, code in enumerate(key[starts].tolist()):
-            lo, hi = bounds[at], bounds[at + 1]
-            known = touched[code] = self._open.rows_of(code)
-            known.numbers += numbers[lo:hi]
-            known.times += times[lo:hi]
-            if symbols is not None:
-                known.symbols += symbols[lo:hi]
-        return touched
+        if symbols is None:
+            symbols = np.zeros(len(key), np.int64)
+        taken = Segments(
+            key[starts],
+            np.diff(np.append(starts, len(key))),
+            np.zeros(len(starts), np.int64),
+            self._next + order,
+            int64_column(rows, VS)[order],
+            symbols,
+        )
+        self._next += rows.num_rows
+        return taken
+
+    def _search_many(
+        self, fresh: Segments, due: np.ndarray
+    ) -> tuple[Segments, np.ndarray, list[KeyRows], np.ndarray]:
+        """Search all keys whose rows are in arrays, and emit their matches.
+
+        Returns: the new rows and the due keys that are left; the keys that have to be searched
+        alone; the numbers of the stored rows of the others.
+        """
+        assert self._lockstep is not None
+        codes = np.union1d(fresh.codes, due)
+        codes = codes[~self._open.is_alone(codes)]
+        is_many = np.isin(fresh.codes, codes)
+        pooled = self._open.pool.take(codes)
+        rows, places = pooled.joined(fresh.picked(is_many))
+        self._conditions.add_symbols(rows, places)
+        matches, ends = self._lockstep.search(rows, self._frontier)
+        if len(matches.key):
+            self._waiting.push(self._results.of_segments(rows, matches))
+        left, kept = self._open.settle_all(rows, ends)
+        return fresh.picked(~is_many), due[~np.isin(due, codes)], left, kept
+
+    def _add(self, fresh: Segments, touched: dict[int, KeyRows]) -> None:
+        """Add new rows to the lists of their keys."""
+        numbers, times, symbols = (
+            column.tolist() for column in (fresh.numbers, fresh.times, fresh.symbols)
+        )
+        at = 0
+        for code, size in zip(fresh.codes.tolist(), fresh.sizes.tolist(), strict=True):
+            rows = touched[code] = self._open.rows_of(code)
+            rows.extend(numbers[at : at + size], times[at : at + size])
+            if self._conditions.is_by_row:
+                rows.symbols += symbols[at : at + size]
+            at += size
 
     def _scanned(self, keys: list[KeyRows]) -> list[Found]:
         """Scan the rows of keys; return the results."""
@@ -207,11 +266,12 @@ class MatchOperator:
             self._open.settle(rows)
         return found
 
-    def _tidy(self, new: int, touched: list[KeyRows]) -> None:
-        """Drop rows and keys that no search needs."""
+    def _tidy(self, new: int, alone: list[KeyRows], kept: np.ndarray) -> None:
+        """Drop rows and keys that no search needs; ``kept``: rows that are not in ``alone``."""
         first = self._next - new
-        kept = [n for rows in touched for n in rows.numbers if n >= first] if new else []
-        self._store.end(np.sort(np.array(kept, np.int64)))
+        more = [n for rows in alone for n in rows.numbers if n >= first] if new else []
+        kept = np.append(kept[kept >= first], np.array(more, np.int64))
+        self._store.end(np.sort(kept))
         if self._store.is_crowded:
             self._store.keep(self._open.numbers())
         if self._keys.is_crowded():

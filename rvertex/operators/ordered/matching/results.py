@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rstream.items.batch import VS, event_schema
 from rvertex.events.arrays import as_one_array, numbers
+from rvertex.operators.ordered.matching.lockstep import with_context
 from rvertex.operators.ordered.matching.navigation import Reader, Spans
 from rvertex.operators.ordered.matching.pattern import Take
 from rvertex.operators.protocol import evaluate_all
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.ordered.matching.automaton import Automaton
+    from rvertex.operators.ordered.matching.lockstep import Matches
+    from rvertex.operators.ordered.matching.pool import Segments
     from rvertex.operators.ordered.matching.rows import Found
     from rvertex.operators.ordered.matching.spec import MatchParts
     from rvertex.operators.ordered.matching.store import RowStore
@@ -47,22 +50,42 @@ class Results:
 
     def of(self, found: Sequence[Found]) -> pa.RecordBatch:
         """The output rows of matches whose rows are in the store."""
-        before, _ = self._spec.context
         lengths = np.array([len(one.takes) for one in found], np.int64)
         sizes = np.array([len(one.numbers) for one in found], np.int64)
         rows = np.fromiter(chain.from_iterable(one.numbers for one in found), np.int64)
         takes = np.fromiter(chain.from_iterable(one.takes for one in found), np.int64)
-        low = np.cumsum(sizes) - sizes + before
+        at = np.array([one.at for one in found], np.int64)
+        match = np.array([one.match or 0 for one in found], np.int64)
+        is_unmatched = np.array([one.match is None for one in found], bool)
+        return self._of(rows, sizes, takes, lengths, at, match, is_unmatched)
+
+    def of_segments(self, keys: Segments, matches: Matches) -> pa.RecordBatch:
+        """The output rows of matches in segments."""
+        before, _ = self._spec.context
+        rows, sizes = with_context(matches, keys.start, before)
+        numbers = np.where(rows < 0, -1, keys.numbers[rows])
+        at, none = keys.numbers[matches.first], np.zeros(len(sizes), np.int64)
+        return self._of(numbers, sizes, matches.takes, sizes - before, at, none, none.astype(bool))
+
+    def _of(
+        self,
+        rows: np.ndarray,
+        sizes: np.ndarray,
+        takes: np.ndarray,
+        lengths: np.ndarray,
+        at: np.ndarray,
+        match: np.ndarray,
+        is_unmatched: np.ndarray,
+    ) -> pa.RecordBatch:
+        """The output rows of matches whose rows, with context, are ``rows``."""
+        low = np.cumsum(sizes) - sizes + self._spec.context[0]
         end = low + lengths
         places = np.repeat(low, lengths) + _within(lengths)
         labels = np.full(len(rows), -1, np.int64)
         labels[places] = self._variables[takes]
-        at = np.array([one.at for one in found], np.int64)
-        match = np.array([one.match or 0 for one in found], np.int64)
-        is_unmatched = np.array([one.match is None for one in found], bool)
         last = np.where(lengths > 0, rows[np.maximum(end - 1, 0)], at)
         if self._spec.rows == "one":
-            of, row, high = np.arange(len(found)), at, end
+            of, row, high = np.arange(len(at)), at, end
         else:
             of, row, high = self._all_rows(rows, takes, lengths, places, low, at, is_unmatched)
         spans = Spans(rows, labels, low[of], high, end[of], match[of])

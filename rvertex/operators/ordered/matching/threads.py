@@ -109,7 +109,7 @@ class Threads(Automaton):
             return False
         search.is_open, search.at, search.best = True, begin, None
         search.last = begin - 1 if self._matches_empty else None
-        search.threads = [(at, None) for at in self._start.takes]
+        search.threads = [(at, None) for at in self.start.takes]
         return True
 
     def _take(self, rows: KeyRows, search: _Search) -> Generator[list[Question], list[bool], None]:

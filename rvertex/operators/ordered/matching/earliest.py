@@ -1,0 +1,104 @@
+"""Times by key, with fast access to the earliest.
+
+Invariants: (1) each key with a time has an entry with that time; entries with other times are
+stale, and skipped; (2) a call costs time in the keys it is given and returns, amortised.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from rstream.types import INF_TIME
+from rvertex.events.group_arrays import GroupArray
+
+#: How many entries of a block are compared at a time.
+_COMPARED = 64
+_NO_CODES = np.zeros(0, np.int64)
+
+
+class Earliest:
+    """A time per key; INF_TIME: none."""
+
+    def __init__(self) -> None:
+        self._of = GroupArray(np.int64, INF_TIME)
+        #: ``(time, code, -1)`` of one key; ``(time, block, place)`` of a block of keys.
+        self._heap: list[tuple[int, int, int]] = []
+        #: By number: sorted times, and their keys.
+        self._blocks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._next = 0
+
+    def set(self, code: int, time: int) -> None:
+        """Set the time of a key."""
+        of = self._of.writable(max(code + 1, len(self._of)))
+        if of[code] != time:
+            of[code] = time
+            if time != INF_TIME:
+                heapq.heappush(self._heap, (time, code, -1))
+
+    def set_all(self, codes: np.ndarray, times: np.ndarray) -> None:
+        """Set the times of many keys, no key twice."""
+        if not len(codes):
+            return
+        of = self._of.writable(max(int(codes.max()) + 1, len(self._of)))
+        is_new = (of[codes] != times) & (times != INF_TIME)
+        of[codes] = times
+        times, codes = times[is_new], codes[is_new]
+        if len(times):
+            order = np.argsort(times, kind="stable")
+            self._blocks[self._next] = times[order], codes[order]
+            heapq.heappush(self._heap, (int(times[order[0]]), self._next, 0))
+            self._next += 1
+
+    def picked(self, codes: np.ndarray) -> Earliest:
+        """The times of ``codes``, which get the codes 0, 1, ..."""
+        picked, known = Earliest(), self._of.read()
+        inside = codes[codes < len(known)]
+        assert np.array_equal(inside, codes[: len(inside)]), codes
+        picked.set_all(np.arange(len(inside)), known[inside])
+        return picked
+
+    def first(self) -> int:
+        """The earliest time; INF_TIME if there is none."""
+        of = self._of.read()
+        while self._heap:  # ends: the heap shrinks, or a block's place grows
+            time, number, place = self._heap[0]
+            if place < 0:
+                if of[number] == time:
+                    return time
+                heapq.heappop(self._heap)
+                continue
+            times, codes = (part[place : place + _COMPARED] for part in self._blocks[number])
+            (valid,) = np.nonzero(of[codes] == times)
+            if len(valid) and valid[0] == 0:
+                return time
+            self._move(number, place + (int(valid[0]) if len(valid) else len(times)))
+        return INF_TIME
+
+    def take_before(self, time: int) -> np.ndarray:
+        """Remove the keys with times before ``time``; return them."""
+        taken: list[np.ndarray] = []
+        while self.first() < time:  # ends: a key is removed
+            of = self._of.writable(len(self._of))
+            _, number, place = self._heap[0]
+            if place < 0:
+                heapq.heappop(self._heap)
+                taken.append(np.array([number], np.int64))
+            else:
+                times, codes = self._blocks[number]
+                to = int(times.searchsorted(time))
+                valid = of[codes[place:to]] == times[place:to]
+                taken.append(codes[place:to][valid])
+                self._move(number, to)
+            of[taken[-1]] = INF_TIME
+        return np.concatenate(taken) if taken else _NO_CODES
+
+    def _move(self, number: int, place: int) -> None:
+        """Move the first entry of the heap, a block, to ``place``; drop the block at its end."""
+        times, _ = self._blocks[number]
+        if place < len(times):
+            heapq.heapreplace(self._heap, (int(times[place]), number, place))
+        else:
+            heapq.heappop(self._heap)
+            del self._blocks[number]
