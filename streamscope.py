@@ -34,15 +34,15 @@ def _refuse_foreign_packages() -> None:
     """
     here = os.path.dirname(os.path.realpath(__file__))
     for name in _PACKAGES:
-        found = _file_of(name)
-        if found is None:
+        path = _file_of(name)
+        if path is None:
             raise ImportError(
                 f"streamscope needs its package {name!r}, which is not beside {here}: "
                 f"install streamscope again",
                 name=name,
             )
-        if os.path.dirname(os.path.dirname(os.path.realpath(found))) != here:
-            raise ImportError(_conflict(name, found), name=name, path=found)
+        if os.path.dirname(os.path.dirname(os.path.realpath(path))) != here:
+            raise ImportError(_conflict(name, path), name=name, path=path)
 
 
 def _file_of(name: str) -> str | None:
@@ -56,7 +56,7 @@ def _file_of(name: str) -> str | None:
     return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
 
 
-def _conflict(name: str, found: str) -> str:
+def _conflict(name: str, path: str) -> str:
     """Return the message that names the conflicting package and says how to fix it."""
     owners = _other_owners(name)
     if owners:
@@ -69,7 +69,7 @@ def _conflict(name: str, found: str) -> str:
         whose = "no installed distribution owns it"
         remedy = f"rename that {name!r}, take it off sys.path, or start Python in another folder"
     return (
-        f"{name!r} is not the package of streamscope: Python finds {found}, and {whose}. "
+        f"{name!r} is not the package of streamscope: Python finds {path}, and {whose}. "
         f"To use streamscope, {remedy}."
     )
 

@@ -50,27 +50,27 @@ def passwords_in(text: str) -> list[str]:
     """Return the passwords in a possible connection string, plain and percent-encoded."""
     if "=" not in text and "@" not in text:
         return []
-    found = _passwords(text)
-    return [*found, *(quote(one, safe="") for one in found)]
+    passwords = _passwords(text)
+    return [*passwords, *(quote(one, safe="") for one in passwords)]
 
 
 def _passwords(dsn: str) -> list[str]:
-    found: list[str] = []
-    _changed(dsn, lambda text: found.append(text) or text)  # type: ignore[func-returns-value]
-    return [text for text in found if text]
+    passwords: list[str] = []
+    _changed(dsn, lambda text: passwords.append(text) or text)  # type: ignore[func-returns-value]
+    return [text for text in passwords if text]
 
 
 def _changed(dsn: str, change: Callable[[str], str]) -> str:
     """Return the connection string with each password replaced by ``change(password)``."""
     is_uri = _URI.match(dsn) is not None
 
-    def put(found: re.Match[str]) -> str:
-        before, raw = found[1] or found[3], found[2] or found[4] or ""
+    def put(match: re.Match[str]) -> str:
+        before, raw = match[1] or match[3], match[2] or match[4] or ""
         bare = raw[1:-1] if raw.startswith("'") and not is_uri else raw
         text = unquote(raw) if is_uri else _ESCAPED.sub(r"\1", bare)
         changed = change(text)
         if changed == text:
-            return found[0]
+            return match[0]
         return before + (quote(changed, safe="") if is_uri else _quoted(changed))
 
     return (_IN_URI if is_uri else _IN_PAIRS).sub(put, dsn)

@@ -93,8 +93,8 @@ def secrets_of(config: Mapping[str, str]) -> list[str]:
 
 def password_of(url: str) -> str | None:
     """Return the password in a URL, or the reference to it; None if it has none."""
-    found = _USER.search(url)
-    return None if found is None else unquote(found["password"]) or None
+    match = _USER.search(url)
+    return None if match is None else unquote(match["password"]) or None
 
 
 def has_literal_password(url: str) -> bool:
@@ -109,11 +109,11 @@ def without_password(url: str) -> str:
 
 def user_of(url: str) -> str:
     """Return ``user:password`` of a URL with the password resolved; empty if it has none."""
-    found = _USER.search(url)
-    if found is None:
+    match = _USER.search(url)
+    if match is None:
         return ""
-    user = unquote(found["user"].removeprefix("://"))
-    return f"{user}:{secret_value('a password in a URL', unquote(found['password']))}"
+    user = unquote(match["user"].removeprefix("://"))
+    return f"{user}:{secret_value('a password in a URL', unquote(match['password']))}"
 
 
 def without_user(url: str) -> str:
@@ -131,15 +131,15 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 def with_stars(text: str) -> str:
     """Replace the secrets in a line of code by stars; its length does not change."""
 
-    def starred(found: re.Match[str], group: str) -> str:
-        value = found[group]
+    def starred(match: re.Match[str], group: str) -> str:
+        value = match[group]
         if is_reference(value.strip("'")) or _PLACEHOLDER.fullmatch(value.strip("'")):
-            return found[0]
-        lo, hi = found.start(group) - found.start(), found.end(group) - found.start()
-        return found[0][:lo] + re.sub(r"[^']", "*", value) + found[0][hi:]
+            return match[0]
+        lo, hi = match.start(group) - match.start(), match.end(group) - match.start()
+        return match[0][:lo] + re.sub(r"[^']", "*", value) + match[0][hi:]
 
-    text = _USER.sub(lambda found: starred(found, "password"), text)
-    return _SET.sub(lambda found: starred(found, "value"), text)
+    text = _USER.sub(lambda match: starred(match, "password"), text)
+    return _SET.sub(lambda match: starred(match, "value"), text)
 
 
 def resolved_path(uri: str) -> tuple[str, dict[str, str]]:

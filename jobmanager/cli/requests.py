@@ -92,9 +92,9 @@ def ask(root: str, what: str, host: str = "") -> str:
         raise UsageError(f"{what!r} is not a request; choose one of {', '.join(_REQUESTS)}")
     if what == STOP and status_of(root)["state"] == "stopped":
         return "stopped"
-    found = _running_status(root, _REQUESTS[what])
+    current = _running_status(root, _REQUESTS[what])
     if what == "drain":
-        _check_can_drain(found, host)
+        _check_can_drain(current, host)
         JobRoot(root).request(DRAIN + host)
         return "requested"
     if what == FINISH:
@@ -146,11 +146,11 @@ def _running_status(root: str, what: str) -> dict[str, Any]:
         NoJobManagerError: the job manager has died.
         NotRunningError: the job has ended or has not started.
     """
-    found = status_of(root)
-    if found["state"] == INTERRUPTED:
-        raise NoJobManagerError(root, f"{time_of(found['written_us'])} UTC", what)
-    if found["state"] not in OPEN_STATES:
-        can_go_on = found["state"] in ("stopped", "cancelled", "failed")
+    status = status_of(root)
+    if status["state"] == INTERRUPTED:
+        raise NoJobManagerError(root, f"{time_of(status['written_us'])} UTC", what)
+    if status["state"] not in OPEN_STATES:
+        can_go_on = status["state"] in ("stopped", "cancelled", "failed")
         advice = f"; jobmanager resume {root} continues it" if can_go_on else ""
-        raise NotRunningError(root, found["state"], advice)
-    return found
+        raise NotRunningError(root, status["state"], advice)
+    return status

@@ -30,22 +30,22 @@ def defaults(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Raises:
         UsageError: the file cannot be read, or has a verb or an option that does not exist.
     """
-    found = {verb: dict(values) for verb, values in _of_file(commands).items()}
+    values_of = {verb: dict(values) for verb, values in _of_file(commands).items()}
     for verb in commands:
         prefix = f"STREAMSCOPE_{verb}_".upper()
         if any(name.startswith(prefix) for name in os.environ):
             for option, parameter in _options(commands[verb]).items():
                 variable = f"{prefix}{option[2:].replace('-', '_').upper()}"
                 if variable in os.environ:
-                    found[verb][parameter] = os.environ[variable]
-    return found
+                    values_of[verb][parameter] = os.environ[variable]
+    return values_of
 
 
 def _of_file(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {verb: {} for verb in commands}
+    values_of: dict[str, dict[str, Any]] = {verb: {} for verb in commands}
     path = os.environ.get(VARIABLE) or FILE
     if path == FILE and not Path(FILE).exists():
-        return found
+        return values_of
     try:
         with Path(path).open("rb") as file:
             document = tomllib.load(file)
@@ -58,7 +58,7 @@ def _of_file(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             if not verbs:
                 raise UsageError(f"{path}: no verb has an option {key}")
             for verb in verbs:
-                found[verb][known[verb][_option(key)]] = value
+                values_of[verb][known[verb][_option(key)]] = value
             continue
         if key not in known:
             raise UsageError(f"{path}: there is no verb {key}; the verbs are {', '.join(known)}")
@@ -66,8 +66,8 @@ def _of_file(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             if _option(name) not in known[key]:
                 names = ", ".join(sorted(option.removeprefix("--") for option in known[key]))
                 raise UsageError(f"{path}: {key} has no option {name}; it has {names}")
-            found[key][known[key][_option(name)]] = set_to
-    return found
+            values_of[key][known[key][_option(name)]] = set_to
+    return values_of
 
 
 def _option(name: str) -> str:

@@ -64,15 +64,15 @@ class Answer:
 
     def first(self, rows: int) -> pa.Table:
         """Return the first durable rows in order of time. Reads no more items than it needs."""
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         for _, uri in self._plan.sink_streams():
             left = rows
             for batch in self._partition(uri):
-                found.append(batch.slice(0, left))
-                left -= found[-1].num_rows
+                batches.append(batch.slice(0, left))
+                left -= batches[-1].num_rows
                 if left == 0:
                     break
-        table = pa.Table.from_batches(found, schema=self.schema).combine_chunks()
+        table = pa.Table.from_batches(batches, schema=self.schema).combine_chunks()
         starts = (
             table.column(self._rows.start).cast(pa.timestamp("us", "UTC"), safe=False).cast("int64")
         )
@@ -81,9 +81,9 @@ class Answer:
 
     def show(self, rows: int, notes: Sequence[str], more: str) -> None:
         """Print the first rows. The lines ``notes`` go to stderr, and ``more`` if rows remain."""
-        found = self.first(rows + 1)
-        print_rows(found.slice(0, rows))
-        for line in (*notes, *([more] if found.num_rows > rows else [])):
+        first = self.first(rows + 1)
+        print_rows(first.slice(0, rows))
+        for line in (*notes, *([more] if first.num_rows > rows else [])):
             print(line, file=sys.stderr)
 
     def _partition(self, uri: str) -> Iterator[pa.RecordBatch]:
@@ -104,11 +104,11 @@ class Answer:
 
     def _whole(self, reader: StreamReader) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their ends. A row whose end is not in the stream has null there."""
-        found = []
+        batches = []
         while (items := reader.read_next()) is not None:
-            found.append(only_events(items.batch))
-        if found:
-            yield from self._rows.table(paired(pa.Table.from_batches(found))).to_batches()
+            batches.append(only_events(items.batch))
+        if batches:
+            yield from self._rows.table(paired(pa.Table.from_batches(batches))).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows."""
@@ -170,11 +170,11 @@ def check_rows(who: str, rows: int) -> None:
         raise UsageError(f"{who}(rows={rows}): it is between 1 and {ROWS_MAX:,}")
 
 
-def print_rows(found: pa.Table) -> None:
+def print_rows(table: pa.Table) -> None:
     """Print rows under a header of column names, with times as ISO-8601 text."""
-    cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
-    widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
-    for line in (found.column_names, *zip(*cells, strict=True)):
+    cells = [[_cell(value) for value in column] for column in map(_values, table.columns)]
+    widths = [max(map(len, [n, *c])) for n, c in zip(table.column_names, cells, strict=True)]
+    for line in (table.column_names, *zip(*cells, strict=True)):
         print("  ".join(f"{text:<{w}}" for text, w in zip(line, widths, strict=True)).rstrip())
 
 
@@ -240,8 +240,8 @@ class CurrentTable:
     def read(self, at_us: int | None = None) -> pa.Table:
         """The rows alive now, or at a time; see :func:`read_table`."""
         with self._lock:
-            found = [self._of(uri, copies, at_us) for uri, copies in self._streams]
-        tables = [self._rows.table(events) for events in found if events is not None]
+            parts = [self._of(uri, copies, at_us) for uri, copies in self._streams]
+        tables = [self._rows.table(events) for events in parts if events is not None]
         return pa.concat_tables([self._rows.schema.empty_table(), *tables])
 
     def _of(self, uri: str, copies: RowCopies, at_us: int | None) -> pa.Table | None:

@@ -148,7 +148,7 @@ def recorded_position(store: BlobStore, delivery: str, partition: int) -> int:
 
 def recorded_positions(store: BlobStore, since_us: int) -> dict[int, int]:
     """Return per partition the smallest position that was recorded at or after ``since_us``."""
-    found: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for path in store.list(FOLDER):
         *_, partition, name = path.split("/")
         if name != AT or not partition.isdecimal():
@@ -159,5 +159,5 @@ def recorded_positions(store: BlobStore, since_us: int) -> dict[int, int]:
             continue
         if report["written_us"] >= since_us:
             k = int(partition)
-            found[k] = min(int(report["seq"]), found.get(k, int(report["seq"])))
-    return found
+            positions[k] = min(int(report["seq"]), positions.get(k, int(report["seq"])))
+    return positions

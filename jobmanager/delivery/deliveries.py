@@ -210,14 +210,14 @@ class Deliveries:
         Raises:
             StoreError: a recorded position cannot be read.
         """
-        found: dict[int, int] = {}
+        positions: dict[int, int] = {}
         for name, k, part in self._parts:
             view = part.view()
             seq = view.delivered_seq
             if view.state == "fenced":
                 seq = max(seq, recorded_position(self._store, name, k))
-            found[k] = min(seq, found.get(k, seq))
-        return found
+            positions[k] = min(seq, positions.get(k, seq))
+        return positions
 
     def failures(self, *, but_stopped: bool = False) -> list[str]:
         """Return a message per failed or stopped delivery; ``but_stopped``: per failed one only."""

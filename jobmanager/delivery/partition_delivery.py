@@ -198,16 +198,16 @@ class PartitionDelivery:
         if self._claim.epoch == 0:
             self._claim.take(self._clock.now_us())
         self._destination = self._connect()
-        found = self._destination.open(self._claim.epoch)
+        progress = self._destination.open(self._claim.epoch)
         if not self._claim.is_newest():
             raise DeliveryFencedError(self._label, self._claim.epoch)
-        if found is None:
+        if progress is None:
             if self._claim.has_begun():
                 raise DeliveryForgottenError(self._label)
             self._output.seek(begins, None)
         else:
-            self._output.seek(found.next_seq, found.digest)
-            self._delivered_seq = found.next_seq
+            self._output.seek(progress.next_seq, progress.digest)
+            self._delivered_seq = progress.next_seq
         self._pending_rows, self._pending = 0, []
         if self._refused is not None:
             self._refused.load()

@@ -201,5 +201,5 @@ def _check_table(path: str) -> None:
     for folder, _, names in os.walk(path):
         for name in names:
             if not name.startswith(("_", ".")) and not name.endswith(".parquet"):
-                found = os.path.relpath(f"{folder}/{name}", path)
-                raise CannotPublishError(path, f"it holds {found}, which is no Parquet file")
+                relative = os.path.relpath(f"{folder}/{name}", path)
+                raise CannotPublishError(path, f"it holds {relative}, which is no Parquet file")

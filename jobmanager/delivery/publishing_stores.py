@@ -78,9 +78,9 @@ def mark(job_id: str, former: bytes | None) -> bytes:
     return json.dumps({"id": job_id, "before": before[: _JOBS_MAX - 1]}).encode()
 
 
-def is_marked(found: bytes | None, job_id: str) -> bool:
-    """Whether the content ``found`` of ``_PUBLISHED`` has this job's id."""
-    return job_id in _published(found)
+def is_marked(content: bytes | None, job_id: str) -> bool:
+    """Whether the content ``content`` of ``_PUBLISHED`` has this job's id."""
+    return job_id in _published(content)
 
 
 def is_published(store: BlobStore, job_id: str) -> bool:
@@ -95,10 +95,10 @@ def _read(store: BlobStore, name: str) -> bytes | None:
         return None
 
 
-def _published(found: bytes | None) -> list[str]:
+def _published(content: bytes | None) -> list[str]:
     """Return the job ids in the content of ``_PUBLISHED``, the newest first."""
     try:
-        document: Any = json.loads(found or b"{}")
+        document: Any = json.loads(content or b"{}")
         return [document["id"], *document.get("before", ())]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -67,12 +67,12 @@ class RefusedRows:
     def begun(self, hashes: Sequence[int]) -> list[int]:
         """Return the indices in ``hashes`` of ends whose beginnings are dead letters."""
         left = self._begun.copy()
-        found = []
+        names = []
         for place, row_hash in enumerate(hashes):
             if left[row_hash] > 0:
                 left[row_hash] -= 1
-                found.append(place)
-        return found
+                names.append(place)
+        return names
 
     def add_end(self, seq: int, row_hash: int) -> None:
         """Store durably that the end of a dead letter is left out too."""
@@ -122,8 +122,8 @@ def read_refused(store: BlobStore, delivery: str, schema: pa.Schema) -> pa.Table
     ``_partition``, ``_seq``, ``_is_end`` (the row was delivered, but its end was rejected),
     ``_refused_at`` and ``_reason``.
     """
-    found = _paths(store, f"{FOLDER}/{folder_name(delivery)}", _SUFFIX)
-    files = [path for _, path in sorted((place[:2], path) for path, place in found.items())]
+    paths = _paths(store, f"{FOLDER}/{folder_name(delivery)}", _SUFFIX)
+    files = [path for _, path in sorted((place[:2], path) for path, place in paths.items())]
     tables = [pa.ipc.open_file(store.get(name)).read_all() for name in files]
     return pa.concat_tables(tables or [_schema(schema).empty_table()], promote_options="permissive")
 
@@ -143,10 +143,10 @@ def _names(store: BlobStore, folder: str, suffix: str) -> Iterable[tuple[int, in
 
 
 def _paths(store: BlobStore, folder: str, suffix: str) -> dict[str, tuple[int, int, int | None]]:
-    found = {}
+    paths = {}
     for path in store.list(folder):
         match = _FILE.fullmatch(path.rpartition("/")[2])
         if match is not None and match[4] == suffix:
             row_hash = None if match[3] is None else int(match[3])
-            found[path] = int(match[1]), int(match[2]), row_hash
-    return found
+            paths[path] = int(match[1]), int(match[2]), row_hash
+    return paths

@@ -186,8 +186,8 @@ class Driver:
         )
         if resumed:
             self._manager.recall(self._log.replay())
-            found = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
-            for notice in damage.check_notices(self._manager.job, found):
+            damages = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
+            for notice in damage.check_notices(self._manager.job, damages):
                 self._handle(notice)
         self._is_resumed = resumed
         begin = JobResumed if resumed else JobStarted

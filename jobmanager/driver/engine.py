@@ -108,5 +108,5 @@ def open_for_job(
 
 def master_of(runner: Executor, requested: str | None) -> str | None:
     """Return the master to record: Spark's actual one; with a local executor the given one."""
-    found: str | None = getattr(runner, "master", requested)
-    return found
+    master: str | None = getattr(runner, "master", requested)
+    return master

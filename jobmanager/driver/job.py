@@ -179,9 +179,9 @@ class Job(Readable):
         if self._deliveries is None:
             return self._subscription(plan, start, {}, progress=progress)
         with self._deliveries.opening() as opening:
-            found = self._subscription(plan, start, opening.kept_from, progress=progress)
-            opening.keep_for(found)
-        return found
+            subscription = self._subscription(plan, start, opening.kept_from, progress=progress)
+            opening.keep_for(subscription)
+        return subscription
 
     def _subscription(
         self,
@@ -302,7 +302,7 @@ class Job(Readable):
         started_s = self._driver.started_s or now_s
         outputs = rows_of_outputs(self.plan, status["vertices"])
         counted = {"outputs": outputs, "events_out": sum(row["events_out"] for row in outputs)}
-        found = {
+        shown = {
             "job": self._root.name,
             **self._until_published({**status, **self._deliveries.view(status)}),
             **(counted if outputs else {}),
@@ -317,7 +317,7 @@ class Job(Readable):
             **self._notes,
             "notes": [*self._notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
-        self._status = {**found, **self._health.look(found, self._clock.now_us())}
+        self._status = {**shown, **self._health.look(shown, self._clock.now_us())}
         try:  # before the callback, which then finds this status or a later one in the root
             self._root.write_status(self._status)
         finally:  # also while the store is away

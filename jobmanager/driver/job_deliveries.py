@@ -97,11 +97,11 @@ class JobDeliveries:
 
     def _needed(self) -> dict[int, int]:
         """Return per partition the smallest seq that a local delivery or subscription needs."""
-        found = self._deliveries.positions()
+        needed = self._deliveries.positions()
         for subscription in list(self._subscriptions):
             positions = subscription.positions if subscription.is_open else {}
-            found |= {k: min(seq, found.get(k, seq)) for k, seq in positions.items()}
-        return found
+            needed |= {k: min(seq, needed.get(k, seq)) for k, seq in positions.items()}
+        return needed
 
     def retry(self) -> None:
         """Restart failed deliveries, and let waiting deliveries try at once."""

@@ -42,23 +42,23 @@ def bad_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
     for vertex in vertices:
         if vertex.counts.bad_rows:
             stages.setdefault(vertex.shape.stage, []).append(vertex)
-    found = []
+    sources = []
     for stage, rows in stages.items():
         spec = rows[0].shape.source
         assert spec is not None, stage
         bad = sum(v.counts.bad_rows for v in rows)
         good = sum(v.counts.events_in for v in rows)
         where = {"source": stage, "path": _path(spec)}
-        found.append({**where, "rows": good + bad, "bad": bad, "policy": spec.on_bad_row})
-    return found
+        sources.append({**where, "rows": good + bad, "bad": bad, "policy": spec.on_bad_row})
+    return sources
 
 
 def lost_lines(status: dict[str, Any]) -> list[str]:
     """Return the lines to print at the job's end: one per source and reason."""
     root = status.get("root", "")
-    lines = [_late_line(found, root) for found in status.get("late", [])]
+    lines = [_late_line(row, root) for row in status.get("late", [])]
     is_whole = status.get("state", "finished") == "finished"
-    lines += [_bad_line(found, root, is_whole=is_whole) for found in status.get("bad", [])]
+    lines += [_bad_line(row, root, is_whole=is_whole) for row in status.get("bad", [])]
     lines += _refused_lines(status.get("deliveries", []), root)
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
@@ -115,28 +115,28 @@ def _delay(spec: SourceSpec) -> str:
     return f"p{round(spec.delay_quantile * 100, 9):g}"
 
 
-def _late_line(found: dict[str, Any], root: str) -> str:
-    kept = f" (ss.read_late({root!r}, {found['source']!r}) has them)" if root else ""
+def _late_line(row: dict[str, Any], root: str) -> str:
+    kept = f" (ss.read_late({root!r}, {row['source']!r}) has them)" if root else ""
     became = {"drop": f"dropped{kept}", "adjust": "moved to a later time"}
-    all_us, most_us = found["delay_for_all_us"], found["delay_for_99_us"]
+    all_us, most_us = row["delay_for_all_us"], row["delay_for_99_us"]
     most = ""
     if most_us is not None and _rounded_up(most_us) < all_us:
         most = f', about "{format_us(_rounded_up(most_us))}" 99 %'
-    hint = "" if found.get("is_live") else '; delay="auto" finds out'
+    hint = "" if row.get("is_live") else '; delay="auto" finds out'
     what = (
-        f"late: {found['late']:,} of {found['rows']:,} rows of {found['path']} "
-        f"({found['source']}) arrived later than delay={found['delay']} allows and were "
-        f"{became[found['policy']]}"
+        f"late: {row['late']:,} of {row['rows']:,} rows of {row['path']} "
+        f"({row['source']}) arrived later than delay={row['delay']} allows and were "
+        f"{became[row['policy']]}"
     )
-    if found.get("far_late"):
-        return what + _far(found)
+    if row.get("far_late"):
+        return what + _far(row)
     return f'{what}; delay="{format_us(all_us)}" would have kept all{most}{hint}'
 
 
-def _far(found: dict[str, Any]) -> str:
+def _far(row: dict[str, Any]) -> str:
     """Return a note on rows whose time is probably wrong, which no delay would keep."""
-    far, near_us = found["far_late"], found["delay_for_near_us"]
-    behind = span(found["delay_for_all_us"])
+    far, near_us = row["far_late"], row["delay_for_near_us"]
+    behind = span(row["delay_for_all_us"])
     others = f'; delay="{format_us(_rounded_up(near_us))}" would have kept the others'
     return (
         f"; {far:,} of them {'lies' if far == 1 else 'lie'} up to {behind} behind a row before "
@@ -149,21 +149,21 @@ def _path(spec: SourceSpec) -> str:
     return spec.shown if spec.log is not None or SEVERAL in spec.path else spec.path
 
 
-def _bad_line(found: dict[str, Any], root: str, *, is_whole: bool) -> str:
+def _bad_line(row: dict[str, Any], root: str, *, is_whole: bool) -> str:
     """Return the line on bad rows of one source.
 
     ``is_whole``: all rows were read. Otherwise some rows still wait for their time, and no count
     includes them.
     """
-    of = f"{found['rows']:,} rows" if is_whole else "the rows read so far"
+    of = f"{row['rows']:,} rows" if is_whole else "the rows read so far"
     kept = ""
-    if found["policy"] == "dead_letter" and root:
-        kept = f"; ss.read_dead_letters({root!r}, {found['source']!r}) has them"
-    elif found["policy"] == "skip":
+    if row["policy"] == "dead_letter" and root:
+        kept = f"; ss.read_dead_letters({root!r}, {row['source']!r}) has them"
+    elif row["policy"] == "skip":
         kept = '; on_bad_row="dead_letter" keeps them, with the reasons'
     return (
-        f"bad rows: {found['bad']:,} of {of} of {found['path']} "
-        f"({found['source']}) could not be read as events and were left out{kept}"
+        f"bad rows: {row['bad']:,} of {of} of {row['path']} "
+        f"({row['source']}) could not be read as events and were left out{kept}"
     )
 
 

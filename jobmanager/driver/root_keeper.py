@@ -91,11 +91,11 @@ class RootKeeper:
         """Delete these files at the next tick."""
         self._obsolete.extend(names)
 
-    def note_leftovers(self, found: DeleteLeftovers) -> None:
+    def note_leftovers(self, leftovers: DeleteLeftovers) -> None:
         """Delete files of dead instances later. A later note on a vertex replaces earlier ones."""
         if not self._leftovers:
             self._leftovers_s = self._clock.monotonic_s() + self.leftovers_wait_s
-        self._leftovers[found.vertex] = found
+        self._leftovers[leftovers.vertex] = leftovers
 
     def delete_obsolete(self) -> None:
         """Delete obsolete files, except those of savepoints. Failed deletions are tried again."""
@@ -203,7 +203,7 @@ def left_behind(store: BlobStore, reported: Mapping[str, DeleteLeftovers]) -> li
 
     They include temporary files of interrupted writes.
     """
-    found = []
+    paths = []
     broken_off = (f"{CHECKPOINTS}/{name}" for name in temporaries(store.child(CHECKPOINTS)))
     for path in (*store.list(CHECKPOINTS), *broken_off):
         _, vertex, *_ = path.split("/")
@@ -212,5 +212,5 @@ def left_behind(store: BlobStore, reported: Mapping[str, DeleteLeftovers]) -> li
             continue
         is_dead = epoch < leftovers.before and epoch not in leftovers.present
         if is_dead and path not in leftovers.needed:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths

@@ -51,15 +51,15 @@ def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, 
     if field and data != body + _FIELD + _digest(body).hex().encode() + _END:
         raise BrokenDocumentError("its checksum does not match")
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BrokenDocumentError("it is no JSON: cut short or overwritten") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BrokenDocumentError("it holds no fields")
     if not field and not may_be_plain:
         raise NoChecksumError("it has no checksum, so it was edited by hand or damaged")
-    found.pop("checksum", None)
-    return found
+    document.pop("checksum", None)
+    return document
 
 
 def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
@@ -74,10 +74,10 @@ def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
     try:
         return read_json_document(data)
     except NoChecksumError:
-        found = read_json_document(data, may_be_plain=True).get("format", _FIRST_FORMAT)
-        if found in formats:
+        version = read_json_document(data, may_be_plain=True).get("format", _FIRST_FORMAT)
+        if version in formats:
             raise
-        return {"format": found}
+        return {"format": version}
 
 
 def pickle_document(value: object) -> bytes:

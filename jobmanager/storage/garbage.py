@@ -88,17 +88,17 @@ def collect_garbage(
         marks = kept_marks(manager.job)
         streams = list(_streams(plan, manager.job, marks))
         obsolete = _obsolete_files(root, manager.job, _announced(notices))
-        found = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in obsolete]
-        found += [f for s in streams for f in _segments(s)]
+        files = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in obsolete]
+        files += [f for s in streams for f in _segments(s)]
         if log is not None:
-            if found:
+            if files:
                 _record(log, manager.job, streams)
             root.check_owner()
             for name in obsolete:
                 root.store.delete(name)
             for stream in streams:
                 DurableLog(open_store(stream.uri), stream.id).collect(_mark(stream))
-    return Garbage(tuple(uri for uri, _ in found), sum(size for _, size in found))
+    return Garbage(tuple(uri for uri, _ in files), sum(size for _, size in files))
 
 
 @contextlib.contextmanager
@@ -146,14 +146,14 @@ def _is_over(job: JobState, vertex: str) -> bool:
 
 def _announced(notices: Iterable[Notice]) -> set[str]:
     """Return all files of checkpoints that the log names."""
-    found: set[str] = set()
+    names: set[str] = set()
     for notice in notices:
         if isinstance(notice, CheckpointTaken):
-            found.update((notice.name, *notice.parts))
+            names.update((notice.name, *notice.parts))
         elif isinstance(notice, StateCopied):
             for vertex in notice.vertices:
-                found.update(vertex.parts, *((r.name, *r.parts) for r in vertex.refs))
-    return found
+                names.update(vertex.parts, *((r.name, *r.parts) for r in vertex.refs))
+    return names
 
 
 def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[str]:
@@ -165,18 +165,18 @@ def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[s
         for name in (ref.name, *ref.parts)
     }
     needed |= named_files(root.store)
-    found = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
+    obsolete = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
     for vertex in job.topology.vertices:
         is_over = _is_over(job, vertex)
         for kind in (VALUES, PRODUCTIONS, INTAKE):
             *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]  # the newest refuses zombies
-            found += [e for e in entries if is_over or (e in announced and e not in needed)]
+            obsolete += [e for e in entries if is_over or (e in announced and e not in needed)]
         states = root.store.list(f"{STATES}/{vertex}")
         if states and not is_over:
-            kept = [e for e in root.store.list(f"{PRODUCTIONS}/{vertex}") if e not in found]
+            kept = [e for e in root.store.list(f"{PRODUCTIONS}/{vertex}") if e not in obsolete]
             needed |= parts_of_entries(root.store, kept)
-        found += [path for path in states if is_over or path not in needed]
-    return found
+        obsolete += [path for path in states if is_over or path not in needed]
+    return obsolete
 
 
 def _streams(plan: PhysicalPlan, job: JobState, marks: dict[str, int | None]) -> Iterator[_Stream]:

@@ -63,14 +63,14 @@ def checked_inputs(
     Raises:
         InputsChangedError: a file has changed.
     """
-    found = inputs_of(plan)
-    if not found.changed:
-        return plan, tuple(found.notes())
+    inputs = inputs_of(plan)
+    if not inputs.changed:
+        return plan, tuple(inputs.notes())
     if not accepts_changes:
-        changes = [f"{p} ({then} then, {now} now)" for p, (then, now) in found.changed.items()]
+        changes = [f"{p} ({then} then, {now} now)" for p, (then, now) in inputs.changed.items()]
         raise InputsChangedError(listed(changes, "file"))
-    note = f"accepted, though they have changed: {listed([*found.changed], 'file')}"
-    return _with_versions(plan, found), (note, *found.notes())
+    note = f"accepted, though they have changed: {listed([*inputs.changed], 'file')}"
+    return _with_versions(plan, inputs), (note, *inputs.notes())
 
 
 def inputs_of(plan: PhysicalPlan) -> Inputs:
@@ -137,14 +137,14 @@ def _has_rows(path: str) -> bool:
         return True
 
 
-def _with_versions(plan: PhysicalPlan, found: Inputs) -> PhysicalPlan:
+def _with_versions(plan: PhysicalPlan, inputs: Inputs) -> PhysicalPlan:
     """Return the plan with the present versions of changed files."""
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source
         if source is not None:
             units = tuple(
-                replace(u, version=found.changed[u.path][1]) if u.path in found.changed else u
+                replace(u, version=inputs.changed[u.path][1]) if u.path in inputs.changed else u
                 for u in source.units
             )
             vertices.append(replace(vertex, source=replace(source, units=units)))

@@ -250,12 +250,12 @@ def _from_zero(ends: dict[int, int]) -> list[LogPart]:
 def _begin(store: BlobStore, epoch: int, end: int) -> int:
     """Return the seq of the copy that the newest beginning names; 0 without a beginning."""
     path = f"{folder_of(epoch)}/{BEGINNING}"
-    found = _document(store, path).get("seq")
-    if not isinstance(found, int):
+    seq = _document(store, path).get("seq")
+    if not isinstance(seq, int):
         raise _broken(store, path, "it names no notice")
-    if not 0 <= found < end:
-        raise _broken_log(store, epoch, f"it begins with notice {found}, which is gone")
-    return found
+    if not 0 <= seq < end:
+        raise _broken_log(store, epoch, f"it begins with notice {seq}, which is gone")
+    return seq
 
 
 def _document(store: BlobStore, path: str) -> dict[str, Any]:
@@ -283,10 +283,10 @@ def _read_again(
         try:
             return list(_read(store, parts))
         except BrokenFileError:
-            found = parts_now()
-            if found == parts:
+            listed = parts_now()
+            if listed == parts:
                 raise
-            parts = found
+            parts = listed
     return list(_read(store, parts))
 
 

@@ -63,11 +63,11 @@ class OutputCheck:
         self, ends: Mapping[str, int | None], *, contents: bool
     ) -> Sequence[OutputDamaged]:
         """See :class:`jobmanager.driver.shell_parts.CheckOutputs`."""
-        found = self.find(ends, contents=contents, set_aside=True)
-        if found:  # remove ``_SUCCESS`` at once, because it is wrong now
+        damages = self.find(ends, contents=contents, set_aside=True)
+        if damages:  # remove ``_SUCCESS`` at once, because it is wrong now
             for output in self._outputs:
                 open_store(output).delete(SUCCESS)
-        return [OutputDamaged(stream, d.seqs.lo, str(d)) for stream, d in found]
+        return [OutputDamaged(stream, d.seqs.lo, str(d)) for stream, d in damages]
 
     def read_all(self) -> tuple[int, int, str]:
         """Return the number of files and of events of the result, and its digest as in a status.
@@ -98,9 +98,9 @@ class OutputCheck:
         self, ends: Mapping[str, int | None], *, contents: bool, set_aside: bool = False
     ) -> list[tuple[str, Damage]]:
         """Return the first damage of each stream. ``contents``: compare digests too."""
-        found = []
+        damages = []
         for stream, uri in self._uris.items():
             store, end = open_store(uri), ends.get(stream)
             lost = find_damage(store, stream, end, contents=contents, set_aside=set_aside)
-            found += [(stream, damage) for damage in lost[:1]]
-        return found
+            damages += [(stream, damage) for damage in lost[:1]]
+        return damages

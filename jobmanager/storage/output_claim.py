@@ -155,8 +155,8 @@ def answer_files(uri: str) -> list[str]:
     Raises:
         FileNotFoundError: the result is not complete.
     """
-    found: list[str] = json.loads(open_store(uri).get(SUCCESS)).get("files", [])
-    return found
+    files: list[str] = json.loads(open_store(uri).get(SUCCESS)).get("files", [])
+    return files
 
 
 def _below(uri: str, stream: str) -> list[str]:

@@ -83,8 +83,8 @@ def query_file(target: str) -> QueryFile:
 def _imports_of(path: Path) -> dict[str, str]:
     """Return the user's modules that a loaded query file has imported, with their digests."""
     name = _module_name(path)
-    found = sources_of([name])
-    return {str(file_of(module)): digest for module, digest in found if module != name}
+    sources = sources_of([name])
+    return {str(file_of(module)): digest for module, digest in sources if module != name}
 
 
 def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | None:
@@ -212,8 +212,8 @@ def _line_in(path: Path, error: BaseException) -> int | None:
 
 def _no_query(defined: Mapping[str, object], name: str) -> str:
     """Return the message that the file has no query of that name, with the existing names."""
-    found = [n for n, value in defined.items() if isinstance(value, planner.Query | planner.Stream)]
-    there = f"; it defines {', '.join(found)}: give one as FILE.py:NAME" if found else ""
+    names = [n for n, value in defined.items() if isinstance(value, planner.Query | planner.Stream)]
+    there = f"; it defines {', '.join(names)}: give one as FILE.py:NAME" if names else ""
     return f"it defines no query named {name!r}{there}"
 
 

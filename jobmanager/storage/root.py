@@ -170,9 +170,9 @@ class JobRoot:
             BrokenFileError: the settings cannot be read.
         """
         settings = self.settings()
-        found = settings.get("format", 0)
-        if not OLDEST_FORMAT <= found <= FORMAT:
-            raise JobFormatError(display_uri(self.uri), found, OLDEST_FORMAT, FORMAT)
+        version = settings.get("format", 0)
+        if not OLDEST_FORMAT <= version <= FORMAT:
+            raise JobFormatError(display_uri(self.uri), version, OLDEST_FORMAT, FORMAT)
         return settings
 
     def check_trusted(self) -> None:
@@ -230,10 +230,10 @@ class JobRoot:
         """
         from jobmanager.storage.inputs import checked_inputs
 
-        found, notes = checked_inputs(plan, accepts_changes=accepts_changes)
-        if found is not plan:
-            self.replace_plan(found)
-        return found, notes
+        checked, notes = checked_inputs(plan, accepts_changes=accepts_changes)
+        if checked is not plan:
+            self.replace_plan(checked)
+        return checked, notes
 
     def replace_plan(self, plan: PhysicalPlan) -> None:
         """Replace the plan of a job that has started.

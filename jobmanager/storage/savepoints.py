@@ -87,8 +87,8 @@ class Savepoint:
     @property
     def files(self) -> frozenset[str]:
         """The files of its checkpoints and their parts, relative to the job's root."""
-        found = (name for v in self.vertices for name in (v.checkpoint, *v.parts))
-        return frozenset(name for name in found if name)
+        paths = (name for v in self.vertices for name in (v.checkpoint, *v.parts))
+        return frozenset(name for name in paths if name)
 
     def to_json(self) -> dict[str, Any]:
         """Return the savepoint as the fields of the manifest."""
@@ -140,8 +140,8 @@ def read_savepoint(store: BlobStore, name: str) -> Savepoint:
 def list_savepoints(store: BlobStore) -> list[Savepoint]:
     """All savepoints, the oldest first."""
     paths = [path for path in store.list(FOLDER) if path.endswith(f"/{MANIFEST}")]
-    found = [read_savepoint(store, path.split("/")[1]) for path in paths]
-    return sorted(found, key=lambda savepoint: (savepoint.created_us, savepoint.name))
+    savepoints = [read_savepoint(store, path.split("/")[1]) for path in paths]
+    return sorted(savepoints, key=lambda savepoint: (savepoint.created_us, savepoint.name))
 
 
 def expire(store: BlobStore, name: str) -> None:

@@ -38,14 +38,14 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
         BrokenFileError: ``job.json`` cannot be read.
     """
     settings = root.settings()
-    found = root.read_status() or _rebuilt(root, settings, now_us)
-    is_open = found["state"] in OPEN_STATES
-    if is_open and "written_us" in found and not _is_worked_on(root, found, now_us):
-        found["state"] = INTERRUPTED
-        memory = memory_shortage(found)
+    status = root.read_status() or _rebuilt(root, settings, now_us)
+    is_open = status["state"] in OPEN_STATES
+    if is_open and "written_us" in status and not _is_worked_on(root, status, now_us):
+        status["state"] = INTERRUPTED
+        memory = memory_shortage(status)
         resumed = f"jobmanager resume {display_uri(root.uri)}"
-        found["error"] = f"its job manager is gone{memory}; {resumed}"
-    return with_health(found)
+        status["error"] = f"its job manager is gone{memory}; {resumed}"
+    return with_health(status)
 
 
 def memory_shortage(status: dict[str, Any]) -> str:
@@ -59,13 +59,13 @@ def memory_shortage(status: dict[str, Any]) -> str:
             continue
         used, free, limit = (memory[f"{name}_bytes"] >> 20 for name in ("used", "free", "limit"))
         if host.get("pid") == status.get("pid") and used >= SHORT_OF_MEMORY * limit > 0:
-            found = f"it last used {used:,} of {limit:,} MiB"
+            usage = f"it last used {used:,} of {limit:,} MiB"
         elif free < FREE_SHARE_MIN * limit:  # of the machine, or of the container around both
-            found = f"its machine or container last had {free:,} of {limit:,} MiB free"
+            usage = f"its machine or container last had {free:,} of {limit:,} MiB free"
         else:
             continue
         return (
-            f"; {found}, so the kernel has probably ended it for lack of memory: allow it more "
+            f"; {usage}, so the kernel has probably ended it for lack of memory: allow it more "
             "(docs/howto/size-memory.md)"
         )
     return ""
@@ -87,11 +87,11 @@ def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
 
 def row_of(root: str, now_us: int) -> dict[str, Any]:
     """Return the row of a job in a list."""
-    found = status_or_broken(root, now_us)
-    row = {"job": found["job"], "state": found["state"], "root": root}
-    if found["state"] == BROKEN:
-        row["error"] = found["error"]
-    return {**row, "health": found["health"], "reasons": found["reasons"]}
+    status = status_or_broken(root, now_us)
+    row = {"job": status["job"], "state": status["state"], "root": root}
+    if status["state"] == BROKEN:
+        row["error"] = status["error"]
+    return {**row, "health": status["health"], "reasons": status["reasons"]}
 
 
 def status_or_broken(root: str, now_us: int) -> dict[str, Any]:
@@ -106,25 +106,25 @@ def status_or_broken(root: str, now_us: int) -> dict[str, Any]:
 def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:
     """Return a status from other files: the owner's claim, ``_SUCCESS``, the log."""
     here = display_uri(root.uri)
-    found = {"job": root.name, "state": UNKNOWN, "error": "", "root": here}
+    status = {"job": root.name, "state": UNKNOWN, "error": "", "root": here}
     owner = root.owner()
     if _is_worked_on(root, owner, now_us):
-        return {**found, **owner}
+        return {**status, **owner}
     if "output" in settings:
         from jobmanager.storage.output_claim import read_success
 
-        found["output"] = placed(settings["output"], here)
-        success = read_success(found["output"])
+        status["output"] = placed(settings["output"], here)
+        success = read_success(status["output"])
         if success is not None:
             facts = {key: success[key] for key in _OF_AN_ANSWER if key in success}
-            return {**found, **facts, "state": "finished"}
+            return {**status, **facts, "state": "finished"}
     if OLDEST_FORMAT <= settings.get("format", 0) <= FORMAT:
-        found["state"] = _requested_end(root) or found["state"]
-    found["error"] = (
+        status["state"] = _requested_end(root) or status["state"]
+    status["error"] = (
         f"{here}/{STATUS} is gone or broken, and no job manager is running; jobmanager "
         f"resume {here} continues the job"
     )
-    return found
+    return status
 
 
 def _requested_end(root: JobRoot) -> str:

@@ -33,11 +33,11 @@ def check_trusted(uri: str, files: tuple[str, ...]) -> None:
 def _reason(path: Path, user: int) -> str:
     """Return why the file at ``path`` is not trusted; empty if it is, or does not exist."""
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError:
         return ""
-    if found.st_uid != user:
-        return f"belongs to user {found.st_uid}, not to you ({user})"
-    if found.st_mode & stat.S_IWOTH:
-        return f"may be written by all users (mode {stat.S_IMODE(found.st_mode):o})"
+    if info.st_uid != user:
+        return f"belongs to user {info.st_uid}, not to you ({user})"
+    if info.st_mode & stat.S_IWOTH:
+        return f"may be written by all users (mode {stat.S_IMODE(info.st_mode):o})"
     return ""

@@ -148,10 +148,10 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     path, shown = _path_of(paths)
     options = tuple(sorted((*given.reader_options(format).items(), *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
-    found, folders = infer_columns(format, path, options)
-    columns = _overridden(found, given.schema, path)
+    inferred, folders = infer_columns(format, path, options)
+    columns = _overridden(inferred, given.schema, path)
     if format == "csv" and isinstance(given.vs, str):
-        _check_delimiter(given.vs, found)
+        _check_delimiter(given.vs, inferred)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
     checked_on_bad_row(given.on_bad_row)
     origin, delay_us, quantile = delay_of(given.delay)
@@ -178,13 +178,13 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
 
 
-def _check_delimiter(time: str, found: pa.Schema) -> None:
+def _check_delimiter(time: str, columns: pa.Schema) -> None:
     """Raise if the header is one name that contains another delimiter, so that names are joined.
 
     Raises:
         InvalidPlanError: the time column is one of the joined names.
     """
-    (name, *others) = found.names
+    (name, *others) = columns.names
     for delimiter in () if others else (";", "\t", "|"):
         if time in name.split(delimiter) and time != name:
             raise InvalidPlanError(
@@ -350,14 +350,14 @@ def stream_source(uri: str, given: FileOptions) -> Source:
     return Source(spec, None, label_of(split_part(uri)[0]))
 
 
-def _overridden(found: pa.Schema, given: SchemaLike | None, path: str) -> pa.Schema:
+def _overridden(columns: pa.Schema, given: SchemaLike | None, path: str) -> pa.Schema:
     """Return the columns found in the files, with the types of ``given`` where it has one."""
     for f in schema_of(given) if given is not None else ():
-        at = found.get_field_index(f.name)
+        at = columns.get_field_index(f.name)
         if at < 0:
-            raise UnknownColumnError(f.name, tuple(found.names), f"schema= of {path}")
-        found = found.set(at, pa.field(f.name, f.type))
-    return found
+            raise UnknownColumnError(f.name, tuple(columns.names), f"schema= of {path}")
+        columns = columns.set(at, pa.field(f.name, f.type))
+    return columns
 
 
 def time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node:
@@ -366,11 +366,11 @@ def time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node
     if isinstance(source, str):
         if source not in columns.names:
             raise UnknownColumnError(source, tuple(columns.names), f"{role}=")
-        found: str | Node = source
+        time: str | Node = source
         kind = columns.field(source).type
     elif isinstance(source, Expr):
-        found = resolve(source.node, columns)
-        kind = found.type
+        time = resolve(source.node, columns)
+        kind = time.type
     else:
         raise InvalidPlanError(f"{role}={source!r}: it is a column or an expression")
     if not is_time_type(kind):
@@ -378,7 +378,7 @@ def time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node
             f"{role}={source} is {kind}; a time is a timestamp, a date, an ISO-8601 string or "
             "integer microseconds"
         )
-    return found
+    return time
 
 
 def end_source(source: TimeColumn | Duration | None, columns: pa.Schema) -> str | int | Node | None:

@@ -300,8 +300,8 @@ def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
 def _set_on_self(method: types.FunctionType) -> Iterator[str]:
     """The attributes that ``self.x = ...`` and ``self.x += ...`` in a method set, in order."""
     loads_me = ("LOAD_FAST", method.__code__.co_varnames[0])
-    found = dis.get_instructions(method)
-    steps = [load for step in found for load in _single_loads(step.opname, step.argval)]
+    instructions = dis.get_instructions(method)
+    steps = [load for step in instructions for load in _single_loads(step.opname, step.argval)]
     own: set[str] = set()
     for two_before, before, (code, name) in zip(steps, steps[1:], steps[2:], strict=False):
         if code == "LOAD_ATTR" and before[0] == "COPY" and two_before == loads_me:

@@ -280,8 +280,8 @@ def _compression(sample: pa.Table, options: dict[str, Any]) -> str | dict[str, s
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, **options) as writer:
         writer.write_table(sample)
-    found = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
-    columns = [found.column(k) for k in range(found.num_columns)]
+    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    columns = [group.column(k) for k in range(group.num_columns)]
     return {
         name: "lz4"
         if c.total_compressed_size <= c.total_uncompressed_size * _PAYING_SHARE

@@ -53,7 +53,7 @@ def row_groups(
 
 def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
     """Return the decoded bytes of a row's dictionary values: by mean length, and by greatest."""
-    found: dict[Known, tuple[int, int]] = {}
+    sizes: dict[Known, tuple[int, int]] = {}
     total = rows = longest = 0
     schema, carried = batches[0].schema, _carried(batches[0].schema)
     for batch in batches:
@@ -63,7 +63,7 @@ def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
         mean = most = 0
         for k in carried:
             known = Known(batch.column(k).dictionary)
-            widths = found.get(known) or found.setdefault(known, _value_bytes(known.values))
+            widths = sizes.get(known) or sizes.setdefault(known, _value_bytes(known.values))
             mean, most = mean + widths[0], most + widths[1]
         total += batch.num_rows * mean
         longest = max(longest, most)

@@ -238,7 +238,7 @@ def _parse_table(table: dict[str, Any]) -> TableInfo:
 def _parse_ctis(metadata: dict[bytes, bytes], info: SegmentInfo) -> PackedCtis:
     if info.table is None:
         return PackedCtis.of([])
-    found = PackedCtis.loads(metadata[CTIS_KEY], info.table.ctis)
-    if len(found.rows) and found.rows[-1] >= len(info.seqs):
+    ctis = PackedCtis.loads(metadata[CTIS_KEY], info.table.ctis)
+    if len(ctis.rows) and ctis.rows[-1] >= len(info.seqs):
         raise ValueError("a CTI is past the end")
-    return found
+    return ctis

@@ -61,7 +61,7 @@ class TableForm:
         """Return a file's columns, CTIs included; ``payload``: those of ``items``, to write."""
         names = items.schema.names[3:]
         vs, ve = int64_column(items, VS), int64_column(items, VE)
-        found = []
+        columns = []
         for name, times, never in ((self.start, vs, MIN_TIME), (self.end, ve, INF_TIME)):
             if name is None:
                 wrong = ve - vs != self.length_us
@@ -70,8 +70,8 @@ class TableForm:
                 wrong = _int64(items.column(name), 0) != times
                 assert not wrong[kinds(items) == EVENT].any(), f"{name} is not the lifetime's"
             else:
-                found.append(_timestamps(times, never))
-        return [*found, *payload]
+                columns.append(_timestamps(times, never))
+        return [*columns, *payload]
 
     def items(
         self, table: pa.RecordBatch, ctis: np.ndarray, times: np.ndarray, payload: pa.Schema
@@ -202,5 +202,5 @@ def _int64(column: pa.Array, never: int) -> np.ndarray:
     values = column.view(pa.int64())
     if values.null_count:
         values = values.fill_null(never)
-    found: np.ndarray = values.to_numpy(zero_copy_only=True)
-    return found
+    array: np.ndarray = values.to_numpy(zero_copy_only=True)
+    return array

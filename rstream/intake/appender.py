@@ -141,9 +141,9 @@ class Appender:
         still send are rejected.
         """
         _check_producer(self.uri, producer, epoch or 0, 0)
-        found = self._wait(self._put(Append(None, producer, epoch), 0))
-        assert isinstance(found, ProducerPosition), found
-        return found
+        known = self._wait(self._put(Append(None, producer, epoch), 0))
+        assert isinstance(known, ProducerPosition), known
+        return known
 
     def position(self, producer: str) -> ProducerPosition | None:
         """Return the durable position of a producer; None: the producer is unknown."""

@@ -123,12 +123,12 @@ def writer_name(epoch: int, token: int) -> str:
 
 def list_log(store: BlobStore) -> Listing:
     """List the files of the log."""
-    found: dict[str, list[tuple[int, ...]]] = {_BASE: [], _COMMIT: [], _WRITER: []}
+    by_kind: dict[str, list[tuple[int, ...]]] = {_BASE: [], _COMMIT: [], _WRITER: []}
     for path in store.list(FOLDER):
         kind, _, rest = path.rpartition("/")[2].partition("-")
-        if kind in found and rest.replace("-", "").isdigit():
-            found[kind].append(tuple(int(part) for part in rest.split("-")))
-    pairs = {kind: tuple((n[0], n[-1]) for n in sorted(found[kind])) for kind in found}
+        if kind in by_kind and rest.replace("-", "").isdigit():
+            by_kind[kind].append(tuple(int(part) for part in rest.split("-")))
+    pairs = {kind: tuple((n[0], n[-1]) for n in sorted(by_kind[kind])) for kind in by_kind}
     return Listing(pairs[_BASE], pairs[_COMMIT], pairs[_WRITER])
 
 
@@ -224,13 +224,13 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
         encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
         document = {"format": LOG_FORMAT, "columns": _described(schema), "schema": encoded}
         store.put_new(DECLARATION, json.dumps(document, indent=1).encode())
-    found = declared(store)
-    if found is None:
+    existing = declared(store)
+    if existing is None:
         raise NoLogError(store.uri)
-    if schema is not None and not found.equals(schema):
-        ours, theirs = (", ".join(_described(s)) for s in (found, schema))
+    if schema is not None and not existing.equals(schema):
+        ours, theirs = (", ".join(_described(s)) for s in (existing, schema))
         raise LogSchemaError(store.uri, ours, theirs)
-    return found
+    return existing
 
 
 def _check_kept(store: BlobStore, schema: pa.Schema) -> None:
@@ -292,8 +292,8 @@ def _unpacked(name: str, data: bytes) -> tuple[dict[str, Any], bytes]:
         raise CorruptLogError(name, "its checksum does not match")
     header, rows, *_ = msgpack.unpackb(body)
     if not OLDEST_LOG_FORMAT <= header["format"] <= LOG_FORMAT:
-        found = header["format"]
-        raise CorruptLogError(name, f"format {found}, this version reads {LOG_FORMAT}")
+        version = header["format"]
+        raise CorruptLogError(name, f"format {version}, this version reads {LOG_FORMAT}")
     return header, rows
 
 

@@ -147,10 +147,10 @@ class AppendLogReader:
         The base is read again afterwards: a commit below it may be one of a fenced writer.
         """
         paths = [commit_name(*name) for name in names]
-        found = self._store.get_many(paths)
-        if None in found or list_log(self._store).base[0] > names[0][0]:
+        contents = self._store.get_many(paths)
+        if None in contents or list_log(self._store).base[0] > names[0][0]:
             return False
-        for path, data in zip(paths, found, strict=True):
+        for path, data in zip(paths, contents, strict=True):
             commit = unpack_commit(path, data or b"")
             before = self._commits[-1] if self._commits else None
             if before is not None and before.next_seq != commit.first_seq:

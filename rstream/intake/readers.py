@@ -37,7 +37,7 @@ def needed_seq(store: BlobStore, since_us: int) -> int | None:
 
     An unreadable report, cut off by a crash, keeps all rows until its reader reports again.
     """
-    found: int | None = None
+    least: int | None = None
     for path in store.list(FOLDER):
         try:
             data = store.get(path)
@@ -45,8 +45,8 @@ def needed_seq(store: BlobStore, since_us: int) -> int | None:
             continue
         seq, written_us = _parsed(data)
         if written_us is None or written_us >= since_us:
-            found = seq if found is None else min(found, seq)
-    return found
+            least = seq if least is None else min(least, seq)
+    return least
 
 
 def _parsed(data: bytes) -> tuple[int, int | None]:

@@ -47,8 +47,8 @@ def in_any_year(times: Times, find: Find, *, is_year: bool = False) -> Times:
     far = _moved(times)
     if far is None:
         return find(times)
-    found = find(far.times)
-    return _like(times, pc.add(found, far.years) if is_year else found)
+    result = find(far.times)
+    return _like(times, pc.add(result, far.years) if is_year else result)
 
 
 def rounded_in_any_year(times: Times, find: Find) -> Times:
@@ -60,13 +60,13 @@ def rounded_in_any_year(times: Times, find: Find) -> Times:
     far = _moved(times)
     if far is None:
         return find(times)
-    found = find(far.times)
-    pairs = zip(found.cast(pa.int64()).to_pylist(), far.cycles.to_pylist(), strict=True)
-    ticks = [None if tick is None else tick + n * _cycle(found.type) for tick, n in pairs]
+    result = find(far.times)
+    pairs = zip(result.cast(pa.int64()).to_pylist(), far.cycles.to_pylist(), strict=True)
+    ticks = [None if tick is None else tick + n * _cycle(result.type) for tick, n in pairs]
     try:
-        return _like(times, pa.array(ticks, pa.int64()).cast(found.type))
+        return _like(times, pa.array(ticks, pa.int64()).cast(result.type))
     except OverflowError:
-        raise pa.ArrowInvalid(f"the {found.type} does not fit into 64 bits") from None
+        raise pa.ArrowInvalid(f"the {result.type} does not fit into 64 bits") from None
 
 
 def text_in_any_year(times: Times, write: Find) -> Times:
@@ -126,5 +126,5 @@ def _year(year: int) -> str:
     return f"{year:04d}" if year >= 0 else f"{year:05d}"
 
 
-def _like(times: Times, found: pa.Array) -> Times:
-    return found[0] if isinstance(times, pa.Scalar) else found
+def _like(times: Times, result: pa.Array) -> Times:
+    return result[0] if isinstance(times, pa.Scalar) else result

@@ -121,11 +121,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(plain_type(f.type)) for f in schema])
 
 
-def is_form_of(found: pa.Schema, declared: pa.Schema) -> bool:
-    """Whether batches with schema ``found`` are allowed where ``declared`` is expected."""
-    return found.names == declared.names and all(
+def is_form_of(schema: pa.Schema, declared: pa.Schema) -> bool:
+    """Whether batches with schema ``schema`` are allowed where ``declared`` is expected."""
+    return schema.names == declared.names and all(
         a.equals(b) or (is_dictionary(a) and a.value_type.equals(b))
-        for a, b in zip(found.types, declared.types, strict=True)
+        for a, b in zip(schema.types, declared.types, strict=True)
     )
 
 

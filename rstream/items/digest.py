@@ -163,8 +163,8 @@ def _row_words(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, np.ndar
 
     The arrays are reused for the next block, so that they stay in the processor's cache.
     """
-    found = [_column(array, _multiplier(i)) for i, array in enumerate(batch.columns)]
-    columns = [column for column in found if column is not None]
+    column_words = [_column(array, _multiplier(i)) for i, array in enumerate(batch.columns)]
+    columns = [column for column in column_words if column is not None]
     space = np.empty((2, min(batch.num_rows, _BLOCK_ROWS)), np.uint64)
     for lo in range(0, batch.num_rows, _BLOCK_ROWS):
         words, term = space[:, : batch.num_rows - lo]

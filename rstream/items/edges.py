@@ -104,14 +104,14 @@ def paired(events: pa.Table) -> pa.Table:
     start_cells = cell[~is_last]
     order = np.argsort(start_cells, kind="stable")
     at = np.searchsorted(start_cells[order], cell[is_last])
-    found = np.minimum(at, max(len(order) - 1, 0))
-    bad = np.ones(len(at), bool) if len(order) == 0 else start_cells[order][found] != cell[is_last]
+    near = np.minimum(at, max(len(order) - 1, 0))
+    bad = np.ones(len(at), bool) if len(order) == 0 else start_cells[order][near] != cell[is_last]
     if bad.any():
         row = int(open_rows[is_last][int(bad.argmax())])
         shown = str(whole.slice(row, 1).to_pylist()[0])
         raise UnmatchedEndError(int(vs[row]), int(ve[row]), shown)
     closed = ve.copy()
-    closed[open_rows[~is_last][order[found]]] = vs[open_rows[is_last]]
+    closed[open_rows[~is_last][order[near]]] = vs[open_rows[is_last]]
     columns = [whole.column(0), pa.array(closed), *whole.columns[2:]]
     kept = pa.RecordBatch.from_arrays(columns, schema=whole.schema).filter(pa.array(~ends))
     return pa.Table.from_batches([kept])

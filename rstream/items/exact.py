@@ -34,9 +34,9 @@ def exact_cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if is_text(array.type) and kinds.is_decimal128(kind):
         return decimals_of(array, kind)
-    found = array.cast(kind)
-    _check_cast(array, found)
-    return found
+    converted = array.cast(kind)
+    _check_cast(array, converted)
+    return converted
 
 
 def decimals_of(text: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
@@ -90,41 +90,41 @@ def check_infinite(array: pa.Array, written: pa.Array) -> None:
         raise pa.ArrowInvalid(f"a value is too large for {array.type}")
 
 
-def _check_cast(there: pa.Array, found: pa.Array) -> None:
-    """Check that ``found`` has the same values as ``there``."""
+def _check_cast(there: pa.Array, result: pa.Array) -> None:
+    """Check that ``result`` has the same values as ``there``."""
     if isinstance(there, pa.ExtensionArray):
         there = there.storage
-    was, now = there.type, found.type
+    was, now = there.type, result.type
     if was.equals(now) or there.null_count == len(there):
         return
     if kinds.is_map(was) and kinds.is_map(now):
-        there, found = (a.take(pa.array(range(len(a)))) for a in (there, found))  # no offset
-        _check_cast(there.keys, found.keys)
-        _check_cast(there.items, found.items)
+        there, result = (a.take(pa.array(range(len(a)))) for a in (there, result))  # no offset
+        _check_cast(there.keys, result.keys)
+        _check_cast(there.items, result.items)
     elif is_list(was) and is_list(now):
-        _check_cast(there.flatten(), found.flatten())
+        _check_cast(there.flatten(), result.flatten())
     elif kinds.is_struct(was) and kinds.is_struct(now):
         theirs = dict(zip((f.name for f in was), there.flatten(), strict=True))
-        for field, values in zip(now, found.flatten(), strict=True):
+        for field, values in zip(now, result.flatten(), strict=True):
             if field.name in theirs:
                 _check_cast(theirs[field.name], values)
     elif kinds.is_floating(now):
-        check_infinite(found, there)
+        check_infinite(result, there)
     elif is_text(was):
-        if kinds.is_decimal128(now) and not decimals_of(there, now).equals(found):
+        if kinds.is_decimal128(now) and not decimals_of(there, now).equals(result):
             raise pa.ArrowInvalid(f"a value does not fit into {now}")
     elif _is_plain(was) and _is_plain(now):
-        _check_way_back(there, found)
+        _check_way_back(there, result)
 
 
-def _check_way_back(there: pa.Array, found: pa.Array) -> None:
-    found.validate(full=True)
+def _check_way_back(there: pa.Array, converted: pa.Array) -> None:
+    converted.validate(full=True)
     try:
-        back = found.cast(there.type)
+        back = converted.cast(there.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         back = None
     if back is None or pc.any(pc.not_equal(back, there)).as_py():
-        raise pa.ArrowInvalid(f"a value of {there.type} is not a value of {found.type}")
+        raise pa.ArrowInvalid(f"a value of {there.type} is not a value of {converted.type}")
 
 
 def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

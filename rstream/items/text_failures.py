@@ -41,17 +41,17 @@ def failing(
     ``convert`` raises an ArrowException or OverflowError if one or more texts fail. Whether a text
     fails may depend on that text only.
     """
-    found = texts if kinds.is_dictionary(texts.type) else texts.dictionary_encode()
-    values = found.dictionary
+    encoded = texts if kinds.is_dictionary(texts.type) else texts.dictionary_encode()
+    values = encoded.dictionary
     is_bad = hopeless(values, kind)
     for place in alone(np.flatnonzero(~is_bad), values, convert):
         is_bad[place] = True
-    at = found.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    at = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     if not len(values):
         return np.zeros(len(texts), np.bool_)
     bad: np.ndarray = is_bad[at]
-    if found.indices.null_count:
-        bad &= found.indices.is_valid().to_numpy(zero_copy_only=False)
+    if encoded.indices.null_count:
+        bad &= encoded.indices.is_valid().to_numpy(zero_copy_only=False)
     return bad
 
 
@@ -102,8 +102,8 @@ def hopeless(texts: pa.Array, kind: pa.DataType) -> np.ndarray:
     if pattern is None:
         return np.zeros(len(texts), np.bool_)
     may = pc.match_substring_regex(texts, f"^{_SPACE}(?:{pattern}){_SPACE}$")
-    found: np.ndarray = pc.invert(may.fill_null(True)).to_numpy(zero_copy_only=False)
-    return found
+    is_hopeless: np.ndarray = pc.invert(may.fill_null(True)).to_numpy(zero_copy_only=False)
+    return is_hopeless
 
 
 def _pattern(kind: pa.DataType) -> str | None:

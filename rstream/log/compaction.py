@@ -86,10 +86,10 @@ class Compactor:
 
     def _candidates(self, chain: Sequence[SeqRange]) -> list[SeqRange]:
         mark, own = self._log.mark, self._log.generation
-        found = [seqs for seqs in chain if seqs.lo >= mark and seqs.generation <= own]
-        known = set(found)
+        candidates = [seqs for seqs in chain if seqs.lo >= mark and seqs.generation <= own]
+        known = set(candidates)
         self._sizes = {seqs: size for seqs, size in self._sizes.items() if seqs in known}
-        return found
+        return candidates
 
     def _size(self, seqs: SeqRange) -> int:
         if seqs in self._unreadable:
@@ -104,14 +104,14 @@ class Compactor:
         cursor, seq = SegmentCursor(self._log), lo
         try:
             while seq < hi:
-                found = cursor.read(seq, hi - seq)
-                if found is None:  # deleted by retention meanwhile
+                items = cursor.read(seq, hi - seq)
+                if items is None:  # deleted by retention meanwhile
                     raise FileNotFoundError(segment_name(SeqRange(seq, hi)))
-                if parts and found.batch.schema.names != parts[0].batch.schema.names:
+                if parts and items.batch.schema.names != parts[0].batch.schema.names:
                     self._unreadable.update(run)  # the stream got new columns in between
                     return
-                parts.append(found)
-                seq = found.next_seq
+                parts.append(items)
+                seq = items.next_seq
         except CorruptSegmentError:
             self._unreadable.update(run)
             raise

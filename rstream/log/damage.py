@@ -59,12 +59,12 @@ def find_damage(
     whole = SegmentIndex(seqs for seqs in there if seqs not in broken)
     named = [*there, *_sealed(store)]
     end = max((seqs.hi for seqs in named), default=0) if end is None else end
-    found = [_damage_at(store, hole, broken, named) for hole in _holes(whole, log.mark, end)]
+    damages = [_damage_at(store, hole, broken, named) for hole in _holes(whole, log.mark, end)]
     for seqs in broken if set_aside else ():
         log.set_aside(seqs)
-    if found and set_aside:
+    if damages and set_aside:
         break_seal(store)
-    return found
+    return damages
 
 
 def first_hole(store: BlobStore, stream: str, end: int) -> Damage | None:

@@ -282,8 +282,8 @@ class DurableLog:
         with self._lock:
             own = [seqs for seqs in segments if seqs.generation <= self.generation]
             covers = {seqs: self._index.cover_of(seqs) for seqs in own}
-        found = {cover for cover in covers.values() if cover is not None}
-        whole = {cover for cover in found if self._has_complete(self._file(cover))}
+        needed = {cover for cover in covers.values() if cover is not None}
+        whole = {cover for cover in needed if self._has_complete(self._file(cover))}
         if not whole or is_closing(self.store):
             return
         for seqs, cover in covers.items():
@@ -359,5 +359,5 @@ class DurableLog:
         """
         if set_aside_torn:
             self._set_aside_torn()
-        if (found := self.read_schema()) is not None and not is_wider(schema, found):
-            raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
+        if (stored := self.read_schema()) is not None and not is_wider(schema, stored):
+            raise InvalidBatchError(self.stream, f"{self.uri} holds {stored}, expected {schema}")

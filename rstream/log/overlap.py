@@ -98,8 +98,8 @@ def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
 
 def copy_range(store: BlobStore, seqs: SeqRange) -> None:
     """Write the items of ``seqs`` as a separate segment of their generation."""
-    found = DurableLog(store, store.uri)
-    log = DurableLog(store, store.uri, form=found.read_form(), generation=seqs.generation)
+    source = DurableLog(store, store.uri)
+    log = DurableLog(store, store.uri, form=source.read_form(), generation=seqs.generation)
     cursor = SegmentCursor(log)
     batches: list[pa.RecordBatch] = []
     seq = seqs.lo

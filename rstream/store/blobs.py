@@ -220,23 +220,23 @@ class FsspecBlobs:
                     self._infos(files_below(full)) if detail else dict.fromkeys(files_below(full))
                 )
             self._fs.invalidate_cache()
-            found = self._fs.find(full, detail=detail)
-            return found if detail else dict.fromkeys(found)
+            infos = self._fs.find(full, detail=detail)
+            return infos if detail else dict.fromkeys(infos)
 
         try:
-            found = self._attempt(folder, find)
+            infos = self._attempt(folder, find)
         except FileNotFoundError:
             return {}
         skip = len(self._root) + 1
         below = f"{self._full(folder.strip('/'))}/"  # s3fs may give the folder itself
-        return {name[skip:]: found[name] for name in sorted(found) if name.startswith(below)}
+        return {name[skip:]: infos[name] for name in sorted(infos) if name.startswith(below)}
 
     def _infos(self, names: Sequence[str]) -> dict[str, Any]:
-        found = {}
+        infos = {}
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # deleted since the listing
-                found[name] = self._fs.info(name)
-        return found
+                infos[name] = self._fs.info(name)
+        return infos
 
     def _make_folder(self, folder: str) -> bool:
         """Create the folder if it is missing; return whether new files in it are private."""

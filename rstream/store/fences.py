@@ -55,8 +55,8 @@ def fences_in(names: Iterable[str]) -> list[Fence]:
 
 
 def _all(names: Iterable[str]) -> list[Fence]:
-    found = (_FENCE.fullmatch(name) for name in names)
-    return [Fence(*map(int, match.groups())) for match in found if match]
+    matches = (_FENCE.fullmatch(name) for name in names)
+    return [Fence(*map(int, match.groups())) for match in matches if match]
 
 
 def valid_segments(names: Iterable[str], *, before: int = 10**6) -> dict[SeqRange, SeqRange]:
@@ -66,15 +66,15 @@ def valid_segments(names: Iterable[str], *, before: int = 10**6) -> dict[SeqRang
     """
     names = list(names)
     fences = [fence for fence in fences_in(names) if fence.generation < before]
-    found: dict[SeqRange, SeqRange] = {}
+    counted: dict[SeqRange, SeqRange] = {}
     for file in (seqs for name in names if (seqs := parse_segment_name(name)) is not None):
         later = (fence.seq for fence in fences if fence.generation > file.generation)
         hi = min((file.hi, *later))
         if file.lo < hi:
             valid = SeqRange(file.lo, hi, file.generation)
-            if valid not in found or valid == file:
-                found[valid] = file
-    return found
+            if valid not in counted or valid == file:
+                counted[valid] = file
+    return counted
 
 
 def put_fence(store: BlobStore, fence: Fence) -> None:
@@ -97,15 +97,15 @@ def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
 
 def reaches_beyond(store: BlobStore, fence: Fence) -> bool:
     """Whether a segment that an earlier generation wrote already reaches beyond the fence."""
-    found = valid_segments(store.list(), before=fence.generation)
-    return any(s.hi > fence.seq and s.generation < fence.generation for s in found)
+    valid = valid_segments(store.list(), before=fence.generation)
+    return any(s.hi > fence.seq and s.generation < fence.generation for s in valid)
 
 
 def remove_invalid(store: BlobStore, names: Iterable[str]) -> int:
     """Delete segments among these names of which nothing counts; return their number."""
     names = list(names)
     counting = set(valid_segments(names).values())
-    found = [n for n in names if (s := parse_segment_name(n)) is not None and s not in counting]
-    for name in found:
+    invalid = [n for n in names if (s := parse_segment_name(n)) is not None and s not in counting]
+    for name in invalid:
         store.delete(name)
-    return len(found)
+    return len(invalid)

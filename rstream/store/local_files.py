@@ -72,10 +72,10 @@ def files_below(folder: str) -> list[str]:
     Raises:
         OSError: an existing folder cannot be read, so it may have files.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for below, _, names in os.walk(folder, onerror=_refuse):
-        found += [f"{below}/{name}" for name in names]
-    return found
+        paths += [f"{below}/{name}" for name in names]
+    return paths
 
 
 def _refuse(error: OSError) -> None:

@@ -32,10 +32,10 @@ def read_mark(store: BlobStore, ranges: Sequence[SeqRange]) -> int:
     """
     data = store.get(MARK_NAME)
     digits = data.removesuffix(_END)
-    found = int(digits) if digits.isdigit() else 0
-    if found and data.endswith(_END):
-        return found
-    return max(found, min((seqs.lo for seqs in ranges), default=0))
+    seq = int(digits) if digits.isdigit() else 0
+    if seq and data.endswith(_END):
+        return seq
+    return max(seq, min((seqs.lo for seqs in ranges), default=0))
 
 
 def raise_mark(store: BlobStore, mark: int, doomed: Sequence[SeqRange]) -> int:

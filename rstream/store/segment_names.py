@@ -71,8 +71,8 @@ class SegmentIndex:
 
     def cover_of(self, seqs: SeqRange) -> SeqRange | None:
         """Return a longer segment that covers ``seqs`` completely."""
-        found = self.lookup(seqs.lo)
-        return found if found is not None and found != seqs and found.hi >= seqs.hi else None
+        cover = self.lookup(seqs.lo)
+        return cover if cover is not None and cover != seqs and cover.hi >= seqs.hi else None
 
     def refresh(self, segments: Iterable[SeqRange]) -> None:
         """Replace all known segments."""

@@ -49,8 +49,8 @@ def new_socket_path() -> str | None:
         return _none(f"{folder} has too long a name, set TMPDIR to a shorter one")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        info = folder.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
             return _none(f"{folder} is not a folder that only this user may enter")
         _sweep(folder)
         with socket.socket(socket.AF_UNIX) as probe:

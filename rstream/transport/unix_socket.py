@@ -143,7 +143,7 @@ class UnixSocketServer:
 
     def _answer(self, connection: socket.socket) -> None:
         try:
-            found = self._found(connection)
+            request = self._requested(connection)
         except UnauthorizedError:
             send(connection, REFUSED, b"", b"")
             return
@@ -153,19 +153,19 @@ class UnixSocketServer:
             self._fail(connection, error)
             return
         try:
-            _Connection(connection, *found).run()
+            _Connection(connection, *request).run()
         except OSError:
             return
         except StreamEngineError as error:
             self._fail(connection, error)
         except Exception as error:  # any failure is reported to the reader
-            what = f"stream {found[0].stream_id}: {type(error).__name__}: {error}"
+            what = f"stream {request[0].stream_id}: {type(error).__name__}: {error}"
             self._fail(connection, OperatingError(what))
 
     def _fail(self, connection: socket.socket, error: StreamEngineError) -> None:
         send(connection, FAILED, self._explain(error).encode()[:TEXT_BYTES_MAX], b"")
 
-    def _found(self, connection: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
+    def _requested(self, connection: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
         """Return the requested stream, the first seq, and a test whether it is still served."""
         connection.settimeout(HELLO_WAIT_S)
         hello = msgpack.unpackb(receive(connection, HELLO)[1])

@@ -92,13 +92,13 @@ class WireEncoder:
                 dictionaries.append(self._dictionary_for(i, column.dictionary))
                 column = column.indices
             columns.append(column)
-        found = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return found, seq + msgpack.packb(dictionaries)
+        batch_of_indices = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return batch_of_indices, seq + msgpack.packb(dictionaries)
 
     def new_bytes(self, batch: pa.RecordBatch) -> int:
         """Return the bytes of the dictionaries in ``batch`` that the other end lacks."""
-        found = [(self._sent[i], batch.column(i).dictionary) for i in self._dictionaries]
-        return sum(values.nbytes for sent, values in found if Known(values) not in sent)
+        pairs = [(self._sent[i], batch.column(i).dictionary) for i in self._dictionaries]
+        return sum(values.nbytes for sent, values in pairs if Known(values) not in sent)
 
     def _dictionary_for(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
         """Return the place of a dictionary at the reader, and its bytes if it is new there."""

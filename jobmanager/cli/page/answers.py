@@ -59,27 +59,27 @@ def drawn_plan(root: str) -> dict[str, Any]:
 
 def timeline_of(notices: Notices) -> list[dict[str, Any]]:
     """The log's notices as sentences, oldest first, without checkpoints; ``failure``: a loss."""
-    found = []
+    rows = []
     for at_us, notice in notices:
         text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
         if text:
             kind = type(notice).__name__
             has_left = getattr(notice, "reason", "") == "stopped"  # a host that was asked to stop
             is_failure = kind in _FAILURES and not has_left
-            found.append({"at_us": at_us, "kind": kind, "text": text, "failure": is_failure})
-    return found[-SENTENCES_MAX:]
+            rows.append({"at_us": at_us, "kind": kind, "text": text, "failure": is_failure})
+    return rows[-SENTENCES_MAX:]
 
 
 def log_lines(notices: Notices) -> list[dict[str, Any]]:
     """The log with checkpoints, and the traces of failures, the latest last."""
-    found = []
+    lines = []
     for at_us, notice in notices:
         text = sentence(notice)
         if text:
             detail = notice.detail.rstrip() if isinstance(notice, sent.VertexFailed) else ""
             vertex = str(getattr(notice, "vertex", ""))
-            found.append({"at_us": at_us, "vertex": vertex, "text": text, "detail": detail})
-    return found[-SENTENCES_MAX:]
+            lines.append({"at_us": at_us, "vertex": vertex, "text": text, "detail": detail})
+    return lines[-SENTENCES_MAX:]
 
 
 def savepoints_of(root: str) -> list[dict[str, Any]]:
@@ -126,8 +126,8 @@ def moments_of(root: str) -> dict[str, Any]:
             times = _us(batch.column(0))
             least = min(least, int(times.min(initial=INF_TIME)))
             most = max(most, int(times[times < INF_TIME].max(initial=MIN_TIME)))
-    found = {"from_us": least, "until_us": most} if least <= most else dict.fromkeys(_MOMENTS)
-    return {**found, "outputs": [output.name for output in outputs]}
+    moments = {"from_us": least, "until_us": most} if least <= most else dict.fromkeys(_MOMENTS)
+    return {**moments, "outputs": [output.name for output in outputs]}
 
 
 def _us(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -180,8 +180,8 @@ def _text(value: Any) -> str:
 
 def text_rows(lines: list[str]) -> list[dict[str, str]]:
     """Rows that a command printed as JSON, with all values as texts."""
-    found = [json.loads(line) for line in lines if line.startswith("{")]
-    return [{k: v if isinstance(v, str) else json.dumps(v) for k, v in r.items()} for r in found]
+    rows = [json.loads(line) for line in lines if line.startswith("{")]
+    return [{k: v if isinstance(v, str) else json.dumps(v) for k, v in r.items()} for r in rows]
 
 
 def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
@@ -191,16 +191,16 @@ def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
     last = vertices[-1]["stage"] if vertices else ""
     sinks = sorted((r for r in vertices if r["stage"] == last), key=lambda row: row["cti_us"])
     lags = {row["cti_us"]: row["cti_lag_s"] for row in vertices}
-    found = []
+    rows = []
     for row in status.get("outputs") or [{"output": "the answer", **row} for row in sinks[:1]]:
         state = row["state"] if is_running else status["state"]
         line = {"output": row["output"], "watermark_us": row["cti_us"], "state": state}
-        found.append({**line, "lag_s": lags.get(row["cti_us"]), "held_by": holder(status)})
+        rows.append({**line, "lag_s": lags.get(row["cti_us"]), "held_by": holder(status)})
     for row in status.get("deliveries", ()):
         name = f"{row['delivery']}, partition {row['partition']}"
         lag = {"lag_items": row["lag_items"], "error": row["error"], "held_by": row["error"]}
-        found.append({"output": name, "state": row["state"], **lag})
-    return found
+        rows.append({"output": name, "state": row["state"], **lag})
+    return rows
 
 
 def holder(status: dict[str, Any]) -> str:

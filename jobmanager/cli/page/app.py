@@ -379,5 +379,5 @@ def _arrow(table: pa.Table) -> bytes:
     return body
 
 
-def _json(found: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse(found, status, {**_HEADERS, **(headers or {})})
+def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse(document, status, {**_HEADERS, **(headers or {})})

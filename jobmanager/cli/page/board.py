@@ -76,24 +76,24 @@ class SeenJob:
 
     def notices(self) -> list[tuple[int, Notice]]:
         """The job's log."""
-        found: list[tuple[int, Notice]] = self.once("notices", lambda: log_of(self.root))
-        return found
+        notices: list[tuple[int, Notice]] = self.once("notices", lambda: log_of(self.root))
+        return notices
 
     def shares(self) -> dict[str, dict[str, float]]:
         """By vertex, since the oldest former status: events per s, and shares of the time."""
         before = self.former[0] if self.former else self.status
         elapsed_us = self.status.get("written_us", 0) - before.get("written_us", 0)
         was = {row["vertex"]: row for row in before.get("vertices", ())}
-        found = {}
+        shares = {}
         for row in self.status.get("vertices", ()):
             former = was.get(row["vertex"], {})
             if elapsed_us > 0 and former.get("epoch") == row["epoch"] and "busy_us" in former:
-                found[row["vertex"]] = {
+                shares[row["vertex"]] = {
                     "in_per_s": (row["events_in"] - former["events_in"]) * _US_PER_S / elapsed_us,
                     "busy": min(1.0, (row["busy_us"] - former["busy_us"]) / elapsed_us),
                     "user": min(1.0, (row["user_us"] - former["user_us"]) / elapsed_us),
                 }
-        return found
+        return shares
 
 
 class Board:
@@ -127,8 +127,8 @@ class Board:
             name = Path(root).name
             jobs[name] = self._of_root(root, self.jobs.get(name), now_us)
         self.jobs = jobs
-        self._tables = {key: found for key, found in self._tables.items() if key[0] in roots}
-        self._plans = {root: found for root, found in self._plans.items() if root in roots}
+        self._tables = {key: table for key, table in self._tables.items() if key[0] in roots}
+        self._plans = {root: table for root, table in self._plans.items() if root in roots}
 
     def _of_root(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
         status = look_at(root, now_us)
@@ -144,7 +144,7 @@ class Board:
 
     def rows(self) -> list[dict[str, Any]]:
         """The jobs for the list, jobs that need attention first."""
-        found = [
+        rows = [
             {
                 key: job.status.get(key)
                 for key in ("state", "health", "error", "written_us", *_COUNTS)
@@ -153,7 +153,7 @@ class Board:
             | {"findings": self.findings(name), "looks": list(job.looks)[-60:]}
             for name, job in self.jobs.items()
         ]
-        return sorted(found, key=lambda row: (_ORDER[row["health"]], row["name"]))
+        return sorted(rows, key=lambda row: (_ORDER[row["health"]], row["name"]))
 
     def job(self, name: str) -> SeenJob:
         """A job by the name of its folder.
@@ -209,23 +209,23 @@ class Board:
     def moments(self, name: str) -> dict[str, Any]:
         """The range of event times for which the state can be recomputed."""
         root = self.job(name).root
-        found: dict[str, Any] = self.job(name).once("moments", lambda: answers.moments_of(root))
-        return found
+        moments: dict[str, Any] = self.job(name).once("moments", lambda: answers.moments_of(root))
+        return moments
 
     def findings(self, name: str) -> list[dict[str, Any]]:
         """The doctor's findings for a job."""
         job, now_us = self.job(name), self._clock.now_us()
         key = (job.root, job.status.get("written_us"), job.status["state"])
-        at_us, known, found = self._examined.get(name, (0, None, []))
+        at_us, known, rows = self._examined.get(name, (0, None, []))
         is_fresh = now_us - at_us < FINDINGS_EVERY_S * _US_PER_S
         # A job that cannot write its status, as on a full disk, is examined again, too.
         has_news = known != key or job.status["state"] in OPEN_STATES
         if known is None or known[0] != key[0] or (has_news and not is_fresh):
             before = job.former[0] if job.former else job.status
             case = case_of(job.root, before, job.status, now_us, job.notices)
-            found = [asdict(finding) for finding in findings(case)]
-            self._examined[name] = now_us, key, found
-        return found
+            rows = [asdict(finding) for finding in findings(case)]
+            self._examined[name] = now_us, key, rows
+        return rows
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
         """All jobs: name, and status with findings."""

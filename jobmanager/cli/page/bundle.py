@@ -227,8 +227,8 @@ class BundledJobs:
         self._check(name)
         if f"rows-{kind}.json" not in self._documents:
             raise UsageError("the bundle has no rows; jobmanager bundle ROOT --rows 100 adds them")
-        found = self._answer(name, f"rows-{kind}")
-        return {**found, **{key: found[key][:rows] for key in ("rows", "conditions")}}
+        answer = self._answer(name, f"rows-{kind}")
+        return {**answer, **{key: answer[key][:rows] for key in ("rows", "conditions")}}
 
     def outputs(self, name: str) -> list[str]:
         """Raises UsageError: a bundle has no streams."""
@@ -241,8 +241,8 @@ class BundledJobs:
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
         """The job for metrics."""
-        found = self._answer(self._name, "details")
-        return [(self._name, {**found["status"], "findings": found["findings"]})]
+        details = self._answer(self._name, "details")
+        return [(self._name, {**details["status"], "findings": details["findings"]})]
 
     def _check(self, name: str) -> None:
         if name != self._name:
@@ -250,7 +250,7 @@ class BundledJobs:
 
     def _answer(self, name: str, answer: str) -> Any:
         self._check(name)
-        found = self._documents[f"{answer}.json"]
-        if isinstance(found, dict) and found.keys() == {"error"}:
-            raise UsageError(found["error"])
-        return found
+        document = self._documents[f"{answer}.json"]
+        if isinstance(document, dict) and document.keys() == {"error"}:
+            raise UsageError(document["error"])
+        return document

@@ -54,11 +54,11 @@ def log_of(root: str) -> list[tuple[int, Notice]]:
 
 def _disks(root: str, status: Status) -> dict[str, tuple[int, int]]:
     """Free and total bytes of the local disks of the root and the output, each disk once."""
-    found = {}
+    disks = {}
     for folder in (root, status.get("output", "")):
         path = folder.removeprefix("file://")
         if os.path.isdir(path):
             usage = shutil.disk_usage(path)
-            if (os.stat(path).st_dev, usage.total) not in found:
-                found[os.stat(path).st_dev, usage.total] = folder, (usage.free, usage.total)
-    return dict(found.values())
+            if (os.stat(path).st_dev, usage.total) not in disks:
+                disks[os.stat(path).st_dev, usage.total] = folder, (usage.free, usage.total)
+    return dict(disks.values())

@@ -41,7 +41,7 @@ def run_verb(verb: str, *arguments: str, run_s: float = RUN_S_MAX) -> list[str]:
     if not _free.acquire(timeout=run_s):
         raise UsageError(f"{RUNS_MAX} recomputations run already; try again later")
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "jobmanager", verb, *arguments, "--json"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -53,8 +53,8 @@ def run_verb(verb: str, *arguments: str, run_s: float = RUN_S_MAX) -> list[str]:
         raise RecomputationError(verb, f"no answer within {run_s:g} s (RUN_S_MAX)") from None
     finally:
         _free.release()
-    error = next((line for line in found.stderr.splitlines() if line.startswith(_PREFIX)), "")
-    if error or found.returncode not in _DONE:
-        reason = error.removeprefix(_PREFIX) or found.stderr.strip()[-500:]
+    error = next((line for line in process.stderr.splitlines() if line.startswith(_PREFIX)), "")
+    if error or process.returncode not in _DONE:
+        reason = error.removeprefix(_PREFIX) or process.stderr.strip()[-500:]
         raise RecomputationError(verb, reason)
-    return found.stdout.splitlines()
+    return process.stdout.splitlines()

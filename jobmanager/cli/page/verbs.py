@@ -89,17 +89,17 @@ def doctor(
     as_json: options.AsJson = False,
 ) -> None:
     roots, _ = roots_in(folder)
-    found = _examined(roots or [folder])
+    examined = _examined(roots or [folder])
     if as_json:
-        print(json.dumps({root: [asdict(f) for f in rows] for root, rows in found.items()}))
+        print(json.dumps({root: [asdict(f) for f in rows] for root, rows in examined.items()}))
     else:
-        for root, rows in found.items():
+        for root, rows in examined.items():
             print(f"{root}: {_counted(rows)}")
             for row in rows:
                 print(f"  {_line(row)}")
                 if row.advice:
                     print(f"    {row.advice}")
-    if any(row.gravity == "degraded" for rows in found.values() for row in rows):
+    if any(row.gravity == "degraded" for rows in examined.values() for row in rows):
         raise typer.Exit(EXIT_DEGRADED)
 
 

@@ -71,15 +71,15 @@ def savepoints(
         raise NoJobError(display_uri(job_root.uri))
     for one in expired or ():
         expire(job_root.store, one)
-    found = list_savepoints(job_root.store)
+    listed = list_savepoints(job_root.store)
     if export_to is not None:
-        if name is None and not found:
+        if name is None and not listed:
             raise UsageError(f"{root} has no savepoint to export: jobmanager savepoint {root}")
-        made = export(job_root, name or found[-1].name, export_to)
+        made = export(job_root, name or listed[-1].name, export_to)
         line = {"root": display_uri(job_root.uri), "savepoint": made, "exported": export_to}
         print(json.dumps(line) if as_json else f"jobmanager resume {export_to} starts from {made}")
         return
-    rows = [_row(one) for one in found]
+    rows = [_row(one) for one in listed]
     if as_json:
         print(json.dumps({"root": display_uri(job_root.uri), "savepoints": rows}))
         return

@@ -140,11 +140,11 @@ def _delivered(
 
 def _retry(root: str, *, as_json: bool) -> bool:
     """Ask the job manager to try again; not if the job has ended, as it delivers nothing then."""
-    found = status_of(root)
-    if found["state"] not in OPEN_STATES:
+    status = status_of(root)
+    if status["state"] not in OPEN_STATES:
         return False
     JobRoot(root).request(RETRY)
-    print(json.dumps({"job": found["job"], "retry": "requested"}) if as_json else "requested")
+    print(json.dumps({"job": status["job"], "retry": "requested"}) if as_json else "requested")
     return True
 
 

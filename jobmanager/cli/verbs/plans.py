@@ -51,7 +51,7 @@ def validate(
     as_json: options.AsJson = False,
 ) -> None:
     query = load_query(target, settings or (), dialect=dialect)
-    found = run_both(query, executor=executor, master=master, parallelism=parallelism, paced=paced)
-    print(json.dumps(found.to_json()) if as_json else found)
-    if not found.is_equal:
+    both = run_both(query, executor=executor, master=master, parallelism=parallelism, paced=paced)
+    print(json.dumps(both.to_json()) if as_json else both)
+    if not both.is_equal:
         raise typer.Exit(EXIT_FAILED)

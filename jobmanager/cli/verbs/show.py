@@ -64,14 +64,14 @@ def table(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    found = read_table(root, at, output=output, trust=trust)
+    stored = read_table(root, at, output=output, trust=trust)
     if as_json:
-        for row in plain_rows(found.slice(0, rows)):
+        for row in plain_rows(stored.slice(0, rows)):
             print(json_text(row))
         return
-    print_rows(found.slice(0, rows))
-    if found.num_rows > rows:
-        print(f"There are {found.num_rows:,} rows: --rows", file=sys.stderr)
+    print_rows(stored.slice(0, rows))
+    if stored.num_rows > rows:
+        print(f"There are {stored.num_rows:,} rows: --rows", file=sys.stderr)
 
 
 def _lost(root: JobRoot) -> list[str]:

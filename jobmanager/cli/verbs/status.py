@@ -16,16 +16,16 @@ from jobmanager.storage.shown import status as status_of
 
 
 def status(root: options.Root, as_json: options.AsJson = False) -> None:
-    found = status_of(root)
+    current = status_of(root)
     if as_json:
-        print(json.dumps(found))
-    elif found.get("vertices"):
+        print(json.dumps(current))
+    elif current.get("vertices"):
         console = Console()
-        console.print(vertex_table(found, width=console.width))
-        for line in state_lines(found):
+        console.print(vertex_table(current, width=console.width))
+        for line in state_lines(current):
             print(line)
-        print_lost_rows(found)
+        print_lost_rows(current)
     else:
-        print(state_line(found))
-    if found["health"] == "degraded" and found["state"] in OPEN_STATES:
+        print(state_line(current))
+    if current["health"] == "degraded" and current["state"] in OPEN_STATES:
         raise typer.Exit(EXIT_DEGRADED)

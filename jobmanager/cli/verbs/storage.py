@@ -26,17 +26,17 @@ def gc(
     **run_options: Any,
 ) -> None:
     job_root = JobRoot(root, trust=trust)
-    found = collect_garbage(
+    garbage = collect_garbage(
         job_root, JobConfig(), {"retain": run_options["retain"]}, is_dry_run=dry_run
     )
-    removed = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
+    removed = {"files": list(garbage.files), "bytes": garbage.size_bytes, "dry_run": dry_run}
     if as_json:
         print(json.dumps(removed))
         return
-    for name in found.files:
+    for name in garbage.files:
         print(name)
     what = "would be freed" if dry_run else "freed"
-    print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
+    print(f"{len(garbage.files):,} files, {garbage.size_bytes:,} bytes {what}")
 
 
 def verify(root: options.Root, trust: options.Trust = False) -> None:

@@ -105,20 +105,20 @@ def with_added_partitions(
     notes = []
     for (stage, path), readers in topics_of(plan).items():
         try:
-            found = look_for_more(readers, added_units)
+            new_units = look_for_more(readers, added_units)
         except TROUBLE as error:  # the topic's readers wait, or report the error
             _log.warning("cannot look up new partitions: %s", error)
             continue
-        if found:
+        if new_units:
             ends = _noted_ends(root).get(path) or _ends_after(readers.values(), lease_s)
-            changed |= dealt(readers, found, ends)
-            notes.append(note_of(f"stage {stage}", found))
+            changed |= dealt(readers, new_units, ends)
+            notes.append(note_of(f"stage {stage}", new_units))
     return with_sources(plan, changed), tuple(notes)
 
 
-def note_of(reader: str, found: Sequence[Unit]) -> str:
+def note_of(reader: str, units: Sequence[Unit]) -> str:
     """Return the note for users on the new partitions of a stage or a vertex."""
-    numbers = ", ".join(str(unit.stream) for unit in found)
+    numbers = ", ".join(str(unit.stream) for unit in units)
     return f"{reader} reads partitions that were added to its topic: {numbers}"
 
 
@@ -179,20 +179,20 @@ def _ends_after(readers: Iterable[SourcePartition], lease_s: float) -> dict[int,
 
 
 def dealt(
-    readers: Readers, found: Sequence[Unit], ends: Mapping[int, int]
+    readers: Readers, new_units: Sequence[Unit], ends: Mapping[int, int]
 ) -> dict[str, SourcePartition]:
     """Return the readers with the new partitions. All units get the new number of partitions.
 
     ``ends``: the end offset per partition. Empty: instances find out themselves how far a former
     instance may have read.
     """
-    count = max(unit.log_partitions for unit in found)
+    count = max(unit.log_partitions for unit in new_units)
     added = {name: [*reader.added] for name, reader in readers.items()}
 
     def with_partitions(unit: Unit) -> Unit:
         return replace(unit, log_partitions=count, settles_at=ends.get(unit.stream))
 
-    for unit in found:
+    for unit in new_units:
         fewest = min(readers, key=lambda name: len(readers[name].units) + len(added[name]))
         added[fewest].append(unit)
     return {

@@ -102,18 +102,18 @@ def deploy(
     job_root.check_trusted()
     old = _plan_of(job_root)
     query, plan = next_plan(job_root, load_query(target))
-    found = compare(old, plan)
-    on_compared(found)
+    comparison = compare(old, plan)
+    on_compared(comparison)
     if dry_run:
-        return Deployment(found)
-    if found.refusals:
-        raise ChangeRefusedError(display_uri(job_root.uri), found.refusal)
-    if not yes and approve != found.hash:
-        raise NotApprovedError(display_uri(job_root.uri), found.hash, approve)
+        return Deployment(comparison)
+    if comparison.refusals:
+        raise ChangeRefusedError(display_uri(job_root.uri), comparison.refusal)
+    if not yes and approve != comparison.hash:
+        raise NotApprovedError(display_uri(job_root.uri), comparison.hash, approve)
     file = query_file(target)
     settings = {"query_file": file.to_json(), "folders": folders_of(file)}
-    change = new_change("deploy", approved=found.hash, settings=settings)
-    return Deployment(found, _done(job_root, change, query, plan, wait_s))
+    change = new_change("deploy", approved=comparison.hash, settings=settings)
+    return Deployment(comparison, _done(job_root, change, query, plan, wait_s))
 
 
 def take_savepoint(
@@ -168,10 +168,10 @@ def rescale(
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
-    found = widths_for(_plan_of(job_root), parallelism, stages or {})
-    if not found:
+    widths = widths_for(_plan_of(job_root), parallelism, stages or {})
+    if not widths:
         raise RescaleError("nothing would change: set --parallelism or --stage to other numbers")
-    return _done(job_root, new_change("rescale", widths=found), None, None, wait_s)
+    return _done(job_root, new_change("rescale", widths=widths), None, None, wait_s)
 
 
 def rescale_stopped(root: JobRoot, parallelism: int) -> None:
@@ -184,9 +184,9 @@ def rescale_stopped(root: JobRoot, parallelism: int) -> None:
     root.check_trusted()
     if shown_status(root, SystemClock().now_us())["state"] in (*OPEN_STATES, "finished"):
         return
-    if found := widths_for(_plan_of(root), parallelism, {}):
+    if widths := widths_for(_plan_of(root), parallelism, {}):
         # requested only once the root is owned: a job resumed meanwhile must not carry it out
-        change = new_change("rescale", widths=found)
+        change = new_change("rescale", widths=widths)
         outcome = _carried_out_here(root, change, is_requested=False)
         if outcome is not None and outcome["state"] != "done":
             raise ChangeUndoneError(display_uri(root.uri), outcome["reason"])

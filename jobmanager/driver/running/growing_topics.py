@@ -123,11 +123,11 @@ class GrowingTopics:
         trouble = None
         for place in places:
             try:
-                found = look_for_more(topics[place], self._look)
+                new_units = look_for_more(topics[place], self._look)
             except StreamEngineError as error:
                 trouble = error
                 continue
-            changed |= dealt(topics[place], found, {}) if found else {}
+            changed |= dealt(topics[place], new_units, {}) if new_units else {}
         if changed:
             plan = with_sources(plan, changed)
             self._root.replace_plan(plan)

@@ -45,8 +45,8 @@ def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
         root = f"{folder}/head"
         job = run(query, root=root, executor=executor, parallelism=1, fsync=False)
         try:
-            with job.subscribe(progress=True) as found:
-                events = _first(found, rows, len(job.plan.sink_streams()), stream.schema)
+            with job.subscribe(progress=True) as subscription:
+                events = _first(subscription, rows, len(job.plan.sink_streams()), stream.schema)
             if events.num_rows < rows:
                 job.wait()  # all rows were read, so the final counts include the whole input
         finally:
@@ -64,7 +64,7 @@ def show(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
     print_rows(_head(stream, rows, executor))
 
 
-def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) -> pa.RecordBatch:
+def _first(source: Subscription, rows: int, partitions: int, payload: pa.Schema) -> pa.RecordBatch:
     """Return the first events by time over all partitions.
 
     An event is final once no partition can still emit an earlier one.
@@ -72,7 +72,7 @@ def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) 
     kept: list[list[pa.RecordBatch]] = [[] for _ in range(partitions)]
     reached = np.full(partitions, MIN_TIME, np.int64)
     schema = event_schema(payload)
-    for batch in found:  # ends with the job, or with enough rows
+    for batch in source:  # ends with the job, or with enough rows
         k = batch.column(0)[0].as_py()  # by index: the payload may have a column of that name
         reached[k] = int64_column(batch, VS)[-1]
         events = batch.filter(pa.array(kinds(batch) == EVENT))

@@ -101,8 +101,8 @@ def _refusing(plan: PhysicalPlan, root: JobRoot, name: str) -> list[str]:
 
 def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> str:
     known = _known(plan, folder, deliveries)
-    found = [side for side in known if side == name] or [side for side in known if name in side]
-    if len(found) != 1:
+    matches = [side for side in known if side == name] or [side for side in known if name in side]
+    if len(matches) != 1:
         request = f"{folder} {name!r}"
         if not known:
             bad = (
@@ -116,4 +116,4 @@ def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> 
             f"{request}: choose one, such as {call}(root, {known[0]!r}); this job has "
             f"{', '.join(known)}"
         )
-    return f"{folder}/{found[0]}"
+    return f"{folder}/{matches[0]}"

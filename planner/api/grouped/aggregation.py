@@ -134,8 +134,8 @@ def _above(
     if window.offset_us == 0:
         return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
     earlier = Lifetime(plan, Shift(-window.offset_us))
-    found = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
-    return Lifetime(found, Shift(window.offset_us))
+    result = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
+    return Lifetime(result, Shift(window.offset_us))
 
 
 def _by_calendar(
@@ -158,8 +158,8 @@ def _by_calendar(
     unit_us = NOMINAL_US[window.calendar.unit]
     nominal = CalendarStep(plan, window.calendar, back=False)
     size_us, every_us = window.size * unit_us, window.every * unit_us
-    found = WindowAgg(nominal, keys, size_us, every_us, aggregates, False)
-    return CalendarStep(found, window.calendar, back=True)
+    result = WindowAgg(nominal, keys, size_us, every_us, aggregates, False)
+    return CalendarStep(result, window.calendar, back=True)
 
 
 def _cumulated(
@@ -178,8 +178,8 @@ def _cumulated(
     pieces = Lifetime(Lifetime(whole, SetDuration(size)), Chop(size, 0))
     same = Call("equal", (Column(start, pa.int64()), _window_number(size)))
     first = Filter(pieces, resolve(same, pieces.schema))
-    found = WindowAgg(first, keys, step, step, aggregates, False)
-    return Lifetime(found, Shift(window.offset_us))
+    result = WindowAgg(first, keys, step, step, aggregates, False)
+    return Lifetime(result, Shift(window.offset_us))
 
 
 def _window_number(size_us: int) -> Node:

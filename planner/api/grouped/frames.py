@@ -97,9 +97,9 @@ def framed(
             made[name] = steps.aggregated(name, what, frame)
         else:
             raise InvalidPlanError(f"with_columns({name}=...) takes agg.sum(...) or agg.lag(...)")
-    found = steps.over(keys)
-    added = {name: naming.resolved(value, found.schema) for name, value in made.items()}
-    return Project(found, tuple({**dict(identity_columns(schema)), **added}.items()))
+    over = steps.over(keys)
+    added = {name: naming.resolved(value, over.schema) for name, value in made.items()}
+    return Project(over, tuple({**dict(identity_columns(schema)), **added}.items()))
 
 
 class _Steps:

@@ -53,12 +53,12 @@ def first_rows(
         assert top.argument is not None, top
         top = replace(top, argument=str(replace(TopOrder.read(top.argument), copies=True)))
     name = free_column("top", keys)
-    found = (
+    ranked = (
         running(below, keys, {name: top})
         if window is None
         else aggregated(below, keys, window, {name: top})
     )
-    exploded = Explode(found, name)
+    exploded = Explode(ranked, name)
     kind = exploded.schema.field(name).type
     fields = {
         f.name: Call("field", (Column(name, kind),), (("name", f.name),), f.type) for f in kind
@@ -89,9 +89,9 @@ def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
         raise InvalidPlanError(
             'sort() needs a column or expression to order by, such as sort("price")'
         )
-    found = ordered(below, by)
+    plan = ordered(below, by)
     kept = identity_columns(below.schema)
-    return found if found.schema.names == below.schema.names else Project(found, kept)
+    return plan if plan.schema.names == below.schema.names else Project(plan, kept)
 
 
 def ordered(below: LogicalNode, by: Sequence[OrderLike], keys: tuple[str, ...] = ()) -> Sorted:

@@ -53,8 +53,8 @@ def versions(below: LogicalNode, key: Sequence[str], deleted: ExprLike | None) -
     others = [name for name in plan.schema.names if name not in keys]
     last = {name: agg.last(name) for name in others}
     # One version of a key and time; the columns of an aggregate have names of their own.
-    found = aggregated(plan, keys, SnapshotWindow(), last)
-    lasting = Lifetime(found, Extend(INF_TIME))
+    newest = aggregated(plan, keys, SnapshotWindow(), last)
+    lasting = Lifetime(newest, Extend(INF_TIME))
     clipped = clip_nodes(lasting, lasting, keys)
     alive = Filter(clipped, naming.resolved(~col(mark), clipped.schema))
     return Project(alive, tuple((name, Column(name, node.type)) for name, node in kept))

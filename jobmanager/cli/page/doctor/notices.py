@@ -37,8 +37,8 @@ def restarts(case: Case) -> Iterator[Finding]:
     for at_us, notice in case.notices:
         if isinstance(notice, own.HostLost) and at_us >= ended_us:
             continue
-        if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
-            kind, about, what = found
+        if at_us >= case.now_us - _NIGHT_US and (failure := _failure(notice)) is not None:
+            kind, about, what = failure
             failures.setdefault((kind, about), []).append((at_us, what))
     if case.status["state"] == "failed":  # the health's reason has the error already
         failures = {key: rows for key, rows in failures.items() if not _is_its_end(case, rows)}
@@ -85,8 +85,8 @@ def growing_state(case: Case) -> Iterator[Finding]:
     if not case.is_open:
         return
     fast = set()
-    for vertex, found in _checkpoints_of(case).items():
-        sizes = [notice.state_bytes for _, notice in found if notice.state_bytes]
+    for vertex, checkpoints in _checkpoints_of(case).items():
+        sizes = [notice.state_bytes for _, notice in checkpoints if notice.state_bytes]
         if len(sizes) < GROWING_CHECKPOINTS_MIN:
             continue
         third = len(sizes) // 3
@@ -98,7 +98,7 @@ def growing_state(case: Case) -> Iterator[Finding]:
             sizes_of = f"{mebibytes(int(first))}, then {mebibytes(int(last))}"
             what = f"the state of {vertex} grows: {sizes_of}"
             advice = f"jobmanager state ROOT {vertex} shows it; {_ENDS}"
-            yield Finding("waiting", "growing state", vertex, what, advice, found[0][0])
+            yield Finding("waiting", "growing state", vertex, what, advice, checkpoints[0][0])
     for stage, points in case.status.get("state_sizes", {}).items():
         if stage not in fast and (grown := _slow_growth(points)) is not None:
             per_hour, last = grown
@@ -145,8 +145,8 @@ def _keys_of(case: Case, stage: str) -> str:
 
 def slow_store(case: Case) -> Iterator[Finding]:
     """Checkpoints that take long to become durable."""
-    for vertex, found in _checkpoints_of(case).items():
-        took_s = [(at - n.taken_us) / US_PER_S for at, n in found if n.taken_us and not n.asked]
+    for vertex, durable in _checkpoints_of(case).items():
+        took_s = [(at - n.taken_us) / US_PER_S for at, n in durable if n.taken_us and not n.asked]
         if case.is_open and len(took_s) >= SLOW_CHECKPOINTS:
             median = statistics.median(took_s[-SLOW_CHECKPOINTS:])
             if median > SLOW_CHECKPOINT_S_MIN:
@@ -157,11 +157,11 @@ def slow_store(case: Case) -> Iterator[Finding]:
 
 
 def _checkpoints_of(case: Case) -> dict[str, list[tuple[int, sent.CheckpointTaken]]]:
-    found: dict[str, list[tuple[int, sent.CheckpointTaken]]] = {}
+    checkpoints: dict[str, list[tuple[int, sent.CheckpointTaken]]] = {}
     for at_us, notice in case.notices:
         if isinstance(notice, sent.CheckpointTaken):
-            found.setdefault(notice.vertex, []).append((at_us, notice))
-    return found
+            checkpoints.setdefault(notice.vertex, []).append((at_us, notice))
+    return checkpoints
 
 
 def checkpoints(case: Case) -> Iterator[Finding]:

@@ -104,17 +104,17 @@ def _event(
 
 def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
     """The datasets that a plan reads; a topic is named with its brokers."""
-    found = []
+    inputs = []
     for vertex in plan.vertices:
         if vertex.source is None or not vertex.source.spec.path:
             continue
         spec = vertex.source.spec
         if spec.log is None:
-            found.append(_dataset(spec.path))
+            inputs.append(_dataset(spec.path))
         else:
             servers = dict(spec.log.config).get("bootstrap.servers", spec.format)
-            found.append({"namespace": f"{spec.format}://{servers}", "name": spec.path})
-    return [dict(pair) for pair in dict.fromkeys(tuple(one.items()) for one in found)]
+            inputs.append({"namespace": f"{spec.format}://{servers}", "name": spec.path})
+    return [dict(pair) for pair in dict.fromkeys(tuple(one.items()) for one in inputs)]
 
 
 def outputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:

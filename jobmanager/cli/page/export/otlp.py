@@ -130,10 +130,10 @@ def spans_of(
 
 def _ranges(notice: Any) -> dict[str, Any]:
     """A vertex's positions at the end of a span: exclusive ends of its input and output."""
-    found = {"vertex": notice.vertex, "epoch": notice.epoch}
+    fields = {"vertex": notice.vertex, "epoch": notice.epoch}
     if hasattr(notice, "inputs"):
-        found |= {"inputs.next_seq": list(notice.inputs), "outputs.next_seq": list(notice.outputs)}
-    return found
+        fields |= {"inputs.next_seq": list(notice.inputs), "outputs.next_seq": list(notice.outputs)}
+    return fields
 
 
 def _span(

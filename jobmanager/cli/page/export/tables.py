@@ -87,10 +87,10 @@ class TableServer(flight.FlightServerBase):  # type: ignore[misc]
     def _infos(self) -> Iterator[flight.FlightInfo]:
         for name in list(self._tables.jobs):
             try:
-                found = [self._info(name, output) for output in self._tables.outputs(name)]
+                infos = [self._info(name, output) for output in self._tables.outputs(name)]
             except StreamEngineError:
                 continue  # a job of another version has no table that can be read
-            yield from found
+            yield from infos
 
     def _info(self, name: str, output: str) -> flight.FlightInfo:
         schema = self._tables.schema(name, output)
@@ -110,10 +110,10 @@ def _parts(descriptor: flight.FlightDescriptor) -> tuple[str, str]:
 
 def _request(ticket: bytes) -> dict[str, str]:
     try:
-        found = json.loads(ticket)
+        request = json.loads(ticket)
     except (ValueError, RecursionError):
-        found = None
-    is_fit = isinstance(found, dict) and "job" in found and _NAMES.issuperset(found)
-    if not is_fit or not all(isinstance(value, str) for value in found.values()):
+        request = None
+    is_fit = isinstance(request, dict) and "job" in request and _NAMES.issuperset(request)
+    if not is_fit or not all(isinstance(value, str) for value in request.values()):
         raise UsageError('a ticket is JSON: {"job": "NAME", "output": "NAME", "at": "TIME"}')
-    return dict(found)
+    return dict(request)

@@ -133,7 +133,7 @@ def compare(stream: pa.Table, batch: pa.Table) -> Comparison:
     for key in sorted(left.keys() | right.keys()):
         ours, other = _unmatched(left.get(key, []), right.get(key, []))
         if ours or other:
-            rows = [_row(table, found) for table, found in ((stream, ours), (batch, other))]
+            rows = [_row(table, entries) for table, entries in ((stream, ours), (batch, other))]
             return Comparison(stream.num_rows, batch.num_rows, *rows)
     return Comparison(stream.num_rows, batch.num_rows)
 
@@ -165,11 +165,11 @@ def _unmatched(ours: list[_Entry], other: list[_Entry]) -> tuple[list[_Entry], l
         return ours[at : at + 1], other[at : at + 1]
     left, unpaired = list(other), []
     for values, at in ours:
-        found = next((k for k, (theirs, _) in enumerate(left) if _agree(values, theirs)), None)
-        if found is None:
+        match = next((k for k, (theirs, _) in enumerate(left) if _agree(values, theirs)), None)
+        if match is None:
             unpaired.append((values, at))
         else:
-            del left[found]
+            del left[match]
     return unpaired, left
 
 
@@ -209,10 +209,10 @@ def _has_float(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind))
 
 
-def _row(table: pa.Table, found: list[_Entry]) -> Row | None:
-    if not found:
+def _row(table: pa.Table, entries: list[_Entry]) -> Row | None:
+    if not entries:
         return None
-    row = table.slice(found[0][1], 1)
+    row = table.slice(entries[0][1], 1)
     return {name: _python(row.column(name)[0]) for name in table.schema.names}
 
 

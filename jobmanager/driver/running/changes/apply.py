@@ -135,14 +135,14 @@ def _deployed(
     root = draft.root
     number = next_generation(root)
     new = _next_plan(root, change)
-    found = compare(plan, new)
-    if found.refusals:
-        raise ChangeRefusedError(display_uri(root.uri), found.refusal)
-    if change.approved and change.approved != found.hash:
+    comparison = compare(plan, new)
+    if comparison.refusals:
+        raise ChangeRefusedError(display_uri(root.uri), comparison.refusal)
+    if change.approved and change.approved != comparison.hash:
         reason = "the job has changed since the comparison was approved; deploy again"
         raise ChangeRefusedError(display_uri(root.uri), reason)
     savepoint = save_cut(draft.final, plan, cut, before_name(number), shell.clock.now_us())
-    built = Builder(root, savepoint, (plan, found.plan), found.links, number).build()
+    built = Builder(root, savepoint, (plan, comparison.plan), comparison.links, number).build()
     fence_off(root, (plan, built.plan), cut, number, {})
     settings = {**(change.settings or {}), GENERATION: number}
     return _commit(draft, change, savepoint, built, settings, shell)
@@ -230,15 +230,15 @@ def _rolled_back(
 def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
     """Return per uri the end (seq) at the savepoint of each stream that users read."""
     outputs = {row.vertex: row.outputs for row in savepoint.vertices}
-    found = {}
+    ends = {}
     for vertex in plan.vertices:
         at = 0
         for edge in vertex.outputs:
             for uri in edge.uris:
                 if edge.is_sink or edge.side:
-                    found[uri] = outputs[vertex.id][at]
+                    ends[uri] = outputs[vertex.id][at]
                 at += 1
-    return found
+    return ends
 
 
 def before_name(number: int) -> str:

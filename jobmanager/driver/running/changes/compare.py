@@ -89,9 +89,9 @@ def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
     before, after = _Plan(old), _Plan(new)
     links: dict[str, str] = {}
     for stage in _upstream_first(new):
-        found = _former(before, after, stage, links)
-        if found is not None:
-            links[stage.name] = found
+        former = _former(before, after, stage, links)
+        if former is not None:
+            links[stage.name] = former
     new = _laid_out_like(old, new, links)
     after = _Plan(new)
     rows = [_row(before, after, stage.name, links.get(stage.name)) for stage in new.stages]
@@ -158,11 +158,11 @@ def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:
     """Return the fields in which two sources differ, except columns and paths."""
     names = (f.name for f in fields(was.spec) if f.name not in _OF_COLUMNS | _OF_PLACES)
     pairs = {name: (getattr(was.spec, name), getattr(is_now.spec, name)) for name in names}
-    found = {name for name, (old, new) in pairs.items() if repr(old) != repr(new)}
-    if "log" in found and was.spec.log is not None and is_now.spec.log is not None:
+    changed = {name for name, (old, new) in pairs.items() if repr(old) != repr(new)}
+    if "log" in changed and was.spec.log is not None and is_now.spec.log is not None:
         same = was.spec.log.encoding == is_now.spec.log.encoding
-        found = {*(found - {"log"}), "rule for idle partitions" if same else "encoding"}
-    return found
+        changed = {*(changed - {"log"}), "rule for idle partitions" if same else "encoding"}
+    return changed
 
 
 def _has_linked_inputs(old: Stage, new: Stage, links: dict[str, str]) -> bool:
@@ -232,18 +232,18 @@ def _deliveries(old: PhysicalPlan, new: PhysicalPlan) -> list[Row]:
 
 
 def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[str]:
-    found = []
+    reasons = []
     for new, old in links.items():
         counts = len(before.vertices[old]), len(after.vertices[new])
         if counts[0] != counts[1]:
-            found.append(
+            reasons.append(
                 f"stage {new} would have {counts[1]} vertices, and has {counts[0]}: keep the "
                 "number of its partitions"
             )
             continue
         for was, is_now in zip(before.sources(old), after.sources(new), strict=True):
             if was.spec.log is None and was.units != is_now.units:
-                found.append(
+                reasons.append(
                     f"stage {new} would read other rows of {was.spec.shown or was.spec.path}: "
                     "without follow=True a job reads the files of its start"
                 )
@@ -251,20 +251,20 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
             other = sorted(_source_fields(was, is_now) - _RULES_OF_SOURCE)
             if other:
                 names = ", ".join(words_of_field(rule) for rule in other)
-                found.append(f"stage {new} would read its source with another {names}: keep it")
+                reasons.append(f"stage {new} would read its source with another {names}: keep it")
     for side in (before, after):
         for name, vertices in side.vertices.items():
             if vertices[0].recovery.strategy == "strong":
-                found.append(
+                reasons.append(
                     f"stage {name} is recovered as 'strong', which cannot be changed: start the "
                     "job that is to change with recovery='checkpoint'"
                 )
             if any(draws_values(operator) for operator in vertices[0].operators):
-                found.append(
+                reasons.append(
                     f"stage {name} draws logged values, which cannot be changed: call the "
                     "function in a separate job, and change the job that reads it"
                 )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(reasons))
 
 
 def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> list[str]:
@@ -284,14 +284,14 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
             f"stage {last} would write the answer, but no old stage that wrote it continues there"
         )
         return [f"{continued}: keep the sources and the last step with state"]
-    found = []
+    reasons = []
     for column in old.schema:
         if column.name not in new.schema.names:
-            found.append(f"column {column.name!r} of the answer would be gone: keep it")
+            reasons.append(f"column {column.name!r} of the answer would be gone: keep it")
         elif not new.schema.field(column.name).type.equals(column.type):
             kinds = new.schema.field(column.name).type, column.type
-            found.append(
+            reasons.append(
                 f"column {column.name!r} of the answer would be {kinds[0]}, not {kinds[1]}: give "
                 "the new values another name"
             )
-    return found
+    return reasons

@@ -87,5 +87,5 @@ def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
 
 
 def _plan_at(root: JobRoot, name: str, place: str) -> PhysicalPlan:
-    found: PhysicalPlan = read_pickle_document(root.store.get(f"{folder_of(name)}/{PLAN}"))
-    return plan_in(found, place)
+    plan: PhysicalPlan = read_pickle_document(root.store.get(f"{folder_of(name)}/{PLAN}"))
+    return plan_in(plan, place)

@@ -227,13 +227,13 @@ class Builder:
             inputs: tuple[int, ...]
             state, inputs = merge_state(len(vertex.inputs), time, reached, lanes)
         else:
-            found = converted_source(old.states[0], vertex)
-            if found is None:
+            converted = converted_source(old.states[0], vertex)
+            if converted is None:
                 reason = f"a column that {vertex.stage} reads has another type now"
                 raise ChangeRefusedError(self._plan.root, reason)
-            state, inputs = found, old.inputs
+            state, inputs = converted, old.inputs
             if vertex.source.spec.log is not None:
-                state, inputs = with_own_journal(self._target, vertex, found, inputs)
+                state, inputs = with_own_journal(self._target, vertex, converted, inputs)
         snapshot = replace(
             fresh,
             inputs=inputs,
@@ -257,12 +257,12 @@ class Builder:
 
     def _lanes(self, vertex: VertexSpec, old: Snapshot) -> dict[str, pa.Table]:
         """Return items of extra MERGE inputs, left by a rescale, that MERGE has not released."""
-        found = {}
+        lanes = {}
         for name, table in old.states[0].tables.items():
             port = Lane.named(name).port
             payload = next(c.payload for c in vertex.inputs if c.port == port)
-            found[name] = self._reshaped(vertex, table, payload)
-        return found
+            lanes[name] = self._reshaped(vertex, table, payload)
+        return lanes
 
     def _reshaped(self, reader: VertexSpec, table: pa.Table, payload: pa.Schema) -> pa.Table:
         """Return unconsumed items with the columns that the reader expects now."""
@@ -322,7 +322,7 @@ class Builder:
     def _carry(self, vertex: VertexSpec) -> list[list[Items]]:
         """Write the first items of each output stream of a vertex durably, and return them."""
         readers = {c.stream: (v, c) for v in self._plan.vertices for c in v.inputs}
-        found = []
+        carried = []
         for _, _, uri, stream in _streams(vertex):
             items: list[Items] = []
             if stream in readers:
@@ -332,8 +332,8 @@ class Builder:
                 log = DurableLog(self._opened(uri), stream, schema=item_schema(payload))
                 for one in items:
                     log.write(one)
-            found.append(items)
-        return found
+            carried.append(items)
+        return carried
 
     def _opened(self, uri: str) -> BlobStore:
         root = self._plan.root
@@ -353,13 +353,13 @@ class Builder:
             return []
         place = self._store.child(f"{folder_of(self._saved.name)}/{old.stream}")
         was = Rest(old.stream, place.uri, rest.lo, rest.hi, old.payload, False)
-        found, seq = [], 0
+        waiting, seq = [], 0
         for items in rest_items(place, was):
             table = pa.Table.from_batches([items.batch])
             for batch in self._reshaped(reader, table, channel.payload).to_batches():
-                found.append(Items(seq, batch))
+                waiting.append(Items(seq, batch))
                 seq += batch.num_rows
-        return found
+        return waiting
 
     def _former_channel(
         self, writer: VertexSpec, reader: VertexSpec, channel: InputChannel

@@ -79,8 +79,8 @@ def request(root: JobRoot, change: Change, query: Query | None, plan: PhysicalPl
 
 def pending(store: BlobStore) -> Change | None:
     """Return the requested change; None if there is none."""
-    found = _document(store, REQUEST)
-    return None if found is None else Change(**found)
+    request = _document(store, REQUEST)
+    return None if request is None else Change(**request)
 
 
 def committed(store: BlobStore) -> dict[str, Any] | None:

@@ -120,17 +120,17 @@ class Rescaler:
 
     def _chosen(self, widths: Mapping[str, int]) -> dict[str, Layout]:
         """Return the new layouts of all stages that change."""
-        found: dict[str, Layout] = {}
+        layouts: dict[str, Layout] = {}
         for stage, width in widths.items():
-            if stage in found:
+            if stage in layouts:
                 continue
             self._stages.check(stage)
             members = self._stages.members(stage)
             if any(self._rows[v.id].is_finished for m in members for v in self._vertices(m)):
                 raise ChangeRefusedError(self._old.root, f"stage {stage} has finished")
             layout = self._with_partitions(members, width)
-            found |= dict.fromkeys(members, layout)
-        return found
+            layouts |= dict.fromkeys(members, layout)
+        return layouts
 
     def _vertices(self, stage: str) -> list[VertexSpec]:
         return self._stages.vertices[stage]
@@ -278,11 +278,11 @@ class Rescaler:
     def _shards(self, stage: str, slots: Slots) -> list[Shard]:
         """Return the shards of old vertices that belong to a range of key slots."""
         former = self._stages.layout(stage)
-        found = []
+        shards = []
         for old in self._vertices(stage):
             for part in overlaps(former, old.index, slots):
-                found += self._shards_of(old, part, former)
-        return found
+                shards += self._shards_of(old, part, former)
+        return shards
 
     def _shards_of(self, old: VertexSpec, slots: Slots, former: Layout) -> list[Shard]:
         snapshot = self._of(old.id)
@@ -291,7 +291,7 @@ class Rescaler:
             (whole,) = former.slots_of_vertex(old.index)
             own_states = self._restricted(old.stage, snapshot.states[1:], slots, whole)
             return [Shard(old, slots, own_states, time_of_input(snapshot), None)]
-        found = []
+        shards = []
         parts = shards_in(spec, len(spec.chain), snapshot.states[1])
         for own, (states, reached, pending) in zip(spec.ranges, parts, strict=True):
             lo, hi = max(own[0], slots[0]), min(own[1], slots[1])
@@ -304,8 +304,8 @@ class Rescaler:
                     raise NotByKeyError(old.stage, reason)
                 pending = items_of_slots(pending, keys[0], [(lo, hi)])
             divided = self._restricted(old.stage, states, (lo, hi), own)
-            found.append(Shard(old, (lo, hi), divided, reached, pending))
-        return found
+            shards.append(Shard(old, (lo, hi), divided, reached, pending))
+        return shards
 
     def _restricted(
         self, stage: str, states: Sequence[OperatorState], slots: Slots, whole: Slots
@@ -323,12 +323,12 @@ class Rescaler:
                 uris = [uri for edge in old.outputs for uri in edge.uris]
                 places = zip(was.outputs, was.digests, strict=True)
                 former |= dict(zip(uris, places, strict=True))
-        found = [
+        pairs = [
             former.get(uri, (0, digest_of([]))) if edge.is_sink or edge.side else (0, digest_of([]))
             for edge in vertex.outputs
             for uri in edge.uris
         ]
-        outputs, digests = zip(*found, strict=True) if found else ((), ())
+        outputs, digests = zip(*pairs, strict=True) if pairs else ((), ())
         return replace(snapshot, outputs=outputs, digests=digests, is_final=False)
 
     def _ended(
@@ -359,7 +359,7 @@ class Rescaler:
         self, vertex: VertexSpec, old: Sequence[VertexSpec], slots: Sequence[Slots] | None
     ) -> dict[str, pa.Table]:
         """Return per lane the unconsumed items for the vertex. ``slots``: None: of all keys."""
-        found: dict[Lane, list[pa.Table]] = {}
+        tables_of: dict[Lane, list[pa.Table]] = {}
         for was in old:
             waiting = self._of(was.id).states[0].tables
             given = [(Lane.named(name), table) for name, table in waiting.items()]
@@ -374,8 +374,8 @@ class Rescaler:
                         reason = "rows on their way lack the column that partitions them"
                         raise NotByKeyError(vertex.stage, reason)
                     table = items_of_slots(table, keys[lane.port], slots)
-                found.setdefault(self._lane_now(lane, was, vertex), []).append(table)
-        lanes = {lane: lane_of(pa.concat_tables(tables)) for lane, tables in found.items()}
+                tables_of.setdefault(self._lane_now(lane, was, vertex), []).append(table)
+        lanes = {lane: lane_of(pa.concat_tables(tables)) for lane, tables in tables_of.items()}
         return {lane.name: table for lane, table in lanes.items() if table.num_rows}
 
     def _lane_now(self, lane: Lane, was: VertexSpec, vertex: VertexSpec) -> Lane:

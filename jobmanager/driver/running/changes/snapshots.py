@@ -56,13 +56,13 @@ def rest_items(store: BlobStore, rest: Rest) -> list[Items]:
     if rest.is_ended and rest.hi - rest.lo == 1:
         empty = pa.RecordBatch.from_pylist([], schema=event_schema(rest.payload))
         return [Items(rest.lo, to_items(Run(empty, np.array([INF_TIME], np.int64))))]
-    reader, found = open_reader(store, rest.lo), []
+    reader, rest_batches = open_reader(store, rest.lo), []
     try:
         while reader.next_seq < rest.hi:
             items = reader.read_next(rest.hi - reader.next_seq)
             if items is None:
                 raise SequenceLostError(rest.stream, reader.next_seq)
-            found.append(items)
+            rest_batches.append(items)
     except (SequenceLostError, SequenceDiscardedError) as error:
         raise NotACutError(rest.uri, f"rows on their way are gone ({error})") from error
     except CorruptSegmentError as error:
@@ -70,4 +70,4 @@ def rest_items(store: BlobStore, rest: Rest) -> list[Items]:
         raise ChangeRefusedError(rest.uri, reason) from error
     finally:
         reader.close()
-    return found
+    return rest_batches

@@ -37,11 +37,11 @@ def widths_for(
         if vertex.recovery.strategy == "strong":
             reason = f"stage {vertex.stage} is recovered as 'strong', which cannot be changed"
             raise RescaleError(reason)
-    found = Stages(plan)
+    layout = Stages(plan)
     widths: dict[str, int] = {}
     if parallelism is not None:
         _check(f"--parallelism {parallelism}", parallelism)
-        widths = dict.fromkeys(found.keys, parallelism)
+        widths = dict.fromkeys(layout.keys, parallelism)
         if not widths:
             names = ", ".join(stage.name for stage in plan.stages)
             reason = (
@@ -52,16 +52,16 @@ def widths_for(
     for name, width in stages.items():
         _check(f"--stage {name}={width}", width)
         stage = _named(plan, name)
-        if stage not in found.keys:
+        if stage not in layout.keys:
             raise NotByKeyError(stage, "its rows do not come to it by key")
-        for member in found.members(stage):
+        for member in layout.members(stage):
             if widths.setdefault(member, width) != width and parallelism is None:
                 reason = f"stages {stage} and {member} are divided alike: give one number"
                 raise RescaleError(reason)
             widths[member] = width
     for stage in widths:
-        found.check(stage)
-    return {s: w for s, w in widths.items() if len(found.layout(s).owners) != w}
+        layout.check(stage)
+    return {s: w for s, w in widths.items() if len(layout.layout(s).owners) != w}
 
 
 def _check(what: str, width: int) -> None:

@@ -175,8 +175,8 @@ class _Variables:
         """Return the name as the pattern spells it; case counts only where names differ by case."""
         if name in self._numbers:
             return name
-        found = [known for known in self._numbers if known.upper() == name.upper()]
-        return found[0] if len(found) == 1 else None
+        similar = [known for known in self._numbers if known.upper() == name.upper()]
+        return similar[0] if len(similar) == 1 else None
 
 
 @dataclass

@@ -40,15 +40,15 @@ class _Reader:
 
     def take(self, token: str) -> bool:
         """Skip a token, if it is the current one; return whether it was."""
-        found = self.next == token
-        self.at += found
-        return found
+        is_next = self.next == token
+        self.at += is_next
+        return is_next
 
     def expect(self, token: str) -> None:
         """Skip a token; raise if it is not the current one."""
         if not self.take(token):
-            found = repr(self.next) if self.next else "the end"
-            raise self.error(f"expected {token!r}, found {found}")
+            actual = repr(self.next) if self.next else "the end"
+            raise self.error(f"expected {token!r}, found {actual}")
 
     def error(self, reason: str) -> InvalidPlanError:
         """Return the error with the pattern and the reason."""
@@ -141,12 +141,12 @@ def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
     tokens: list[str] = []
     at = 0
     while text[at:].strip():  # ends: at grows
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             sign = text[at:].strip()[0]
             raise InvalidPlanError(f"pattern ({text.strip()}): {sign!r} is not expected here")
-        tokens.append(found.group().strip())
-        at = found.end()
+        tokens.append(match.group().strip())
+        at = match.end()
     reader = _Reader(text, tokens)
     pattern = reader.alternation()
     if reader.next:
