@@ -149,7 +149,7 @@ class KeyRuns:
         runs = list(self._runs)
         if self._gathered:
             runs.append(SortedRun(self._names, self._sorted_blocks()))
-        for piece in _pieces(runs, self._piece_rows(runs), cuts):
+        for piece in key_ranges(runs, self._piece_rows(runs), cuts):
             yield piece
             self._holder.drop_pages()
 
@@ -196,7 +196,7 @@ class KeyRuns:
             if last[0].level != level:  # levels do not rise from run to run
                 return
             blocks: list[pa.RecordBatch] = []
-            for rows, _ in _pieces(last, self._piece_rows(last)):
+            for rows, _ in key_ranges(last, self._piece_rows(last)):
                 if rows:
                     blocks += self._holder.store(blocks_of(in_key_order(rows, self._names)))
                 self._holder.drop_pages()
@@ -254,7 +254,7 @@ class SortedColumns:
         return keys, [column.take(at) for column in self._lanes]
 
 
-def _pieces(
+def key_ranges(
     runs: Sequence[SortedRun], rows_max: int, cuts: Sequence[Place] = ()
 ) -> Iterator[tuple[list[pa.RecordBatch], Place | None]]:
     """See :meth:`KeyRuns.pieces`."""
@@ -266,6 +266,30 @@ def _pieces(
         batches = [rows for run, lo, hi in found for rows in run.rows(lo, hi)]
         before = after
         yield batches, end
+
+
+def sorted_runs(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[SortedRun] | None:
+    """Consecutive batches that are sorted by key, as few runs; None if the rows are not sorted.
+
+    Only keys of one integer or time are examined.
+    """
+    chains: list[list[pa.RecordBatch]] = []
+    last: Any = None
+    for batch in (batch for batch in batches if batch.num_rows):
+        if len(names) != 1 or not is_packable(column := batch.column(names[0])):
+            return None
+        keys = numbers(column)
+        falls = np.flatnonzero(keys[1:] < keys[:-1]) + 1
+        if len(chains) + len(falls) > RUNS_MAX:
+            return None
+        if last is None or keys[0] < last:
+            chains.append([])
+        last = keys[-1]
+        for lo, hi in itertools.pairwise([0, *falls.tolist(), len(keys)]):
+            if lo:
+                chains.append([])
+            chains[-1].append(batch.slice(lo, hi - lo))
+    return [SortedRun(tuple(names), chain) for chain in chains]
 
 
 def in_key_order(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.RecordBatch:

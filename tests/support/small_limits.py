@@ -61,6 +61,8 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.lifetimes.stitch._CODES_SLACK": 1,
     "rvertex.operators.windows.panes.pane_aggregate._CUT_PANES_MAX": 1,
     "rvertex.operators.windows.gather._MANY_ROWS": 2,
+    "rvertex.operators.windows.gather._LONG_ROWS": 3,
+    "rvertex.operators.windows.gather._RANGE_ROWS": 2,
     "rvertex.operators.lifetimes.pending._STRETCH": 2,
     "rvertex.checkpoint.chunks.PIECE_ROWS_MAX": 3,
     "rvertex.vertex.replay.POINTS_MAX": 4,

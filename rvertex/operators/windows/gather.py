@@ -28,7 +28,7 @@ from rvertex.events.reorder_buffer import concatenated
 from rvertex.events.run import Run, concat, growing, pieces_of
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.grouping import Grouping, closed_groups
-from rvertex.state.key_runs import KeyRuns, blocks_of, in_key_order
+from rvertex.state.key_runs import KeyRuns, blocks_of, in_key_order, key_ranges, sorted_runs
 from rvertex.state.memory import UNLIMITED, held_bytes
 
 if TYPE_CHECKING:
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 
     from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.sliding import SlidingWindows
+    from rvertex.state.key_runs import SortedRun
     from rvertex.state.memory import StateMemory
 
 WINDOWS_PER_EVENT_MAX = 1_000_000
 #: Most pairs (row, window) aggregated in one pass; above it windows are closed in parts.
 _PAIRS_MAX = 1 << 22
+#: From this number of rows on, rows that come by key are aggregated in ranges of keys.
+_LONG_ROWS, _RANGE_ROWS = 1 << 18, 1 << 17
 #: From this number of rows on, it pays to check whether all are in one window.
 _MANY_ROWS = 1 << 12
 
@@ -164,7 +167,7 @@ class WindowGather:
         ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        if is_large or self._is_large:
+        if is_large or self._is_large or self._has_long_runs:
             yield from pieces_of(closed, ctis, self._output_schema)
         else:
             yield Run(concatenated([*closed], self._output_schema), ctis)
@@ -257,6 +260,14 @@ class WindowGather:
             self._open = window
             return
         only = self._only_window(before)
+        if only is not None and self._open <= only < window and self._has_long_runs:
+            runs = sorted_runs(before, self._grouping.names)
+            if runs is not None:
+                before.clear()
+                yield from self._merged(runs, only)
+                self._live, self._open = later, window
+                self._count_live()
+                return
         rows = _joined(before, self._input_schema)
         self._live = []  # ``rows`` is a copy: free the batches
         before.clear()
@@ -272,6 +283,19 @@ class WindowGather:
         self._count_live()
         self._open = window
         yield from out
+
+    @property
+    def _has_long_runs(self) -> bool:
+        """Whether a range of keys at a time is aggregated, since more does not fit into caches."""
+        return self._sliding is None and sum(b.num_rows for b in self._live) >= _LONG_ROWS
+
+    def _merged(self, runs: list[SortedRun], window: int) -> Iterator[pa.RecordBatch]:
+        """The groups of one window, which has all rows of the runs, range by range of keys."""
+        for batches, _ in key_ranges(runs, _RANGE_ROWS):
+            if batches:
+                events = join_batches(batches)
+                numbers = np.full(events.num_rows, window)
+                yield self._rows(*closed_groups(self._grouping, events, numbers, None))
 
     def _emitted_by_key(
         self, before: list[pa.RecordBatch], window: int

@@ -132,8 +132,8 @@ def test_a_fence_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch, of
 
 
 def test_a_merge_that_turns_the_sequence_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = key_runs._pieces
-    monkeypatch.setattr(key_runs, "_pieces", lambda runs, *cut: real(runs[::-1], *cut))
+    real = key_runs.key_ranges
+    monkeypatch.setattr(key_runs, "key_ranges", lambda runs, *cut: real(runs[::-1], *cut))
     assert fails()
 
 

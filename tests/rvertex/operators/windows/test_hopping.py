@@ -6,6 +6,7 @@ meet in a MERGE other than those tried here.
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,10 @@ from rvertex.errors import (
     UnknownColumnError,
 )
 from rvertex.events.run import Run
+from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows import gather
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.state.key_runs import key_ranges
 from tests.support.budget import examples, one_in
 from tests.support.builders import cti, ev, make_run, table_of
 from tests.support.exact import assert_same_items
@@ -453,3 +456,46 @@ def test_windows_at_the_ends_of_the_axis_are_emitted(window: tuple[int, int]) ->
         for points in (False, True):
             spec = WindowAggregate(("k",), *window, AGGREGATES[:5], points=points)
             _assert_naive(spec, run, spec.open([PAYLOAD]).process([run]))
+
+
+@pytest.mark.parametrize("planted", [None, "reversed", "lost", "fence"])
+def test_rows_that_come_by_key_are_merged_range_by_range(planted: str | None) -> None:
+    """Partial rows of three first phases, one after the other, each by key."""
+    aggregates = (AggregateSpec("sum", "x", "x"), AggregateSpec("last", "x", "last"))
+    payload = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+    partial = PartialAggregate(("k",), 10, 10, aggregates, points=True)
+    final = FinalAggregate(("k",), 10, 10, aggregates, points=True)
+    (schema,) = [partial.output_schema([payload])]
+    draw = np.random.default_rng(5)
+    parts = []
+    for _ in range(3):
+        keys, x = draw.integers(0, 50, 90), draw.choice([0.1, 1e17, -1e17, 3.0], 90)
+        columns = [np.zeros(90, np.int64), np.ones(90, np.int64), keys, x]
+        rows = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], ["_vs", "_ve", "k", "x"])
+        parts.append(partial.open([payload]).process([Run(rows, np.array([10]))]).events)
+    table = pa.Table.from_batches(parts).combine_chunks()
+    runs = [Run(rows, np.empty(0, np.int64)) for rows in table.to_batches(max_chunksize=7)]
+
+    def closed() -> list[Run]:
+        operator = final.open([schema])
+        for run in runs:
+            assert operator.process([run]).events.num_rows == 0
+        end = Run(table.to_batches()[0].slice(0, 0), np.array([10]))
+        return [piece for piece in in_pieces([operator], [end]) if piece is not None]
+
+    (expected,) = closed()
+    plans = {
+        None: key_ranges,
+        "reversed": lambda found, rows: key_ranges(found[::-1], rows),
+        "lost": lambda found, rows: itertools.islice(key_ranges(found, rows), 1, None),
+        "fence": lambda found, rows: (
+            ([b[:-1] for b in piece], end) for piece, end in key_ranges(found, rows)
+        ),
+    }
+    limits = {"_MANY_ROWS": 2, "_LONG_ROWS": 3, "_RANGE_ROWS": 20, "key_ranges": plans[planted]}
+    with patch.multiple(gather, **limits):
+        pieces = closed()
+    assert len(pieces) > 3
+    found = pa.Table.from_batches([piece.events for piece in pieces]).combine_chunks()
+    assert found.equals(pa.Table.from_batches([expected.events])) == (planted is None)
+    assert [len(piece.ctis) for piece in pieces[:-1]] == [0] * (len(pieces) - 1)
