@@ -136,7 +136,7 @@ def test_an_arrow_stream_has_the_columns() -> None:
     for given_ in (b"", b"?", whole[:40], whole[: len(whole) // 2]):
         with pytest.raises(PostError):
             decode("s", ARROW, given_, SCHEMA)
-    with pytest.raises(MediaTypeError, match="text/csv is not read"):
+    with pytest.raises(MediaTypeError, match="text/csv is not supported"):
         decode("s", "text/csv", b"n\n1", SCHEMA)
     with pytest.raises(PostError, match="the body has no row"):
         decode("s", NDJSON, b"\n\n", SCHEMA)
