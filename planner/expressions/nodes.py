@@ -26,10 +26,10 @@ from planner.errors import (
     InvalidPlanError,
     UnknownColumnError,
 )
-from planner.expressions.failure import failure
+from planner.expressions.failure import failing_rows, failure, hint_for
 from planner.expressions.rows import Needed, Rows, operands
 from planner.expressions.rows import Value as Value
-from planner.expressions.types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
+from planner.expressions.types import literal_type, plain
 from rstream.items.batch import RESERVED, VE, VS
 from rstream.items.dictionaries import is_dictionary, plain_array
 from rvertex.state.doing import doing
@@ -102,6 +102,11 @@ class Node:
     def evaluate_with(self, others: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
         """Return the values of this node and of ``others``; common parts are computed once."""
         return evaluate_all((self, *others), batch)
+
+    def failures(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Return the rows for which it fails, and why, at about the cost of evaluating it."""
+        tree = self if self.type is not None else resolve(self, batch.schema)
+        return failing_rows(tree, batch, function_of)
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
         """Return the type of the values over rows of ``schema``.
@@ -187,12 +192,15 @@ class Call(Node):
             return function.evaluate(values, self)
         except MemoryError:
             raise
-        except (pa.ArrowException, OverflowError) as error:
+        except (pa.ArrowException, OverflowError, EvaluationError) as error:
+            if isinstance(batch, Rows) and batch.failing is not None:
+                return batch.failing.failed(self, values, error)
+            if isinstance(error, EvaluationError):
+                raise
             if isinstance(batch, Rows) and batch.is_trial:
                 raise EvaluationError(self.function, "") from None
-            hint = "; try_cast gives null instead" if self.function == "cast" else ""
             again = lambda part: function.evaluate(part, self)  # noqa: E731
-            reason = failure(error, values, again, batch) + hint
+            reason = failure(error, values, again, batch) + hint_for(self)
             raise EvaluationError(str(self), reason) from None
 
     def _operands(self, function: Function, batch: Any) -> list[Value]:
@@ -347,15 +355,6 @@ def cast_to(node: Node, target: pa.DataType) -> Node:
     if isinstance(node, Literal) and node.literal is None:
         return Literal(None, target)
     return Call("cast", (node,), (("implicit", True), ("to", target)), target)
-
-
-def literal_type(value: LiteralValue) -> pa.DataType:
-    """Return the default type of a literal."""
-    if isinstance(value, datetime):
-        return TIMESTAMP if value.tzinfo is None else TIMESTAMP_UTC
-    if isinstance(value, timedelta):
-        return DURATION
-    return pa.scalar(value).type
 
 
 def rename_columns(node: Node, names: dict[str, Node]) -> Node:

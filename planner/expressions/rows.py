@@ -50,6 +50,16 @@ class SharedCall(Protocol):
     def __hash__(self) -> int: ...
 
 
+class Failing(Protocol):
+    """Collects the rows for which calls fail."""
+
+    def subset(self, mask: pa.BooleanArray) -> Failing:
+        """The rows for which ``mask`` is true."""
+
+    def failed(self, call: Any, values: Sequence[Value], error: Exception) -> Value:
+        """Collect the rows for which a call fails; return its values for the others."""
+
+
 class Rows:
     """A batch on which each of the calls ``shared`` is computed once."""
 
@@ -67,6 +77,8 @@ class Rows:
         self.is_trial = is_trial
         self.shared = shared
         self.known: dict[SharedCall, Value] = {} if known is None else known
+        #: Collects the rows that fail; None: the first failure is an error.
+        self.failing: Failing | None = None
 
     def column(self, name: str) -> pa.Array:
         """Return the values of a column."""
@@ -89,6 +101,8 @@ class Subset(Rows):
         self.num_rows = mask.true_count
         self._mask = mask
         self._columns: dict[str, pa.Array] = {}
+        failing: Failing | None = getattr(whole, "failing", None)
+        self.failing = None if failing is None else failing.subset(mask)
 
     def column(self, name: str) -> pa.Array:
         """Return the values of a column on these rows."""

@@ -8,6 +8,7 @@ for columns of all units and zones. Arithmetic on integers is done in int64, on 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -207,3 +208,12 @@ def as_decimal(
 
 def _is_view(t: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(t))
+
+
+def literal_type(value: object) -> pa.DataType:
+    """Return the default type of a literal."""
+    if isinstance(value, datetime):
+        return TIMESTAMP if value.tzinfo is None else TIMESTAMP_UTC
+    if isinstance(value, timedelta):
+        return DURATION
+    return pa.scalar(value).type

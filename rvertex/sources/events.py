@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from rstream.errors import UsageError
 from rstream.items.batch import event_schema, lifetimes
-from rstream.items.dictionaries import is_dictionary, join_batches, plain_array
+from rstream.items.dictionaries import is_dictionary, plain_array
 from rstream.items.exact import exact_cast
-from rstream.items.text_failures import failing
+from rstream.items.text_failures import alone, failing
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import first_line
@@ -30,7 +30,7 @@ from rvertex.sources.times import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rvertex.operators.protocol import Evaluator
     from rvertex.sources.spec import SourceSpec
@@ -55,8 +55,8 @@ class RowFault:
     column: str
     value: str
     reason: str
-    #: Finds all rows of the batch with this fault and their values; None: only this row is known.
-    all_rows: Callable[[], dict[int, str] | None] | None = member(default=None, compare=False)
+    #: Finds all rows of the batch with this fault, with their values or their own faults.
+    all_rows: Callable[[], Mapping[int, str | RowFault]] = member(default=dict, compare=False)
 
 
 def to_events(
@@ -82,16 +82,15 @@ def to_events(
             return times
         vs = times
     if spec.latest_us is not None and (vs > spec.latest_us).any():
-        at = int((vs > spec.latest_us).argmax())
         reason = f"{TOO_FAR_AHEAD}, which allowed {iso(spec.latest_us)} when the job was planned"
-        return RowFault(at, _name(spec.vs, "vs"), iso(vs[at]), reason)
+        return _alike(vs > spec.latest_us, _name(spec.vs, "vs"), lambda k: iso(vs[k]), reason)
     ve = _ends(spec, vs, raw, path)
     if isinstance(ve, RowFault):
         return ve
     if spec.max_duration_us is not None and (lifetimes(vs, ve) > spec.max_duration_us).any():
-        at = int((lifetimes(vs, ve) > spec.max_duration_us).argmax())
         reason = f"has a lifetime longer than {spec.max_duration_us} us, the declared max_duration"
-        return RowFault(at, _name(spec.ve, "ve"), f"[{iso(vs[at])}, {iso(ve[at])})", reason)
+        is_long, ends = lifetimes(vs, ve) > spec.max_duration_us, ve
+        return _alike(is_long, _name(spec.ve, "ve"), lambda k: _lifetime(vs[k], ends[k]), reason)
     payload = [raw.column(name) for name in spec.row_schema.names]
     return pa.RecordBatch.from_arrays(
         [pa.array(vs), pa.array(ve), *payload], schema=event_schema(spec.row_schema)
@@ -103,8 +102,7 @@ def faults_of(
 ) -> tuple[pa.RecordBatch | None, dict[int, RowFault]]:
     """Return the events of the good rows (None: there are none), and the faults by row index.
 
-    Rows with the same fault are found together if the fault has ``all_rows``. Otherwise the batch
-    is halved until the faulty row is alone. So each row is judged separately.
+    Rows with the same fault are found together, and each row is judged separately.
     """
     faults: dict[int, RowFault] = {}
     rows = np.arange(raw.num_rows)
@@ -113,29 +111,24 @@ def faults_of(
         found = to_events(spec, left, path, 0)
         if not isinstance(found, RowFault):
             return (found if found.num_rows or not faults else None), faults
-        values = None if found.all_rows is None else found.all_rows()
-        if values is None:
-            break
+        values = found.all_rows()
         assert found.index in values, found
-        shared = replace(found, all_rows=None)
+        shared = replace(found, index=0, all_rows=dict)
         for place, value in values.items():
-            faults[int(rows[place])] = replace(shared, index=0, value=value)
+            own = replace(shared, value=value) if isinstance(value, str) else value
+            faults[int(rows[place])] = own
         is_left = np.ones(len(rows), np.bool_)
         is_left[list(values)] = False
         left, rows = left.filter(pa.array(is_left)), rows[is_left]
-    pieces: list[pa.RecordBatch] = []
-    todo = [(0, left.num_rows)]
-    while todo:  # ends: a piece has no fault, or is halved until it is a single row
-        lo, hi = todo.pop()
-        found = to_events(spec, left.slice(lo, hi - lo), path, 0)
-        if not isinstance(found, RowFault):
-            pieces.append(found)
-        elif hi - lo == 1:
-            faults[int(rows[lo])] = found
-        else:
-            middle = (lo + hi) // 2
-            todo += [(middle, hi), (lo, middle)]
-    return (join_batches(pieces) if pieces else None), faults
+
+
+def first_fault(
+    spec: SourceSpec, raw: pa.RecordBatch, path: str, found: RowFault
+) -> tuple[int, RowFault]:
+    """Return the first bad row of a batch and its fault; ``found``: a fault of any of its rows."""
+    _, faults = faults_of(spec, raw.slice(0, found.index + 1), path)
+    first = min(faults)
+    return first, faults[first]
 
 
 def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch | RowFault:
@@ -162,10 +155,8 @@ def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
     """Return the first null of a column that must not be null."""
     for name in spec.not_null:
         if name in raw.schema.names and raw.column(name).null_count:
-            at = raw.column(name).is_null().index(True).as_py()
-            nulls = np.flatnonzero(raw.column(name).is_null().to_numpy(zero_copy_only=False))
-            all_rows = partial(_shared_value, nulls, "null")
-            return RowFault(at, name, "null", "null, and the column is NOT NULL", all_rows)
+            is_null = raw.column(name).is_null().to_numpy(zero_copy_only=False)
+            return _alike(is_null, name, lambda _: "null", "null, and the column is NOT NULL")
     return None
 
 
@@ -177,11 +168,25 @@ def _too_long(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
         texts = plain_array(raw.column(name))
         is_long = pc.fill_null(pc.greater(pc.utf8_length(texts), longest), False)
         if is_long.true_count:
-            at = is_long.index(True).as_py()
-            all_rows = partial(_values, texts, is_long.to_numpy(zero_copy_only=False))
+            rows, show = is_long.to_numpy(zero_copy_only=False), partial(_shown_at, texts)
             reason = f"longer than {longest} characters, the length of its VARCHAR"
-            return RowFault(at, name, shown(texts[at]), reason, all_rows)
+            return _alike(rows, name, show, reason)
     return None
+
+
+def _alike(is_bad: np.ndarray, column: str, show: Callable[[int], str], reason: str) -> RowFault:
+    """Return the first of the rows ``is_bad``, which all have this fault."""
+    at = int(is_bad.argmax())
+    rows = np.flatnonzero(is_bad)
+    return RowFault(at, column, show(at), reason, lambda: {k: show(k) for k in rows.tolist()})
+
+
+def _shown_at(column: pa.Array, row: int) -> str:
+    return shown(column[row])
+
+
+def _lifetime(vs: int, ve: int) -> str:
+    return f"[{iso(vs)}, {iso(ve)})"
 
 
 def _refused(array: pa.Array, field: pa.Field) -> RowFault:
@@ -199,22 +204,21 @@ def _refused(array: pa.Array, field: pa.Field) -> RowFault:
     return RowFault(at, field.name, shown(array[at]), reason, partial(_refused_texts, array, field))
 
 
-def _refused_texts(array: pa.Array, field: pa.Field) -> dict[int, str] | None:
-    texts = plain_array(array)
-    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-        return None
+def _refused_texts(array: pa.Array, field: pa.Field) -> dict[int, str]:
+    values = plain_array(array)
     kind = field.type.value_type if is_dictionary(field.type) else field.type
-    is_bad = failing(texts, kind, lambda some: _converted(some, field.type))
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return _values(array, failing(values, kind, lambda some: _converted(some, field.type)))
+    is_bad = np.zeros(len(array), np.bool_)
+    places = np.arange(len(array))
+    is_bad[alone(places, values, lambda some: _converted(some, field.type))] = True
     return _values(array, is_bad)
 
 
-def _shared_value(rows: np.ndarray, value: str) -> dict[int, str]:
-    return dict.fromkeys(rows.tolist(), value)
-
-
-def _faulty_times(column: pa.Array, reason: str) -> dict[int, str] | None:
-    is_bad = faulty_times(column, reason)
-    return None if is_bad is None else _values(column, is_bad)
+def _faulty_times(column: pa.Array, reason: str, places: np.ndarray | None) -> dict[int, str]:
+    """Return the values with this fault; ``places``: the row of each value."""
+    found = _values(column, faulty_times(column, reason))
+    return found if places is None else {int(places[k]): value for k, value in found.items()}
 
 
 def _values(column: pa.Array, is_wanted: np.ndarray) -> dict[int, str]:
@@ -233,20 +237,17 @@ def _ends(
     if spec.ve is None or isinstance(spec.ve, int):
         length = 1 if spec.ve is None else spec.ve
         if len(vs) and int(vs.max()) > INF_TIME - length:
-            at = int(vs.argmax())
-            return RowFault(
-                at, _name(spec.vs, "vs"), str(vs[at]), "the event ends after the last possible time"
-            )
+            reason = "the event ends after the last possible time"
+            is_late = vs > INF_TIME - length
+            return _alike(is_late, _name(spec.vs, "vs"), lambda k: str(vs[k]), reason)
         return vs + length
     ve = _times(spec.ve, "ve", raw, path, open_ends=True)
     if isinstance(ve, RowFault):
         return ve
-    wrong = ve <= vs
-    if wrong.any():
-        at = int(wrong.argmax())
+    if (ve <= vs).any():
+        ends = ve
         name = _name(spec.ve, "ve")
-        values = {k: f"[{iso(vs[k])}, {iso(ve[k])})" for k in np.flatnonzero(wrong).tolist()}
-        return RowFault(at, name, values[at], "ends before it starts", lambda: values)
+        return _alike(ve <= vs, name, lambda k: _lifetime(vs[k], ends[k]), "ends before it starts")
     return ve
 
 
@@ -262,20 +263,17 @@ def _times(
     name = _name(source, role)
     if not is_time_type(column.type):
         raise SourceSchemaError(path, name, f"{column.type} cannot be a time")
-    if not (open_ends and column.null_count):
-        times = parse_times(column)
-        if isinstance(times, Fault):
-            all_rows = None
-            if isinstance(source, str):  # else the column does not have the row's value
-                all_rows = partial(_faulty_times, column, times.reason)
-            value = shown(column[times.index])
-            return RowFault(times.index, name, value, times.reason, all_rows)
-        return times
-    places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    times = parse_times(column.drop_null())
+    places = None
+    if open_ends and column.null_count:
+        places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    values = column if places is None else column.drop_null()
+    times = parse_times(values)
     if isinstance(times, Fault):
-        at = int(places[times.index])
-        return RowFault(at, name, shown(column[at]), times.reason)
+        at = times.index if places is None else int(places[times.index])
+        all_rows = partial(_faulty_times, values, times.reason, places)
+        return RowFault(at, name, shown(column[at]), times.reason, all_rows)
+    if places is None:
+        return times
     ends = np.full(len(column), INF_TIME, np.int64)
     ends[places] = times
     return ends
@@ -283,24 +281,36 @@ def _times(
 
 def _evaluated(source: Evaluator, role: str, raw: pa.RecordBatch) -> Any:
     """Return the times that an expression computes, or the first row for which it fails."""
-
-    def failing(lo: int, hi: int) -> UsageError | None:
-        try:
-            source.evaluate(raw.slice(lo, hi - lo))
-        except UsageError as error:
-            return error
-        return None
-
     try:
         return source.evaluate(raw)
     except UsageError:
-        at = first_failure(raw.num_rows, lambda lo, hi: failing(lo, hi) is not None)
-        error = failing(at, at + 1)
-        if error is None:  # the error does not depend on a row
+        found = _failures(source, role, raw)
+        if not found:  # the error does not depend on a row
             raise
-        columns: tuple[str, ...] = getattr(source, "columns", tuple)()
-        value = ", ".join(shown(raw.column(name)[at]) for name in columns)
-        return RowFault(at, columns[0] if len(columns) == 1 else f"({role})", value, str(error))
+    first = min(found)
+    return replace(found[first], index=first, all_rows=lambda: found)
+
+
+def _failures(source: Evaluator, role: str, raw: pa.RecordBatch) -> dict[int, RowFault]:
+    """Return the rows for which an expression fails."""
+    columns: tuple[str, ...] = getattr(source, "columns", tuple)()
+    name = columns[0] if len(columns) == 1 else f"({role})"
+    find: Callable[[pa.RecordBatch], dict[int, str]]
+    find = getattr(source, "failures", partial(_failures_by_row, source))
+    return {
+        place: RowFault(0, name, ", ".join(shown(raw.column(c)[place]) for c in columns), reason)
+        for place, reason in find(raw).items()
+    }
+
+
+def _failures_by_row(source: Evaluator, raw: pa.RecordBatch) -> dict[int, str]:
+    found = {}
+    for place in range(raw.num_rows):
+        try:
+            source.evaluate(raw.slice(place, 1))
+        except UsageError as error:
+            found[place] = str(error)
+    return found
 
 
 def _name(source: object, role: str) -> str:

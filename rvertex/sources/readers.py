@@ -19,7 +19,7 @@ from rstream.errors import StreamEngineError
 from rstream.items.batch import empty_events
 from rstream.items.json_text import json_rows
 from rstream.types import INF_TIME
-from rvertex.sources.events import RowFault, faults_of, to_events
+from rvertex.sources.events import RowFault, faults_of, first_fault, to_events
 from rvertex.sources.formats.parquet import BATCH_ROWS
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.bad_rows import BAD, BadRow, bad_of, with_bad
@@ -129,9 +129,10 @@ class UnitsReader:
         if not isinstance(events, RowFault):
             return events
         if self._spec.on_bad_row == "fail":
-            at = self._units.origin(unit, row + events.index)
-            fault = BadRow(events.reason, events.column, events.value)
-            raise row_error(self._spec, unit, at, fault)
+            k, fault = first_fault(self._spec, raw, unit.path, events)
+            at = self._units.origin(unit, row + k)
+            bad = BadRow(fault.reason, fault.column, fault.value)
+            raise row_error(self._spec, unit, at, bad)
         return self._beside(unit, raw, row, pa.nulls(raw.num_rows, BAD))
 
     def _beside(

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.items.text_failures import failing
+from rstream.items.text_failures import alone, failing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,22 +99,21 @@ def parse_times(column: pa.Array) -> np.ndarray | Fault:
     return _from_strings(column)
 
 
-def faulty_times(column: pa.Array, reason: str) -> np.ndarray | None:
-    """Return the rows that are invalid for this reason of :func:`parse_times`, bool[n].
-
-    None if they are not found together.
-    """
+def faulty_times(column: pa.Array, reason: str) -> np.ndarray:
+    """Return the rows that are invalid for this reason of :func:`parse_times`, bool[n]."""
     is_null: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
     if is_null.any():
         return is_null
-    if reason != NOT_ISO:
-        return None
 
-    def convert(texts: pa.Array) -> None:
-        if isinstance(_from_strings(texts), Fault):
-            raise pa.ArrowInvalid(NOT_ISO)
+    def convert(values: pa.Array) -> None:
+        if isinstance(parse_times(values), Fault):
+            raise pa.ArrowInvalid(reason)
 
-    return failing(column, pa.timestamp("us"), convert)
+    if reason == NOT_ISO:
+        return failing(column, pa.timestamp("us"), convert)
+    is_bad = np.zeros(len(column), np.bool_)
+    is_bad[alone(np.arange(len(column)), column, convert)] = True
+    return is_bad
 
 
 def _first(mask: np.ndarray, reason: str) -> Fault:

@@ -35,9 +35,9 @@ from planner.expressions.nodes import (
     Node,
     Value,
     cast_to,
-    literal_type,
 )
 from planner.expressions.rows import chosen, until_false, until_true, until_valid
+from planner.expressions.types import literal_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

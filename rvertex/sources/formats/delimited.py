@@ -88,20 +88,16 @@ class CsvUnits:
                     raise
                 except pa.ArrowException:
                     batch = None
-            if batch is None:
-                batch = rows_of(
-                    self._spec,
-                    unit,
-                    self._rows(),
-                    rows,
-                    self._parse_whole,
-                    self._inspect,
-                    self._explain,
-                )
+            for part in [batch] if batch is not None else self._with_bad_rows(unit, rows):
+                if part.num_rows:
+                    yield part
+                    rows += part.num_rows
             lines += lines_of(piece)
-            if batch is not None and batch.num_rows:
-                yield batch
-                rows += batch.num_rows
+
+    def _with_bad_rows(self, unit: Unit, first_row: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the piece, which the parser refused as a whole."""
+        functions = self._parse_whole, self._inspect, self._explain
+        return rows_of(self._spec, unit, self._rows(), first_row, *functions)
 
     def origin(self, unit: Unit, row: int) -> Origin:
         """Return the file position of a row of the last piece; ``row`` from 0 in the unit."""

@@ -70,23 +70,17 @@ class JsonUnits:
         for chunk in json_chunks(unit.path, unit.lo, unit.hi, encoding=self._encoding):
             self._piece, self._cut = (chunk, rows, lines), None
             try:
-                batch: pa.RecordBatch | None = _batch(chunk, self._spec.columns)
+                parts = iter([_batch(chunk, self._spec.columns)])
             except MemoryError:
                 raise
             except pa.ArrowException:
-                batch = rows_of(
-                    self._spec,
-                    unit,
-                    self._rows(),
-                    rows,
-                    self._parse,
-                    self._inspect,
-                    self._explain,
-                )
+                functions = self._parse, self._inspect, self._explain
+                parts = rows_of(self._spec, unit, self._rows(), rows, *functions)
+            for batch in parts:
+                if batch.num_rows:
+                    yield batch
+                    rows += batch.num_rows
             lines += chunk.count(b"\n")
-            if batch is not None and batch.num_rows:
-                yield batch
-                rows += batch.num_rows
 
     def origin(self, unit: Unit, row: int) -> Origin:
         """Return the file position of a row of the last piece; ``row`` from 0 in the unit."""

@@ -18,7 +18,7 @@ from rstream.intake.reader import open_log
 from rstream.items.batch import empty_events
 from rstream.items.json_text import json_rows
 from rvertex.errors import CorruptSourceError, SourceRowError, SourceVanishedError
-from rvertex.sources.events import RowFault, faults_of, to_events
+from rvertex.sources.events import RowFault, faults_of, first_fault, to_events
 from rvertex.sources.files import first_line
 from rvertex.sources.formats.row_log import declared_columns, log_units
 from rvertex.sources.formats.rows.bad_rows import DEAD, VALUE_CHARS_MAX
@@ -73,8 +73,9 @@ class AppendedRows:
         if not isinstance(events, RowFault):
             return LogRows(positions, events, items.next_seq)
         if self._spec.on_bad_row == "fail":
-            at = items.first_seq + events.index + 1
-            raise SourceRowError(path, at, None, events.column, events.value, events.reason)
+            k, fault = first_fault(self._spec, rows, path, events)
+            at = items.first_seq + k + 1
+            raise SourceRowError(path, at, None, fault.column, fault.value, fault.reason)
         good, faults = faults_of(self._spec, rows, path)
         is_good = np.isin(np.arange(len(positions)), list(faults), invert=True)
         if good is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pytest
 
+from planner import coalesce, col, udf, when
 from rvertex.errors import SourceRowError
 from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.formats import delimited
@@ -29,7 +31,6 @@ from tests.support.budget import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import FrameType
 
 TYPES = {
@@ -441,5 +442,75 @@ def test_a_header_within_a_file_is_named(kind: pa.DataType, tmp_path: Path) -> N
     path.write_bytes(b"at,v\n2026-01-01,1\nat,v\n2026-01-02,2\n")
     columns = pa.schema([("at", kind), ("v", pa.string())])
     spec = make_spec("csv", path, schema=columns, columns=columns, vs="at")
+    reader = open_reader(only_partition(spec), 0)
     with pytest.raises(SourceRowError, match="the row looks like the header again"):
-        open_reader(only_partition(spec), 0).read_next(9)
+        list(iter(lambda: reader.read_next(9), None))
+
+
+DAY = col("day")
+GERMAN = DAY.str.to_timestamp("%d.%m.%Y")
+#: Times that fail for some rows, and how often functions may be called for 400 rows.
+FAILING_TIMES = {
+    "a format": (GERMAN, 40),
+    "a cast": (DAY.cast("timestamp"), 400),
+    "a choice": (when(DAY.str.contains("-")).then(DAY.cast("timestamp")).otherwise(GERMAN), 400),
+    "a default": (coalesce(DAY.str.to_timestamp("%Y", strict=False), GERMAN), 90),
+    "two that fail": (GERMAN + (col("n").cast("int64") % 7).cast("duration"), 400),
+    "an overflow": (col("n").cast("int64") * 9_000_000_000_000_000 + 1, 2_000),
+    "a function": (udf(lambda day: int(day[:2]), pa.int64())(DAY), 900),
+}
+
+
+@pytest.mark.parametrize("case", FAILING_TIMES)
+def test_times_that_an_expression_does_not_give_are_found_together(case: str) -> None:
+    """The rows, the values and the reasons are those of each row alone, in few evaluations."""
+    time, calls_max = FAILING_TIMES[case]
+    texts = ["01.02.2026", "2026-01-03", "x", None, "31.02.2026", "30.01.2026"]
+    numbers = ["1", "2", "y", "2000"]
+    raw = pa.record_batch(
+        {
+            "day": [f"x{k}" if k % 5 == 0 else texts[k % 6] for k in range(400)],
+            "n": [numbers[k % 4] for k in range(400)],
+        }
+    )
+    spec = make_spec("csv", Path("a.csv"), schema=raw.schema, columns=raw.schema, vs=time.node)
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_name in ("_parsed", "convert", "evaluate")
+
+    sys.setprofile(count)
+    try:
+        good, faults = faults_of(spec, raw, "a")
+    finally:
+        sys.setprofile(None)
+    assert calls <= calls_max
+    assert faults
+    for k in range(raw.num_rows):
+        alone = to_events(spec, raw.slice(k, 1), "a", 0)
+        assert faults.get(k) == (alone if isinstance(alone, RowFault) else None), k
+    assert (0 if good is None else good.num_rows) + len(faults) == raw.num_rows
+
+
+EARLIER = {
+    "a time, then a number": ("csv", "at,n\n2026-01-01,1\nnoon,2\n2026-01-01,x\n", 3),
+    "an end, then a number": ("csv", "at,n\n2026-01-01,1\n,2\n2026-01-02,3\n,x\n", 3),
+    "a number, then a time": ("csv", "at,n\n2026-01-01,x\nnoon,2\n", 2),
+    "two columns of a message": ("json", '{"at":"2026-01-01"}\n{"at":"noon"}\n{"n":"x"}\n', 2),
+    "null, then noon": ("json", '{"at":"2026-01-01"}\n{"at":"noon"}\n{"n":1}\n', 2),
+}
+
+
+@pytest.mark.parametrize("case", EARLIER)
+def test_the_first_bad_line_of_a_file_is_named(case: str, tmp_path: Path) -> None:
+    """Whatever is found first: a value without its type, a time, or another column."""
+    format, text, line = EARLIER[case]
+    path = tmp_path / f"a.{format}"
+    path.write_text(text)
+    columns = pa.schema([("at", pa.string()), ("n", pa.int64())])
+    spec = make_spec(format, path, schema=columns, columns=columns, vs="at")
+    reader = open_reader(only_partition(spec), 0)
+    with pytest.raises(SourceRowError) as error:
+        list(iter(lambda: reader.read_next(9), None))
+    assert error.value.line == line

@@ -18,7 +18,7 @@ from rvertex.errors import SourceRowError
 from rvertex.sources.formats.rows.bad_rows import BadRow, remedy, with_bad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rvertex.sources.spec import SourceSpec, Unit
 
@@ -162,22 +162,26 @@ def rows_of(
     parse: Callable[[bytes], pa.RecordBatch],
     inspect: Callable[[LineRows], Iterable[Mapping[int, BadRow]]],
     explain: Callable[[bytes], BadRow],
-) -> pa.RecordBatch | None:
-    """All rows of a piece that the parser refused as a whole; bad rows keep their positions.
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a piece that the parser refused; bad rows keep their positions.
+
+    If the source does not skip bad rows, yield the rows before the first bad one, then raise. So
+    an earlier row whose values are refused later is reported instead.
 
     Raises:
         SourceRowError: a row is bad, and the source does not skip bad rows.
     """
     fails = spec.on_bad_row == "fail"
     found, bad = rows.parsed(parse, inspect, explain, first_only=fails)
+    good = join_batches(found or [pa.RecordBatch.from_pylist([], schema=spec.columns)])
     if bad and fails:
+        yield good
         k = min(bad)
         row = bad[k]
         if spec.format == "csv" and row.value is not None:
             row = replace(row, value=repr(row.value))
         raise row_error(spec, unit, rows.origin(first_row + k), row)
-    good = join_batches(found or [pa.RecordBatch.from_pylist([], schema=spec.columns)])
-    return with_bad(good, bad) if good.num_rows or bad else None
+    yield with_bad(good, bad)
 
 
 def row_error(spec: SourceSpec, unit: Unit, at: Origin, row: BadRow) -> SourceRowError:
