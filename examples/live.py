@@ -227,7 +227,7 @@ class LiveJob:
         wait_for(
             lambda: self._status().get("manager_epoch", 0) >= self._lives,
             STATUS_WAIT_S,
-            "the resumed job to look after its root",
+            "the resumed job to update its root",
         )
         self._jobmanager("stop", "--finish", str(self._root))
         assert self._process is not None

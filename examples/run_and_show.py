@@ -29,7 +29,7 @@ def options() -> argparse.ArgumentParser:
 def options_with_inputs(inputs: Callable[[], Path]) -> argparse.Namespace:
     """The options given to an example that makes its data; ``--inputs`` prints where, and ends."""
     parser = options()
-    parser.add_argument("--inputs", action="store_true", help="only print where the data lies")
+    parser.add_argument("--inputs", action="store_true", help="only print the folder of the data")
     args = parser.parse_args()
     if args.inputs:
         print(inputs())

@@ -125,7 +125,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + WAIT_S
     while not is_so():
         if time.monotonic() > deadline_s:
-            raise SystemExit("the sites do not get further")
+            raise SystemExit("the sites make no progress")
         time.sleep(0.1)
 
 

@@ -322,7 +322,7 @@ class CannotPublishError(UsageError):
     path: str
     reason: str
 
-    message = "to_parquet({path!r}): the answer cannot be put there: {reason}"
+    message = "to_parquet({path!r}): the output cannot be written there: {reason}"
 
 
 @error_class

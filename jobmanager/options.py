@@ -321,13 +321,14 @@ def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobC
     """
     if config.retention_us != KEEP_ALL and plan.publishing is not None:
         raise UsageError(
-            f"{plan.publishing.path} is written from the whole answer when the job has finished: "
+            f"{plan.publishing.path} is written from the complete output after the job: "
             "leave out retention=, or give to_parquet(mode='append')"
         )
     if config.retention_us == 0 and not plan.deliveries:
         raise UsageError(
-            "retention='delivered' keeps what a delivery still needs, and the query names none: "
-            "add .to_kafka(...) or another one, or give a duration such as retention='7d'"
+            "retention='delivered' keeps the rows that a delivery still needs, and the query has "
+            "no delivery: add .to_kafka(...) or another one, or set a duration such as "
+            "retention='7d'"
         )
     is_compact = options.get("compact_output")
     if is_compact is None:

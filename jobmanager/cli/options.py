@@ -25,7 +25,7 @@ def new_file(path: Path | None) -> Path | None:
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder: name a file")
     if not os.access(path.parent, os.W_OK):
-        raise typer.BadParameter(f"{path.parent} is no folder to write to")
+        raise typer.BadParameter(f"{path.parent} is not a folder that you can write to")
     return path
 
 

@@ -105,7 +105,7 @@ class ProgressView:
 def starting(executor: str | None) -> str:
     """What a user waits for before a job is there."""
     engine = "threads of this process" if executor == "local" else "Spark (some seconds)"
-    return f"looking at the input, planning, starting {engine} ..."
+    return f"reading the input, planning, starting {engine} ..."
 
 
 def vertex_table(

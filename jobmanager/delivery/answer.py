@@ -167,7 +167,7 @@ def check_rows(who: str, rows: int) -> None:
         UsageError: the number is out of range.
     """
     if not 1 <= rows <= ROWS_MAX:
-        raise UsageError(f"{who}(rows={rows}): it is between 1 and {ROWS_MAX:,}")
+        raise UsageError(f"{who}(rows={rows}): must be between 1 and {ROWS_MAX:,}")
 
 
 def print_rows(table: pa.Table) -> None:

@@ -82,7 +82,9 @@ class DeliveryClaim:
                 self.epoch = epoch
                 self._delete_older()
                 return epoch
-        raise StoreError(f"{self._store.uri}/{self.folder}", "others claim this delivery, too")
+        raise StoreError(
+            f"{self._store.uri}/{self.folder}", "other processes keep claiming this delivery"
+        )
 
     def note_begun(self) -> None:
         """Record in the root that the destination has rows."""

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from rvertex.sinks.spec import SinkSpec
 
 _NEEDS_KEYS = (
-    "rows of this output come when they begin and end later, so it goes to destinations that keep "
-    "rows by key (mode='upsert' of PostgreSQL, upsert=True of Kafka) or append changes "
-    "(changes=True). Run the query again with this destination to have whole rows"
+    "this output has a start and an end for each row, so it needs a destination that keeps rows by "
+    "key (mode='upsert' of PostgreSQL, upsert=True of Kafka) or appends changes (changes=True). To "
+    "deliver complete rows, run the query again with this destination"
 )
 
 

@@ -64,7 +64,7 @@ def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
         return
     if os.path.isdir(path) and os.listdir(path):
         if publishing.mode == "error":
-            raise CannotPublishError(path, 'it is there already; mode="overwrite" replaces it')
+            raise CannotPublishError(path, 'it already exists; mode="overwrite" replaces it')
         _check_table(path)
     elif os.path.exists(path) and not os.path.isdir(path):
         raise CannotPublishError(path, "it is a file")
@@ -202,4 +202,4 @@ def _check_table(path: str) -> None:
         for name in names:
             if not name.startswith(("_", ".")) and not name.endswith(".parquet"):
                 relative = os.path.relpath(f"{folder}/{name}", path)
-                raise CannotPublishError(path, f"it holds {relative}, which is no Parquet file")
+                raise CannotPublishError(path, f"it holds {relative}, which is not a Parquet file")

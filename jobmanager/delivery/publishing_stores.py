@@ -51,12 +51,12 @@ def check_store(store: BlobStore, mode: str, job_id: str) -> None:
         return
     names = [name for name in store.list() if not name.startswith(_DRAFT)]
     if names and mode == "error":
-        raise CannotPublishError(store.uri, 'it is there already; mode="overwrite" replaces it')
+        raise CannotPublishError(store.uri, 'it already exists; mode="overwrite" replaces it')
     if CLAIM in names:
         raise CannotPublishError(store.uri, "it is the output of a job, which would be damaged")
     for name in names:
         if not _is_hidden(name) and not name.endswith(".parquet"):
-            raise CannotPublishError(store.uri, f"it holds {name}, which is no Parquet file")
+            raise CannotPublishError(store.uri, f"it holds {name}, which is not a Parquet file")
 
 
 def publish_to_store(store: BlobStore, job_id: str, write: Callable[[], str]) -> None:
@@ -136,8 +136,8 @@ def _begin(store: BlobStore, job_id: str) -> None:
         other = others[0].removeprefix(_PLAN)
         raise CannotPublishError(
             store.uri,
-            f"job {other} is putting its own there, or died over it. Resume this job when that one "
-            f"has finished; if it never will, delete {others[0]} in the folder before",
+            f"job {other} is replacing this folder, or died meanwhile. Resume this job when that "
+            f"one has finished; if it cannot finish, first delete {others[0]} in the folder",
         )
     former = {n for n in names if n.endswith(".parquet") and not _is_hidden(n)}
     plan["former"] = sorted(former - set(plan["new"].values()))

@@ -139,8 +139,8 @@ def _far(row: dict[str, Any]) -> str:
     behind = span(row["delay_for_all_us"])
     others = f'; delay="{format_us(_rounded_up(near_us))}" would have kept the others'
     return (
-        f"; {far:,} of them {'lies' if far == 1 else 'lie'} up to {behind} behind a row before "
-        f"them: one row is {behind} ahead of its neighbours, or these have a wrong time; "
+        f"; {far:,} of them {'is' if far == 1 else 'are'} up to {behind} behind an earlier row: "
+        f"that row has a wrong time ({behind} ahead of its neighbours), or these have; "
         f"{REMEDY}{others if near_us else ''}"
     )
 

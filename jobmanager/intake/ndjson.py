@@ -48,7 +48,7 @@ def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.Rec
 def not_arrow(error: BaseException) -> PostError:
     """Return the error for bytes that the Arrow reader rejects, with its message."""
     first_line = (str(error).splitlines() or [type(error).__name__])[0]
-    return PostError(f"the body is no Arrow IPC stream: {first_line}")
+    return PostError(f"the body is not an Arrow IPC stream: {first_line}")
 
 
 def checked(name: str, given: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -101,7 +101,7 @@ def _objects(body: bytes, known: frozenset[str]) -> tuple[list[dict[str, Any]], 
                 line, "", f"not JSON: {error.msg} at character {error.colno}"
             ) from None
         except _TwiceError as error:
-            raise BadRowError(line, str(error), "the key is there more than once") from None
+            raise BadRowError(line, str(error), "the key occurs more than once") from None
         except (ValueError, RecursionError) as error:
             raise BadRowError(line, "", f"not JSON: {error}") from None
         if not isinstance(row, dict):

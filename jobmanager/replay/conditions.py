@@ -62,5 +62,5 @@ def _predicates(text: str, columns: pa.Schema) -> list[Node]:
     nodes = topological(found.plan)
     filters = [node.predicate for node in nodes if isinstance(node, Filter)]
     if not filters or len([n for n in nodes if isinstance(n, Source)]) != 1:
-        raise InvalidConditionError(text, "it is no condition on one row", names)
+        raise InvalidConditionError(text, "it is not a condition on one row", names)
     return filters

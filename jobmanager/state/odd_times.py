@@ -67,7 +67,7 @@ def _of_partition(
     return (
         "ahead",
         f"{name}, partition {partition}: one row is {span(max_vs - now_us)} ahead of the clock "
-        f"({iso(max_vs)}); rows behind it that are not are late",
+        f"({iso(max_vs)}); rows after it that are not ahead are late",
         REMEDY,
     )
 

@@ -53,7 +53,7 @@ def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, 
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BrokenDocumentError("it is no JSON: cut short or overwritten") from error
+        raise BrokenDocumentError("it is not JSON: cut short or overwritten") from error
     if not isinstance(document, dict):
         raise BrokenDocumentError("it holds no fields")
     if not field and not may_be_plain:

@@ -150,7 +150,9 @@ def roots_in(folder: str) -> tuple[list[str], dict[str, str]]:
     """
     folder = folder.removeprefix(_LOCAL)
     if "://" in folder:
-        raise CannotListError(folder, "it is no local folder; jobmanager status ROOT shows one job")
+        raise CannotListError(
+            folder, "it is not a local folder; jobmanager status ROOT shows one job"
+        )
     roots, unread, here = [], {}, Path(folder)
     try:
         folders = [here, *sorted(here / entry.name for entry in os.scandir(here) if _may_be(entry))]

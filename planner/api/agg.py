@@ -381,14 +381,14 @@ def _ranked(function: str, column: str | Expr, by: str | Expr) -> Agg:
 
 def _share(function: str, q: float) -> float:
     if not isinstance(q, int | float) or isinstance(q, bool) or not 0 <= q <= 1:
-        raise InvalidPlanError(f"{function}(..., {q!r}): q is between 0 and 1")
+        raise InvalidPlanError(f"{function}(..., {q!r}): q must be between 0 and 1")
     return float(q)
 
 
 def _int_between(function: str, what: str, value: int, low: int, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidPlanError(
-            f"{function}(..., {what}={value!r}): it is an int between {low} and {high}"
+            f"{function}(..., {what}={value!r}): must be an int between {low} and {high}"
         )
     return value
 

@@ -43,7 +43,7 @@ def require_distinct(names: Iterable[str], where: str) -> None:
     earlier: set[str] = set()
     for name in names:
         if name in earlier:
-            raise InvalidPlanError(f"{where}(...) gives two columns the name {name!r}")
+            raise InvalidPlanError(f"{where}(...) returns two columns named {name!r}")
         earlier.add(name)
 
 

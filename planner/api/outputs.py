@@ -117,7 +117,7 @@ class Outputs:
     ) -> Query:
         """Write the result to the job's folder, and publish or deliver it to another folder."""
         if mode not in ("append", "overwrite", "error"):
-            raise InvalidPlanError(f'mode={mode!r}: it is one of "append", "overwrite", "error"')
+            raise InvalidPlanError(f'mode={mode!r}: choose one of "append", "overwrite", "error"')
         if path is None:
             raise InvalidPlanError(f"to_parquet(mode={mode!r}) needs the path of the folder")
         if mode == "append":

@@ -156,7 +156,7 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     checked_on_bad_row(given.on_bad_row)
     origin, delay_us, quantile = delay_of(given.delay)
     if given.late not in ("drop", "adjust", "error"):
-        raise InvalidPlanError(f'late={given.late!r}: it is one of "drop", "adjust", "error"')
+        raise InvalidPlanError(f'late={given.late!r}: choose one of "drop", "adjust", "error"')
     spec = SourceSpec(
         format=format,
         path=SEVERAL.join(absolute(one) for one in path.split(SEVERAL)),
@@ -273,7 +273,7 @@ def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:
         InvalidPlanError: there is no such policy.
     """
     if policy not in get_args(OnBadRow):
-        raise InvalidPlanError(f'on_bad_row={policy!r}: it is one of "fail", "skip", "dead_letter"')
+        raise InvalidPlanError(f'on_bad_row={policy!r}: choose "fail", "skip", "dead_letter"')
     return policy
 
 
@@ -284,7 +284,7 @@ def checked_idle(idle: Idle) -> Idle:
         InvalidPlanError: there is no such policy.
     """
     if idle not in ("follow", "clock", "wait"):
-        raise InvalidPlanError(f'idle={idle!r}: it is one of "follow", "clock", "wait"')
+        raise InvalidPlanError(f'idle={idle!r}: choose one of "follow", "clock", "wait"')
     return idle
 
 
@@ -391,7 +391,7 @@ def end_source(source: TimeColumn | Duration | None, columns: pa.Schema) -> str 
 
 def checked_partitions(partitions: int | None) -> int | None:
     if partitions is not None and not 1 <= partitions <= PARTITIONS_MAX:
-        raise InvalidPlanError(f"partitions={partitions}: it is between 1 and {PARTITIONS_MAX}")
+        raise InvalidPlanError(f"partitions={partitions}: must be between 1 and {PARTITIONS_MAX}")
     return partitions
 
 

@@ -104,6 +104,6 @@ def udf(
     if not callable(function):
         raise InvalidPlanError(f"udf() takes a function, not {function!r}")
     if nulls not in ("skip", "pass"):
-        raise InvalidPlanError(f'udf(nulls={nulls!r}): it is "skip" or "pass"')
+        raise InvalidPlanError(f'udf(nulls={nulls!r}): choose "skip" or "pass"')
     code = user_code(function, "udf", deterministic)
     return Udf(code, data_type(returns), vectorised, nulls)

@@ -268,7 +268,7 @@ def _on_error(policy: str) -> OnError:
     for known in ON_ERROR:
         if policy == known:
             return known
-    raise InvalidPlanError(f'on_error={policy!r}: it is "fail", "skip" or "dead_letter"')
+    raise InvalidPlanError(f'on_error={policy!r}: choose "fail", "skip" or "dead_letter"')
 
 
 def _undeclared_field(process: type, base: type, declared: set[str]) -> str:

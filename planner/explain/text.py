@@ -33,7 +33,7 @@ def explain(plan: PhysicalPlan, format: Format = "text") -> str:
             from planner.explain.json import to_json
 
             return to_json(plan)
-    raise InvalidPlanError(f'explain(format={format!r}): it is "text", "mermaid" or "json"')
+    raise InvalidPlanError(f'explain(format={format!r}): choose "text", "mermaid" or "json"')
 
 
 def _title(plan: PhysicalPlan) -> str:

@@ -128,7 +128,7 @@ def _check_parallelism(parallelism: Parallelism) -> None:
         return
     if not isinstance(parallelism, int) or not 1 <= parallelism <= PARALLELISM_MAX:
         raise InvalidPlanError(
-            f"parallelism={parallelism}: it is between 1 and {PARALLELISM_MAX}, or 'auto'"
+            f"parallelism={parallelism}: must be between 1 and {PARALLELISM_MAX}, or 'auto'"
         )
 
 

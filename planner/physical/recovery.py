@@ -221,7 +221,7 @@ def _replicas(strategy: Strategy | None, replicas: int | None) -> int:
     if replicas is None:
         return REPLICAS if strategy == "replication" else 1
     if not 1 <= replicas <= REPLICAS_MAX:
-        raise InvalidPlanError(f"replicas={replicas}: it is between 1 and {REPLICAS_MAX}")
+        raise InvalidPlanError(f"replicas={replicas}: must be between 1 and {REPLICAS_MAX}")
     if replicas > 1 and strategy not in (None, "replication"):
         raise InvalidPlanError(
             f"recovery={strategy!r} has one instance of each vertex; replicas={replicas} goes with "

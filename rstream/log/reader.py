@@ -273,7 +273,7 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
     reader = open_reader(uri_or_store, columns=columns)
     schema = reader.read_schema()
     if schema is None:
-        raise StoreError(str(uri_or_store), "no segment of a stream is there")
+        raise StoreError(str(uri_or_store), "there is no segment of a stream")
     batches = []
     while (items := reader.read_next()) is not None:
         batches.append(only_events(items.batch))

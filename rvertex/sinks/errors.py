@@ -132,7 +132,7 @@ class RowsRefusedError(UsageError):
     advice: str = "correct the rows in the query"
 
     message = (
-        "{destination}: refuses a row of the items [{first_seq}, {next_seq}): {reason}; {advice}"
+        "{destination}: rejected a row of the items [{first_seq}, {next_seq}): {reason}; {advice}"
     )
 
 

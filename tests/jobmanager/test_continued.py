@@ -162,7 +162,7 @@ def test_another_query_is_refused(tmp_path: Path) -> None:
         run_day(root, query_of(folder, size="2s"))
     with pytest.raises(QueryChangedError, match=r"it now reads .*other"):
         run_day(root, query_of(other))
-    with pytest.raises(UsageError, match="keeps what a delivery still needs"):
+    with pytest.raises(UsageError, match="keeps the rows that a delivery still needs"):
         jobmanager.resume(str(root), retention="delivered")
     assert JobRoot(str(root)).read_status()["state"] == "stopped", "the job has not failed by that"
     assert run_day(root, query_of(folder))["state"] == "stopped", "the same is not"

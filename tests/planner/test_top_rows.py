@@ -198,7 +198,7 @@ def test_mistakes() -> None:
         (lambda: agg.top_rows(2, []), "the column that orders the rows"),
         (lambda: agg.top_rows(2, "x", rank="ntile"), "choose one of row_number, rank, dense_rank"),
         (lambda: stream.window(snapshot()).top(2, "nope"), "nope"),
-        (lambda: stream.window(snapshot()).top(2, "x", place="n"), "there is a column of that"),
+        (lambda: stream.window(snapshot()).top(2, "x", place="n"), "there is already a column"),
         (lambda: stream.sort(), "needs a column or expression to order by"),
         (lambda: stream.sort(lit(None)), "has no order"),
     ):

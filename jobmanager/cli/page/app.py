@@ -185,7 +185,7 @@ class _Page:
 
         async def with_tokens(request: Request) -> Response:
             if not self._tokens:
-                advice = "this page only shows; serve it with --token-file to change jobs from it"
+                advice = "this page cannot change jobs; serve it with --token-file to allow that"
                 return _json({"error": advice}, 403)
             return await handler(request)
 
@@ -246,7 +246,7 @@ class _Page:
     async def rows(self, request: Request) -> Response:
         kind, rows = request.path_params["kind"], request.query_params.get("n", "100")
         if kind not in _KINDS or not rows.isdigit():
-            return _json({"error": f"there is {', '.join(_KINDS)}, and n is a number"}, 400)
+            return _json({"error": f"choose one of {', '.join(_KINDS)}; n must be a number"}, 400)
         name, output = request.path_params["name"], request.query_params.get("output", "")
         return _json(await run_in_threadpool(self._board.table, name, kind, int(rows), output))
 
@@ -279,7 +279,7 @@ class _Page:
         root, query = self._recomputing(request), request.query_params
         us, stage = query.get("us", ""), query.get("stage", "")
         if not us.lstrip("-").isdigit():
-            raise UsageError(f"us={us!r} is no event time in microseconds")
+            raise UsageError(f"us={us!r} is not an event time in microseconds")
         if stage.startswith("-"):
             raise UsageError(f"there is no stage {stage!r}")
         name = request.path_params["name"]
@@ -292,7 +292,7 @@ class _Page:
     def _recomputing(self, request: Request) -> str:
         """The root of the job. Refuses requests that a page of another site sent."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise UsageError("pages of other sites may not recompute")
+            raise UsageError("requests from pages of other sites may not recompute")
         return self._board.root(request.path_params["name"])
 
     async def compare(self, request: Request) -> Response:
@@ -323,7 +323,7 @@ class _Page:
         root, query = self._board.root(request.path_params["name"]), request.query_params
         vertices, stage = query.get("vertices", ""), query.get("stage", "")
         if not vertices.isdecimal():
-            raise UsageError(f"vertices={vertices!r} is no number of vertices")
+            raise UsageError(f"vertices={vertices!r} is not a number of vertices")
         option = f"--stage={stage}={vertices}" if stage else f"--parallelism={vertices}"
         lines = await run_in_threadpool(run_verb, "rescale", root, option)
         return _json({"requested": f"done in {json.loads(lines[-1])['outcome']['seconds']:.1f} s"})
@@ -335,7 +335,9 @@ class _Page:
     async def events(self, _: Request) -> Response:
         """The list of jobs, again after each look, as server-sent events."""
         if self._viewers >= VIEWERS_MAX:
-            return _json({"error": f"{VIEWERS_MAX} viewers are here; ask /api/jobs"}, 503)
+            return _json(
+                {"error": f"{VIEWERS_MAX} viewers is the limit; request /api/jobs instead"}, 503
+            )
         return StreamingResponse(self._looks(), headers=_HEADERS, media_type="text/event-stream")
 
     async def _looks(self) -> AsyncIterator[str]:

@@ -61,7 +61,7 @@ class NotABundleError(UsageError):
     path: str
     reason: str
 
-    message = "{path} is no bundle: {reason}"
+    message = "{path} is not a bundle: {reason}"
 
 
 def write_bundle(root: str, path: Path, *, rows: int = 0) -> dict[str, Any]:

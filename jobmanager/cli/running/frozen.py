@@ -27,10 +27,10 @@ BEAT_S = 1.0
 STACKS_WAIT_S = 5.0
 ADVICE = """
 jobmanager: error: no thread of this process has run for {limit:g} s (step_wait_s): a call in
-C holds the interpreter lock. The stacks below name it; often it is a regular expression of
-exponential cost, as (a+)+b. Change that function and begin in a new root: `jobmanager resume`
-would repeat the call. On Spark every host is a process, so such a call ends its host only, and
-the job fails by name.
+C holds the interpreter lock. The stacks below show it; often it is a regular expression with
+exponential cost, such as (a+)+b. Change that function and start a new job with another root:
+`jobmanager resume` would repeat the call. On Spark every host is a separate process, so such a
+call ends only its host, and the job fails with an error that names it.
 """
 
 

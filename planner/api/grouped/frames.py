@@ -51,7 +51,7 @@ def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
     if rows is None:
         return RowFrame(True, None)
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= ROWS_MAX:
-        raise InvalidPlanError(f"rolling(rows={rows!r}): it is an int between 1 and {ROWS_MAX}")
+        raise InvalidPlanError(f"rolling(rows={rows!r}): must be an int between 1 and {ROWS_MAX}")
     return RowFrame(True, rows - 1)
 
 

@@ -46,7 +46,7 @@ def first_rows(
     them, so pieces that touch are merged. A number distinguishes equal rows.
     """
     if place is not None and place in below.schema.names:
-        raise InvalidPlanError(f"top(place={place!r}): there is a column of that name")
+        raise InvalidPlanError(f"top(place={place!r}): there is already a column of that name")
     # Rows with lists or structs cannot be compared, so their pieces are not merged.
     stitches = window is None and not any(pa.types.is_nested(f.type) for f in below.schema)
     if stitches:
@@ -79,7 +79,7 @@ def first_rows(
 def limited(below: LogicalNode, n: int) -> LogicalNode:
     """See :meth:`planner.api.grouped.steps.OrderedSteps.limit`."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _LIMIT_MAX:
-        raise InvalidPlanError(f"limit({n!r}): it is a whole number from 1 to {_LIMIT_MAX:,}")
+        raise InvalidPlanError(f"limit({n!r}): must be a whole number from 1 to {_LIMIT_MAX:,}")
     return Limited(below, n)
 
 

@@ -268,7 +268,7 @@ def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
 def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         names = ", ".join(f'"{name}"' for name in allowed)
-        raise InvalidPlanError(f"{what}={value!r}: it is one of {names}")
+        raise InvalidPlanError(f"{what}={value!r}: choose one of {names}")
 
 
 def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:

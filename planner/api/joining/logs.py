@@ -104,7 +104,7 @@ def _input(uri: str, at: str, reader: str) -> LogInput:
         return LogInput(uri, open_log(store).payload, at, lambda seq: open_log(store, seq), tell)
     schema = open_reader(store).read_schema()
     if schema is None:
-        raise StoreError(uri, "neither a log nor a partition of a query's output is there")
+        raise StoreError(uri, "there is no log and no output of a query")
     return LogInput(uri, payload_schema(schema), at, lambda seq: open_reader(store, seq))
 
 

@@ -113,7 +113,7 @@ def require_new(plan: LogicalNode, schema: pa.Schema, what: str) -> None:
 
 def _require_one_of(what: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InvalidPlanError(f"{what}={value!r}: it is one of {', '.join(known)}")
+        raise InvalidPlanError(f"{what}={value!r}: choose one of {', '.join(known)}")
 
 
 def call_policy(concurrency: int, batch: int | None, timeout: Duration, retries: int) -> CallPolicy:

@@ -44,7 +44,7 @@ _KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
 INTERVAL_KINDS: tuple[IntervalKind, ...] = get_args(IntervalKind)
 _AS_OF_KINDS: tuple[AsOfKind, ...] = get_args(AsOfKind)
 _UNBOUNDED = (
-    "join(...) of two streams of points: each row lives for an instant, so only rows of "
+    "join(...) of two streams of points: each row is valid for one instant, so only rows of "
     'the same microsecond would match. Bound the time between them with within=("-1h", '
     '"0s"), or give the rows of one side a lifetime with set_duration("1h") or '
     "for_ever(), or join results of windows"
@@ -67,7 +67,7 @@ def join_nodes(
         only = (
             "join(how={!r}) needs within=(earliest, latest)"
             if how in INTERVAL_KINDS
-            else ('join(how={!r}) is not supported; choose how="inner", "left" and "anti"')
+            else ('join(how={!r}) is not supported; choose how="inner", "left" or "anti"')
         )
         raise InvalidPlanError(only.format(how))
     if left.is_point and right.is_point:
@@ -126,7 +126,7 @@ def as_of_nodes(
         raise InvalidPlanError(f"join_asof(strategy={strategy!r}): choose one of {known}")
     kind = next((known for known in _AS_OF_KINDS if known == how), None)
     if kind is None:
-        raise InvalidPlanError(f'join_asof(how={how!r}): choose how="left" and "inner"')
+        raise InvalidPlanError(f'join_asof(how={how!r}): choose how="left" or "inner"')
     if tolerance is None and way != "backward":
         raise InvalidPlanError(
             f'join_asof(strategy="{way}") needs tolerance="10s" or another: an event waits '
@@ -292,7 +292,9 @@ def exploded(
     if not (is_list(kind) or is_map(kind)):
         raise InvalidPlanError(f"explode({column!r}): it is {kind}, not a list")
     if position is not None and checked_name(position) in below.schema.names:
-        raise InvalidPlanError(f"explode(position={position!r}): there is a column of that name")
+        raise InvalidPlanError(
+            f"explode(position={position!r}): there is already a column of that name"
+        )
     made: Node = Column(column)
     if is_map(kind):
         made = Call("entries", (made,))

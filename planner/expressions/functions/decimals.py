@@ -116,7 +116,7 @@ def _of_shown(value: Value, target: pa.DataType) -> Value:
 def _shown(value: pa.Array) -> list[Decimal | None]:
     """Convert floats of any size to the decimals that Python prints, without loss."""
     if not pc.all(pc.is_finite(value), min_count=0).as_py():
-        raise pa.ArrowInvalid("infinity and NaN are no decimals")
+        raise pa.ArrowInvalid("infinity and NaN cannot be decimals")
     return [None if v is None else Decimal(repr(v)) for v in value.to_pylist()]
 
 

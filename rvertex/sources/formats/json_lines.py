@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 4 << 20
 NO_OBJECT = "not a JSON object in one line"
 _ONE_PER_LINE = "; write each object in one line, as jq -c '.[]' does with an array"
-TWICE = "the key {!r} is there more than once in an object"
+TWICE = "the key {!r} occurs more than once in an object"
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _INFER_LINES = 1_000

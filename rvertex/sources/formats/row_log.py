@@ -57,7 +57,7 @@ def log_schema(path: str) -> pa.Schema:
     except CorruptLogError as error:
         raise CorruptSourceError(path, None, error.reason) from error
     if found is None:
-        raise SourceNotFoundError(path, "no log of appended rows is there")
+        raise SourceNotFoundError(path, "there is no log of appended rows")
     return table_schema(found)
 
 

@@ -84,7 +84,7 @@ def stream_units(path: str) -> tuple[Unit, ...]:
         raise SourceNotFoundError(path, first_line(error)) from error
     units = [unit for k, files in enumerate(streams) for unit in _units(path, k, files)]
     if not units:
-        raise SourceNotFoundError(path, "no stream of a job is there")
+        raise SourceNotFoundError(path, "there is no stream of a job")
     return tuple(units)
 
 

@@ -132,7 +132,7 @@ class LogRefusedError(UsageError):
     log: str
     reason: str
 
-    message = "{log}: the server refuses: {reason}"
+    message = "{log}: the server rejected the request: {reason}"
 
 
 @error_class

@@ -69,7 +69,7 @@ def growing_streams(path: str) -> GrowingStreams:
     except (OSError, StoreError) as error:
         raise SourceNotFoundError(path, first_line(error)) from error
     if schema is None:
-        raise SourceNotFoundError(path, "no stream of a job is there yet; start that job first")
+        raise SourceNotFoundError(path, "there is no stream of a job yet; start that job first")
     return GrowingStreams((path,), payload_schema(schema).remove_metadata())
 
 

@@ -95,7 +95,7 @@ def test_rows_that_came_late_are_told_beside_the_answer(
     assert done.stdout == there.out
     assert done.stderr.splitlines()[0] == late
     assert shown(root, "--json").stderr.splitlines() == [late]
-    with pytest.raises(UsageError, match=r"show\(rows=0\): it is between 1 and"):
+    with pytest.raises(UsageError, match=r"show\(rows=0\): must be between 1 and"):
         job.show(0)
     (tmp_path / "job" / STATUS).write_text("{")  # what no file tells keeps nobody from the answer
     assert shown(root, "--rows", "2").stdout == there.out

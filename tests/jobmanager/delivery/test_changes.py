@@ -312,7 +312,7 @@ def test_changes_are_delivered_later(tmp_path: Path) -> None:
     *rows, _ = [json.loads(line) for line in found.stdout.splitlines()]
     rows.sort(key=lambda r: (r["start"] if r["op"] == "+I" else r["end"], r["op"] == "+I"))
     assert replayed([_change_of(r) for r in rows]) == alive
-    assert "it goes to destinations that keep" in CliRunner().invoke(app, call).output
+    assert "it needs a destination that keeps" in CliRunner().invoke(app, call).output
 
 
 def test_changes_of_whole_rows_are_refused(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_what_is_no_table_is_not_replaced(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter.txt").write_text("dear")
-    with pytest.raises(CannotPublishError, match=r"letter\.txt, which is no Parquet file"):
+    with pytest.raises(CannotPublishError, match=r"letter\.txt, which is not a Parquet file"):
         run(rows_of(0).to_parquet(str(home), mode="overwrite"), tmp_path / "job")
     other = run(rows_of(0).to_parquet(str(tmp_path / "other")), tmp_path / "owner")
     with pytest.raises(CannotPublishError, match="the output of a job"):

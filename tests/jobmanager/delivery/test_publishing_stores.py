@@ -97,7 +97,7 @@ def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
         with pytest.raises(DiedError):
             publish_to_store(CrashingBlobs(store, Life(at, how)), ID, lambda: str(mine))
         is_free = not store.exists(f"_PUBLISHING-{ID}")
-        other = f"job {ID} is putting its own there, or died over it"
+        other = f"job {ID} is replacing this folder, or died meanwhile"
         with (
             contextlib.nullcontext() if is_free else pytest.raises(CannotPublishError, match=other)
         ):
@@ -130,7 +130,7 @@ def test_who_gives_way_to_another_job_puts_its_answer_there_later(tmp_path: Path
         return store
 
     whole = Life()
-    with pytest.raises(CannotPublishError, match="job other is putting its own there"):
+    with pytest.raises(CannotPublishError, match="job other is replacing this folder"):
         lived(whole, taken())
     for at, how in deaths(whole.calls, is_atomic=True):
         store = taken()
@@ -155,7 +155,7 @@ def test_an_answer_in_a_store_is_replaced_and_split(tmp_path: Path) -> None:
     jobmanager.resume(str(tmp_path / "three")).wait(WAIT_S)
     assert values(uri) == list(range(500, 500 + ROWS))
     open_store(uri).put("notes.txt", b"dear")
-    with pytest.raises(CannotPublishError, match=r"notes\.txt, which is no Parquet file"):
+    with pytest.raises(CannotPublishError, match=r"notes\.txt, which is not a Parquet file"):
         run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "four")
     assert not (tmp_path / "four").exists(), "it is said before anything runs"
 

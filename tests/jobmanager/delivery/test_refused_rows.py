@@ -72,7 +72,7 @@ def test_function_that_refuses_a_row_ends_its_delivery_by_name(tmp_path: Path) -
     calls = tmp_path / "calls"
     calls.mkdir()
     rows = query_to(tmp_path, ss.sinks.function(functools.partial(take, str(calls))), BAD, "bad")
-    with pytest.raises(JobFailedError, match=r"refuses a row.*0 is bad at .*correct the"):
+    with pytest.raises(JobFailedError, match=r"rejected a row.*0 is bad at .*correct the"):
         run(rows, tmp_path / "job")
     result = CliRunner().invoke(app, ["logs", str(tmp_path / "job")])
     assert "the job is failed: delivery function:take" in result.output

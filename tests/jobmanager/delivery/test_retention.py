@@ -175,7 +175,7 @@ def test_a_position_that_was_told_outlives_a_loss_of_power() -> None:
 
 
 def test_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the query names none"):
+    with pytest.raises(UsageError, match="no delivery: add"):
         jobmanager.run(
             windows(events), root=str(tmp_path / "job"), executor="local", retention="delivered"
         )

@@ -33,8 +33,11 @@ def test_offsets_of_a_stranger_are_not_followed_before_they_are_checked(tmp_path
     answers: list[bytes] = []
     service = IntakeService(IntakeConfig(str(tmp_path), {"s": schema}))
     try:
-        with pytest.raises(PostError, match="no Arrow"), Put(service, "s", answers.append) as put:
+        with (
+            pytest.raises(PostError, match="not an Arrow"),
+            Put(service, "s", answers.append) as put,
+        ):
             put.take(batch, b"")
     finally:
         service.close()
-    assert b"no Arrow" in answers[0]
+    assert b"not an Arrow" in answers[0]

@@ -145,5 +145,5 @@ def test_an_arrow_stream_has_the_columns() -> None:
 @pytest.mark.parametrize("text", [b'{"n": 1, "n": 2}', b'{"n": 1, "place": {"x": 1, "x": 2}}'])
 def test_a_key_twice_is_refused(text: bytes) -> None:
     """The standard library would keep the last of the two values."""
-    with pytest.raises(BadRowError, match=r"line 1, column (n|x): the key is there more than o"):
+    with pytest.raises(BadRowError, match=r"line 1, column (n|x): the key occurs more than o"):
         decode("s", NDJSON, text, SCHEMA)

@@ -104,7 +104,7 @@ def test_bytes_are_one_column() -> None:
             "a schema for rows|is not an Avro schema",
         ),
         ({"format": "bytes"}, "gives one column"),
-        ({"metadata": ("topic",)}, "metadata='topic': it is one of"),
+        ({"metadata": ("topic",)}, "metadata='topic': choose one of"),
         ({"on_bad_row": "ignore"}, 'one of "fail", "skip", "dead_letter"'),
         ({"on_lost": "ignore"}, 'one of "fail", "skip"'),
         ({"idle": "never"}, "idle='never'"),

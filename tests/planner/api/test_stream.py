@@ -154,12 +154,12 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.select(), "select() takes at least one column"),
     (lambda: S.select(col("x") + 1), "(x + 1) needs a name: pass it as name=..., or use .alias"),
     (lambda: S.select(3), "3 is not a column name or an expression"),  # type: ignore[arg-type]
-    (lambda: S.select("x", x=col("f")), "select(...) gives two columns the name 'x'"),
+    (lambda: S.select("x", x=col("f")), "select(...) returns two columns named 'x'"),
     (lambda: S.select(_vs=col("x")), "the column name '_vs' is reserved"),
     (lambda: S.with_columns(n=None), "column 'n' is always null; give it a type: .cast(\"int64\")"),
     (lambda: S.with_columns(n=lambda r: r), "cannot be part of an expression; write conditions"),  # type: ignore[arg-type]
     (lambda: S.drop("y"), "no column 'y' in drop(...)"),
-    (lambda: S.rename({"x": "k"}), "rename(...) gives two columns the name 'k'"),
+    (lambda: S.rename({"x": "k"}), "rename(...) returns two columns named 'k'"),
     (lambda: S.explode("x"), "explode('x'): it is int64, not a list"),
     (lambda: S.explode(5), "explode() takes the name of a column, not 5"),  # type: ignore[arg-type]
     (lambda: S.explode("tags", position=5), "a column's name is text, not 5"),  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: Stream.from_items({"a": "int64"}, [(1, 2)]), "items are event(...) and cti(...)"),  # type: ignore[list-item]
     (lambda: Stream.from_items({"a": "int65"}, []), "'int65'; did you mean 'int64'? The types"),
     (lambda: Stream.from_items({"_vs": "int64"}, []), "column name '_vs' is reserved"),
-    (lambda: Stream.from_items({"a": int}, [], partitions=0), "partitions=0: it is between 1 and"),
+    (lambda: Stream.from_items({"a": int}, [], partitions=0), "partitions=0: must be between"),
     (lambda: S.filter(col("k").str.contains("(", regex=True)), "is not a regular expression"),
 ]  # fmt: skip
 
@@ -321,7 +321,7 @@ def test_mistakes_about_files(readings: str, tmp_path: Path) -> None:
         Stream.from_parquet(readings, vs="at", ve="+0s")
     with pytest.raises(InvalidPlanError, match="delay '-1s' is negative"):
         Stream.from_parquet(readings, vs="at", delay="-1s")
-    with pytest.raises(InvalidPlanError, match="late='ignore': it is one of"):
+    with pytest.raises(InvalidPlanError, match="late='ignore': choose one of"):
         Stream.from_parquet(readings, vs="at", late="ignore")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"nowhere\.parquet"):
         Stream.from_parquet(str(tmp_path / "nowhere.parquet"), vs="at")

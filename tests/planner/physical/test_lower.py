@@ -273,7 +273,7 @@ def test_plans_are_the_same_in_every_process() -> None:
 
 
 def test_limits_have_names() -> None:
-    with pytest.raises(InvalidPlanError, match="parallelism=0: it is between 1 and 256"):
+    with pytest.raises(InvalidPlanError, match="parallelism=0: must be between 1 and 256"):
         plan_of(bids().to_parquet(), parallelism=0)
     schema = {"k": "int64"}
     wide = Stream.from_items(schema, [event(0, k=1)], partitions=1024)

@@ -99,8 +99,8 @@ def test_the_longest_lifetime_of_one_that_never_ends() -> None:
     ("strategy", "replicas", "said"),
     [
         ("replication", 1, "recovery='replication' takes replicas=2 or more"),
-        ("replication", 0, "replicas=0: it is between 1 and "),
-        (None, 10**6, "replicas=1000000: it is between 1 and "),
+        ("replication", 0, "replicas=0: must be between 1 and "),
+        (None, 10**6, "replicas=1000000: must be between 1 and "),
         ("replay", 2, "recovery='replay' has one instance of each vertex; replicas=2 goes with "),
     ],
 )

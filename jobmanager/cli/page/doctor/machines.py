@@ -83,5 +83,5 @@ def silence(case: Case) -> Iterator[Finding]:
     if case.is_open and age_s > CLOCK_S_MAX and not is_full:
         what = f"the job manager has not written its status for {age_s:,.0f} s"
         process = f"its process is {case.status.get('pid')} on {case.status.get('machine')}"
-        advice = f"{process}; if that runs, the store of {root} is full or away"
+        advice = f"{process}; if it still runs, the store of {root} is full or cannot be reached"
         yield Finding("waiting", "silent job manager", "job", what, advice)

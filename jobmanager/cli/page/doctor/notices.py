@@ -177,5 +177,5 @@ def checkpoints(case: Case) -> Iterator[Finding]:
         age_us = case.now_us - times[-1]
         if age_us > max(CHECKPOINT_GAPS * gap_us, CHECKPOINT_AGE_S_MIN * US_PER_S):
             what = f"{row['vertex']} had its last checkpoint {age_us // US_PER_S} s ago"
-            advice = "the store may be slow or away: jobmanager logs has its answers"
+            advice = "the store may be slow or unreachable: see jobmanager logs"
             yield Finding("waiting", "checkpoint age", row["vertex"], what, advice, times[-1])

@@ -237,7 +237,7 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
         counts = len(before.vertices[old]), len(after.vertices[new])
         if counts[0] != counts[1]:
             reasons.append(
-                f"stage {new} would have {counts[1]} vertices, and has {counts[0]}: keep the "
+                f"stage {new} would have {counts[1]} vertices instead of {counts[0]}: keep the "
                 "number of its partitions"
             )
             continue
@@ -271,12 +271,12 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
     if len(old.of_outputs) > 1 or len(new.of_outputs) > 1:
         return ["a job with several outputs cannot be changed: run the new queries as a new job"]
     if old.output != new.output:
-        return [f"its answer would move from {old.output} to {new.output}: keep the folder"]
+        return [f"its output would move from {old.output} to {new.output}: keep the folder"]
     if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):
-        return ["its answer would be written in another way: keep the options of its output"]
+        return ["its output would be written in another way: keep the options of its output"]
     if len(old.sink_streams()) != len(new.sink_streams()):
         counts = len(new.sink_streams()), len(old.sink_streams())
-        many = f"its answer would have {counts[0]} partitions, and has {counts[1]}"
+        many = f"its output would have {counts[0]} partitions instead of {counts[1]}"
         return [f"{many}: keep the last step that divides rows by key"]
     last = new.stages[-1].name
     if links.get(last) != old.stages[-1].name:
@@ -287,11 +287,11 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
     reasons = []
     for column in old.schema:
         if column.name not in new.schema.names:
-            reasons.append(f"column {column.name!r} of the answer would be gone: keep it")
+            reasons.append(f"column {column.name!r} of the output would be removed: keep it")
         elif not new.schema.field(column.name).type.equals(column.type):
             kinds = new.schema.field(column.name).type, column.type
             reasons.append(
-                f"column {column.name!r} of the answer would be {kinds[0]}, not {kinds[1]}: give "
+                f"column {column.name!r} of the output would be {kinds[0]}, not {kinds[1]}: give "
                 "the new values another name"
             )
     return reasons

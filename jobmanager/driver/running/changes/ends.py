@@ -80,7 +80,9 @@ def fence_off(
         # after the fence: segments written later do not count
         at_end = Fence(ends.get(uri, 0), number, root.epoch)
         if uri in ends and reaches_beyond(store, at_end):
-            raise NotACutError(display_uri(root.uri), f"a host has written more to {uri}")
+            raise NotACutError(
+                display_uri(root.uri), f"a suspended host has written to {uri} after the cut"
+            )
 
 
 def withdraw_fences(root: JobRoot, plan: PhysicalPlan, number: int) -> None:

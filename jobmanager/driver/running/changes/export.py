@@ -48,7 +48,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     target.check_free(now_us)
     plan = _plan_at(root, name, display_uri(root.uri))
     if plan.output != f"{plan.root}/{_OUTPUT}":
-        reason = f"its answer goes to {plan.output}, which two jobs cannot share"
+        reason = f"its output goes to {plan.output}, which two jobs cannot share"
         if len(plan.of_outputs) > 1:
             reason = "it has several outputs"
         raise ChangeRefusedError(display_uri(root.uri), reason)

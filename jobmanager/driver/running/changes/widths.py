@@ -66,7 +66,7 @@ def widths_for(
 
 def _check(what: str, width: int) -> None:
     if not 1 <= width <= PARALLELISM_MAX:
-        raise RescaleError(f"{what}: it is between 1 and {PARALLELISM_MAX}")
+        raise RescaleError(f"{what}: must be between 1 and {PARALLELISM_MAX}")
 
 
 def _named(plan: PhysicalPlan, name: str) -> str:

@@ -126,7 +126,7 @@ def _ordered(below: LogicalNode, request: MatchRequest) -> LogicalNode:
 def _rows_of(request: MatchRequest, pattern: Pattern) -> tuple[Rows, bool]:
     if request.rows not in ROWS:
         known = ", ".join(map(repr, ROWS))
-        raise InvalidPlanError(f"match(rows={request.rows!r}): it is one of {known}")
+        raise InvalidPlanError(f"match(rows={request.rows!r}): choose one of {known}")
     rows, shows_empty = ROWS[request.rows]
     if rows == "unmatched" and has_exclusion(pattern):
         raise InvalidPlanError(
@@ -146,7 +146,7 @@ class _Variables:
         }
         for name, parts in subsets.items():
             if self._known(name) is not None:
-                raise InvalidPlanError(f"subset {name!r}: there is a variable of that name")
+                raise InvalidPlanError(f"subset {name!r}: there is already a variable of that name")
             members = sorted({self.defined(part) for part in parts})
             if not members:
                 raise InvalidPlanError(f"subset {name!r} has no variables")
@@ -278,7 +278,7 @@ def _skip_of(after: str, names: _Variables) -> Skip:
     word = words[0].lower() if words else ""
     if word not in _SKIPS or (len(words) == 2) != word.startswith(("to_first", "to_last")):
         raise InvalidPlanError(
-            f"match(after_match={after!r}): it is 'past_last_row', 'to_next_row', 'to_first A' or "
+            f"match(after_match={after!r}): choose 'past_last_row', 'to_next_row', 'to_first A' or "
             "'to_last A'"
         )
     if len(words) == 1:

@@ -118,7 +118,7 @@ def running(value: Expr) -> Expr:
 def _checked(what: str, rows: int, least: int) -> int:
     is_number = isinstance(rows, int) and not isinstance(rows, bool)
     if not is_number or not least <= rows <= ROWS_MAX:
-        raise InvalidPlanError(f"{what}({rows!r}): it is an int from {least} to {ROWS_MAX:,}")
+        raise InvalidPlanError(f"{what}({rows!r}): must be an int from {least} to {ROWS_MAX:,}")
     return rows
 
 

@@ -34,7 +34,7 @@ def _chr(values: Sequence[Value], call: Call) -> Value:
     try:
         texts = pa.array([chr(code) for code in unique.tolist()], _TEXT)
     except (ValueError, OverflowError):
-        raise pa.ArrowInvalid("a number is no character") from None
+        raise pa.ArrowInvalid("a number is not the code of a character") from None
     return pc.if_else(codes.is_valid(), texts.take(pa.array(places)), pa.scalar(None, _TEXT))
 
 

@@ -174,7 +174,9 @@ def _parsed_or_error(texts: pa.Array, call: Call) -> pa.Array:
     found = _parsed(texts, call)
     if found.null_count > texts.null_count:
         remedy = "strict=False, in SQL TRY_TO_TIMESTAMP, makes it null"
-        raise pa.ArrowInvalid(f"a text is no time as {call.option('format')!r} has it ({remedy})")
+        raise pa.ArrowInvalid(
+            f"a text is not a time in the format {call.option('format')!r} ({remedy})"
+        )
     return found
 
 

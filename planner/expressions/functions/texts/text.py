@@ -260,7 +260,7 @@ class Texts(Functions[E]):
     ) -> E:
         """Replace every ``pattern``, or the first ``count``."""
         if count is not None and (isinstance(count, bool) or count < 1):
-            raise InvalidPlanError(f"replace(count={count!r}): it is a whole number from 1 on")
+            raise InvalidPlanError(f"replace(count={count!r}): must be a whole number from 1 on")
         more = {} if count is None else {"count": count}
         return self._call("replace", pattern=pattern, replacement=replacement, regex=regex, **more)
 

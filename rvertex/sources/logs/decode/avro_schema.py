@@ -347,7 +347,7 @@ def _fields(kind: AvroSchema) -> list[dict[str, Any]]:
     fields: list[dict[str, Any]] = kind.get("fields", [])
     for name, times in Counter(f["name"] for f in fields).items():
         if times > 1:
-            raise UnreadableAvroError("it is there more than once", (name,))
+            raise UnreadableAvroError("it occurs more than once", (name,))
     return fields
 
 

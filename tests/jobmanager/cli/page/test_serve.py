@@ -250,7 +250,7 @@ def test_a_bundle_shows_the_job_elsewhere(folder: Path, tmp_path: Path, rows: in
     finally:
         served.close()
     (tmp_path / "no.zip").write_text("nothing")
-    assert "is no bundle" in run("serve", str(tmp_path / "no.zip")).stderr
+    assert "is not a bundle" in run("serve", str(tmp_path / "no.zip")).stderr
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -116,18 +116,18 @@ STRONG = f'{COUNTS}.recover_with("strong")'
 DRAWN = 'rows.group_by("key").process(Draws)'
 #: The words of the page, the query before, the query after, the reason and what to write.
 REFUSED = [
-    ("a column of the answer goes", COUNTS, f'{COUNTS}.select("key")', "gone: keep it"),
+    ("a column of the answer goes", COUNTS, f'{COUNTS}.select("key")', "removed: keep it"),
     (
         "a column of the answer has another type",
         COUNTS,
         f'{COUNTS}.select("key", n=ss.col("n") * 1.5)',
-        "column 'n' of the answer would be double, not int64: give the new values another name",
+        "column 'n' of the output would be double, not int64: give the new values another name",
     ),
     (
         "the answer goes to another folder",
         COUNTS,
         f'{COUNTS}.to_parquet("/elsewhere")',
-        "its answer would move from .* to /elsewhere: keep the folder",
+        "its output would move from .* to /elsewhere: keep the folder",
     ),
     (
         "another source",

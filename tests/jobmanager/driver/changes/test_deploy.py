@@ -89,7 +89,7 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
     job.stop()
     job.wait(WAIT_S)
     dropped = changed.query("dropped", f'{COUNTS}.select("key", m=ss.col("n"))')
-    with pytest.raises(ChangeRefusedError, match="column 'n' of the answer would be gone"):
+    with pytest.raises(ChangeRefusedError, match="column 'n' of the output would be removed"):
         deploy(dropped, changed.root, yes=True)
     deploy(changed.query("totals", TOTALS), changed.root, yes=True)
     changed.append(2)

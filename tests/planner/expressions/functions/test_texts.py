@@ -103,9 +103,11 @@ def test_zones_and_dates() -> None:
 
 def test_a_time_that_does_not_fit_is_named() -> None:
     for text in ("2026-02-29", "0000-01-01", "2026-13-01", "26-01-01", "2026-01-01 "):
-        with pytest.raises(EvaluationError, match=f"a text is no time as .*, for '{text}'"):
+        with pytest.raises(
+            EvaluationError, match=f"a text is not a time in the format .*, for '{text}'"
+        ):
             values(col("s").str.to_timestamp("%Y-%m-%d"), "2026-01-01", text)
-    with pytest.raises(InvalidPlanError, match="a text is no time"):
+    with pytest.raises(InvalidPlanError, match="a text is not a time"):
         values(lit("x").str.to_date("%Y"), "y")
 
 

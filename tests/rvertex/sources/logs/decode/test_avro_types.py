@@ -300,7 +300,7 @@ def test_a_type_that_is_defined_twice_is_refused() -> None:
 
 
 def test_two_fields_of_one_name_are_refused() -> None:
-    with pytest.raises(UnreadableAvroError, match=r"field 'a': it is there more than once"):
+    with pytest.raises(UnreadableAvroError, match=r"field 'a': it occurs more than once"):
         arrow_columns(of_fields(("a", "long"), ("a", "string")))
 
 
