@@ -275,7 +275,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
         (lambda: KEYED.process(WithInit), "remove its __init__"),
         (lambda: KEYED.process(NoneDeclared), r"declares no output; .* output = \{\} for"),
         (lambda: READINGS.group_by().process(Count), "it needs a key"),
-        (lambda: KEYED.process(Count, on_error=WRONG["policy"]), "on_error='ignore': it is"),
+        (lambda: KEYED.process(Count, on_error=WRONG["policy"]), "on_error='ignore': choose"),
         (
             lambda: READINGS.apply(WRONG["code"], {"a": "int64"}),
             r"apply\(\) takes a function, not 3",

@@ -71,5 +71,5 @@ def test_the_forms_agree() -> None:
 
 
 def test_a_wrong_format_is_a_usage_error() -> None:
-    with pytest.raises(InvalidPlanError, match=r"explain\(format='svg'\): it is"):
+    with pytest.raises(InvalidPlanError, match=r"explain\(format='svg'\): choose"):
         explain(lower(QUERIES["words"](), root="ROOT"), "svg")  # type: ignore[arg-type]
