@@ -19,6 +19,7 @@ from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
+from planner.sql.reading.forms.queries.own_functions import with_own_functions
 from planner.sql.reading.parameters import bound
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.pasted import ClientStatement
@@ -88,6 +89,7 @@ def compile_statements(
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
+        statements = with_own_functions(statements, text.error)
         with_processing_times(statements, text.engine.name)
         ready = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
         return _answer(compiler, ready, own)

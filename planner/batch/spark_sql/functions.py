@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from planner.expressions.functions.numbers import FACTORIAL_MAX
 from planner.expressions.spark.arithmetic import Writer, is_float, round_double, spark_type
 from planner.expressions.spark.casts import failure
@@ -62,9 +64,13 @@ def _logarithm(function: str) -> Writer:
 
 
 def _trunc(call: Call, a: str) -> str:
+    cut = call.option("digits")
+    if call.type is not None and pa.types.is_decimal(call.type):
+        cut = min(cut, call.type.scale)
+        nearer = f"case when {{0}} < 0 then ceil({{0}}, {cut}) else floor({{0}}, {cut}) end"
+        return let(a, lambda x: f"cast({nearer.format(x)} as {spark_type(call)})")
     if not is_float(call):
         return a
-    cut = call.option("digits")
     return let(a, lambda x: round_double(call, x, cut, lambda y: f"signum({y}) * floor(abs({y}))"))
 
 

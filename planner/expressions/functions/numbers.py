@@ -81,12 +81,17 @@ def _resolve_trunc(call: Call) -> Node | None:
     digits = call.option("digits")
     if pa.types.is_integer(kind):
         return replace(call, type=kind) if digits >= 0 else None
+    if pa.types.is_decimal(kind):
+        return replace(call, type=kind)
     return typed(call, _FLOAT, _FLOAT) if pa.types.is_floating(kind) else None
 
 
 def _trunc(values: Sequence[Value], call: Call) -> Value:
     if pa.types.is_integer(call.type):
         return values[0]
+    if call.type is not None and pa.types.is_decimal(call.type):
+        digits = min(call.option("digits"), call.type.scale)
+        return pc.round(values[0], ndigits=digits, round_mode="towards_zero")
     return rounded_float(values[0], call.option("digits"), toward_zero=True)
 
 

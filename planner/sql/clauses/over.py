@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api import agg
+from planner.api.expressions import col, lit
 from planner.api.grouped.frames import ROWS_MAX, RowFrame, framed
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import resolve
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
 
+#: Aggregates that are 0 without rows.
+_COUNTS = (exp.Count, exp.CountIf, exp.ApproxDistinct)
 _TIME = "OVER follows the time of the stream: ORDER BY its time, or vs(), ascending"
 _LAG_NULLS = (
     "LAG takes no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
@@ -46,11 +49,6 @@ _LAG_NULLS = (
 _ALONE = (
     "RANGE with a distance needs ORDER BY the time alone; with more columns, write ROWS, "
     "or RANGE UNBOUNDED PRECEDING"
-)
-_ENDS_BEFORE = (
-    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW: for a frame that ends n "
-    "rows earlier, write LAG(x, n) of the result in an outer SELECT, for COUNT write "
-    "COALESCE(LAG(x, n), 0)"
 )
 _RANGE_ENDS_BEFORE = (
     "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; RANGE may end earlier if it "
@@ -126,8 +124,14 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
     by, on = with_key_columns(scope.stream, keys, "@by", taken)
     name = free_name("@over", taken)
     with text.located(node):
-        grouped = by.group_by(*on)
-        plan = framed(grouped.plan, tuple(on), frame, ties, {name: aggregate})
+        late = frame.last if frame.first is None and isinstance(aggregate, agg.Agg) else 0
+        frame = replace(frame, last=0) if late else frame
+        plan = framed(by.group_by(*on).plan, tuple(on), frame, ties, {name: aggregate})
+        if late:  # the running result, that many rows before
+            default = lit(0) if node.find(*_COUNTS) is not None else None
+            running, name = col(name), free_name("@before", taken)
+            lagged = agg.lag(running, late, default=default)
+            plan = framed(plan, tuple(on), RowFrame(True, None), ties, {name: lagged})
     stream: Stream = replace(scope.stream, plan=plan)
     return name, replace(scope.with_stream(stream), hidden=(*scope.hidden, name))
 
@@ -189,8 +193,8 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
     last = _bound(spec, "end", names, is_rows=is_rows)
     if last is None:
         raise text.error(node, "a frame ends at CURRENT ROW or before it; write AND CURRENT ROW")
-    if first is None and last:
-        raise text.error(node, _ENDS_BEFORE if is_rows else _RANGE_ENDS_BEFORE)
+    if first is None and last and not is_rows:
+        raise text.error(node, _RANGE_ENDS_BEFORE)
     if first is not None and first < last:
         raise text.error(node, "a frame begins before it ends: BETWEEN 9 PRECEDING AND 1 PRECEDING")
     return RowFrame(is_rows, first, last)

@@ -2,6 +2,7 @@
 
 Columns are matched by position. EXCEPT and INTERSECT compare whole rows, nulls as equal, and return
 each row once: the rows of both sides are stitched, and joined by a text that identifies a row.
+With ALL they count the copies of each row: ``n - m`` of them, or the less of both, are left.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.api import agg
 from planner.api.choices import when
-from planner.api.expressions import Expr, col, lit
+from planner.api.expressions import Expr, call, col, lit
 from planner.api.grouped.aggregation import free_column
 from planner.api.names import aligned, text_of
 from planner.api.stream import Stream
@@ -29,7 +31,6 @@ _EMIT = (
     "EMIT could belong to the whole {0} or to its last SELECT: put each SELECT in "
     "parentheses, with its EMIT"
 )
-_ALL = "{0} ALL counts copies of rows and is not supported; write {0}, which gives each row once"
 _POINTS = (
     "{0} compares rows that are valid at the same time, and rows of an instant hardly "
     "ever are: give the rows a lifetime (ve = NULL in the declaration: for ever), or "
@@ -61,12 +62,12 @@ def set_operation(
         with names.text.located(node):
             whole = first.union(*renamed)
             return whole.stitch() if is_distinct else whole
-    if not is_distinct:
-        raise names.text.error(node, _ALL.format(kind))
     if first.plan.is_point and renamed[0].plan.is_point:
         raise names.text.error(node, _POINTS.format(kind))
     with names.text.located(node):
         left, right = (Stream(plan) for plan in aligned([first.plan, renamed[0].plan]))
+        if not is_distinct:
+            return _counted(left, right, is_except=kind == "EXCEPT")
         return _compared(left.stitch(), right.stitch(), is_except=kind == "EXCEPT")
 
 
@@ -94,6 +95,22 @@ def _compared(left: Stream, right: Stream, *, is_except: bool) -> Stream:
     sides = [side.with_columns(**{same: _row_text(side.schema)}) for side in (left, right)]
     how = "anti" if is_except else "inner"
     return sides[0].join(sides[1].select(same), on=same, how=how).select(*names)
+
+
+def _counted(left: Stream, right: Stream, *, is_except: bool) -> Stream:
+    """Return the copies of each row that are left of ``EXCEPT ALL`` and ``INTERSECT ALL``."""
+    names = left.schema.names
+    same = free_column("same", names)
+    here, there, copy = (free_column(name, [*names, same]) for name in ("here", "there", "copy"))
+    sides = [side.with_columns(**{same: _row_text(side.schema)}) for side in (left, right)]
+    values = {name: agg.first(name) for name in names}
+    counted = sides[0].group_by(same).agg(**values, **{here: agg.count()})
+    theirs = sides[1].group_by(same).agg(**{there: agg.count()})
+    pairs = counted.join(theirs, on=same, how="left" if is_except else "inner")
+    less = when(col(there) < col(here)).then(col(there)).otherwise(col(here))
+    copies = col(here) - col(there).fill_null(0) if is_except else less
+    listed = pairs.with_columns(**{copy: call("sequence", lit(1), copies, lit(1))})
+    return listed.explode(copy).select(*names)
 
 
 def _row_text(schema: pa.Schema) -> Expr:

@@ -298,8 +298,9 @@ class Expressions:
         """``s ->> '$.a'`` as text, ``s -> '$.a'`` as JSON."""
         path_node, value = node.args["expression"], self.compile(node.this)
         path = path_node.sql().strip("'")
-        if pa.types.is_struct(value.output_type(self.schema)):
-            return value.field(path.removeprefix("$."))
+        kind = value.output_type(self.schema)
+        if pa.types.is_struct(kind) or pa.types.is_map(kind):
+            return (value.item if pa.types.is_map(kind) else value.field)(path.removeprefix("$."))
         with self.text.located(node):
             is_text = type(node) is exp.JSONExtractScalar
             return (value.str.json_value if is_text else value.str.json_extract)(path)

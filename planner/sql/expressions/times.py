@@ -5,8 +5,10 @@ The tables have the form of those in :mod:`planner.sql.expressions.calls`.
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import timedelta
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -37,7 +39,19 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _JAVA = {
     "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "dd": "%d", "HH": "%H",
     "hh": "%I", "mm": "%M", "ss": "%S", "EEEE": "%A", "EEE": "%a", "DDD": "%j", "a": "%p",
+    "EE": "%a", "E": "%a", "uuuu": "%Y", "y": "%Y",
 }  # fmt: skip
+#: Letters that are written without zeros in front.
+_SHORT: dict[str, Callable[[Expr], Expr]] = {
+    "d": lambda t: t.dt.day(),
+    "M": lambda t: t.dt.month(),
+    "H": lambda t: t.dt.hour(),
+    "h": lambda t: (t.dt.hour() + 11) % 12 + 1,
+    "m": lambda t: t.dt.minute(),
+    "s": lambda t: t.dt.second(),
+    "D": lambda t: t.dt.day_of_year(),
+    "Q": lambda t: t.dt.quarter(),
+}
 #: TO_CHAR's letters in a time format -> ours.
 _CHAR = {
     "YYYY": "%Y", "YY": "%y", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H", "HH12": "%I",
@@ -51,6 +65,7 @@ _JAVA_READ = {
     "EE": "%a", "E": "%a", **{"S" * n: "%f" for n in range(1, 7)},
     **dict.fromkeys(("X", "XX", "XXX", "Z", "ZZ", "ZZZ", "x", "xx", "xxx"), "%z"),
 }  # fmt: skip
+_FRACTION_MAX = 6
 _JAVA_PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 _CHAR_PART = re.compile(
     "|".join(sorted(_CHAR, key=len, reverse=True)) + r'|"([^"]*)"|([A-Za-z]+)|(.)', re.I | re.S
@@ -68,6 +83,29 @@ def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
         return _code(found[0], codes, written)
 
     return _JAVA_PART.sub(one, written)
+
+
+def java_formatted(time: Expr, written: str) -> Expr:
+    """Format a time, as in ``yyyy-MM-dd HH:mm:ss.SSS``; ``d`` has no zero in front."""
+    parts: list[Expr] = []
+    plain = ""
+    for found in _JAVA_PART.finditer(written):
+        word = found[0]
+        digits = len(word) if word.strip("S") == "" else 0
+        if word not in _SHORT and not 0 < digits <= _FRACTION_MAX:
+            plain += word
+            continue
+        if plain:
+            parts.append(time.dt.format(java_format(plain)))
+            plain = ""
+        if digits:
+            us = time.dt.epoch_us() % _SECOND_US // 10 ** (_FRACTION_MAX - digits)
+            parts.append(us.cast("string").str.pad_left(digits, "0"))
+        else:
+            parts.append(_SHORT[word](time).cast("string"))
+    if plain or not parts:
+        parts.append(time.dt.format(java_format(plain)))
+    return reduce(operator.add, parts)
 
 
 def char_format(written: str) -> str:
@@ -206,7 +244,7 @@ def _unix_seconds(time: Expr, format: Expr | None = None) -> Expr:
 
 def _from_seconds(seconds: Expr, format: Expr | None = None) -> Expr:
     written = "yyyy-MM-dd HH:mm:ss" if format is None else words(format, "a format")
-    return (seconds * _SECOND_US).cast("timestamp").dt.format(java_format(written))
+    return java_formatted((seconds * _SECOND_US).cast("timestamp"), written)
 
 
 def _from_number(number: Expr, digits: Expr | None = None) -> Expr:
@@ -304,7 +342,7 @@ OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
 #: By name, lower case.
 NAMED: dict[str, Callable[..., Expr]] = {
     "date_part": lambda part, t: date_part(words(part, "a part"), t),
-    "date_format": lambda t, f: t.dt.format(java_format(words(f, "a format"))),
+    "date_format": lambda t, f: java_formatted(t, words(f, "a format")),
     "strftime": lambda t, f: t.dt.format(words(f, "a format")),
     "datediff": _days_between,
     "date_add": _days_later,

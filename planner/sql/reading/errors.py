@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from planner.errors import InvalidPlanError
 from rstream.errors import error_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _TYPES = {
     **{f"int{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INT"))},
@@ -22,6 +26,23 @@ _TYPES = {
     "null": "NULL",
 }
 
+#: How to write a value of another type, by the beginning of the type's name.
+_ADVICE = {
+    "list<": "take an element, as in l[1], its text, as in ARRAY_JOIN(l, ','), or UNNEST(l)",
+    "struct<": "take a field, as in s.name, or write TO_JSON(s) for a text",
+    "map<": "take a value, as in m['key'], or write MAP_KEYS(m) or MAP_VALUES(m)",
+    "duration": "write EPOCH_US(d) for microseconds",
+    **dict.fromkeys(
+        ("timestamp", "date"),
+        "write DATE_FORMAT(t, 'yyyy-MM-dd HH:mm:ss') for a text, EXTRACT(HOUR FROM t) or "
+        "EPOCH_US(t) for a number, CAST(s AS TIMESTAMP) for a time",
+    ),
+    "binary": "write HEX(b) or TO_BASE64(b) for a text",
+    "bool": "write CASE WHEN c THEN 1 ELSE 0 END for a number",
+    "string": "write CAST(s AS BIGINT) or CAST(s AS DOUBLE) for a number, or CAST(x AS VARCHAR) "
+    "for a text",
+}
+
 
 def sql_type(name: str) -> str:
     """SQL's name of the Arrow type ``name``."""
@@ -31,6 +52,20 @@ def sql_type(name: str) -> str:
         return "INTERVAL"
     decimal = re.fullmatch(r"decimal\d+(\(.*\))", name)
     return f"DECIMAL{decimal[1]}" if decimal else _TYPES.get(name, name)
+
+
+def advice_for(operation: str, types: Sequence[str]) -> str:
+    """Return what to write instead of an operation that does not take these types."""
+    if operation.startswith("field"):
+        return "take fields of a struct only; write JSON_VALUE(s, '$.a') for a text of JSON"
+    if operation == "-" and set(types) == {"string"}:
+        return (
+            "write JSON_BUILD_OBJECT('a', j -> 'a') with the fields that stay, or cast to numbers"
+        )
+    for begin, advice in _ADVICE.items():
+        if any(kind.startswith(begin) for kind in types):
+            return advice
+    return "write CAST(x AS VARCHAR) for a text"
 
 
 @error_class

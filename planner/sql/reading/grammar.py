@@ -18,6 +18,7 @@ from sqlglot.parser import Parser, binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.forms import calls
+from planner.sql.reading.forms.queries.own_functions import own_function
 from planner.sql.reading.forms.tokens import OPERATORS
 from planner.sql.reading.hints import CLAUSES
 from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, dotted_name, option_of
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=exp.Expr)
 #: Window functions that are allowed in FROM.
 WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
-
-
 #: Functions whose arguments are read by position, regardless of sqlglot's names for them.
 _BY_PLACE = (
     *("TIMESTAMPDIFF", "DATEDIFF", "DATE_ADD", "DATE_SUB", "DATE_PART", "REGEXP_EXTRACT"),
@@ -97,6 +96,7 @@ class StreamDialect(Dialect):
     """Names may be in double quotes or, as in Flink and Spark, in backquotes."""
 
     NULL_ORDERING = "nulls_are_last"
+    STRICT_JSON_PATH_SYNTAX = False  # no warning for keys such as '100'
 
     class Tokenizer(tokens.Tokenizer):
         RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("r'", "'"), ("R'", "'")]
@@ -231,6 +231,7 @@ class StreamParser(RowPatterns):
         """Give the column a ``NOT NULL`` after a computed column; sqlglot reads ``IS NOT NULL``."""
         begin = self._index
         found = super()._parse_column_def(*args, **options)
+        calls.generated(self, found)
         if found is not None and found.find(exp.ComputedColumnConstraint):
             required = self._required(begin)
             if required is not None:
@@ -280,7 +281,7 @@ class StreamParser(RowPatterns):
 
     def _parse_statement(self) -> exp.Expr | None:
         """Parse client statements such as SET and SHOW; skip ``EXECUTE STATEMENT SET BEGIN``."""
-        return client_statement(self) or super()._parse_statement()
+        return own_function(self) or client_statement(self) or super()._parse_statement()
 
     def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
         if self._emit_word() or self._is_match():

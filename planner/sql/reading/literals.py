@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -131,6 +131,8 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
         raise text.error(at, f"{as_sql(node)} {_LENGTHS.get(name, 'has no length here')}")
     found = _TYPES.get(name)
     if found is None or node.args.get("nested"):
+        if name == "TIME":
+            raise text.error(at, "no type TIME; write DATE_FORMAT(t, 'HH:mm:ss') for its text")
         known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
         raise text.error(at, f"no type {as_sql(node)}; the types are: {known}")
     return found
@@ -243,10 +245,15 @@ _EXACT: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
     exp.Sub: operator.sub,
     exp.Mul: operator.mul,
 }
+_ROUNDED: dict[type[exp.Expr], str] = {exp.Round: ROUND_HALF_UP, exp.Trunc: ROUND_DOWN}
+_PLACES_MAX = 30
+_WIDE = Context(prec=400)
 
 
 def exact_number(node: exp.Expr) -> Decimal | None:
-    """What literals with + - * between them are as decimals; None for anything else.
+    """What literals with + - * between them are as decimals, also in ROUND and TRUNC of digits.
+
+    None for anything else.
 
     ``0.06 + 0.01`` is the double that ``0.07`` is, as where literals are decimals.
     """
@@ -257,6 +264,15 @@ def exact_number(node: exp.Expr) -> Decimal | None:
             return Decimal(node.name)
         except InvalidOperation:
             return None
+    if type(node) in _ROUNDED:
+        held, digits = exact_number(node.this), node.args.get("decimals")
+        places = Decimal(0) if digits is None else exact_number(digits)
+        if held is None or places is None or abs(places) > _PLACES_MAX:
+            return None
+        return held.quantize(Decimal(1).scaleb(-int(places)), _ROUNDED[type(node)], _WIDE)
+    if isinstance(node, exp.Neg):
+        held = exact_number(node.this)
+        return None if held is None else -held
     if type(node) not in _EXACT:
         return None
     a, b = exact_number(node.this), exact_number(node.args["expression"])

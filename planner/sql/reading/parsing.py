@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.errors import ExpressionTypeError
 from planner.sql.reading.adapting import adapted
 from planner.sql.reading.engines import PLAIN
-from planner.sql.reading.errors import SqlError, sql_type
+from planner.sql.reading.errors import SqlError, advice_for, sql_type
 from planner.sql.reading.forms.queries.statements import RefusedTokenError, with_variables
 from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
 from planner.sql.reading.hints import SPARK_WINDOW, STATEMENTS
@@ -130,7 +130,7 @@ class SqlText:
             raise
         except ExpressionTypeError as error:
             types = " and ".join(map(sql_type, error.types))
-            advice = "cast the argument, as in CAST(x AS VARCHAR)"
+            advice = advice_for(error.operation, error.types)
             reason = f"{self.spelled(node)} does not take {types}; {advice}"
             raise self.error(node, reason) from None
         except UsageError as error:

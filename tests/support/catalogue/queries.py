@@ -302,7 +302,17 @@ ENTRIES = (
         "SELECT i, f FROM t EXCEPT SELECT j, g FROM t",
         is_running=True,
     ),
-    Entry("EXCEPT ALL", "SELECT n FROM t EXCEPT ALL SELECT i FROM t", hint="counts copies of rows"),
+    *(
+        Entry(
+            f"{kind} ALL",
+            "SELECT i FROM (SELECT i, f, count(*) AS c FROM t GROUP BY i, f) "
+            f"{kind} ALL SELECT j FROM (SELECT j, g, count(*) AS c FROM t GROUP BY j, g)",
+            f"SELECT i FROM (SELECT DISTINCT i, f FROM t) {kind} ALL "
+            "SELECT j FROM (SELECT DISTINCT j, g FROM t)",
+            is_running=True,
+        )
+        for kind in ("EXCEPT", "INTERSECT")
+    ),
     Entry(
         "the first row of each key",
         "SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS r FROM t) "

@@ -184,6 +184,17 @@ def _wrapper(parser: Any) -> str:
     return "" if word == "WITHOUT" else "SCALARS" if is_some else "ALWAYS"
 
 
+def generated(parser: Any, column: exp.Expr | None) -> None:
+    """Parse the rest of RisingWave's column ``name type AS expression``."""
+    kind = None if column is None else column.args.get("kind")
+    if column is None or kind is None or not parser._match(TokenType.ALIAS):
+        return
+    value = exp.cast(parser._parse_disjunction() or exp.Null(), kind)
+    constraint = exp.ComputedColumnConstraint(this=value)
+    column.set("kind", None)
+    column.set("constraints", [exp.ColumnConstraint(kind=constraint)])
+
+
 def counts_from_zero(tokens: Sequence[Token]) -> bool:
     """Whether these tokens of an UNNEST end with ``WITH OFFSET``."""
     return (TokenType.WITH, TokenType.OFFSET) in itertools.pairwise(t.token_type for t in tokens)

@@ -25,7 +25,7 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
         select.set("hint", None)  # a hint changes how a query runs, not its rows
         _order_all(select)
         for join in select.args.get("joins") or []:
-            _unnested(join)
+            _unnested(join, select)
             _using(join, select)
         if engine == "ksqldb":
             _first_rows(select)
@@ -110,7 +110,7 @@ def _order_all(select: exp.Select) -> None:
     order.set("expressions", made)
 
 
-def _unnested(join: exp.Join) -> None:
+def _unnested(join: exp.Join, select: exp.Select) -> None:
     """``FROM t, JSONB_EACH(x) AS e (k, v)`` is ``CROSS JOIN UNNEST(JSONB_EACH(x)) AS e (k, v)``."""
     held = join.this
     call = held.this if isinstance(held, exp.Table | exp.Lateral) else None
@@ -126,12 +126,24 @@ def _unnested(join: exp.Join) -> None:
     if not alias.columns:
         words = name.upper().removesuffix("_TEXT").split("_")
         names = _COLUMNS.get(words[-1], (alias.name,))
+        if held.args.get("alias") is not None and names == _COLUMNS["ELEMENTS"]:
+            _name_element(select, alias.name)
         alias.set("columns", [exp.to_identifier(one) for one in names])
     made = exp.Unnest(expressions=[call.copy()], alias=alias)
     for part in made.walk():
         part.meta.setdefault("start", call.meta.get("start", 0))
         part.meta.setdefault("end", call.meta.get("end", 0))
     held.replace(made)
+
+
+def _name_element(select: exp.Select, name: str) -> None:
+    """``e`` of ``JSONB_ARRAY_ELEMENTS(x) AS e`` is its column ``value``."""
+    for column in list(select.find_all(exp.Column)):
+        if column.name == name and not column.table and column.find_ancestor(exp.Select) is select:
+            made = exp.column("value", table=name)
+            for part in made.walk():
+                part.meta.update(column.this.meta)
+            column.replace(exp.alias_(made, name) if column.parent is select else made)
 
 
 def _using(join: exp.Join, select: exp.Select) -> None:

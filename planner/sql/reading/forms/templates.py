@@ -171,6 +171,7 @@ _TIMES: dict[tuple[str, int], str] = {
     ("ISODOW", 1): "EXTRACT(ISODOW FROM @1)",
     ("DECADE", 1): "EXTRACT(YEAR FROM @1) DIV 10",
     ("UNIX_TIMESTAMP", 1): "UNIX_SECONDS(CAST(@1 AS TIMESTAMP))",
+    ("TO_UNIX_TIMESTAMP", 1): "UNIX_SECONDS(CAST(@1 AS TIMESTAMP))",
     ("DATETOSTRING", 2): f"DATE_FORMAT(DATE_ADD({_EPOCH}, @1), @2)",
 }
 _LISTS: dict[tuple[str, int], str] = {
@@ -265,6 +266,7 @@ _AGGREGATES: dict[tuple[str, int], str] = {
         (("JSONB_OBJECT_AGG", 2), ("JSON_OBJECT_AGG", 2), ("JSON_OBJECTAGG", 2)), _OBJECT
     ),
     ("STDDEV_SAMPLE", 1): "STDDEV_SAMP(@1)",
+    ("ATTR", 1): "CASE WHEN MIN(@1) = MAX(@1) THEN MIN(@1) END",
     ("CORRELATION", 2): "CORR(@1, @2)",
     ("MAP_AGG", 2): (
         "@MAP_FROM_ENTRIES(@LIST_ZIP(ARRAY_AGG(@1) FILTER (WHERE @1 IS NOT NULL), "
@@ -370,6 +372,9 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("duckdb", "MAX_BY", 3): _RANKED.format("DESC"),
     ("duckdb", "MIN_BY", 3): _RANKED.format("ASC"),
     ("spark", "TRY_ELEMENT_AT", 2): "ELEMENT_AT(@1, @2)",
+    ("spark", "TRY_TO_NUMBER", 2): "TRY_CAST(REPLACE(@1, ',', '') AS DECIMAL(38, 10))",
+    ("spark", "VARIANT_GET", 3): "TRY_CAST(GET_JSON_OBJECT(@1, @2) AS VARCHAR)",
+    ("spark", "PARSE_JSON", 1): "@1",
     **{
         ("spark", name, 1): f"CAST(@1 AS {name})"
         for name in (

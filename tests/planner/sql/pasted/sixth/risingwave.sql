@@ -38,10 +38,10 @@ VALUES ('p1', [15, 25, 40], 1.5, 8, [1.5, 2.5, 4], 2, ['hall'], ['v2'], ['den', 
 SELECT tx_id, sum(amount) OVER (PARTITION BY card ORDER BY tx_time RANGE BETWEEN INTERVAL '5 minutes' PRECEDING AND CURRENT ROW) AS s FROM cards WHERE card = 'c1';
 --- duckdb
 SELECT tx_id, sum(amount) OVER (PARTITION BY card ORDER BY tx_time RANGE BETWEEN INTERVAL 5 MINUTE PRECEDING AND CURRENT ROW) FROM cards WHERE card = 'c1'
-=== previous-average table
-SELECT tx_id, amount, avg(amount) OVER (PARTITION BY card ORDER BY tx_time ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM cards WHERE card = 'c1';
+=== previous-average rows
+SELECT tx_id, amount, avg(amount) OVER w AS before, count(*) OVER w AS n FROM cards WINDOW w AS (PARTITION BY card ORDER BY tx_time ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING);
 --- duckdb
-SELECT tx_id, amount, avg(amount) OVER (PARTITION BY card ORDER BY tx_time ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) FROM cards WHERE card = 'c1'
+SELECT tx_id, amount, avg(amount) OVER w, count(*) OVER w FROM cards WINDOW w AS (PARTITION BY card ORDER BY tx_time ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 === haversine rows
 SELECT a.tx_id, b.tx_id AS nxt, round(2 * 6371 * asin(sqrt(power(sin(radians(b.lat - a.lat) / 2), 2) + cos(radians(a.lat)) * cos(radians(b.lat)) * power(sin(radians(b.lon - a.lon) / 2), 2)))) AS km
 FROM cards a JOIN cards b ON a.card = b.card AND b.tx_time > a.tx_time AND b.tx_time <= a.tx_time + INTERVAL '6 minutes' AND a.merchant <> b.merchant;

@@ -1,0 +1,171 @@
+"""``CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1``: each call is replaced by the expression.
+
+The bodies of Spark (``RETURN x``) and of PostgreSQL and RisingWave (``LANGUAGE SQL AS $$ SELECT x
+$$``). Arguments and results are cast to the declared types. A body with a subquery, in another
+language or of a Java class is an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    #: The error at a node of the text, with a reason.
+    Error = Callable[[exp.Expr, str], Exception]
+
+_OTHER = (
+    "CREATE FUNCTION takes one SQL expression; write it in Python, and pass functions={{'{0}': f}}"
+)
+_TABLE = "a function of rows is not supported; write CREATE VIEW, and join it"
+_BODY = "write RETURN expression, or LANGUAGE SQL AS 'SELECT expression'"
+
+
+class OwnFunction(exp.Expression):
+    """``this``: the name; ``expressions``: the parameters; ``body``; ``to``: the result's type."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True, "expressions": False, "body": True, "to": False,
+    }  # fmt: skip
+
+
+def own_function(parser: Any) -> exp.Expr | None:
+    """Parse a CREATE FUNCTION of an expression; None: it is another statement."""
+    words = [token.text.upper() for token in parser._tokens[parser._index :][:5]]
+    if words[:1] != ["CREATE"] or "FUNCTION" not in words:
+        return None
+    at = words.index("FUNCTION")
+    if any(word not in ("CREATE", "OR", "REPLACE", "TEMPORARY", "TEMP") for word in words[:at]):
+        return None
+    parser._advance(at + 1)
+    parser._match_text_seq("IF", "NOT", "EXISTS")
+    name = parser._parse_id_var()
+    if not parser._match(TokenType.L_PAREN):
+        parser.raise_error(_OTHER.format(name.name))
+    parameters: list[exp.Expr] = []
+    while not parser._match(TokenType.R_PAREN):  # ends: each pass takes a parameter
+        parameters.append(_parameter(parser, len(parameters)))
+        if not parser._match(TokenType.COMMA) and parser._curr.text != ")":
+            parser.raise_error("expected ) or a comma")
+    to = None
+    if parser._match_text_seq("RETURNS"):
+        if parser._curr.text.upper() in ("TABLE", "SETOF"):
+            parser.raise_error(_TABLE)
+        to = parser._parse_types()
+    made = OwnFunction(this=name, expressions=parameters, body=_body(parser, name.name), to=to)
+    made.update_positions(name)
+    return made
+
+
+def _parameter(parser: Any, place: int) -> exp.Expr:
+    """Parse ``x INT DEFAULT 1``, or the type alone of a parameter that is ``$1``."""
+    before = parser._index
+    name, kind = parser._parse_id_var(), None
+    if parser._curr and parser._curr.text not in (",", ")"):
+        kind = parser._parse_types()
+    if kind is None or not parser._curr or parser._curr.text.upper() not in (",", ")", "DEFAULT"):
+        parser._retreat(before)
+        name, kind = exp.to_identifier(f"${place + 1}"), parser._parse_types()
+    default = parser._parse_disjunction() if parser._match_text_seq("DEFAULT") else None
+    return exp.ColumnDef(this=name, kind=kind, constraints=[default] if default else [])
+
+
+def _body(parser: Any, name: str) -> exp.Expr:
+    text, language, body = "", "SQL", None
+    while parser._curr:  # ends: each pass takes a token
+        token = parser._curr
+        parser._advance()
+        word = token.text.upper()
+        if word == "RETURN":
+            body = parser._parse_disjunction()
+            break
+        if word == "LANGUAGE":
+            language = parser._curr.text.upper()
+        elif word.startswith("$") and word.endswith("$"):
+            text = _quoted(parser, token)
+        elif token.token_type is TokenType.STRING:
+            text = token.text
+    if body is None and language == "SQL" and text:
+        body = _of_text(parser, text, name)
+    elif body is None:
+        parser.raise_error(_OTHER.format(name) if language != "SQL" else _BODY)
+    if body is None or body.find(exp.Query):
+        parser.raise_error(_OTHER.format(name))
+    assert isinstance(body, exp.Expr), name
+    for node in body.walk():
+        node.meta.pop("start", None)
+        node.meta.pop("end", None)
+    return body
+
+
+def _quoted(parser: Any, opened: Token) -> str:
+    """Return the text up to the next ``$$``."""
+    while parser._curr:  # ends: each pass takes a token
+        token = parser._curr
+        parser._advance()
+        if token.text == opened.text:
+            return str(parser.sql[opened.end + 1 : token.start])
+    return ""
+
+
+def _of_text(parser: Any, text: str, name: str) -> exp.Expr | None:
+    """Return the expression of ``SELECT x / 2``, or of ``x / 2``."""
+    made = type(parser)(dialect=parser.dialect).parse(parser.dialect.tokenize(text), text)
+    held = made[0] if len(made) == 1 else None
+    if isinstance(held, exp.Select):
+        others = [part for key, part in held.args.items() if part and key != "expressions"]
+        if others or len(held.expressions) != 1:
+            parser.raise_error(_OTHER.format(name))
+        held = held.expressions[0].unalias()
+    return held
+
+
+def with_own_functions(statements: Sequence[exp.Expr], error: Error) -> list[exp.Expr]:
+    """Return the statements without CREATE FUNCTION, with the functions' calls replaced.
+
+    Raises:
+        SqlError: made by ``error``; a call has another number of arguments.
+    """
+    known: dict[str, OwnFunction] = {}
+    found: list[exp.Expr] = []
+    for statement in statements:
+        whole = exp.Paren(this=statement)
+        for call in reversed(list(whole.find_all(exp.Anonymous)) if known else []):
+            if call.name.upper() in known:
+                call.replace(_called(known[call.name.upper()], call, error))
+        if isinstance(whole.this, OwnFunction):
+            known[whole.this.name.upper()] = whole.this
+        else:
+            whole.this.parent = None
+            found.append(whole.this)
+    return found
+
+
+def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Expr:
+    given = dict(zip(range(len(call.expressions)), call.expressions, strict=True))
+    values: dict[str, exp.Expr] = {}
+    for place, parameter in enumerate(function.expressions):
+        value = given.pop(place, None) or next(iter(parameter.args["constraints"]), None)
+        if value is None or isinstance(value, exp.Kwarg | exp.PropertyEQ):
+            raise error(
+                call, f"{call.name} takes {len(function.expressions)} values, in their order"
+            )
+        values[parameter.name.lower()] = exp.cast(value.copy(), parameter.args["kind"].copy())
+    if given:
+        raise error(call, f"{call.name} takes {len(function.expressions)} values, in their order")
+    made: exp.Expr = exp.Paren(this=function.args["body"].copy())
+    for node in list(made.find_all(exp.Column)):
+        name = node.name.lower()
+        if name in values and not node.args.get("table"):
+            node.replace(exp.Paren(this=values[name].copy()))
+    if function.args.get("to") is not None:
+        made = exp.cast(made, function.args["to"].copy())
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in call.meta:
+                part.meta.setdefault(key, call.meta[key])
+    return made
