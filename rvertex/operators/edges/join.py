@@ -267,7 +267,7 @@ class EdgeJoinOperator:
         return self._events(Lives(starts, ends, known, ranks), lo)
 
     def _matched_by(self, rows: np.ndarray) -> np.ndarray:
-        """The codes under which the matches of left ``rows`` are counted."""
+        """Return the codes by which the matches of left ``rows`` are counted."""
         return rows if self._spec.where is not None else self._sides[0].codes(rows)
 
     def _cover(self) -> None:

@@ -217,7 +217,7 @@ class LivingRows:
 
     @staticmethod
     def is_alive(table: pa.Table) -> np.ndarray:
-        """Which rows of what ``table`` returned are live, bool[n]."""
+        """Return which rows of the result of ``table`` are valid, bool[n]."""
         alive: np.ndarray = table.column(_ENDED).to_numpy() == INF_TIME
         return alive
 

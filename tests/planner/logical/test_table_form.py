@@ -1,4 +1,4 @@
-"""The columns of an answer that tell lifetimes: names, clashes, and what can be left out."""
+"""The lifetime columns of an output: names, clashes, and columns that can be omitted."""
 
 from __future__ import annotations
 

@@ -86,19 +86,19 @@ CHANGES = [
         "started empty",
     ),
     (
-        "a step is added behind the window",
+        "a step is added after the window",
         COUNTS,
         f'{COUNTS}.deduplicate("key", within="1s")',
         "started empty",
     ),
-    ("a column of the answer goes", COUNTS, f'{COUNTS}.select("key")', "refused"),
+    ("an output column is removed", COUNTS, f'{COUNTS}.select("key")', "refused"),
     (
-        "a column of the answer has another type",
+        "an output column has another type",
         COUNTS,
         f'{COUNTS}.select("key", n=ss.col("n") * 1.5)',
         "refused",
     ),
-    ("the answer goes to another folder", COUNTS, f'{COUNTS}.to_parquet("/elsewhere")', "refused"),
+    ("the output goes to another folder", COUNTS, f'{COUNTS}.to_parquet("/elsewhere")', "refused"),
     ("another source", COUNTS, COUNTS.replace("rows", "other"), "refused"),
 ]
 
@@ -116,15 +116,15 @@ STRONG = f'{COUNTS}.recover_with("strong")'
 DRAWN = 'rows.group_by("key").process(Draws)'
 #: The words of the page, the query before, the query after, the reason and what to write.
 REFUSED = [
-    ("a column of the answer goes", COUNTS, f'{COUNTS}.select("key")', "removed: keep it"),
+    ("an output column is removed", COUNTS, f'{COUNTS}.select("key")', "removed: keep it"),
     (
-        "a column of the answer has another type",
+        "an output column has another type",
         COUNTS,
         f'{COUNTS}.select("key", n=ss.col("n") * 1.5)',
         "column 'n' of the output would be double, not int64: give the new values another name",
     ),
     (
-        "the answer goes to another folder",
+        "the output goes to another folder",
         COUNTS,
         f'{COUNTS}.to_parquet("/elsewhere")',
         "its output would move from .* to /elsewhere: keep the folder",

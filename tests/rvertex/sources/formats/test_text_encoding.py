@@ -47,7 +47,7 @@ def collected(rows: ss.Stream) -> list[tuple[int, str]]:
 def test_an_encoding_that_is_named_is_read(
     tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Characters of several bytes also where a block ends."""
+    """Multi-byte characters are decoded even if a block ends within one."""
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 11)
     monkeypatch.setattr(json_lines, "CHUNK_BYTES", 11)
     for encoding in ENCODINGS:
