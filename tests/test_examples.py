@@ -5,6 +5,7 @@ Cannot catch: what only the Spark executor does wrong; tests/spark compares the 
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import subprocess
@@ -20,9 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
+import streamscope as ss
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from tests.support.postgres_server import PostgresServer
 
 SUMMARY = {"job", "state", "events_in", "events_out", "restarts", "elapsed_s", "output"}
 
@@ -220,9 +224,9 @@ def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
     """In real flights, within three buckets; the year's other alerts are holidays and clocks."""
-    zeitgeist = example("zeitgeist")
-    found = zeitgeist.found_in(zeitgeist.flights())
+    zeitgeist, found = example("zeitgeist"), final_alerts()
     hour = {(a["origin"], a["kind"], a["bucket"] // HOUR_US): a["buckets"] for a in found}
+    assert len(hour) == len(found)
     for (origin, begin, _), kind in ((zeitgeist.SPIKE, "spike"), (zeitgeist.DIP, "dip")):
         first = int(begin.timestamp()) // 3600
         planted = range(first, first + zeitgeist.PLANTED_HOURS)
@@ -232,3 +236,33 @@ def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
     assert sum(h in week for _, _, h in hour) == 2 * (zeitgeist.PLANTED_HOURS - 1)
     days = {datetime.fromtimestamp(h * 3600, UTC).date().isoformat()[5:] for *_, h in hour}
     assert days - {"09-17", "09-19"} == {"11-04", "11-28", "11-29", "12-01"}
+
+
+@pytest.mark.slow
+def test_early_alerts_are_delivered_and_corrected(
+    postgres: PostgresServer, postgres_schema: str, tmp_path: Path
+) -> None:
+    """Flights of a closed airport leave hours later: its early alerts are withdrawn."""
+    zeitgeist = example("zeitgeist")
+    queries = zeitgeist.delivered(zeitgeist.flights(), postgres.dsn, postgres_schema)
+    ss.run(queries, root=str(tmp_path), executor="local").wait()
+    columns = "origin, kind, bucket / 3600000000"
+    tables = [f"{postgres_schema}.zeitgeist_{name}" for name in ("early", "corrections")]
+    early = set(postgres.query(f"SELECT {columns} FROM {tables[0]}"))
+    corrected = set(postgres.query(f"SELECT {columns}, withdrawn FROM {tables[1]}"))
+    origin, begin, _ = zeitgeist.HELD
+    first = int(begin.timestamp()) // 3600 + 1
+    hours = range(first, first + zeitgeist.PLANTED_HOURS - 1)
+    withdrawn = {(origin, "dip", hour) for hour in hours}
+    assert withdrawn <= early
+    assert {row[:3] for row in corrected if row[3]} == withdrawn
+    added = {row[:3] for row in corrected if not row[3]}
+    final = {(a["origin"], a["kind"], a["bucket"] // HOUR_US) for a in final_alerts()}
+    assert early - withdrawn | added == final
+
+
+@functools.cache
+def final_alerts() -> list[dict[str, Any]]:
+    zeitgeist = example("zeitgeist")
+    found: list[dict[str, Any]] = zeitgeist.found_in(zeitgeist.flights())
+    return found
