@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rvertex.keys.code_map import CodeMap
+    from rvertex.operators.joins.stored_rows import StoredRows
 
 #: Up to this number of rows per key on the smaller side, rows are compared one by one.
 _COMPARED_MAX = 8
@@ -59,7 +60,7 @@ class NewRows:
 class Source:
     """Rows of a batch, by position."""
 
-    rows: pa.RecordBatch
+    rows: pa.RecordBatch | StoredRows
     at: np.ndarray
 
 

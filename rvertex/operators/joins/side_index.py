@@ -21,13 +21,18 @@ import pyarrow as pa
 
 from rstream.items.batch import SEQ, VE
 from rstream.items.dictionaries import join_batches
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_scan import heads_of
 from rvertex.events.ordering import stable_order
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.max_tree import MaxTree
+from rvertex.operators.joins.stored_rows import StoredRows
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.keys.key_index import KeyIndex
     from rvertex.state.memory import Holder, StateMemory
 
 #: A reserved name, so no payload column can have it.
@@ -44,7 +49,11 @@ class Rows:
     __slots__ = ("codes", "ordinal", "stored", "ve")
 
     def __init__(
-        self, codes: np.ndarray, ve: np.ndarray, ordinal: np.ndarray, stored: pa.RecordBatch
+        self,
+        codes: np.ndarray,
+        ve: np.ndarray,
+        ordinal: np.ndarray,
+        stored: pa.RecordBatch | StoredRows,
     ) -> None:
         assert len(codes) == len(ve) == len(ordinal) == stored.num_rows
         self.codes, self.ve, self.ordinal, self.stored = codes, ve, ordinal, stored
@@ -56,6 +65,17 @@ class Rows:
         stored = self.stored.take(pa.array(at))
         return Rows(self.codes.take(at), self.ve.take(at), self.ordinal.take(at), stored)
 
+    def ordered(self, order: np.ndarray) -> Rows:
+        """The rows ``order``; rows of a checkpoint are not copied."""
+        if not isinstance(self.stored, StoredRows):
+            return self.take(order)
+        codes, ve, ordinal = (a.take(order) for a in (self.codes, self.ve, self.ordinal))
+        return Rows(codes, ve, ordinal, self.stored.ordered(order))
+
+    def batch(self) -> pa.RecordBatch:
+        """The stored columns as one batch; rows of a checkpoint are copied."""
+        return self.stored.whole() if isinstance(self.stored, StoredRows) else self.stored
+
     @property
     def nbytes(self) -> int:
         """Bytes of all columns."""
@@ -63,8 +83,14 @@ class Rows:
 
     def on_scratch(self, holder: Holder) -> Rows:
         """The same rows, mapped from scratch."""
-        numbers = [pa.array(column) for column in (self.codes, self.ve, self.ordinal)]
-        columns = [*self.stored.columns, *numbers]
+        if isinstance(self.stored, StoredRows):
+            stored = self.stored.moved(
+                lambda b: b if holder.is_stored(b) else holder.store([b])[0], holder.store_array
+            )
+            codes, ve, ordinal = map(holder.store_array, (self.codes, self.ve, self.ordinal))
+            return Rows(codes, ve, ordinal, stored)
+        added = [pa.array(column) for column in (self.codes, self.ve, self.ordinal)]
+        columns = [*self.stored.columns, *added]
         names = [f"{i}" for i in range(len(columns))]
         (mapped,) = holder.store([pa.RecordBatch.from_arrays(columns, names=names)])
         codes, ve, ordinal = (column.to_numpy() for column in mapped.columns[-3:])
@@ -76,7 +102,7 @@ class Rows:
             np.concatenate([self.codes, other.codes]),
             np.concatenate([self.ve, other.ve]),
             np.concatenate([self.ordinal, other.ordinal]),
-            join_batches([self.stored, other.stored]),
+            join_batches([self.batch(), other.batch()]),
         )
 
 
@@ -87,7 +113,7 @@ class IndexedRun:
         """``rows`` is not empty and sorted by ordinal within each code."""
         assert len(rows) > 0
         order = stable_order(rows.codes)
-        self.rows = rows if order is None else rows.take(order)
+        self.rows = rows if order is None else rows.ordered(order)
         codes = self.rows.codes
         at = np.flatnonzero(heads_of(codes))
         self._codes = codes[at]
@@ -172,6 +198,16 @@ class JoinSide:
         self._runs.append(IndexedRun(rows, self._open_map()))
         self._keep_to_memory()
 
+    def restore(self, rows: Rows) -> None:
+        """Store the rows of a checkpoint in an empty side; if they are mapped, so is the index."""
+        assert not self._runs
+        if len(rows) == 0:
+            return
+        self._runs.append(run := IndexedRun(rows, self._open_map()))
+        if isinstance(rows.stored, StoredRows) and self._holder.is_stored(rows.stored.batches[0]):
+            run.spill(self._holder)
+        self._keep_to_memory()
+
     def _merges(self, last: IndexedRun, rows: Rows) -> bool:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
@@ -208,10 +244,13 @@ class JoinSide:
         self._keep_to_memory()
 
     def table(self) -> pa.Table:
-        """The stored rows, by reference, including some dead ones."""
+        """The stored rows, by reference, including some dead ones; see :func:`restored_rows`."""
         schema = pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
-        batches = []
+        batches: list[pa.RecordBatch] = []
         for run in self._runs:
+            if isinstance(run.rows.stored, StoredRows):
+                batches += run.rows.stored.batches
+                continue
             columns = [pa.array(run.rows.ordinal), pa.array(run.rows.ve), *run.rows.stored.columns]
             batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
         return pa.Table.from_batches(batches, schema=schema)
@@ -236,6 +275,28 @@ class JoinSide:
         """Close a run and keep its code map for reuse; return the rows."""
         self._free_maps.append(run.close())
         return run.rows
+
+
+def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[str]) -> Rows:
+    """The living rows of a :meth:`JoinSide.table`, by reference, by ordinal within each code."""
+    ordinal, ve = (numbers(as_one_array(table.column(name))) for name in (ORDINAL, VE))
+    alive = ve > frontier
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    codes = [np.empty(0, np.int64)]
+    row = 0
+    for batch in batches:
+        living = pa.array(alive[row : row + batch.num_rows])
+        codes.append(keys.codes([batch.column(name).filter(living) for name in on]))
+        row += batch.num_rows
+    at = np.flatnonzero(alive)
+    names = [name for name in table.schema.names if name not in (ORDINAL, VE)]
+    rows = Rows(np.concatenate(codes), ve[at], ordinal[at], StoredRows(batches, at, names))
+    order = stable_order(rows.codes)
+    in_order = rows if order is None else rows.ordered(order)
+    falls = in_order.ordinal[1:] < in_order.ordinal[:-1]
+    if (falls & ~heads_of(in_order.codes)[1:]).any():  # it was merged from parts
+        return rows.ordered(np.argsort(rows.ordinal, kind="stable"))
+    return in_order
 
 
 def living_rows(table: pa.Table, frontier: int) -> tuple[np.ndarray, np.ndarray, pa.RecordBatch]:

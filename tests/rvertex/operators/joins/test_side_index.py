@@ -9,7 +9,15 @@ import pyarrow as pa
 import pytest
 
 from rvertex.keys.code_map import CodeMap
-from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
+from rvertex.keys.key_index import KeyIndex
+from rvertex.operators.joins.side_index import (
+    ORDINAL,
+    IndexedRun,
+    JoinSide,
+    Rows,
+    living_rows,
+    restored_rows,
+)
 from rvertex.state.memory import StateMemory
 from rvertex.state.scratch import Scratch
 
@@ -104,3 +112,45 @@ def test_living_rows_of_an_empty_side() -> None:
     ve, ordinal, stored = living_rows(JoinSide(STORED).table(), 0)
     assert len(ve) == len(ordinal) == stored.num_rows == 0
     assert stored.schema == STORED
+
+
+@pytest.mark.parametrize("budget", [None, 0])
+def test_a_side_is_restored_by_reference(tmp_path: Path, budget: int | None) -> None:
+    """Same matches, no payload is copied, and the next checkpoint has the same batches."""
+    rng = np.random.default_rng(1)
+    side = JoinSide(STORED)
+    everything: list[tuple[int, int, int]] = []
+    for _ in range(4):  # the later runs have keys of the earlier ones
+        codes, first = rng.integers(0, 90, 40), side.next_ordinal
+        ve = rng.integers(1, 50, len(codes))
+        side._runs.append(IndexedRun(rows_of(codes, ve, first), CodeMap(np.int32, -1)))
+        everything += zip(codes.tolist(), ve.tolist(), range(first, first + 40), strict=True)
+        side.next_ordinal += len(codes)
+    for table in (side.table(), side.table().slice(60), shuffled(side.table())):
+        keys = KeyIndex([pa.int64()])
+        again = JoinSide(STORED, StateMemory(budget, Scratch(str(tmp_path))))
+        again.next_ordinal = side.next_ordinal
+        rows = restored_rows(table, 10, keys, ["k"])
+        again.restore(rows)
+        assert again.table().to_batches() == [b for b in table.to_batches() if b.num_rows]
+        if budget is None:
+            first, second = (t.column("k").chunk(0).buffers()[1] for t in (table, again.table()))
+            assert first.address == second.address
+        there = set(table.column(ORDINAL).to_pylist())
+        alive = [row for row in everything if row[1] > 10 and row[2] in there]
+        probes, vs = rng.integers(0, 100, 60), np.sort(rng.integers(10, 50, 60))
+        known = keys.codes([pa.array(probes * 10)], insert=True)
+        assert found(again, known, vs) == scanned(alive, probes, vs)
+        again.insert(rows_of(known[:2], np.array([60, 70]), again.next_ordinal), 40)
+        again.next_ordinal += 2
+        for run, _, place in again.find(known, np.full(60, 40)):
+            stored = run.rows.stored.take(pa.array(place)).column("k").to_numpy()
+            if len(run) > 2:
+                assert (keys.codes([pa.array(stored)], insert=False) == run.rows.codes[place]).all()
+        again.expire(10**6)
+        assert len(again) == 0
+
+
+def shuffled(table: pa.Table) -> pa.Table:
+    """As of several vertices: ordinals of a key in no order."""
+    return table.take(np.random.default_rng(2).permutation(len(table)))
