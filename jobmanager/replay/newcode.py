@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 _RUN_IT = "Give both queries the same input files, or run the new query with its own root"
 
 
-def planned_again(recorded: Recorded, query: Query) -> PhysicalPlan:
+def planned_again(recorded: Recorded, query: Query, output: str | None = None) -> PhysicalPlan:
     """The plan of ``query`` with the settings of the job, over the files that the job has read.
+
+    ``output``: the output to plan, if ``query`` has several.
 
     Raises:
         CannotReplayError: the query reads other files.
+        UnknownOutputError: the query has several outputs, and not this one.
     """
     settings = recorded.settings
     plan = lower(
@@ -40,7 +43,7 @@ def planned_again(recorded: Recorded, query: Query) -> PhysicalPlan:
         if before[path] != now[path]:
             raise CannotReplayError(path, "it has changed since the job was planned", _RUN_IT)
     _check_logs(recorded.plan, plan)
-    return plan
+    return plan.output_named(output) if len(plan.of_outputs) > 1 else plan
 
 
 def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:

@@ -59,6 +59,15 @@ class Recorded:
         self._checkpoints: dict[str, list[Retained]] = {}
         self._finished: dict[str, VertexFinished] | None = None
 
+    def of_output(self, name: str | None) -> Recorded:
+        """Restrict the plan to one output; None: the only one. Return this object.
+
+        Raises:
+            UnknownOutputError: there is no such output, or there are several and none is named.
+        """
+        self.plan = self.plan.output_named(name)
+        return self
+
     def vertex(self, name: str) -> VertexSpec:
         """The vertex of that name.
 

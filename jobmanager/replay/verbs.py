@@ -113,6 +113,7 @@ def replay(
 def why(
     root: options.Root,
     row: Row,
+    output: options.OutputName = None,
     runs_max: RunsMax = RUNS_MAX,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
@@ -120,7 +121,7 @@ def why(
     from jobmanager.delivery.answer import print_rows
     from jobmanager.replay.rows import whys
 
-    found = whys.why(root, row, runs_max=runs_max, trust=trust)
+    found = whys.why(root, row, output=output, runs_max=runs_max, trust=trust)
     if as_json:
         print(json_text(found.to_json()))
         return
@@ -155,6 +156,7 @@ def diff(
             metavar="FILE", callback=options.new_file, help="Write a report for a pull request."
         ),
     ] = None,
+    output: options.OutputName = None,
     settings: options.Settings = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
@@ -162,7 +164,9 @@ def diff(
     from jobmanager.replay.rows import diffing
 
     query = _query(code, settings or ())
-    found = diffing.diff(root, query, from_=from_, until=until, keys=key or (), trust=trust)
+    found = diffing.diff(
+        root, query, from_=from_, until=until, keys=key or (), output=output, trust=trust
+    )
     if markdown is not None:
         markdown.write_text(found.to_markdown(), encoding="utf-8")
     print(json_text(found.to_json()) if as_json else found)
@@ -184,6 +188,7 @@ def bisect(
         list[str] | None,
         typer.Option(metavar="FILE.py[:NAME]", help="A version of the query, the oldest first."),
     ] = None,
+    output: options.OutputName = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -192,10 +197,12 @@ def bisect(
 
     if code:
         queries = [_query(target) for target in code]
-        at = bisecting.first_wrong_version(root, queries, row=row, expect=expect, trust=trust)
+        at = bisecting.first_wrong_version(
+            root, queries, row=row, expect=expect, output=output, trust=trust
+        )
         print(json.dumps({"version": code[at]}) if as_json else f"first wrong version: {code[at]}")
         return
-    found = bisecting.bisect(root, row=row, expect=expect, trust=trust)
+    found = bisecting.bisect(root, row=row, expect=expect, output=output, trust=trust)
     if as_json:
         print(json_text(found.to_json()))
         return
@@ -222,6 +229,7 @@ def capsule(
     mask: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Mask the values of this column.")
     ] = None,
+    output: options.OutputName = None,
     runs_max: RunsMax = RUNS_MAX,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
@@ -229,7 +237,7 @@ def capsule(
     from jobmanager.replay.rows import capsules
 
     made = capsules.make_capsule(
-        root, row, str(out), mask=mask or (), runs_max=runs_max, trust=trust
+        root, row, str(out), output=output, mask=mask or (), runs_max=runs_max, trust=trust
     )
     size = out.stat().st_size
     rows = sum(made.manifest["rows"].values())

@@ -13,12 +13,14 @@ import pytest
 
 import jobmanager
 import streamscope as ss
+from jobmanager.cli.page.answers import conditions
 from jobmanager.driver.running.batch.run import run_batch
+from jobmanager.replay.rows.bisecting import bisect
+from jobmanager.replay.rows.capsules import make_capsule
 from planner import Query, Stream, agg, col, sinks, tumbling
 from planner.errors import InvalidPlanError, UnknownOutputError
 from planner.logical.query import together
 from planner.physical.lower import lower
-from rstream.errors import UsageError
 from rstream.store.blobs import open_store
 from tests.support.jobs import WAIT_S, with_limits, write_events
 from tests.support.live import Watch, finish, write_file
@@ -163,12 +165,42 @@ def test_each_output_has_its_folder_its_mark_and_its_readers(tmp_path: Path) -> 
         job.to_arrow()
     with pytest.raises(UnknownOutputError, match="none is called '3'"):
         jobmanager.read_table(root, output="3")
-    with pytest.raises(UsageError, match="jobs with one output"):
+    with pytest.raises(UnknownOutputError, match="outputs of this job are 1, 2: name one"):
         jobmanager.why(root, "n = 1")
     open_store(folders[0]).delete("_SUCCESS")  # one output is not complete any more
     again = jobmanager.resume(root)
     assert again.wait(WAIT_S)["state"] == "finished"
     assert open_store(folders[0]).exists("_SUCCESS")
+
+
+@pytest.mark.slow
+def test_an_output_is_explained_and_compared_as_that_of_its_query_alone(tmp_path: Path) -> None:
+    events = Stream.from_parquet(str(write_events(tmp_path / "in.parquet")), vs="t", delay="1s")
+    queries = three(events.select("key"))
+    root, lone = str(tmp_path / "job"), str(tmp_path / "lone")
+    jobmanager.run(queries, root=root, executor="local").wait(WAIT_S)
+    job = jobmanager.run(queries["counts"], root=lone, executor="local")
+    job.wait(WAIT_S)
+    row = conditions(job.to_arrow().slice(7, 1))[0]
+    whys = jobmanager.why(root, row, output="counts"), jobmanager.why(lone, row)
+    assert (whys[0].row, whys[0].inputs) == (whys[1].row, whys[1].inputs)
+    assert whys[0].rows > 0
+    changed = three(events.select("key").filter(col("key") != 2))
+    new = together({name: stream.to_parquet() for name, stream in changed.items()})
+    for code in (new, changed["counts"].to_parquet()):
+        found = jobmanager.diff(root, code, output="counts")
+        assert found.differing > 0
+        assert found == jobmanager.diff(lone, changed["counts"].to_parquet())
+    assert jobmanager.diff(root, new, output="busy").differing > found.differing
+    capsule = make_capsule(root, row, str(tmp_path / "c.zip"), output="counts")
+    assert capsule.is_reproduced()
+    bisected = [
+        bisect(root, row="n > 12", output="counts"),
+        bisect(lone, row="n > 12"),
+    ]
+    assert bisected[0].to_json() == bisected[1].to_json()
+    with pytest.raises(UnknownOutputError, match="none is called 'count'"):
+        jobmanager.diff(root, new, output="count")
 
 
 def test_what_takes_one_query_refuses_several(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from jobmanager.delivery.deliveries import output_form
 from jobmanager.replay.conditions import Condition
 from jobmanager.replay.errors import NoSuchRowError
-from rstream.errors import UsageError
 from rstream.items.batch import VE, VS, int64_column, item_schema, only_events, widened
 from rstream.items.dictionaries import as_declared
 from rstream.items.edges import is_end
@@ -40,7 +39,6 @@ class AnswerCondition:
 
     def __init__(self, plan: PhysicalPlan, text: str) -> None:
         """Raises InvalidConditionError."""
-        check_one_output(plan)
         self._condition = Condition(text, plan.schema, plan.changes or output_form(plan))
         self._has_edges = plan.changes is not None
 
@@ -59,20 +57,6 @@ class AnswerCondition:
     def shown(self, events: pa.RecordBatch) -> pa.Table:
         """The events as rows of the output files."""
         return self._condition.shown(events)
-
-
-def check_one_output(plan: PhysicalPlan) -> None:
-    """Refuse jobs with several outputs, because their rows have different columns.
-
-    Raises:
-        UsageError: the job has several outputs.
-    """
-    if len(plan.of_outputs) > 1:
-        names = ", ".join(output.name for output in plan.of_outputs)
-        raise UsageError(
-            f"why, diff, bisect and capsules read jobs with one output, and this one has {names}: "
-            "run the query of one output as a separate job"
-        )
 
 
 def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:

@@ -123,6 +123,7 @@ def bisect(
     *,
     row: str | None = None,
     expect: str | None = None,
+    output: str | None = None,
     causes_max: int = CAUSES_MAX,
     trust: bool = False,
 ) -> Bisection:
@@ -134,7 +135,7 @@ def bisect(
         NoSuchRowError: no result row is wrong.
         CannotReplayError: the query cannot run on a part of its input.
     """
-    recorded = Recorded(JobRoot(root, trust=trust))
+    recorded = Recorded(JobRoot(root, trust=trust)).of_output(output)
     plan, wrong = recorded.plan, Wrong(row, expect)
     return _Search(plan, SliceRuns(plan, sinks_of(plan), recorded), wrong).found(causes_max)
 
@@ -222,6 +223,7 @@ def first_wrong_version(
     *,
     row: str | None = None,
     expect: str | None = None,
+    output: str | None = None,
     trust: bool = False,
 ) -> int:
     """Find the first version of a query whose result has a wrong row, by bisection.
@@ -232,7 +234,7 @@ def first_wrong_version(
     recorded, wrong = Recorded(JobRoot(root, trust=trust), to_run=False), Wrong(row, expect)
 
     def is_wrong(version: int) -> bool:
-        plan = planned_again(recorded, versions[version])
+        plan = planned_again(recorded, versions[version], output)
         runs = SliceRuns(plan, sinks_of(plan), recorded)
         return any(True for _ in wrong.rows(runs, plan, None))
 

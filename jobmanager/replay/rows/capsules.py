@@ -94,6 +94,7 @@ def make_capsule(
     row: str,
     path: str,
     *,
+    output: str | None = None,
     mask: Sequence[str] = (),
     runs_max: int = RUNS_MAX,
     trust: bool = False,
@@ -107,7 +108,7 @@ def make_capsule(
         NoSuchRowError, CannotReplayError: see :func:`jobmanager.replay.rows.whys.why`.
         CannotMaskError: the masked input does not make the row, or no source has the column.
     """
-    recorded = Recorded(JobRoot(root, trust=trust))
+    recorded = Recorded(JobRoot(root, trust=trust)).of_output(output)
     plan = recorded.plan
     _check_mask(plan, mask)
     found = the_row(plan, AnswerCondition(plan, row))

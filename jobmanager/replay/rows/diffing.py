@@ -18,7 +18,7 @@ from jobmanager.delivery.deliveries import clean_rows
 from jobmanager.replay.newcode import planned_again, same_meaning
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rerun import Rerun, Shape
-from jobmanager.replay.rows.answer_rows import check_one_output, recorded_events
+from jobmanager.replay.rows.answer_rows import recorded_events
 from jobmanager.replay.rows.slices import Step, sinks_of
 from jobmanager.storage.output_claim import is_complete
 from jobmanager.storage.root import JobRoot
@@ -144,31 +144,31 @@ def diff(
     from_: Time | None = None,
     until: Time | None = None,
     keys: Sequence[str] = (),
+    output: str | None = None,
     trust: bool = False,
 ) -> VersionDiff:
     """Compare a job's result with the result of another version over the same recorded input.
 
     ``from_`` and ``until`` restrict the comparison to rows that start in this range. ``keys``: the
     columns by which rows are paired, besides their times; default: the output's partition keys.
+    ``output``: the output to compare, if the job has several.
 
     Raises:
         CannotReplayError: the new version reads other files, or needed input is not retained.
     """
     job_root = JobRoot(root, trust=trust)
-    recorded = Recorded(job_root, to_run=False)
+    recorded = Recorded(job_root, to_run=False).of_output(output)
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
     end = INF_TIME if until is None else time_us(until, what="until")
-    plan = planned_again(recorded, code)
-    check_one_output(recorded.plan)
-    check_one_output(plan)
-    old = _rows(recorded.plan, _old_events(recorded, job_root), begin, end)
+    plan = planned_again(recorded, code, output)
+    old = _rows(recorded.plan, _old_events(recorded, job_root, output), begin, end)
     new = _rows(
         plan, _events(plan, recorded, is_same=same_meaning(recorded.plan, plan)), begin, end
     )
     return _compared(old, new, tuple(keys) or _keys(recorded.plan, old, new))
 
 
-def _old_events(recorded: Recorded, root: JobRoot) -> Iterable[pa.RecordBatch]:
+def _old_events(recorded: Recorded, root: JobRoot, output: str | None) -> Iterable[pa.RecordBatch]:
     """The recorded result if all of it is retained, else the old version's result, recomputed.
 
     Raises:
@@ -176,7 +176,7 @@ def _old_events(recorded: Recorded, root: JobRoot) -> Iterable[pa.RecordBatch]:
     """
     if is_complete(recorded.plan.output) and _has_beginning(recorded):
         return (events for _, events in recorded_events(recorded.plan))
-    recorded = Recorded(root)
+    recorded = Recorded(root).of_output(output)
     return _events(recorded.plan, recorded, is_same=lambda _: True)
 
 

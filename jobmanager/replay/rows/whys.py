@@ -63,10 +63,18 @@ class Why:
         }
 
 
-def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -> Why:
+def why(
+    root: str,
+    row: str,
+    *,
+    output: str | None = None,
+    runs_max: int = RUNS_MAX,
+    trust: bool = False,
+) -> Why:
     """Find the smallest set of input rows that makes one row of a job's result.
 
-    ``row``: a SQL condition that only this row satisfies. The query runs on smaller and smaller
+    ``row``: a SQL condition that only this row satisfies. ``output``: the output with this row, if
+    the job has several. The query runs on smaller and smaller
     parts of the recorded input. After ``runs_max`` runs, the smallest part so far is returned. The
     root is not changed.
 
@@ -74,7 +82,7 @@ def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -
         NoSuchRowError: no row, or more than one, satisfies the condition.
         CannotReplayError: the query cannot run on a part of its input.
     """
-    recorded = Recorded(JobRoot(root, trust=trust))
+    recorded = Recorded(JobRoot(root, trust=trust)).of_output(output)
     plan, condition = recorded.plan, AnswerCondition(recorded.plan, row)
     target = the_row(plan, condition)
     event = target.event
