@@ -169,6 +169,11 @@ class BackPressureError(OperatingError):
     message = "stream {stream}: the tail stayed full for {waited_s:g} s"
 
 
+_NO_ROOM = ("No space left", "Disk quota", "File too large")
+#: The end of the message about a store without room.
+NO_ROOM_ADVICE = "; free space there or raise the limit, then `jobmanager resume` an ended job"
+
+
 @error_class
 class StoreError(OperatingError):
     """The blob store failed after all retries."""
@@ -177,6 +182,10 @@ class StoreError(OperatingError):
     reason: str
 
     message = "store: {path}: {reason}"
+
+    def __str__(self) -> str:
+        is_full = any(words in self.reason for words in _NO_ROOM)
+        return super().__str__() + (NO_ROOM_ADVICE if is_full else "")
 
 
 @error_class

@@ -17,6 +17,7 @@ from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.odd_times import odd_times
 from jobmanager.state.records import HostState
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.host.allocator import killed_for_memory
 from rvertex.messages import Memory, Timing
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "pid": os.getpid(),
         "machine": socket.gethostname(),
         "written_us": now_us,
+        "kernel_kills": killed_for_memory(),
         "events_in": sum(v.counts.events_in for v in states if v.shape.is_source),
         "events_out": sum(v.counts.events_out for v in states if v.shape.is_sink),
         "late_events": sum(v.counts.late_events for v in states),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobmanager.state.job_state import OPEN_STATES
+from rstream.errors import NO_ROOM_ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ SLOW_CALL_S, SILENT_CALL_S = 0.1, 5.0
 _STORE_ADVICE = {
     "No space left": "free space there; the job continues automatically",
     "Disk quota": "free space there; the job continues automatically",
+    "File too large": "the job continues automatically when the limit is raised",
     "Permission": "let the user of the job write there; the job continues automatically",
     "Access Denied": "let the user of the job write there; the job continues automatically",
     "Read-only": "make the file system writable; the job continues automatically",
@@ -217,6 +219,7 @@ def _store_away(status: Status) -> Iterator[Reason]:
     if text and status["state"] in OPEN_STATES:
         advice = next((a for word, a in _STORE_ADVICE.items() if word in text), _STORE_IS_AWAY)
         what = text.replace("store: store: ", "store: ")  # errors of stores name themselves, too
+        what = what.removesuffix(NO_ROOM_ADVICE)  # it has not ended
         yield Reason("waiting", "store", "job", f"waits for the {what}", advice)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from rstream.errors import StreamEngineError
 _LOCAL = "file://"
 #: A process that uses this share of its memory limit is about to be killed.
 SHORT_OF_MEMORY = 0.85
+_ALLOW_MORE = "allow it more (docs/howto/size-memory.md)"
 #: The state that a list shows for a job whose files cannot be read.
 BROKEN = "broken"
 #: The state of an open job whose job manager is dead; and of a job without a job manager whose
 #: files do not contain its state.
 INTERRUPTED, UNKNOWN = "interrupted", "unknown"
+_RESUMES = "; jobmanager resume "
 #: Fields that a rebuilt status takes from ``_SUCCESS``, which has no checksum.
 _OF_AN_ANSWER = ("events_out", "output_digest")
 
@@ -43,9 +46,14 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     if is_open and "written_us" in status and not _is_worked_on(root, status, now_us):
         status["state"] = INTERRUPTED
         memory = memory_shortage(status)
-        resumed = f"jobmanager resume {display_uri(root.uri)}"
-        status["error"] = f"its job manager is gone{memory}; {resumed}"
+        status["error"] = f"its job manager is gone{memory}{_RESUMES}{display_uri(root.uri)}"
     return with_health(status)
+
+
+def interruption(root: str) -> str:
+    """Return how the job manager of an interrupted job ended; empty for other jobs."""
+    last = status(root)
+    return last["error"].partition(_RESUMES)[0] if last["state"] == INTERRUPTED else ""
 
 
 def memory_shortage(status: dict[str, Any]) -> str:
@@ -53,6 +61,17 @@ def memory_shortage(status: dict[str, Any]) -> str:
 
     The kernel kills such a process with SIGKILL, so the process itself cannot report it.
     """
+    from rvertex.host.allocator import killed_for_memory
+
+    kills = 0
+    if status.get("machine") == socket.gethostname():
+        kills = killed_for_memory() - status.get("kernel_kills", killed_for_memory())
+    if kills > 0:  # after a reboot the number is negative
+        what = "a process" if kills == 1 else f"{kills} processes"
+        return (
+            f"; since its last status the kernel of this machine has ended {what} for lack of "
+            f"memory, {'probably' if kills == 1 else 'perhaps'} this one: {_ALLOW_MORE}"
+        )
     for host in status.get("hosts", ()):
         memory = host.get("memory")
         if memory is None or host.get("machine") != status.get("machine"):
@@ -64,10 +83,7 @@ def memory_shortage(status: dict[str, Any]) -> str:
             usage = f"its machine or container last had {free:,} of {limit:,} MiB free"
         else:
             continue
-        return (
-            f"; {usage}, so the kernel has probably ended it for lack of memory: allow it more "
-            "(docs/howto/size-memory.md)"
-        )
+        return f"; {usage}, so the kernel has probably ended it for lack of memory: {_ALLOW_MORE}"
     return ""
 
 

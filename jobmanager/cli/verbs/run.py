@@ -14,6 +14,7 @@ from jobmanager.cli.running.batch import print_batch
 from jobmanager.cli.view import ProgressView, starting
 from jobmanager.driver.running import run as jobs
 from jobmanager.storage.query_file import load_query, query_file
+from jobmanager.storage.shown import interruption
 
 
 @with_run_options()
@@ -83,6 +84,8 @@ def resume(
     verbose: options.Verbose = False,
     **run_options: Any,
 ) -> None:
+    if ended := interruption(root):
+        typer.echo(f"{root} was interrupted: {ended}", err=True)
     with ProgressView(starting(executor)) as view:
         job = jobs.resume(
             root,

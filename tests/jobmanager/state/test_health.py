@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobmanager.state.health import HealthBook, health_line, reasons_of, with_health
+from rstream.errors import StoreError
 
 S = 1_000_000
 
@@ -123,8 +124,12 @@ def test_the_gravest_reason_is_the_first_and_the_others_are_counted() -> None:
 
 
 def test_a_full_disk_says_what_to_do() -> None:
-    full = status(waiting="store: /jobs/j/x: OSError: [Errno 28] No space left on device")
-    (reason,) = reasons_of(full)
+    error = StoreError("/jobs/j/x", "OSError: [Errno 28] No space left on device")
+    assert str(error).endswith(
+        "free space there or raise the limit, then `jobmanager resume` an ended job"
+    )
+    (reason,) = reasons_of(status(waiting=str(error)))
+    assert reason.reason.endswith("No space left on device")
     assert reason.advice.startswith("free space there")
 
 

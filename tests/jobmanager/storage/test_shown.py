@@ -1,13 +1,28 @@
 """How a job is shown whose manager is gone: its last status may explain it.
 
-Cannot catch: a process that takes its memory between two statuses (every 250 ms).
+Cannot catch: a machine without ``/proc/vmstat``, where a process may take its memory between two
+statuses (every 250 ms).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
-from jobmanager.storage.shown import memory_shortage
+from jobmanager import status
+from jobmanager.storage.shown import interruption, memory_shortage
+from rvertex.host.allocator import killed_for_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -33,3 +48,61 @@ def test_a_job_manager_that_died_in_a_full_container(
     found = memory_shortage({"pid": 7, "machine": "a", "hosts": [host]})
     assert ("its machine or container last had 39 of 400 MiB free" in found) == is_short
     assert ("for lack of memory" in found) == is_short
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [(-1, ""), (0, ""), (1, "ended a process"), (2, "2 pro")]
+)
+def test_kills_that_the_kernel_counts(more: int, words: str) -> None:
+    """After a new start of the machine there are fewer; another machine's counter says nothing."""
+    here = {"machine": socket.gethostname(), "kernel_kills": killed_for_memory() - more}
+    assert (words in memory_shortage(here)) == (more > 0 or not words)
+    assert memory_shortage({**here, "machine": "another"}) == ""
+
+
+#: Groups of Linux with their files of the limit.
+GROUPS = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"}
+#: What a Python process with Arrow needs, and some room for the job.
+GROUP_BYTES = 400 << 20
+GREEDY = """
+import pathlib, sys
+import streamscope as ss
+
+kept = []
+
+def eat(batch):
+    kept.append(bytearray(b"x") * (500 << 20))
+    return {"n": batch.column("n")}
+
+group, root = sys.argv[1:]
+pathlib.Path(group, "cgroup.procs").write_text("0")
+rows = ss.Stream.from_items({"n": "int64"}, [ss.event(1, 2, n=1), ss.cti(ss.INF_TIME)])
+ss.run(rows.apply(eat, {"n": "int64"}).to_parquet(), root=root, executor="local").wait()
+"""
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    name = f"streamscope-shown-{os.getpid()}"
+    for home, limit in GROUPS.items():
+        made = Path(home, name)
+        with contextlib.suppress(OSError):
+            made.mkdir()
+            (made / limit).write_text(str(GROUP_BYTES))
+            yield made
+            made.rmdir()
+            return
+    pytest.skip("no control group can be made here")
+
+
+@pytest.mark.slow
+def test_a_job_manager_that_the_kernel_ends(group: Path, tmp_path: Path) -> None:
+    """A real one. It prints nothing, so its status, list and resume say what the kernel did."""
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    root = str(tmp_path / "job")
+    command = [sys.executable, str(tmp_path / "greedy.py"), str(group), root]
+    done = subprocess.run(command, timeout=60, check=False, env={**os.environ, "PYTHONPATH": "."})
+    assert done.returncode == -signal.SIGKILL
+    assert "ended a process for lack of memory, probably this one" in interruption(root)
+    assert status(root)["state"] == "interrupted"
+    assert status(root)["reasons"][0]["reason"] == status(root)["error"]
