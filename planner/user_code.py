@@ -109,8 +109,8 @@ def name_of(target: Any) -> str:
     """Return the name of a function, a class or an object, for messages."""
     if isinstance(target, functools.partial):
         return name_of(target.func)
-    found = getattr(target, "__qualname__", type(target).__qualname__)
-    return str(found).rpartition("<locals>.")[2]
+    name = getattr(target, "__qualname__", type(target).__qualname__)
+    return str(name).rpartition("<locals>.")[2]
 
 
 def require_sendable(target: Any, what: str, name: str) -> None:
@@ -178,13 +178,13 @@ class _Scan:
     @property
     def modules(self) -> set[str]:
         """The modules that it reaches, and the modules of functions and classes that it reaches."""
-        found = set(self._imports)
+        modules = set(self._imports)
         for value in self._visited.values():
             if isinstance(value, types.ModuleType):
-                found.add(value.__name__)
+                modules.add(value.__name__)
             elif isinstance(value, types.FunctionType | type):
-                found.add(str(value.__module__))
-        return found
+                modules.add(str(value.__module__))
+        return modules
 
     @property
     def digest(self) -> str:
@@ -330,9 +330,9 @@ class _Scan:
         if isinstance(value, _Impure):
             self.impure.append((place, value.name))
             return
-        found = _forbidden(value)
-        if found:
-            self.impure.append((place, found))
+        forbidden = _forbidden(value)
+        if forbidden:
+            self.impure.append((place, forbidden))
             return
         before = len(self.impure)
         self._note(path, value)
@@ -357,11 +357,11 @@ class _Impure:
 def _forbidden(value: Any) -> str:
     """Return the name of a thing that cannot be repeated; "" for all others."""
     try:
-        found = _FORBIDDEN.get(value, "")
+        reason = _FORBIDDEN.get(value, "")
     except TypeError:  # it cannot be hashed, so it is not in the set
-        found = ""
-    if found:
-        return found
+        reason = ""
+    if reason:
+        return reason
     own = getattr(value, "__self__", None)
     if isinstance(value, random.Random):
         return ""

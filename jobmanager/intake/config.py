@@ -137,15 +137,15 @@ def _columns(path: str, name: str, table: Any) -> pa.Schema:
     if not isinstance(columns, dict) or not columns:
         raise IntakeConfigError(path, f"stream {name} needs a table [streams.{name}.columns]")
     _check_keys(path, table, {"columns"})
-    found = []
+    fields = []
     for column, kind in columns.items():
         try:
             type_ = data_type(str(kind).removesuffix(_NOT_NULL))
         except (InvalidPlanError, ValueError, TypeError) as error:
             reason = f"stream {name}, column {column}: {error}"
             raise IntakeConfigError(path, reason) from error
-        found.append(pa.field(column, type_, nullable=not str(kind).endswith(_NOT_NULL)))
-    return pa.schema(found)
+        fields.append(pa.field(column, type_, nullable=not str(kind).endswith(_NOT_NULL)))
+    return pa.schema(fields)
 
 
 def _limits(path: str, limits: Any, given: Any) -> Any:

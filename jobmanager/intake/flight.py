@@ -150,7 +150,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     @with_flight_errors
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
-        return iter([_info(*found) for found in self._service.schemas.items()])
+        return iter([_info(*stream) for stream in self._service.schemas.items()])
 
     @with_flight_errors
     def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
@@ -165,10 +165,10 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         name, producer = _request_of(action)
         if action.type == OPEN_PRODUCER:
-            found = self._service.open_producer(name, producer)
+            answer = self._service.open_producer(name, producer)
         else:
-            found = self._service.position(name, producer)
-        return iter([flight.Result(pa.py_buffer(json.dumps(asdict(found)).encode()))])
+            answer = self._service.position(name, producer)
+        return iter([flight.Result(pa.py_buffer(json.dumps(asdict(answer)).encode()))])
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         return list(_ACTIONS)

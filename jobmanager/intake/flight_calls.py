@@ -144,6 +144,6 @@ def disconnect(port: int, peers: set[Address] | None) -> None:
 
 def _plain(host: str) -> str:
     """Normalize an address: a dual-stack socket has IPv4 addresses in IPv6 notation."""
-    found = ipaddress.ip_address(host.partition("%")[0])
-    inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(inner or found)
+    address = ipaddress.ip_address(host.partition("%")[0])
+    inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(inner or address)

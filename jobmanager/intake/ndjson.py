@@ -125,18 +125,18 @@ class _TwiceError(Exception):
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of these pairs. A duplicate key is an error: ``json`` keeps the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    row = dict(pairs)
+    if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         raise _TwiceError(next(n for n in names if names.count(n) > 1)[:_VALUE_CHARS_MAX])
-    return found
+    return row
 
 
 def _finite(text: str) -> float:
-    found = float(text)
-    if math.isinf(found):
+    number = float(text)
+    if math.isinf(number):
         raise ValueError(f"{text[:_VALUE_CHARS_MAX]} is too large for a number")
-    return found
+    return number
 
 
 _DECODER = json.JSONDecoder(
@@ -147,11 +147,11 @@ _DECODER = json.JSONDecoder(
 def _column(field: pa.Field, values: list[Any], lines: list[int]) -> pa.Array:
     kind = field.type
     types, convert = _expected(kind)
-    found = set(map(type, values))
-    if types is not None and not found <= types:
+    value_types = set(map(type, values))
+    if types is not None and not value_types <= types:
         at = next(k for k, value in enumerate(values) if type(value) not in types)
         raise BadRowError(lines[at], field.name, f"{_shown(values[at])} is not {kind}")
-    if not field.nullable and _NOTHING in found:
+    if not field.nullable and _NOTHING in value_types:
         at = values.index(None)
         raise BadRowError(lines[at], field.name, f"null in a column that is {kind} not null")
     try:
@@ -224,10 +224,10 @@ def _as_decimal(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 def _as_bytes(values: list[Any], kind: pa.DataType) -> pa.Array:
     try:
-        found = [None if v is None else base64.b64decode(v, validate=True) for v in values]
+        contents = [None if v is None else base64.b64decode(v, validate=True) for v in values]
     except binascii.Error as error:
         raise ValueError(str(error)) from error
-    return pa.array(found, kind)
+    return pa.array(contents, kind)
 
 
 def _types(*types: type) -> frozenset[type]:

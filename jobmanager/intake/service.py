@@ -77,27 +77,27 @@ class IntakeService:
     @property
     def schemas(self) -> dict[str, pa.Schema]:
         """The streams with their Arrow schemas."""
-        return {name: found.schema for name, found in self._appenders.items()}
+        return {name: appender.schema for name, appender in self._appenders.items()}
 
     @property
     def streams(self) -> dict[str, dict[str, str]]:
         """The streams with their columns and types as text."""
         return {
-            name: {f.name: f"{f.type}{'' if f.nullable else ' not null'}" for f in found.schema}
-            for name, found in self._appenders.items()
+            name: {f.name: f"{f.type}{'' if f.nullable else ' not null'}" for f in appender.schema}
+            for name, appender in self._appenders.items()
         }
 
     @property
     def fenced(self) -> list[str]:
         """The streams that another server has taken over."""
-        return [name for name, found in self._appenders.items() if found.is_fenced]
+        return [name for name, appender in self._appenders.items() if appender.is_fenced]
 
     def find(self, name: str) -> Appender:
         """Return the log of a stream. Raises UnknownStreamError."""
-        found = self._appenders.get(name)
-        if found is None:
+        appender = self._appenders.get(name)
+        if appender is None:
             raise UnknownStreamError(name[:100])
-        return found
+        return appender
 
     @contextlib.contextmanager
     def room(self) -> Iterator[None]:
@@ -167,10 +167,10 @@ class IntakeService:
 
     def position(self, name: str, producer: str) -> ProducerPosition:
         """Return the position of a producer. Raises NoProducerError."""
-        found = self.find(name).position(producer)
-        if found is None:
+        position = self.find(name).position(producer)
+        if position is None:
             raise NoProducerError(producer)
-        return found
+        return position
 
     def close(self) -> None:
         """Make all accepted rows durable, and write them as segments."""

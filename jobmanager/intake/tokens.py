@@ -30,10 +30,10 @@ def read_tokens(token_file: str | None) -> list[bytes]:
     if not text.strip() and place != TOKEN:
         raise IntakeConfigError(place, "it has no token; one a line")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = [secret_value(f"a token of {place}", line).strip().encode() for line in lines]
-    if any(len(token) < TOKEN_CHARS_MIN for token in found):
+    tokens = [secret_value(f"a token of {place}", line).strip().encode() for line in lines]
+    if any(len(token) < TOKEN_CHARS_MIN for token in tokens):
         raise IntakeConfigError(place, f"a token has at least {TOKEN_CHARS_MIN} characters")
-    return found
+    return tokens
 
 
 def _content(token_file: str) -> str:
@@ -54,6 +54,6 @@ def check_token(authorization: str, tokens: list[bytes]) -> None:
     if not tokens:
         return
     scheme, _, given = authorization.partition(" ")
-    found = [hmac.compare_digest(given.strip().encode(), token) for token in tokens]
-    if scheme.lower() != "bearer" or not any(found):
+    matches = [hmac.compare_digest(given.strip().encode(), token) for token in tokens]
+    if scheme.lower() != "bearer" or not any(matches):
         raise NoTokenError

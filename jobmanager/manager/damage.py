@@ -46,16 +46,16 @@ def output_damaged(job: JobState, notice: OutputDamaged) -> None:
 
 
 def check_notices(
-    job: JobState, found: Sequence[OutputDamaged]
+    job: JobState, damages: Sequence[OutputDamaged]
 ) -> list[OutputDamaged | OutputRestored]:
     """Return the notices of a check of the output before the job starts: losses and restores."""
-    lost = {damage.stream for damage in found}
+    lost = {damage.stream for damage in damages}
     back = tuple(
         stream
         for stream, end in output_ends(job).items()
         if end is not None and stream not in lost and not _writer(job, stream).is_finished
     )
-    return [*found, *([OutputRestored(back)] if back else ())]
+    return [*damages, *([OutputRestored(back)] if back else ())]
 
 
 def output_restored(job: JobState, notice: OutputRestored) -> None:

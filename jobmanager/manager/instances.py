@@ -59,9 +59,9 @@ def new_instance(
 
 def named_files(job: JobState, vertex: VertexState) -> set[str]:
     """Return the checkpoints of a vertex, their parts, and parts that instances may name again."""
-    found = {p for ref in job.tracker.refs(vertex.shape.id) for p in (ref.name, *ref.parts) if p}
-    found.update(p for i in vertex.instances for p in i.parts)
-    return found
+    names = {p for ref in job.tracker.refs(vertex.shape.id) for p in (ref.name, *ref.parts) if p}
+    names.update(p for i in vertex.instances for p in i.parts)
+    return names
 
 
 def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
@@ -90,16 +90,16 @@ def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
     """Return per output of a live source the seq up to which its reader has consumed it."""
     if not vertex.shape.log_partitions:
         return ()
-    found = []
+    positions = []
     for stream in vertex.shape.outputs:
         reader = stream.reader
         if reader is None:
-            found.append(0)
+            positions.append(0)
             continue
         seqs = [ref.inputs[reader.index] for ref in job.tracker.refs(reader.vertex)]
         live = job.vertices[reader.vertex].instances
-        found.append(max(*seqs, *(i.consumed[reader.index] for i in live), 0))
-    return tuple(found)
+        positions.append(max(*seqs, *(i.consumed[reader.index] for i in live), 0))
+    return tuple(positions)
 
 
 def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> None:
@@ -263,8 +263,8 @@ def publish(job: JobState, vertex: VertexState) -> None:
 
     Those of a sink go to one host, so that the driver sees them and passes them to subscribers.
     """
-    found = location(job, vertex)
-    if found is None:
+    place = location(job, vertex)
+    if place is None:
         return
     readers = dict.fromkeys(s.reader.vertex for s in vertex.shape.outputs if s.reader is not None)
     slots = {i.slot for name in readers for i in job.vertices[name].instances}
@@ -272,15 +272,15 @@ def publish(job: JobState, vertex: VertexState) -> None:
     if vertex.shape.is_sink and not ready:
         ready = [host for host in job.hosts if host.state == "ready"][:1]
     for host in ready:
-        job.tell(host.name, found)
+        job.tell(host.name, place)
 
 
 def _locate_inputs(job: JobState, vertex: VertexState, host: HostState) -> None:
     """Send a host the addresses of all streams that a vertex reads."""
     for writer in dict.fromkeys(s.writer.vertex for s in vertex.shape.inputs):
-        found = location(job, job.vertices[writer])
-        if found is not None:
-            job.tell(host.name, found)
+        place = location(job, job.vertices[writer])
+        if place is not None:
+            job.tell(host.name, place)
 
 
 # ---- notices of instances

@@ -110,7 +110,7 @@ def _reached(job: JobState, vertices: Sequence[VertexState]) -> tuple[Reached, .
     A vertex whose siblings are all idle is left out. Its own partitions do not count.
     """
     frontiers = {v.shape.id: _frontier(v) for v in job.vertices.values() if v.shape.is_live}
-    found: list[Reached] = []
+    reached: list[Reached] = []
     for vertex in vertices:
         others = [
             time
@@ -119,8 +119,8 @@ def _reached(job: JobState, vertices: Sequence[VertexState]) -> tuple[Reached, .
             if (time := frontiers.get(sibling.shape.id)) is not None
         ]
         if others:
-            found.append(Reached(vertex.shape.id, min(others)))
-    return tuple(found)
+            reached.append(Reached(vertex.shape.id, min(others)))
+    return tuple(reached)
 
 
 def _frontier(vertex: VertexState) -> int | None:

@@ -42,8 +42,8 @@ class Condition:
         mask = np.ones(events.num_rows, np.bool_)
         for batch in shown.combine_chunks().to_batches():
             for predicate in self._predicates:
-                found = pc.fill_null(predicate.evaluate(batch), False)
-                mask &= np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+                is_met = pc.fill_null(predicate.evaluate(batch), False)
+                mask &= np.asarray(is_met.to_numpy(zero_copy_only=False), np.bool_)
         return mask
 
     def shown(self, events: pa.RecordBatch) -> pa.Table:
@@ -56,10 +56,10 @@ def _predicates(text: str, columns: pa.Schema) -> list[Node]:
     names = ", ".join(columns.names)
     try:
         stream = Stream.from_items(columns, [])
-        found = sql(f"SELECT * FROM rows WHERE ({text})", {"rows": stream})
+        filtered = sql(f"SELECT * FROM rows WHERE ({text})", {"rows": stream})
     except UsageError as error:
         raise InvalidConditionError(text, str(error), names) from error
-    nodes = topological(found.plan)
+    nodes = topological(filtered.plan)
     filters = [node.predicate for node in nodes if isinstance(node, Filter)]
     if not filters or len([n for n in nodes if isinstance(n, Source)]) != 1:
         raise InvalidConditionError(text, "it is not a condition on one row", names)

@@ -70,11 +70,11 @@ class StreamCheck:
         """Compare the next items. Return the first difference; None: they are as recorded."""
         batch = as_declared(items.batch, self._schema)
         self.items += batch.num_rows
-        found = None if self._feed is None else self._by_items(items.first_seq, batch)
-        if found is None and self._ends_at is not None and items.next_seq > self._ends_at:
+        difference = None if self._feed is None else self._by_items(items.first_seq, batch)
+        if difference is None and self._ends_at is not None and items.next_seq > self._ends_at:
             extra = max(self._ends_at, items.first_seq)
             return Difference(self._stream, extra, None, _row(batch, extra - items.first_seq))
-        return found or self._by_digests(items.first_seq, batch)
+        return difference or self._by_digests(items.first_seq, batch)
 
     def missing(self, seq: int) -> Difference | None:
         """Return the first recorded item that a replay, which ended at ``seq``, lacks; or None."""

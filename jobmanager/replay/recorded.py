@@ -87,8 +87,10 @@ class Recorded:
             folder = f"{CHECKPOINTS}/{vertex}"
             names = sorted(n for n in self.store.list(folder) if n.endswith(_MANIFEST))
             firsts = [n for n in names if self.was_changed and n.endswith(_FIRST)]
-            found = [self._retained(name) for name in names if name >= max(firsts, default="")]
-            order = [c for c in found if c is not None]
+            checkpoints = [
+                self._retained(name) for name in names if name >= max(firsts, default="")
+            ]
+            order = [c for c in checkpoints if c is not None]
             order.sort(key=lambda c: (c.outputs, c.name), reverse=True)
             self._checkpoints[vertex] = order
         return self._checkpoints[vertex]
@@ -141,9 +143,9 @@ def vertex_of(plan: PhysicalPlan, name: str) -> VertexSpec:
     Raises:
         CannotReplayError: there is none.
     """
-    found = [v for v in plan.vertices if name in (v.id, v.stage)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(v.id for v in (found or plan.vertices))
-    reason = "the stage has several vertices" if found else "the plan has no such vertex"
+    matches = [v for v in plan.vertices if name in (v.id, v.stage)]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(v.id for v in (matches or plan.vertices))
+    reason = "the stage has several vertices" if matches else "the plan has no such vertex"
     raise CannotReplayError(name, reason, f"Choose one of {names}")

@@ -222,20 +222,20 @@ class _Comparing:
         )
 
     def _check(self, result: StepResult) -> Difference | None:
-        found: Difference | None = None
+        first: Difference | None = None
         for stream, items in zip(self._spec.output_streams, result.outputs, strict=True):
             if items is None:
                 continue
             if self._on_rows is not None:
                 self._on_rows(only_events(items.batch))
             check = self._checks.get(stream)
-            if check is not None and found is None:
-                found = check.check(items)
-        return found
+            if check is not None and first is None:
+                first = check.check(items)
+        return first
 
     def _missing(self, run: VertexRun) -> Difference | None:
         if not run.vertex.is_finished:
             return None  # the recorded input goes no further
         seqs = zip(self._spec.output_streams, run.vertex.output_seqs, strict=True)
         lost = (self._checks[stream].missing(seq) for stream, seq in seqs if stream in self._checks)
-        return next((found for found in lost if found is not None), None)
+        return next((difference for difference in lost if difference is not None), None)

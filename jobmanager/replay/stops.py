@@ -58,8 +58,8 @@ class Stops:
         if batch.schema.names[0] == KIND:
             at = np.flatnonzero(kinds(batch) == EVENT)
             batch = batch.take(at) if len(at) < batch.num_rows else batch
-        found = at[condition.mask(_events(batch, condition))]
-        return int(found[0]) if len(found) else None
+        matches = at[condition.mask(_events(batch, condition))]
+        return int(matches[0]) if len(matches) else None
 
     def before_step(self, ports: list[Run]) -> None:
         """Stop if rows of the step satisfy the condition."""
@@ -106,16 +106,16 @@ class _StoppedRun(VertexRun):
 
 def _by_port(text: str, payloads: dict[int, pa.Schema]) -> dict[int, Condition]:
     """The condition for each port whose rows have its columns."""
-    found: dict[int, Condition] = {}
+    conditions: dict[int, Condition] = {}
     errors = []
     for port, payload in payloads.items():
         try:
-            found[port] = Condition(text, payload)
+            conditions[port] = Condition(text, payload)
         except InvalidConditionError as error:
             errors.append(error)
-    if not found:
+    if not conditions:
         raise errors[0]
-    return found
+    return conditions
 
 
 def _events(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:

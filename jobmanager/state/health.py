@@ -62,8 +62,8 @@ class Reason:
 
 def reasons_of(status: Status) -> list[Reason]:
     """Return all reasons, the gravest first."""
-    found = [reason for rule in RULES for reason in rule(status)]
-    return sorted(found, key=lambda reason: _GRAVEST_FIRST.index(reason.health))
+    reasons = [reason for rule in RULES for reason in rule(status)]
+    return sorted(reasons, key=lambda reason: _GRAVEST_FIRST.index(reason.health))
 
 
 def health_of(reasons: Iterable[Mapping[str, Any]]) -> Health:
@@ -80,12 +80,14 @@ class HealthBook:
 
     def look(self, status: Status, now_us: int) -> Status:
         """Return the fields ``health`` and ``reasons`` for a status."""
-        found = reasons_of(status)
+        reasons = reasons_of(status)
         since_us = self._since_us
-        self._since_us = {(r.kind, r.about): since_us.get((r.kind, r.about), now_us) for r in found}
+        self._since_us = {
+            (r.kind, r.about): since_us.get((r.kind, r.about), now_us) for r in reasons
+        }
         lasting = [
             (reason, since)
-            for reason in found
+            for reason in reasons
             if now_us - (since := self._since_us[reason.kind, reason.about])
             >= reason.lasts_s * _US_PER_S
         ]
@@ -120,10 +122,10 @@ def health_line(status: Status) -> str:
 
     If the health is ``ok``, the line names what holds event time back; empty if nothing does.
     """
-    found = with_health(status)
-    if not found["reasons"]:
+    shown_status = with_health(status)
+    if not shown_status["reasons"]:
         return ""
-    first, *others = found["reasons"]
+    first, *others = shown_status["reasons"]
     more = f" (and {len(others)} more, see jobmanager status)" if others else ""
     return f"{reason_text(first)}{more}"
 

@@ -48,28 +48,30 @@ def time_of(us: int) -> str:
 
 
 def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
-    found = list(_open_partitions(vertices))
-    holding = [f for f in found if f[2].state == "active" or f[1].idle == "wait"] or found
+    partitions = list(_open_partitions(vertices))
+    holding = [f for f in partitions if f[2].state == "active" or f[1].idle == "wait"] or partitions
     bound = min((log.frontier for *_, log in holding), default=INF_TIME)
-    is_silent = all(log.state != "active" for *_, log in found)
-    yield from _behind(found)
+    is_silent = all(log.state != "active" for *_, log in partitions)
+    yield from _behind(partitions)
     reasons: set[str] = set()
     for vertex, rules, log in holding:
         spec = vertex.shape.source
         assert spec is not None
         if log.frontier > bound or log.lag > 0 or log.at_end:
             continue  # another partition holds time back, or rows of this one are being read
-        row = _partition(spec, rules, log, is_silent=is_silent, is_last=len(found) == 1)
+        row = _partition(spec, rules, log, is_silent=is_silent, is_last=len(partitions) == 1)
         if row is not None and row["reason"] not in reasons:
             reasons.add(row["reason"])
             yield {"vertex": vertex.shape.id, "time_us": log.frontier, **row}
 
 
 def _behind(
-    found: Sequence[tuple[VertexState, LogSpec, LogProgress]],
+    partitions: Sequence[tuple[VertexState, LogSpec, LogProgress]],
 ) -> Iterator[dict[str, Any]]:
     """Yield the active partition far behind all others, unless several still catch up."""
-    active = [(v, log) for v, _, log in found if log.state == "active" and log.max_vs > MIN_TIME]
+    active = [
+        (v, log) for v, _, log in partitions if log.state == "active" and log.max_vs > MIN_TIME
+    ]
     if len(active) < 2:
         return
     (vertex, last), *others = sorted(active, key=lambda row: row[1].frontier)

@@ -28,7 +28,7 @@ REMEDY = 'set max_ahead="1h" to treat such rows as bad rows'
 
 def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, Any]]:
     """Return a row per live source with implausible times: reason and advice. JSON types."""
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for vertex in vertices:
         source = vertex.shape.source
         if source is None or source.log is None or vertex.leader is None:
@@ -38,8 +38,8 @@ def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, An
             if log.max_vs != MIN_TIME:
                 odd = _of_partition(source, log.partition, log.max_vs, now_us)
             if odd is not None:
-                found.setdefault(f"{vertex.shape.stage} {odd[0]}", _row(vertex, *odd))
-    return list(found.values())
+                rows.setdefault(f"{vertex.shape.stage} {odd[0]}", _row(vertex, *odd))
+    return list(rows.values())
 
 
 def span(us: int) -> str:

@@ -115,10 +115,10 @@ class Topology:
         old = self.vertices[vertex]
         assert old.is_live, vertex
         count = old.log_partitions - len(old.added) + len(partitions)
-        found = copy(self)
-        found.vertices = dict(self.vertices)
-        found.vertices[vertex] = replace(old, log_partitions=count, added=partitions)
-        return found
+        topology = copy(self)
+        topology.vertices = dict(self.vertices)
+        topology.vertices[vertex] = replace(old, log_partitions=count, added=partitions)
+        return topology
 
     def writer(self, stream: str) -> str:
         """Return the vertex that writes ``stream``."""

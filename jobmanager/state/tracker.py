@@ -173,8 +173,8 @@ class SnapshotTracker:
 
     def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
         """Replace the checkpoints of a vertex by these, or by the initial snapshot if none."""
-        found = [self._of_now(vertex, ref) for ref in refs]
-        self._refs[vertex] = found or [self.initial(vertex)]
+        restored = [self._of_now(vertex, ref) for ref in refs]
+        self._refs[vertex] = restored or [self.initial(vertex)]
 
     def _of_now(self, vertex: str, ref: CheckpointRef) -> CheckpointRef:
         """Return the checkpoint, padded to the log partitions that the vertex reads now."""

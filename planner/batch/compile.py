@@ -258,9 +258,9 @@ def _per_left(
 ) -> DataFrame:
     """Return each left event once, with an aggregate over its pairs."""
     numbered = replace(left, df=left.df.withColumn("_id", expr("monotonically_increasing_id()")))
-    found = _pairs(node, numbered, right, how="left")
+    pairs = _pairs(node, numbered, right, how="left")
     kept = [expr(f"any_value(l{name}) as {name}") for name in left.columns.values()]
-    return found.groupBy("l_id").agg(*kept, expr(aggregate))
+    return pairs.groupBy("l_id").agg(*kept, expr(aggregate))
 
 
 def _pairs(node: logical.Join | logical.Clip, left: Frame, right: Frame, *, how: str) -> DataFrame:

@@ -41,14 +41,14 @@ def nearest(node: logical.AsOf, left: Frame, right: Frame) -> Frame:
     whole = left.df.selectExpr("*", f"{VS} as _at", *left_keys).unionByName(marks, True)
     keys = ", ".join(f"k{i}" for i in range(len(left_keys)))
     rows = whole.selectExpr("*", *_around(keys)).where("_mark is null")
-    found = rows.selectExpr("*", f"{_chosen(node)} as _found")
+    joined = rows.selectExpr("*", f"{_chosen(node)} as _found")
     if node.how == "inner":
-        found = found.where("_found is not null")
+        joined = joined.where("_found is not null")
     columns = [
         left.columns[column] if side == "left" else f"_found.row.{right.columns[column]}"
         for side, column, _ in node.columns
     ]
-    df = found.selectExpr(
+    df = joined.selectExpr(
         f"`{VS}`", f"`{VE}`", *(f"{sql} as c{i}" for i, sql in enumerate(columns))
     )
     return Frame(df, node.schema, left.lifetime_us)

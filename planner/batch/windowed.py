@@ -78,9 +78,9 @@ def running_sessions(node: logical.DataWindowAgg, window: RunningSession, below:
         f"{data_windows.step_end(keys, window.max_us)} as _to",
     )
     on = [*(f"{key} <=> s{key}" for key in keys), "_start = _of", f"{VS} <= _from"]
-    found = rows.join(steps, on=expr(" and ".join(on)), how="inner")
+    joined = rows.join(steps, on=expr(" and ".join(on)), how="inner")
     lifetime_us = min(INF_TIME, below.lifetime_us + window.gap_us)
-    return grouped(node, below, found, ["_from", "_to"], ("_from", "_to"), lifetime_us)
+    return grouped(node, below, joined, ["_from", "_to"], ("_from", "_to"), lifetime_us)
 
 
 def _in_sessions(

@@ -49,11 +49,11 @@ def dealt(
     units: Sequence[Unit],
     n: int,
     times: Sequence[UnitTimes],
-    found: SourceStatistics | None = None,
+    statistics: SourceStatistics | None = None,
 ) -> tuple[SourcePartition, ...]:
     """Return ``n`` partitions; ``times``: the times of each unit, if the delay must be found.
 
-    ``found``: statistics with the size of a row; without them no limit is checked.
+    ``statistics``: statistics with the size of a row; without them no limit is checked.
 
     Raises:
         TooMuchToSortError: a partition would buffer more than WAITING_BYTES_MAX.
@@ -70,17 +70,17 @@ def dealt(
         replace(spec, delay_us=delay_us, delay_origin="found"), [units[k] for k in order], n
     )
     disorders = [disorder_of(times_of_one, delay_us) for times_of_one in by_partition]
-    _check_waiting(spec, max(d.rows_waiting for d in disorders), n, found)
+    _check_waiting(spec, max(d.rows_waiting for d in disorders), n, statistics)
     return tuple(replace(p, known=d.known) for p, d in zip(parts, disorders, strict=True))
 
 
 def _check_waiting(
-    spec: SourceSpec, rows: int, partitions: int, found: SourceStatistics | None
+    spec: SourceSpec, rows: int, partitions: int, statistics: SourceStatistics | None
 ) -> None:
-    if found is None:
+    if statistics is None:
         return
     names = set(spec.schema.names)
-    widths = [c.bytes_per_row for name, c in found.columns.items() if name in names]
+    widths = [c.bytes_per_row for name, c in statistics.columns.items() if name in names]
     size = rows * (sum(widths) + _TIMES_BYTES)
     if size > WAITING_BYTES_MAX:
         columns = ", ".join(start_columns(spec))

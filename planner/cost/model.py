@@ -89,21 +89,21 @@ class Estimate:
 
     def groups(self, keys: tuple[str, ...]) -> float:
         """The number of distinct values of the keys together."""
-        found = 1.0
+        count = 1.0
         for key in keys:
-            found *= self.distinct.get(key, DISTINCT_ASSUMED)
-        return max(1.0, min(found, self.rows))
+            count *= self.distinct.get(key, DISTINCT_ASSUMED)
+        return max(1.0, min(count, self.rows))
 
 
 def estimates(root: logical.LogicalNode, known: Statistics) -> NodeMap[Estimate]:
     """Return an estimate for every node."""
-    found: NodeMap[Estimate] = NodeMap()
+    estimated: NodeMap[Estimate] = NodeMap()
     for node in topological(root):
-        inputs = [found[child] for child in node.inputs]
-        found[node] = (
+        inputs = [estimated[child] for child in node.inputs]
+        estimated[node] = (
             _source(node, known) if isinstance(node, logical.Source) else estimate_of(node, inputs)
         )
-    return found
+    return estimated
 
 
 def estimate_of(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
@@ -363,19 +363,19 @@ def _source(node: logical.Source, statistics: Statistics) -> Estimate:
     return replace(made, state_bytes=made.rows_per_s * held_s * made.row_bytes)
 
 
-def _span_s(found: SourceStatistics | None, rate_per_s: float | None, rows: float) -> float:
+def _span_s(statistics: SourceStatistics | None, rate_per_s: float | None, rows: float) -> float:
     if rate_per_s is not None:
         return max(rows / rate_per_s, 1 / US_PER_S)
-    if found is None or found.first_us is None or found.last_us is None:
+    if statistics is None or statistics.first_us is None or statistics.last_us is None:
         return SPAN_S_ASSUMED
-    return (found.last_us - found.first_us + 1) / US_PER_S
+    return (statistics.last_us - statistics.first_us + 1) / US_PER_S
 
 
-def _lifetime_us(spec: SourceSpec, found: SourceStatistics | None) -> float:
+def _lifetime_us(spec: SourceSpec, statistics: SourceStatistics | None) -> float:
     if spec.length_us is not None:
         return float(spec.length_us)
-    if found is not None:
-        return min(found.mean_lifetime_us, LIFETIME_US_MAX)
+    if statistics is not None:
+        return min(statistics.mean_lifetime_us, LIFETIME_US_MAX)
     return float(spec.max_duration_us or 1)
 
 

@@ -67,15 +67,15 @@ class Discovery:
 
         Raises as the methods below.
         """
-        found: NodeMap[SourceFiles] = NodeMap()
+        files_of: NodeMap[SourceFiles] = NodeMap()
         for node in topological(plan):
             if isinstance(node, Source):
                 spec = node.spec
                 carried = () if node in mixed else self.carried(spec)
-                found[node] = SourceFiles(
+                files_of[node] = SourceFiles(
                     self.units(spec), self.times(spec), carried, self.notes(spec)
                 )
-        return found
+        return files_of
 
     def units(self, spec: SourceSpec) -> tuple[Unit, ...]:
         """Return the units of a source.
@@ -140,11 +140,11 @@ class Discovery:
             if isinstance(node, Source) and node.spec.log is not None:
                 continue  # future rows of a live source are unknown
             if isinstance(node, Source) and source_key(node.spec) not in known:
-                found = look(node.spec, self.units(node.spec))
+                fresh = look(node.spec, self.units(node.spec))
                 times = self.times(node.spec)
-                if found is not None:
+                if fresh is not None:
                     delay_us = delay_needed([times[k] for k in time_order(times)])
-                    known[source_key(node.spec)] = replace(found, delay_us=delay_us)
+                    known[source_key(node.spec)] = replace(fresh, delay_us=delay_us)
         return Statistics(known)
 
 

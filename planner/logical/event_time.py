@@ -148,9 +148,9 @@ def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
         case Project(input=below, columns=columns):
             return distance_us(below, rename_columns(expr, dict(columns)))
         case Union(branches=branches):
-            found = [distance_us(branch, expr) for branch in branches]
-            known = [distance for distance in found if distance is not None]
-            if len(known) < len(found):
+            distances = [distance_us(branch, expr) for branch in branches]
+            known = [distance for distance in distances if distance is not None]
+            if len(known) < len(distances):
                 return None
             return min(lo for lo, _ in known), max(hi for _, hi in known)
         case IntervalJoin():

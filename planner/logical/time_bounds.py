@@ -177,8 +177,8 @@ def _sum(pairs: IntervalJoin, node: Node) -> _Sum | None:
         case "when", (_, first, second):
             return _either(_sum(pairs, first), _sum(pairs, second))
         case "truncate", (a,):
-            found = _sum(pairs, a)
-            return None if found is None else found.widened(-node.option("every_us"), 0)
+            total = _sum(pairs, a)
+            return None if total is None else total.widened(-node.option("every_us"), 0)
         case "cast", (a,):
             return _cast(_sum(pairs, a), node.type) or _time(pairs, node)
         case _:
@@ -236,9 +236,9 @@ def _scaled(a: _Sum | None, factor: Fraction | None, *, is_double: bool = False)
 def _divided(a: _Sum | None, by: Fraction | None, *, is_whole: bool) -> _Sum | None:
     if a is None or not by:
         return None
-    found = a.times(1 / by)
+    quotient = a.times(1 / by)
     off = _DOUBLE_US / abs(by)
-    return found.widened(-1, 0) if is_whole else found.widened(-off, off)
+    return quotient.widened(-1, 0) if is_whole else quotient.widened(-off, off)
 
 
 def _either(a: _Sum | None, b: _Sum | None) -> _Sum | None:

@@ -188,8 +188,8 @@ def require_no_calendar(length: Duration) -> None:
     Raises:
         InvalidPlanError: the length is in months, quarters or years.
     """
-    found = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
-    if found is not None and found[2] in ("mo", "q", "y"):
+    match = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
+    if match is not None and match[2] in ("mo", "q", "y"):
         raise InvalidPlanError(
             f"{length!r} is a length by the calendar: name the zone, such as zone='UTC' or "
             "zone='Europe/Berlin'"
@@ -197,14 +197,14 @@ def require_no_calendar(length: Duration) -> None:
 
 
 def _periods(length: Duration) -> tuple[int, Unit]:
-    found = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
-    if found is None or not 0 < int(found[1]) <= _COUNT_MAX:
+    match = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
+    if match is None or not 0 < int(match[1]) <= _COUNT_MAX:
         raise InvalidPlanError(
             f"{length!r} with a zone: a length is a number of days, weeks, months, quarters or "
             "years, such as '1d', '1w', '1mo', '1q' or '1y'"
         )
-    count, unit = _UNITS[found[2]]
-    return int(found[1]) * count, unit
+    count, unit = _UNITS[match[2]]
+    return int(match[1]) * count, unit
 
 
 def zone_rules(name: str) -> tuple[bytes, str]:

@@ -42,15 +42,15 @@ def without_folders(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:
     """Return the bounds that the only reader of a source puts on its folders."""
     shared = shared_nodes(pushed)
-    found: NodeMap[tuple[Bound, ...]] = NodeMap()
+    bounds_of: NodeMap[tuple[Bound, ...]] = NodeMap()
     for node in topological(pushed):
         if not isinstance(node, Filter) or may_fail(node.predicate):
             continue
         below = node.input
         if isinstance(below, Source) and below not in shared and _may_skip(below.spec):
             all_bounds = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
-            found[below] = tuple(b for b in all_bounds if b.column in below.spec.folder_columns)
-    return found
+            bounds_of[below] = tuple(b for b in all_bounds if b.column in below.spec.folder_columns)
+    return bounds_of
 
 
 def _may_skip(spec: SourceSpec) -> bool:

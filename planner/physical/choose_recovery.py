@@ -82,23 +82,23 @@ def _decided(
             )
         return replace(vertex.recovery, strategy="strong"), f"{strange[0]} is not deterministic"
     if vertex.source is not None and vertex.source.spec.log is not None:
-        found = checked(plan, vertex, durations, "checkpoint", 1)
-        return found, "it records its decisions about its logs"
+        recovery = checked(plan, vertex, durations, "checkpoint", 1)
+        return recovery, "it records its decisions about its logs"
     choice = builder.recovery or default
     if choice is None:
         return _cheapest(plan, vertex, durations)
-    found = checked(plan, vertex, durations, choice.strategy, choice.replicas)
-    return found, "set by the query"
+    recovery = checked(plan, vertex, durations, choice.strategy, choice.replicas)
+    return recovery, "set by the query"
 
 
 def _not_repeatable(builder: StageBuilder) -> list[str]:
     """Return the names of code in a stage that is declared as not deterministic."""
-    found = [c.name for node in builder.nodes for c in node.codes if not c.is_deterministic]
+    names = [c.name for node in builder.nodes for c in node.codes if not c.is_deterministic]
     for node in builder.nodes:
         if isinstance(node, WindowAgg | DataWindowAgg):
             users = [a.argument for a in node.aggregates if isinstance(a.argument, Custom)]
-            found += [str(user) for user in users if not user.is_deterministic]
-    return found
+            names += [str(user) for user in users if not user.is_deterministic]
+    return names
 
 
 def _cheapest(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> tuple[Recovery, str]:

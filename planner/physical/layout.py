@@ -196,14 +196,14 @@ class _Feed:
 
 def _feeds(plan: PhysicalPlan) -> list[_Feed]:
     """Return all edges between stages, in the order of each reader's channels."""
-    found: list[_Feed] = []
+    feeds: list[_Feed] = []
     for stage in plan.stages:
         slots: dict[str, int] = {}
         for edge in stage.inputs:
             slot = slots[edge.upstream] = slots.get(edge.upstream, -1) + 1
             tail = f"-{slot}" if slot else ""
-            found.append(_Feed(edge.upstream, stage.name, edge.port, edge.routing, tail))
-    return found
+            feeds.append(_Feed(edge.upstream, stage.name, edge.port, edge.routing, tail))
+    return feeds
 
 
 def _edge(

@@ -48,28 +48,28 @@ def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
 
 def literal_secrets(sources: Iterable[SourceSpec], sinks: Iterable[SinkSpec]) -> set[str]:
     """Return the secrets that sources and destinations contain as plain text."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for source in sources:
-        found |= _values(() if source.log is None else source.log.config)
+        secrets |= _values(() if source.log is None else source.log.config)
     for sink in sinks:
         if isinstance(sink, KafkaSink):
-            found |= _values(sink.config)
+            secrets |= _values(sink.config)
         elif isinstance(sink, PostgresSink) and holds_password(sink.dsn):
-            found |= {text for text in passwords_in(sink.dsn) if not is_reference(text)}
+            secrets |= {text for text in passwords_in(sink.dsn) if not is_reference(text)}
         elif isinstance(sink, OnceSink):
-            found |= literal_secrets((), [sink.to])
-            found |= _values(("servers", server) for server in sink.registry.servers)
-    return found
+            secrets |= literal_secrets((), [sink.to])
+            secrets |= _values(("servers", server) for server in sink.registry.servers)
+    return secrets
 
 
 def _values(config: Iterable[tuple[str, str]]) -> set[str]:
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in config:
         if is_secret_option(name) and not is_reference(value):
-            found.add(value)
+            secrets.add(value)
         elif has_literal_password(value):
-            found.add(password_of(value) or value)
-    return found
+            secrets.add(password_of(value) or value)
+    return secrets
 
 
 def _notes(where: str, config: Iterable[tuple[str, str]]) -> list[str]:

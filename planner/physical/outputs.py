@@ -66,15 +66,15 @@ def planned_outputs(
     query: Query, sinks: tuple[Sink, ...], builders: list[StageBuilder], root: str
 ) -> list[PlannedOutput]:
     """Return the outputs in order; ``builders``: the stage that writes each."""
-    found = []
+    outputs = []
     for k, name in enumerate(query.names):
         sink = sinks[k]
         folder = f"{root}/{OUTPUT}" if name == OUTPUT else f"{root}/{OUTPUT}-{name}"
         place = folder if sink.uri is None else sink.uri.rstrip("/")
         tail = "out" if k == 0 else f"out{k + 1}"
         answer = Output(place, None if sink.changes else sink.form, tail)
-        found.append(PlannedOutput(name, query.parts[k], sink, builders[k], answer))
-    return found
+        outputs.append(PlannedOutput(name, query.parts[k], sink, builders[k], answer))
+    return outputs
 
 
 def with_outputs(plan: PhysicalPlan, outputs: list[PlannedOutput]) -> PhysicalPlan:

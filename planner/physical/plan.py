@@ -234,13 +234,13 @@ class PhysicalPlan:
 
     def side_streams(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """Stream id and URI of every side stream, by the name of the side output."""
-        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        streams: dict[str, tuple[tuple[str, str], ...]] = {}
         for vertex in self.vertices:
             for edge in vertex.outputs:
                 if edge.side:
                     pairs = zip(edge.streams, edge.uris, strict=True)
-                    found[edge.side] = (*found.get(edge.side, ()), *pairs)
-        return found
+                    streams[edge.side] = (*streams.get(edge.side, ()), *pairs)
+        return streams
 
     def _graph(self) -> dict[VertexId, list[VertexId]]:
         """By vertex the vertices that it reads from."""
@@ -263,10 +263,10 @@ class PhysicalPlan:
 
     def ancestors(self, vertex_id: str) -> frozenset[VertexId]:
         """All vertices that this one depends on."""
-        upstream, found = self._graph(), {self.vertex(vertex_id).id}
+        upstream, ids = self._graph(), {self.vertex(vertex_id).id}
         for vertex in reversed(self.topological_order()):
-            found.update(upstream[vertex] if vertex in found else ())
-        return frozenset(found - {vertex_id})
+            ids.update(upstream[vertex] if vertex in ids else ())
+        return frozenset(ids - {vertex_id})
 
     def validate(self) -> None:
         """Assert the invariants of the module.

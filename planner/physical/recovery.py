@@ -63,8 +63,8 @@ def recovered_with(
     decided: dict[str, Recovery] = {}
     for v in plan.vertices:
         if v.recovery.strategy != "strong":
-            found = checked(plan, v, durations[v.id], name, count)
-            decided[v.stage] = further(found, decided.get(v.stage, found))
+            recovery = checked(plan, v, durations[v.id], name, count)
+            decided[v.stage] = further(recovery, decided.get(v.stage, recovery))
     return with_recovery(plan, decided, dict.fromkeys(decided, "set for this run"))
 
 
@@ -138,12 +138,12 @@ def with_horizons(plan: PhysicalPlan) -> PhysicalPlan:
 def durations_of(plan: PhysicalPlan) -> dict[str, Durations]:
     """Return by vertex the longest lifetimes of the events of its ports."""
     lifetimes: dict[str, int | None] = {}
-    found: dict[str, Durations] = {}
+    durations: dict[str, Durations] = {}
     for vertex in plan.vertices:  # upstream first
-        found[vertex.id] = _durations(vertex, lifetimes)
-        longest = chain_output_duration(vertex.operators, found[vertex.id])
+        durations[vertex.id] = _durations(vertex, lifetimes)
+        longest = chain_output_duration(vertex.operators, durations[vertex.id])
         lifetimes.update(dict.fromkeys(vertex.output_streams, longest))
-    return found
+    return durations
 
 
 def unbounded(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:

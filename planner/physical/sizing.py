@@ -38,10 +38,10 @@ RECOMMENDED_MAX = 64
 RECOMPUTED_SHARE = 0.01
 
 
-def add_costs(builders: Sequence[StageBuilder], found: NodeMap[Estimate]) -> None:
+def add_costs(builders: Sequence[StageBuilder], estimates: NodeMap[Estimate]) -> None:
     """Give every stage its cost; ``builders``: upstream first."""
     for builder in builders:
-        builder.cost = _cost(builder, found)
+        builder.cost = _cost(builder, estimates)
     for builder in builders:
         builder.flush_is_cheaper = builder.is_cheap and _flush_is_cheaper(builder)
 

@@ -204,13 +204,13 @@ def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:
-    found = schema_of(path)
-    check_unique_fields(path, found)
+    schema = schema_of(path)
+    check_unique_fields(path, schema)
     for name in spec.columns.names:
-        at = found.get_field_index(name)
+        at = schema.get_field_index(name)
         if at >= 0:
-            check_type(path, name, found.field(at).type, spec)
-    names: list[str] = found.names
+            check_type(path, name, schema.field(at).type, spec)
+    names: list[str] = schema.names
     return names
 
 

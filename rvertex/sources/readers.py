@@ -144,15 +144,15 @@ class UnitsReader:
         events, faults = faults_of(self._spec, raw.filter(pa.array(is_good)), unit.path)
         if events is None:
             events = empty_events(self._spec.row_schema)
-        found = self._located(unit, row, np.flatnonzero(~is_good).tolist(), bad.drop_null())
+        bad_rows = self._located(unit, row, np.flatnonzero(~is_good).tolist(), bad.drop_null())
         for k, fault in faults.items():
             place = int(places[k])
             at = self._units.origin(unit, row + place)
             value = _plain(raw, place, fault)
             if at.raw is None:  # the format has no lines
                 at = replace(at, raw=json_rows(raw.slice(place, 1))[0])
-            found[place] = located(BadRow(fault.reason, fault.column, value), unit, at)
-        batch = with_bad(events, found)
+            bad_rows[place] = located(BadRow(fault.reason, fault.column, value), unit, at)
+        batch = with_bad(events, bad_rows)
         times = (pc.fill_null(batch.column(k), INF_TIME) for k in (0, 1))  # nothing waits for it
         return pa.RecordBatch.from_arrays([*times, *batch.columns[2:]], schema=batch.schema)
 
@@ -161,18 +161,18 @@ class UnitsReader:
     ) -> dict[int, BadRow]:
         """Return the bad rows with their file positions, by place; ``row``: number of place 0."""
         columns = (bad.field(name).to_pylist() for name in ("reason", "column", "value"))
-        found = {}
+        bad_rows = {}
         for k, reason, column, value in zip(places, *columns, strict=True):
             at = self._units.origin(unit, row + k)
-            found[k] = BadRow(reason, column, value, at.line, at.raw, unit.path, at.row)
-        return found
+            bad_rows[k] = BadRow(reason, column, value, at.line, at.raw, unit.path, at.row)
+        return bad_rows
 
 
 def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
-    found = FORMATS[spec.format]
+    format_ = FORMATS[spec.format]
     if not spec.traits.suffixes:
-        return found.reader(spec, batch_rows)
-    return FolderUnits(spec, found.reader(without_folders(spec), batch_rows))
+        return format_.reader(spec, batch_rows)
+    return FolderUnits(spec, format_.reader(without_folders(spec), batch_rows))
 
 
 def _plain(raw: pa.RecordBatch, row: int, fault: RowFault) -> str | None:

@@ -54,8 +54,8 @@ def is_time_type(kind: pa.DataType) -> bool:
 def is_zoned(text: pa.Array) -> np.ndarray:
     """Return which ISO-8601 times name a zone, bool[n]; undefined for nulls."""
     has_zone = pc.match_substring_regex(text, _ZONE).fill_null(False)
-    found: np.ndarray = has_zone.to_numpy(zero_copy_only=False)
-    return found
+    is_zoned: np.ndarray = has_zone.to_numpy(zero_copy_only=False)
+    return is_zoned
 
 
 def extended(text: pa.Array) -> pa.Array:
@@ -66,11 +66,11 @@ def extended(text: pa.Array) -> pa.Array:
     is_other = pc.match_substring_regex(text, _OTHER_ISO).fill_null(False)
     if not is_other.true_count:
         return text
-    found = text.to_pylist()
+    texts = text.to_pylist()
     for k in np.flatnonzero(is_other.to_numpy(zero_copy_only=False)).tolist():
         with contextlib.suppress(ValueError):  # it matches the pattern but is not a time
-            found[k] = datetime.fromisoformat(found[k].strip()).isoformat()
-    made = pa.array(found, text.type)
+            texts[k] = datetime.fromisoformat(texts[k].strip()).isoformat()
+    made = pa.array(texts, text.type)
     return text if made.equals(text) else made
 
 

@@ -96,21 +96,21 @@ def store_of(path: str) -> FsspecBlobs:
     return store
 
 
-def of_stat(found: os.stat_result) -> FileVersion:
+def of_stat(info: os.stat_result) -> FileVersion:
     """Return the version of a local file."""
-    at_s, rest_ns = divmod(found.st_mtime_ns, _NS)
+    at_s, rest_ns = divmod(info.st_mtime_ns, _NS)
     try:
         time = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"
     except (ValueError, OverflowError, OSError):  # the file's time is beyond the calendar
-        time = f"{found.st_mtime_ns} ns"
-    return FileVersion(found.st_size, (("written", time),))
+        time = f"{info.st_mtime_ns} ns"
+    return FileVersion(info.st_size, (("written", time),))
 
 
 def of_info(info: Mapping[str, Any]) -> FileVersion:
     """Return the version of a file, from its entry in a store."""
     size = info.get("size")
-    found = ((name, info[name]) for name in _STAMPS if info.get(name) is not None)
-    stamps = tuple((name, _text(value)) for name, value in found)
+    known = ((name, info[name]) for name in _STAMPS if info.get(name) is not None)
+    stamps = tuple((name, _text(value)) for name, value in known)
     return FileVersion(_UNKNOWN if size is None else int(size), stamps)
 
 

@@ -29,13 +29,13 @@ class Watched:
         if self._version is None:
             return
         try:
-            found = version_of(self.path)
+            now = version_of(self.path)
         except (OSError, StoreError) as error:
             raise SourceVanishedError(self.path, first_line(error)) from error
-        if found is None:
+        if now is None:
             raise SourceVanishedError(self.path, "No such file or directory")
-        if not found.is_same(self._version):
-            raise SourceChangedError(self.path, None, str(self._version), str(found))
+        if not now.is_same(self._version):
+            raise SourceChangedError(self.path, None, str(self._version), str(now))
 
     def check_often(self) -> None:
         """Check the version, only where that is cheap."""

@@ -121,7 +121,7 @@ class ArraySpill:
             self._holder = self._memory.holder()
         self._holder.used_bytes, self._holder.keys = looked.nbytes, looked.keys
         self._check_objects(looked.object_bytes, self._memory.budget_bytes)
-        for nbytes, place in sorted(looked.arrays, key=lambda found: -found[0]):
+        for nbytes, place in sorted(looked.arrays, key=lambda row: -row[0]):
             if nbytes < limits.RUN_BYTES_MIN or not self._holder.must_spill:
                 return
             if self._move(place):
@@ -232,12 +232,12 @@ class _Look:
                 get, put = partial(value.__getitem__, key), partial(value.__setitem__, key)
                 yield value[key], _Place(get, put)
         elif _is_state(value):
-            found = list(_attributes(value))
-            if not any(isinstance(attribute, Holder) for attribute, _ in found):
+            attributes = list(_attributes(value))
+            if not any(isinstance(attribute, Holder) for attribute, _ in attributes):
                 if type(value).__module__.startswith("rvertex.operators."):
-                    tables = (t for t, _ in found if isinstance(t, KeyTable | KeyIndex))
+                    tables = (t for t, _ in attributes if isinstance(t, KeyTable | KeyIndex))
                     self.keys += sum(map(len, tables))
-                yield from found
+                yield from attributes
 
 
 def _is_state(value: object) -> bool:

@@ -61,8 +61,8 @@ class BloomFilter:
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
         """False for hashes that were not added, bool[n]."""
         bits = _bits(hashes)
-        found: np.ndarray = (self.words.take(self._places(hashes)) & bits) == bits
-        return found
+        may: np.ndarray = (self.words.take(self._places(hashes)) & bits) == bits
+        return may
 
     def _places(self, hashes: np.ndarray) -> np.ndarray:
         places: np.ndarray = (hashes & _LOW) * np.uint64(len(self.words)) >> _HALF
@@ -121,10 +121,10 @@ class HashIndex:
     def _first_at(self, wanted: np.ndarray) -> np.ndarray:
         """The number of the first entry at or after each of sorted values."""
         block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
-        found = self._starts[block]
+        first = self._starts[block]
         for k, at in by_block(block):
-            found[at] += self.blocks[k].searchsorted(wanted[at])
-        return found
+            first[at] += self.blocks[k].searchsorted(wanted[at])
+        return first
 
     def _entries(self, numbers: np.ndarray) -> np.ndarray:
         """The entries with these sorted numbers."""

@@ -262,8 +262,8 @@ def key_ranges(
     ends = sorted({*cuts, *_cuts(runs, rows_max)})
     for end in (*ends, None):
         after = [len(run) if end is None else run.first_at(end) for run in runs]
-        found = zip(runs, before, after, strict=True)
-        batches = [rows for run, lo, hi in found for rows in run.rows(lo, hi)]
+        bounds = zip(runs, before, after, strict=True)
+        batches = [rows for run, lo, hi in bounds for rows in run.rows(lo, hi)]
         before = after
         yield batches, end
 

@@ -72,13 +72,13 @@ class LogPart:
         No number may be below the part's first number.
         """
         at = self.firsts.searchsorted(numbers, side="right") - 1
-        found = []
+        positions = []
         for k, local in by_block(at):
             known = self.blocks[k].column(0).to_numpy()
             inside = known.searchsorted(numbers[local])
             is_row = known.take(inside, mode="clip") == numbers[local]
-            found.append(self.starts[k] + inside[is_row])
-        return np.concatenate(found)
+            positions.append(self.starts[k] + inside[is_row])
+        return np.concatenate(positions)
 
     def take(self, at: np.ndarray) -> pa.RecordBatch:
         """The rows at increasing positions."""

@@ -112,18 +112,18 @@ class RowLog:
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
         """Which of these numbers belong to current, not held rows, bool[n]."""
         free = [part.numbers(at) for part, at in self._free(numbers)]
-        found: np.ndarray = np.isin(numbers, np.concatenate([np.empty(0, np.int64), *free]))
-        return found
+        is_free: np.ndarray = np.isin(numbers, np.concatenate([np.empty(0, np.int64), *free]))
+        return is_free
 
     def take(self, numbers: np.ndarray) -> list[pa.RecordBatch]:
         """The rows with these numbers that are current and not held; they are held afterwards."""
-        found = []
+        batches = []
         for part, at in self._free(numbers):
             if len(at):
                 part.held[at] = True
                 part.count()
-                found.append(part.take(at))
-        return found
+                batches.append(part.take(at))
+        return batches
 
     def take_all(self) -> list[pa.RecordBatch]:
         """All current rows; they are held afterwards."""
@@ -253,12 +253,12 @@ class RowLog:
         wanted = pa.array(needle)
         keys = [plain_array(candidates.column(name)) for name in self._keys]
         same = np.flatnonzero(equal_keys(keys, [column.take(wanted) for column in columns]))
-        found = same[heads_of(at[same])]
-        if len(found):
+        rows = same[heads_of(at[same])]
+        if len(rows):
             if hold:
-                part.held[at[found]] = True
+                part.held[at[rows]] = True
                 part.count()
-            yield candidates if len(found) == len(at) else candidates.take(pa.array(found))
+            yield candidates if len(rows) == len(at) else candidates.take(pa.array(rows))
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
         """Each part, and the positions of its current, not held rows with these numbers."""

@@ -91,9 +91,9 @@ class Scratch:
         nbytes = sum(batch.nbytes for batch in batches)
         mapped = self._write(nbytes, lambda file: _write_stream(file, batches), usage)
         # Zero copy: the reader touches only the messages' headers.
-        found = list(pa.ipc.open_stream(mapped))
-        assert [b.num_rows for b in found] == [b.num_rows for b in batches]
-        return found
+        mapped_batches = list(pa.ipc.open_stream(mapped))
+        assert [b.num_rows for b in mapped_batches] == [b.num_rows for b in batches]
+        return mapped_batches
 
     def store_bytes(self, data: bytes | memoryview, usage: Usage | None = None) -> pa.Buffer:
         """The same bytes, mapped from a new file. Raises as :meth:`store`."""
@@ -114,11 +114,11 @@ class Scratch:
         """
         try:
             with open(path, "rb") as file:
-                found = os.fstat(file.fileno())
-                is_near = found.st_dev == os.stat(self.folder).st_dev
-                if not is_near or not found.st_size or self._is_over(found.st_size):
+                info = os.fstat(file.fileno())
+                is_near = info.st_dev == os.stat(self.folder).st_dev
+                if not is_near or not info.st_size or self._is_over(info.st_size):
                     return None
-                return self._mapped(file.fileno(), found.st_size, usage)
+                return self._mapped(file.fileno(), info.st_size, usage)
         except OSError:
             return None
 

@@ -88,10 +88,10 @@ class StoredTimes:
             until = int(np.partition(np.concatenate(first), rows_max - 1)[rows_max - 1])
             ends = [int(times.searchsorted(until, side="right")) for times, _ in self._runs]
         pairs = list(zip(self._runs, ends, strict=True))
-        found = [numbers[:end] for (_, numbers), end in pairs]
+        due = [numbers[:end] for (_, numbers), end in pairs]
         left = [(times[end:], numbers[end:]) for (times, numbers), end in pairs]
         self._runs = [run for run in left if len(run[0])]
-        return until, np.concatenate([np.empty(0, np.int64), *found])
+        return until, np.concatenate([np.empty(0, np.int64), *due])
 
     def _run(self, times: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(times, kind="stable")

@@ -252,9 +252,9 @@ class VertexContext:
         name = getattr(function, "__qualname__", type(function).__qualname__)
 
         def make() -> Any:
-            found = function(key)
+            result = function(key)
             try:
-                return msgpack.unpackb(msgpack.packb(found), strict_map_key=False)
+                return msgpack.unpackb(msgpack.packb(result), strict_map_key=False)
             except (TypeError, ValueError, OverflowError) as error:
                 reason = f"lookup({name}): the result cannot be recorded: {error}"
                 raise UserResultError(name, reason) from None

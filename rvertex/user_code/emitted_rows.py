@@ -185,8 +185,8 @@ class Emitted:
             pairs = zip(columns, self._schema.types, strict=False)
             return [c if c.type.equals(kind) else plain_array(c) for c, kind in pairs]
         keys = [plain_keys(column) for column in columns[2:]]
-        found = keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
-        return columns[:2] + self._key_columns(found)
+        chosen = keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
+        return columns[:2] + self._key_columns(chosen)
 
     def _own(self, rows: Rows) -> list[pa.Array]:
         """Return the times and keys of rows with their own."""

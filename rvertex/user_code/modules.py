@@ -36,13 +36,13 @@ def checked_modules(given: Iterable[str]) -> list[str]:
     Raises:
         UsageError: one does not exist, or is no module.
     """
-    found = [os.path.abspath(path) for text in given for path in text.split(",") if path]
-    for path in found:
+    paths = [os.path.abspath(path) for text in given for path in text.split(",") if path]
+    for path in paths:
         if not os.path.exists(path):
             raise UsageError(f"py_files: {path} does not exist")
         if not os.path.isdir(path) and Path(path).suffix not in (".py", *_ARCHIVES):
             raise UsageError(f"py_files: {path} is not a folder or a .py, .zip or .egg file")
-    return found
+    return paths
 
 
 def put_on_path(modules: Iterable[str], folders: Iterable[str] = ()) -> None:

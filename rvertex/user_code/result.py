@@ -84,12 +84,14 @@ def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
     array = as_column(column, pa.int64())
     if array.null_count:
         raise UserResultError(function, f"column {ROW!r} of its result has nulls")
-    found: np.ndarray = array.to_numpy()
-    if len(found) and (found.min() < 0 or found.max() >= rows or (np.diff(found) < 0).any()):
+    numbers: np.ndarray = array.to_numpy()
+    if len(numbers) and (
+        numbers.min() < 0 or numbers.max() >= rows or (np.diff(numbers) < 0).any()
+    ):
         raise UserResultError(
             function, f"column {ROW!r} of its result names rows 0 to {rows - 1}, in their order"
         )
-    return found
+    return numbers
 
 
 def as_column(values: Any, kind: pa.DataType) -> pa.Array:
@@ -104,8 +106,8 @@ def as_column(values: Any, kind: pa.DataType) -> pa.Array:
         return arrow_column(list(values), kind)
     if isinstance(values, np.ndarray) and values.dtype == object and not holds_times(kind):
         return arrow_column(values.tolist(), kind)  # Arrow might infer another type
-    found = pa.array(values) if isinstance(values, np.ndarray) or holds_times(kind) else None
-    return pa.array(values, kind) if found is None else as_column(found, kind)
+    array = pa.array(values) if isinstance(values, np.ndarray) or holds_times(kind) else None
+    return pa.array(values, kind) if array is None else as_column(array, kind)
 
 
 def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -87,18 +87,18 @@ def is_library(filename: str) -> bool:
 
 def sources_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return the user's modules among ``names`` and their imports, each with its file's digest."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = sorted(set(names), reverse=True)
-    while waiting and len(found) < _MODULES_MAX:
+    while waiting and len(digests) < _MODULES_MAX:
         name = waiting.pop()
         path = file_of(name)
-        if name in found or path is None or is_library(str(path)):
+        if name in digests or path is None or is_library(str(path)):
             continue
         digest, imports = _read(path, _version_of(path))
         if digest is not None:
-            found[name] = digest
+            digests[name] = digest
             waiting += sorted(_absolute(imports, name), reverse=True)
-    return tuple(sorted(found.items()))
+    return tuple(sorted(digests.items()))
 
 
 def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
@@ -145,10 +145,10 @@ def _spec_of(name: str) -> ModuleSpec | None:
     try:
         return PathFinder.find_spec(name, above)
     except KeyError:  # the parent of a namespace package is looked up, but is not imported
-        found = ModuleSpec(name, None, is_package=True)
+        spec = ModuleSpec(name, None, is_package=True)
         places = [os.path.join(place, name.rpartition(".")[2]) for place in above or ()]
-        found.submodule_search_locations = [place for place in places if os.path.isdir(place)]
-        return found
+        spec.submodule_search_locations = [place for place in places if os.path.isdir(place)]
+        return spec
 
 
 def _archive_of(path: Path) -> Path | None:
@@ -166,10 +166,10 @@ def _bytes_of(path: Path) -> bytes:
 
 def _version_of(path: Path) -> tuple[int, int] | None:
     try:
-        found = (_archive_of(path) or path).stat()
+        info = (_archive_of(path) or path).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return info.st_mtime_ns, info.st_size
 
 
 @functools.lru_cache(maxsize=_MODULES_MAX)
@@ -202,22 +202,22 @@ def _hash(content: bytes) -> str:
 
 def _imports(tree: ast.Module) -> list[tuple[int, str]]:
     """Return imported names that may be modules, each with its level of relative import."""
-    found: list[tuple[int, str]] = []
+    names: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += ((0, alias.name) for alias in node.names)
+            names += ((0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             start = node.module or ""
-            found.append((node.level, start))
-            found += ((node.level, f"{start}.{alias.name}".strip(".")) for alias in node.names)
-    return found
+            names.append((node.level, start))
+            names += ((node.level, f"{start}.{alias.name}".strip(".")) for alias in node.names)
+    return names
 
 
 def _absolute(imports: Iterable[tuple[int, str]], name: str) -> set[str]:
     package = getattr(_spec_of(name), "parent", None) or ""
-    found = set()
+    names = set()
     for level, imported in imports:
         parts = package.split(".")
         start = ".".join(parts[: len(parts) - level + 1]) if level else ""
-        found.add(f"{start}.{imported}".strip("."))
-    return found
+        names.add(f"{start}.{imported}".strip("."))
+    return names

@@ -34,12 +34,12 @@ class _Reader(pickle.Unpickler):
         """Return the class or function of that name; importing a module may raise any error."""
         module_name, global_name = MOVED.get((module_name, global_name), (module_name, global_name))
         try:
-            found = super().find_class(module_name, global_name)
+            target = super().find_class(module_name, global_name)
         except Exception as error:
             where = socket.gethostname()
             name = f"{module_name}.{global_name}"
             raise UnknownCodeError(name, where, reason_of(error)) from error
-        return as_unchanged if self._to_run and found is as_planned else found
+        return as_unchanged if self._to_run and target is as_planned else target
 
 
 def load_shipped(data: bytes, *, to_run: bool) -> Any:

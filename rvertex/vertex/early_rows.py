@@ -113,10 +113,10 @@ class EarlyRows:
         texts = json_rows(rows.batch.filter(taken))
         if rows.origins is None:
             return [{"source": self.source, "raw": text} for text in texts]
-        found = rows.origins.filter(taken).to_pylist()
+        origins = rows.origins.filter(taken).to_pylist()
         return [
             {**origin, "raw": text if origin["raw"] is None else origin["raw"]}
-            for origin, text in zip(found, texts, strict=True)
+            for origin, text in zip(origins, texts, strict=True)
         ]
 
 

@@ -117,7 +117,7 @@ def promises(
     idle = [k for k, p in enumerate(partitions) if p.is_idle(now_s, rules.idle_after_us / 1e6)]
     grant_us = min(max(delay_us // GRANT_SHARE, GRANT_MIN_US), delay_us)
     step = GRANT_MIN_US if policy == "clock" else grant_us // 2
-    found = {}
+    promised = {}
     for k in idle:
         end = partitions[k].end
         look = None if end is None else looks.at(end.reported_s)
@@ -130,8 +130,8 @@ def promises(
                 continue
             time = min(active) + grant_us
         if time - partitions[k].frontier > step:
-            found[k] = time
-    return found
+            promised[k] = time
+    return promised
 
 
 def _active(partitions: Sequence[PartitionFacts], idle: list[int], look: Look) -> list[int]:

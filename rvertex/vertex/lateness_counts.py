@@ -80,8 +80,8 @@ class LatenessCounts:
 def _step(late_us: np.ndarray) -> np.ndarray:
     """Return the bucket of each lateness; below 64 us every lateness has its own."""
     shift = np.maximum(np.searchsorted(_POWERS, late_us, side="right") - 6, 0)
-    found: np.ndarray = shift * _STEPS + (late_us >> shift)
-    return found
+    step: np.ndarray = shift * _STEPS + (late_us >> shift)
+    return step
 
 
 def _end(step: int) -> int:

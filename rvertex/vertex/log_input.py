@@ -193,12 +193,12 @@ class LogInput:
         bounds = self._released_below()
         late = [taken_below(c.late, b) for c, b in zip(self.channels, bounds, strict=True)]
         dead = [taken_below(c.dead, b) for c, b in zip(self.channels, bounds, strict=True)]
-        found = []
+        sides = []
         if self._keeps_late:
-            found.append(_in_order_met(late, self._late_payload))
+            sides.append(_in_order_met(late, self._late_payload))
         if self._keeps_dead:
-            found.append(_in_order_met(dead, dead_letter_payload()))
-        return found
+            sides.append(_in_order_met(dead, dead_letter_payload()))
+        return sides
 
     def _released_below(self) -> list[int | None]:
         """Per partition, the time below which all its rows are final; None: all rows are."""
@@ -243,8 +243,8 @@ class LogInput:
         self._files = state.tables.get(_FILES, self._files)
         self._fresh_files = []
         self._blobs, self._next_blob = {}, state.header.get(_BLOB, 0)
-        found = *(c.position for c in known), *(c.entries for c in known)
-        assert found == consumed, (found, consumed)
+        restored = *(c.position for c in known), *(c.entries for c in known)
+        assert restored == consumed, (restored, consumed)
 
     def files(self) -> list[LogEntry]:
         """Return all "file" entries that took effect or are queued."""

@@ -182,12 +182,12 @@ class SourceInput:
         """Return the late and the bad rows since the last call, in row order."""
         late, dead = self._late, self._dead
         self._late, self._dead = [], []
-        found = []
+        sides = []
         if self._keeps_late:
-            found.append(_joined(late, late_payload(plain_schema(self._spec.row_schema))))
+            sides.append(_joined(late, late_payload(plain_schema(self._spec.row_schema))))
         if self._keeps_dead:
-            found.append(_joined(dead, dead_letter_payload()))
-        return found
+            sides.append(_joined(dead, dead_letter_payload()))
+        return sides
 
     def snapshot(self) -> OperatorState:
         """Return the reorder buffer, its frontier, and side rows that were not drained yet."""

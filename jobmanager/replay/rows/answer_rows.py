@@ -65,19 +65,19 @@ def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
     Raises:
         NoSuchRowError: no row satisfies it, or several do.
     """
-    found = [
+    matches = [
         AnswerRow(stream, events.slice(at, 1))
         for stream, events in recorded_events(plan)
         for at in condition.mask(events).nonzero()[0].tolist()
     ]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise NoSuchRowError("no row of the answer satisfies the condition")
-    shown = [str(condition.shown(row.event).to_pylist()[0]) for row in found[:_SHOWN_MAX]]
-    more = ", ..." if len(found) > _SHOWN_MAX else ""
+    shown = [str(condition.shown(row.event).to_pylist()[0]) for row in matches[:_SHOWN_MAX]]
+    more = ", ..." if len(matches) > _SHOWN_MAX else ""
     raise NoSuchRowError(
-        f"{len(found):,} rows satisfy the condition; name one of {', '.join(shown)}{more}"
+        f"{len(matches):,} rows satisfy the condition; name one of {', '.join(shown)}{more}"
     )
 
 

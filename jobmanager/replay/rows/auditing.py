@@ -59,22 +59,22 @@ def audit(root: str, limit_s: float, *, seed: int | None = None, trust: bool = F
         CannotReplayError: no vertex can run again.
     """
     recorded = Recorded(JobRoot(root, trust=trust))
-    random, found, ends_s = Random(seed), Audit(), monotonic() + limit_s
+    random, result, ends_s = Random(seed), Audit(), monotonic() + limit_s
     left = list(recorded.plan.vertices)
-    while left and found.is_equal and (not found.ranges or monotonic() < ends_s):
+    while left and result.is_equal and (not result.ranges or monotonic() < ends_s):
         spec = random.choice(left)
         try:
             ran = replay_range(
                 recorded, spec, random.randint(0, len(recorded.checkpoints(spec.id)))
             )
         except CannotReplayError as error:
-            found.skipped[spec.id] = str(error)
+            result.skipped[spec.id] = str(error)
             left.remove(spec)
             continue
-        found.ranges += 1
-        found.items += ran.items
-        found.compared += ran.compared_items + ran.compared_digests
-        found.different = None if ran.is_equal else ran
-    if not found.ranges:
-        raise CannotReplayError(root, "no vertex can run again", "; ".join(found.skipped.values()))
-    return found
+        result.ranges += 1
+        result.items += ran.items
+        result.compared += ran.compared_items + ran.compared_digests
+        result.different = None if ran.is_equal else ran
+    if not result.ranges:
+        raise CannotReplayError(root, "no vertex can run again", "; ".join(result.skipped.values()))
+    return result

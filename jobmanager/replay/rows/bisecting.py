@@ -147,7 +147,7 @@ class _Search:
         """Raises NoSuchRowError: no row of the answer is wrong."""
         self._plan, self._runs, self._wrong = plan, runs, wrong
         self._order = _Order(runs.load())
-        whole = [found.names for found in wrong.rows(runs, plan, self._order.prefix(self._end))]
+        whole = [rows.names for rows in wrong.rows(runs, plan, self._order.prefix(self._end))]
         if not whole:
             raise NoSuchRowError("a run over all recorded input gives no wrong row")
         self._all = np.concatenate(whole)
@@ -187,13 +187,13 @@ class _Search:
 
     def _is_wrong(self, name: np.uint64, count: int) -> bool:
         """Run a prefix up to this row; whether it is wrong."""
-        found = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
-        return any(name in rows.names for rows in found)
+        wrong_rows = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
+        return any(name in rows.names for rows in wrong_rows)
 
     def _wrong_after(self, count: int) -> np.ndarray:
         """Run a prefix; its rows that are wrong in the whole answer, too."""
-        found = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
-        names = [rows.names for rows in found]
+        wrong_rows = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
+        names = [rows.names for rows in wrong_rows]
         return np.intersect1d(np.concatenate([np.empty(0, np.uint64), *names]), self._all)
 
     def _cause(self, right: int, names: np.ndarray) -> Cause:

@@ -111,9 +111,9 @@ def make_capsule(
     recorded = Recorded(JobRoot(root, trust=trust)).of_output(output)
     plan = recorded.plan
     _check_mask(plan, mask)
-    found = the_row(plan, AnswerCondition(plan, row))
-    runs, lineage = lineage_of(recorded, found, runs_max)
-    rows, event = lineage.rows, found.event
+    row_of_answer = the_row(plan, AnswerCondition(plan, row))
+    runs, lineage = lineage_of(recorded, row_of_answer, runs_max)
+    rows, event = lineage.rows, row_of_answer.event
     plan = runs.plan_of(plan, rows)
     if mask:
         rows, event = _masked(plan, rows, event, mask)
@@ -128,7 +128,7 @@ def make_capsule(
         "python": platform.python_version(),
         "pyarrow": pa.__version__,
         "plan": plan.plan_hash,
-        "rows": {vertex: len(found) for vertex, found in rows.items()},
+        "rows": {vertex: len(row_of_answer) for vertex, row_of_answer in rows.items()},
         "smallest": lineage.is_smallest,
         "masked": list(mask),
         "starred": [name for name, (before, after) in code.items() if before != after],
@@ -290,8 +290,8 @@ def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, tuple[bytes,
     for path in modules:
         if path.parent != own:
             files.update(_with_packages(path, places))
-    found = [(name, path.read_bytes()) for name, path in files.items() if path.is_file()]
-    return {n: (data, starred(data, secrets, is_python=n.endswith(".py"))) for n, data in found}
+    contents = [(name, path.read_bytes()) for name, path in files.items() if path.is_file()]
+    return {n: (data, starred(data, secrets, is_python=n.endswith(".py"))) for n, data in contents}
 
 
 def _with_packages(path: Path, places: Sequence[str]) -> dict[str, Path]:

@@ -212,13 +212,13 @@ def _rows(
 ) -> pa.Table:
     """Events that start in ``[begin_us, end_us)``, in the form of the output files."""
     clean, schema = clean_rows(plan), event_schema(plain_schema(plan.schema))
-    found = [as_declared(batch, schema) for batch in batches]
+    declared = [as_declared(batch, schema) for batch in batches]
     if plan.changes is not None:  # an open row and its end are one row
-        found = paired(pa.Table.from_batches(found, schema=schema)).to_batches()
-    starts = [int64_column(batch, VS) for batch in found]
+        declared = paired(pa.Table.from_batches(declared, schema=schema)).to_batches()
+    starts = [int64_column(batch, VS) for batch in declared]
     inside = [
         batch.filter(pa.array((vs >= begin_us) & (vs < end_us)))
-        for batch, vs in zip(found, starts, strict=True)
+        for batch, vs in zip(declared, starts, strict=True)
     ]
     return clean.table(pa.Table.from_batches(inside, schema=schema)).combine_chunks()
 
@@ -297,11 +297,11 @@ def _paired(
         waiting.setdefault(_key(row, by), []).append(row)
     pairs, lone = [], []
     for row in olds:
-        found = waiting.get(_key(row, by))
-        if not found:
+        partner = waiting.get(_key(row, by))
+        if not partner:
             lone.append(row)
             continue
-        new = found.pop(0)
+        new = partner.pop(0)
         columns = tuple(n for n in row if json_text({"": row[n]}) != json_text({"": new[n]}))
         pairs.append(Changed(row, new, columns))
     return pairs, lone, [row for rows in waiting.values() for row in rows]
@@ -311,19 +311,19 @@ def _key(row: Row, by: tuple[str, ...]) -> str:
     return json_text({name: row[name] for name in by})
 
 
-def _key_of(found: VersionDiff, row: Row) -> str:
-    return ", ".join(f"{name}={row[name]!s}" for name in found.keys)
+def _key_of(diff: VersionDiff, row: Row) -> str:
+    return ", ".join(f"{name}={row[name]!s}" for name in diff.keys)
 
 
-def _headline(found: VersionDiff) -> str:
-    rows = max(found.old_rows, found.new_rows)
+def _headline(diff: VersionDiff) -> str:
+    rows = max(diff.old_rows, diff.new_rows)
     parts = [
-        f"{found.changed:,} changed",
-        f"{found.only_old - found.changed:,} only in the old version",
-        f"{found.only_new - found.changed:,} only in the new version",
+        f"{diff.changed:,} changed",
+        f"{diff.only_old - diff.changed:,} only in the old version",
+        f"{diff.only_new - diff.changed:,} only in the new version",
     ]
-    text = f"{found.differing:,} of {rows:,} rows differ: {', '.join(parts)}"
-    for what, names in (("removed", found.removed_columns), ("added", found.added_columns)):
+    text = f"{diff.differing:,} of {rows:,} rows differ: {', '.join(parts)}"
+    for what, names in (("removed", diff.removed_columns), ("added", diff.added_columns)):
         if names:
             text += f"; {what} columns: {', '.join(names)}"
     return text

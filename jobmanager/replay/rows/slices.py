@@ -217,15 +217,15 @@ def log_rows(spec: VertexSpec, store: BlobStore) -> Rows:
         CannotReplayError: rows, or decisions about them, are not retained.
     """
     assert spec.source is not None
-    found: dict[int, list[LogRows]] = {}
+    rows_of: dict[int, list[LogRows]] = {}
     vertex = RVertex(spec, pending_rows_max=PENDING_ROWS_MAX)
-    log = RecordedLog(vertex, store, lambda k, rows: found.setdefault(k, []).append(rows))
+    log = RecordedLog(vertex, store, lambda k, rows: rows_of.setdefault(k, []).append(rows))
     try:
         while log.offer(STEP_ROWS):
             vertex.execute()
     finally:
         log.close()
-    pieces = {k: [p for p in rows if p.batch.num_rows] for k, rows in sorted(found.items())}
+    pieces = {k: [p for p in rows if p.batch.num_rows] for k, rows in sorted(rows_of.items())}
     batches = [p.batch for rows in pieces.values() for p in rows]
     if not batches:
         return Rows(np.empty(0, np.int64), empty_events(spec.source.spec.row_schema))

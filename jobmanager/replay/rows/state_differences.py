@@ -32,15 +32,15 @@ ROWS_SHOWN = 3
 _ROWS_MAX = 100_000
 
 
-def state_difference(root: str, found: Difference, vertex: str, *, trust: bool = False) -> str:
+def state_difference(root: str, difference: Difference, vertex: str, *, trust: bool = False) -> str:
     """Describe how the states differ at the first retained checkpoint after an output difference.
 
     Empty if no checkpoint with a state is retained after it, or the vertex reads a source.
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     spec = vertex_of(recorded.plan, vertex)
-    output = spec.output_streams.index(found.stream)
-    later = [c for c in recorded.checkpoints(spec.id) if c.outputs[output] >= found.seq]
+    output = spec.output_streams.index(difference.stream)
+    later = [c for c in recorded.checkpoints(spec.id) if c.outputs[output] >= difference.seq]
     if not later or spec.source is not None:
         return ""
     checkpoint = later[-1]

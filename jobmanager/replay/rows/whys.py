@@ -86,13 +86,13 @@ def why(
     plan, condition = recorded.plan, AnswerCondition(recorded.plan, row)
     target = the_row(plan, condition)
     event = target.event
-    runs, found = lineage_of(recorded, target, runs_max)
+    runs, lineage = lineage_of(recorded, target, runs_max)
     return Why(
         condition.shown(event),
-        {v: shown_rows(rows) for v, rows in found.rows.items() if len(rows)},
-        stages_of(runs, found),
-        found.is_smallest,
-        found.runs,
+        {v: shown_rows(rows) for v, rows in lineage.rows.items() if len(rows)},
+        stages_of(runs, lineage),
+        lineage.is_smallest,
+        lineage.runs,
     )
 
 
@@ -118,10 +118,10 @@ def lineage_of(
         raise NoSuchRowError(f"{reason}: the job was changed since") from None
 
 
-def stages_of(runs: SliceRuns, found: Lineage) -> tuple[StageRows, ...]:
+def stages_of(runs: SliceRuns, lineage: Lineage) -> tuple[StageRows, ...]:
     """Run the smallest slice; the counts of events of each vertex."""
     counts: dict[str, StageRows] = {}
-    for step in runs.steps(found.rows):
+    for step in runs.steps(lineage.rows):
         for vertex, run in step.rerun.runs.items():
             done = run.vertex.counts
             counts[vertex] = StageRows(vertex, done.events_in, done.events_out)

@@ -24,15 +24,15 @@ def orders(events: pa.RecordBatch, places: pa.ChunkedArray | None) -> list[pa.Re
     """Return the events in the order of the stream, or in two orders if it is unknown."""
     if places is not None:
         by = pa.table({VS: events.column(VS), "place": places})
-        found = pc.sort_indices(by, [(VS, "ascending"), ("place", "ascending")])
-        return [events.take(found)]
+        indices = pc.sort_indices(by, [(VS, "ascending"), ("place", "ascending")])
+        return [events.take(indices)]
     starts = events.column(VS).to_pylist()
     shown = [repr(row) for row in _rows(events)]
     rising = sorted(range(len(starts)), key=lambda at: (starts[at], shown[at]))
     rank = {at: k for k, at in enumerate(rising)}
     falling = sorted(rising, key=lambda at: (starts[at], -rank[at]))
-    found = [events.take(pa.array(order, pa.int64())) for order in (rising, falling)]
-    return found[:1] if found[0].equals(found[1]) else found
+    indices = [events.take(pa.array(order, pa.int64())) for order in (rising, falling)]
+    return indices[:1] if indices[0].equals(indices[1]) else indices
 
 
 def agreed(answers: Sequence[pa.RecordBatch], name: str) -> pa.RecordBatch:

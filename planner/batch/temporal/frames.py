@@ -57,8 +57,8 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
     df = df.selectExpr("*", *(f"{sql} as {name}" for name, sql in partial.items()))
     width = len(below.schema)
     made = [f"{take.result} as c{width + i}" for i, take in enumerate(takes)]
-    found = df.selectExpr(*below.columns.values(), *made, *below.place)
-    return replace(below, df=found, schema=node.schema)
+    framed = df.selectExpr(*below.columns.values(), *made, *below.place)
+    return replace(below, df=framed, schema=node.schema)
 
 
 def _distinct(aggregate: logical.Aggregate, below: Frame, window: str) -> str:

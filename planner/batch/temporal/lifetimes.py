@@ -137,7 +137,7 @@ def _chopped(change: Chop) -> Times:
 def with_change(below: Frame, change: LifetimeChange) -> Frame:
     """Change lifetimes and keep the payload."""
     times, lifetime_us = changed(change, below.columns), changed_mean_us(change, below.lifetime_us)
-    found = below.df.where(times.kept).selectExpr("*", *times.made)
+    with_times = below.df.where(times.kept).selectExpr("*", *times.made)
     kept = [*list(below.columns.values())[2:], *below.place]
-    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)
+    df = with_times.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)
     return replace(below, df=df, lifetime_us=lifetime_us)

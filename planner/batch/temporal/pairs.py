@@ -34,15 +34,15 @@ def conditions(
     node: Join | IntervalJoin | Clip, left: Mapping[str, str], right: Mapping[str, str]
 ) -> list[str]:
     """Return equal keys and other conditions of a match; ``left``, ``right``: SQL by column."""
-    found = [
+    conditions = [
         f"l{left[left_key]} = r{right[right_key]}"
         for left_key, right_key in zip(node.left_on, node.right_on, strict=True)
     ]
     if isinstance(node, Join | IntervalJoin) and node.where is not None:
         of = {"left": ("l", left), "right": ("r", right)}
         names = {name: of[side][0] + of[side][1][column] for side, column, name in node.reads}
-        found.append(f"({to_sql(node.where, names)})")
-    return found
+        conditions.append(f"({to_sql(node.where, names)})")
+    return conditions
 
 
 def slices(columns: Iterable[str], prefix: str, slice_us: int) -> tuple[list[str], str]:

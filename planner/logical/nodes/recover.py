@@ -42,22 +42,22 @@ def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:
     Raises:
         InvalidPlanError: there is no such strategy, or it does not take this number.
     """
-    found = next((choice for choice in _CHOICES if choice == strategy), None)
-    if found is None:
+    choice_of = next((choice for choice in _CHOICES if choice == strategy), None)
+    if choice_of is None:
         raise InvalidPlanError(
             f'recover_with({strategy!r}): it is "checkpoint", "replay", "replication" or "strong"'
         )
-    if found != "replication":
+    if choice_of != "replication":
         if replicas is not None:
             raise InvalidPlanError(
                 f"recover_with({strategy!r}, replicas={replicas!r}): "
                 'only "replication" has replicas'
             )
-        return RecoveryChoice(found)
+        return RecoveryChoice(choice_of)
     count = 2 if replicas is None else replicas
     if not isinstance(count, int) or isinstance(count, bool) or not 2 <= count <= REPLICAS_MAX:
         raise InvalidPlanError(
             f"recover_with({strategy!r}, replicas={replicas!r}): "
             f"it is a number between 2 and {REPLICAS_MAX}"
         )
-    return RecoveryChoice(found, count)
+    return RecoveryChoice(choice_of, count)

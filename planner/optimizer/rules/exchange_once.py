@@ -53,12 +53,12 @@ def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         below = _input_demands(node, demands[node])
         for child, child_demand in zip(node.inputs, below, strict=True):
             demands_on[child].append(child_demand)
-    found = estimates(root, options.statistics)
+    estimated = estimates(root, options.statistics)
     done: NodeMap[LogicalNode] = NodeMap()
     for node in order:
         inputs = [done[child] for child in node.inputs]
         demand = demands[node]
-        if demand is not None and _is_worth_it(node, demand, found, options.parallelism):
+        if demand is not None and _is_worth_it(node, demand, estimated, options.parallelism):
             inputs = [
                 before if child_demand is None else Exchange(before, child_demand)
                 for before, child_demand in zip(inputs, _input_demands(node, demand), strict=True)
@@ -103,7 +103,7 @@ def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
         return every
     columns = node.columns if isinstance(node, Join) else [("left", n, n) for n in node.left_on]
     origins = {name: (side, column) for side, column, name in columns}
-    found: list[int] = []
+    positions: list[int] = []
     for name in demand:
         side, column = origins.get(name, ("left", ""))
         keys = node.left_on if side == "left" else node.right_on
@@ -111,12 +111,12 @@ def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
             side == "right" and isinstance(node, Join) and node.how != "inner"
         ):
             return every
-        found.append(keys.index(column))
-    return tuple(found) if len(set(found)) == len(found) else every
+        positions.append(keys.index(column))
+    return tuple(positions) if len(set(positions)) == len(positions) else every
 
 
 def _is_worth_it(
-    node: LogicalNode, demand: tuple[str, ...], found: NodeMap[Estimate], parallelism: int
+    node: LogicalNode, demand: tuple[str, ...], estimated: NodeMap[Estimate], parallelism: int
 ) -> bool:
     """Whether the node has more keys than ``demand``, and the demanded keys have many values."""
     match node:
@@ -128,7 +128,7 @@ def _is_worth_it(
             return False
     if not fewer or any(child.partitioning.keys is not None for child in node.inputs):
         return False
-    below = [found[child] for child in node.inputs]
+    below = [estimated[child] for child in node.inputs]
     child_demands = _input_demands(node, demand)
     return all(
         not e.is_assumed

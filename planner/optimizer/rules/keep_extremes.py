@@ -38,12 +38,12 @@ def keep_extremes(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
         if not isinstance(node, Join) or node.how != "inner":
             return node
         for left, right in zip(node.left_on, node.right_on, strict=True):
-            found = _kept(node.left, left, node.right, right)
-            if found is not None:
-                return replace(node, left=found[0], right=found[1])
-            found = _kept(node.right, right, node.left, left)
-            if found is not None:
-                return replace(node, left=found[1], right=found[0])
+            kept = _kept(node.left, left, node.right, right)
+            if kept is not None:
+                return replace(node, left=kept[0], right=kept[1])
+            kept = _kept(node.right, right, node.left, left)
+            if kept is not None:
+                return replace(node, left=kept[1], right=kept[0])
         return node
 
     return transform(root, change)

@@ -44,10 +44,10 @@ def order_joins(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         outputs = group.add_join(node)
         if not 2 < len(group.leaves) <= LEAVES_MAX or not group.is_simple:
             return node
-        found = estimates(node, options.statistics)
-        if found[node].is_assumed:
+        estimated = estimates(node, options.statistics)
+        if estimated[node].is_assumed:
             return node
-        best = _best(group, outputs, node, found)
+        best = _best(group, outputs, node, estimated)
         return node if best is None else best
 
     return transform(root, change)
@@ -111,11 +111,11 @@ class _Tree:
 
 
 def _best(
-    group: _Group, outputs: dict[str, Origin], top: Join, found: NodeMap[Estimate]
+    group: _Group, outputs: dict[str, Origin], top: Join, estimated: NodeMap[Estimate]
 ) -> Join | None:
     """Return the joins in a better order, None if there is none."""
     leaves = [
-        _Tree(leaf, found[leaf], frozenset([k]), {(k, n): n for n in leaf.schema.names}, 0.0)
+        _Tree(leaf, estimated[leaf], frozenset([k]), {(k, n): n for n in leaf.schema.names}, 0.0)
         for k, leaf in enumerate(group.leaves)
     ]
     pairs = [(a, b) for k, a in enumerate(leaves) for b in leaves[k + 1 :]]
@@ -123,7 +123,7 @@ def _best(
     while tree is not None and len(tree.leaves) < len(leaves):  # ends: a leaf more each time
         rest = [leaf for leaf in leaves if not leaf.leaves <= tree.leaves]
         tree = _cheapest([_joined(group, outputs, tree, leaf) for leaf in rest])
-    written = sum(found[join].rows for join in group.joins)
+    written = sum(estimated[join].rows for join in group.joins)
     if tree is None or tree.rows_made > written * (1 - GAIN_MIN):
         return None
     assert isinstance(tree.node, Join), tree.node

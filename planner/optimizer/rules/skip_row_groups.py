@@ -50,10 +50,12 @@ def skip_row_groups(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
         below = node.input
         if not isinstance(below, Source) or below in shared or not _has_plain_times(below.spec):
             return node
-        found = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
-        if not found:
+        all_bounds = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
+        if not all_bounds:
             return node
-        return replace(node, input=replace(below, spec=replace(below.spec, wanted=tuple(found))))
+        return replace(
+            node, input=replace(below, spec=replace(below.spec, wanted=tuple(all_bounds)))
+        )
 
     return transform(root, change)
 

@@ -231,13 +231,13 @@ def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
         in_us = file.read_row_group(0, columns=old, use_threads=False)
     with _opened(path, (), "ns") as file:
         in_ns = file.read_row_group(0, columns=old, use_threads=False)
-    found = []
+    cut = []
     for name in old:
         ns = in_ns.column(name).cast(pa.int64()).fill_null(0).to_numpy()
         us = in_us.column(name).cast(pa.int64()).fill_null(0).to_numpy()
         is_cut = (ns // 1_000 == us) & (ns % 1_000 != 0)  # an overflow in ns differs in us
-        found += [(name, int(ns[k])) for k in np.flatnonzero(is_cut)[:1]]
-    return found
+        cut += [(name, int(ns[k])) for k in np.flatnonzero(is_cut)[:1]]
+    return cut
 
 
 def _without_late_columns(spec: SourceSpec) -> list[str] | None:
@@ -270,6 +270,6 @@ def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:
     assert unit.row_group is not None
     assert unit.rows is not None
     groups = metadata.num_row_groups
-    found = metadata.row_group(unit.row_group).num_rows if unit.row_group < groups else 0
-    if found != unit.rows:
-        raise SourceChangedError(unit.path, unit.row_group, f"{unit.rows} rows", f"{found}")
+    rows = metadata.row_group(unit.row_group).num_rows if unit.row_group < groups else 0
+    if rows != unit.rows:
+        raise SourceChangedError(unit.path, unit.row_group, f"{unit.rows} rows", f"{rows}")

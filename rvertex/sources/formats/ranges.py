@@ -60,9 +60,9 @@ def _json_cuts(path: str, size: int) -> list[int]:
             at = wanted - 1
             file.seek(at)
             while piece := file.read(json_lines.CHUNK_BYTES):  # ends with the file
-                found = piece.find(b"\n")
-                if found >= 0:
-                    at += found + 1
+                line_end = piece.find(b"\n")
+                if line_end >= 0:
+                    at += line_end + 1
                     break
                 at += len(piece)
             if at < size and at > max([0, *cuts]):

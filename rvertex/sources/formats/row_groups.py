@@ -97,10 +97,10 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
     for path in sorted({*list(by_path)[::step], *list(by_path)[-1:]}):
         with open_parquet(path) as file:
             for unit in by_path[path]:
-                found = _times(spec, unit, file)
-                if found is None:
+                span = _times(spec, unit, file)
+                if span is None:
                     return None
-                ends.append(found)
+                ends.append(span)
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
@@ -129,14 +129,14 @@ def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int |
 
 def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) -> bool:
     """Whether no row of the unit satisfies ``bound``."""
-    found = _statistics(spec, unit, file, bound.column)
-    if found is None:
+    statistics = _statistics(spec, unit, file, bound.column)
+    if statistics is None:
         return False
-    if found.has_null_count and found.null_count == unit.rows:
+    if statistics.has_null_count and statistics.null_count == unit.rows:
         return True
-    if not found.has_min_max:
+    if not statistics.has_min_max:
         return False
-    value_range = _min_max(found)
+    value_range = _min_max(statistics)
     if value_range is None:
         return False
     return _is_outside(value_range, bound)
@@ -157,10 +157,10 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
         if value.null_count:
             return True
         try:
-            found = value[0].as_py()
+            plain = value[0].as_py()
         except (OverflowError, ValueError):
             continue
-        if _is_outside((found, found), bound):
+        if _is_outside((plain, plain), bound):
             return True
     return False
 
@@ -173,10 +173,10 @@ def _is_outside(value_range: tuple[Any, Any], bound: Bound) -> bool:
     return not all(compare(ends[end], bound.value) for end, compare in _DECIDED[bound.operator])
 
 
-def _min_max(found: pq.Statistics) -> tuple[Any, Any] | None:
+def _min_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
     """Convert to Python values; None for a time that Python lacks (before year 1, after 9999)."""
     try:
-        return found.min, found.max
+        return statistics.min, statistics.max
     except (OverflowError, ValueError):
         return None
 
@@ -216,14 +216,14 @@ def _like(value: Any, like: Any) -> Any:
 def _times(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> tuple[int, int] | None:
     """Return the least and the greatest start in the unit; None if statistics lack them."""
     assert isinstance(spec.vs, str), spec.vs
-    found = _statistics(spec, unit, file, spec.vs)
-    if found is None or not found.has_min_max:
+    statistics = _statistics(spec, unit, file, spec.vs)
+    if statistics is None or not statistics.has_min_max:
         return None
     kind = spec.columns.field(spec.vs).type
     exact = pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
     if not exact:
         return None
-    value_range = _min_max(found)
+    value_range = _min_max(statistics)
     if value_range is None:
         return None
     times = parse_times(pa.array(value_range, kind))

@@ -51,14 +51,14 @@ def log_schema(path: str) -> pa.Schema:
         SourceNotFoundError, CorruptSourceError: there is no log, or its declaration is damaged.
     """
     try:
-        found = declared(open_store(path))
+        declaration = declared(open_store(path))
     except (OSError, StoreError) as error:
         raise SourceNotFoundError(path, first_line(error)) from error
     except CorruptLogError as error:
         raise CorruptSourceError(path, None, error.reason) from error
-    if found is None:
+    if declaration is None:
         raise SourceNotFoundError(path, "there is no log of appended rows")
-    return table_schema(found)
+    return table_schema(declaration)
 
 
 def log_units(path: str) -> tuple[Unit, ...]:

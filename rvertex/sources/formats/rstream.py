@@ -198,12 +198,12 @@ def _streams(path: str) -> list[list[str]]:
         return [[place_of(store, name) for name in _segments(store.list())]]
     if store.exists(SUCCESS):
         files = document(store, path, SUCCESS).get("files", [])
-        found: dict[str, list[str]] = {}
+        files_of: dict[str, list[str]] = {}
         for name in files:
             match = _FILE.fullmatch(name)
             if match is not None:
-                found.setdefault(match[1], []).append(place_of(store, name))
-        return list(found.values())
+                files_of.setdefault(match[1], []).append(place_of(store, name))
+        return list(files_of.values())
     if store.exists(CLAIM):
         raise UnfinishedStreamError(path, _owner(store, path))
     refuse_job_folder(store, path)
@@ -225,10 +225,10 @@ def _segments(names: Sequence[str]) -> list[str]:
 def document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
     """Read a document of a job about its output, such as its claim; empty if it is invalid."""
     try:
-        found = json.loads(store.get(name))
+        content = json.loads(store.get(name))
     except ValueError as error:
         raise CorruptSourceError(f"{path}/{name}", None, "it cannot be read as JSON") from error
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _owner(store: BlobStore, path: str) -> str:
@@ -287,14 +287,14 @@ def _opened(path: str, columns: Sequence[str] | None) -> SegmentFile:
         raise CorruptSourceError(path, None, error.reason) from error
 
 
-def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema) -> None:
-    there = dict.fromkeys(found.names)
+def _check_columns(path: str, columns: pa.Schema, wanted: pa.Schema) -> None:
+    there = dict.fromkeys(columns.names)
     for field in wanted:
         if field.name not in there:
             raise SourceSchemaError(
                 path, field.name, f"not in the file, which has {', '.join(there)}"
             )
-        kind = found.field(field.name).type
+        kind = columns.field(field.name).type
         if kind != field.type:
             raise SourceSchemaError(
                 path, field.name, f"it is {kind} here, but {field.type} in the plan"

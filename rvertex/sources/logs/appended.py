@@ -91,7 +91,7 @@ class AppendedRows:
     ) -> pa.RecordBatch:
         places = sorted(faults)
         texts = json_rows(rows.take(pa.array(places, pa.int64())))
-        found = [
+        dead = [
             {
                 "source": self._spec.path,
                 "partition": 0,
@@ -103,4 +103,4 @@ class AppendedRows:
             }
             for place, text in zip(places, texts, strict=True)
         ]
-        return pa.RecordBatch.from_pylist(found, schema=DEAD)
+        return pa.RecordBatch.from_pylist(dead, schema=DEAD)

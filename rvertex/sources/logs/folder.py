@@ -140,15 +140,15 @@ class FolderLog:
     def found(self) -> Sequence[FoundFile]:
         """See FileLog."""
         self._scan()
-        found: list[FoundFile] = []
+        files: list[FoundFile] = []
         next_number = [len(p.files) for p in self._partitions]
         by_number = {p.number: k for k, p in enumerate(self._partitions)}
         for path, version in self._complete[:ENTERED_MAX]:
             k = by_number.get(partition_of_file(path, self._count))
             if k is not None:
-                found.append(FoundFile(k, next_number[k] << ROW_BITS, path, version))
+                files.append(FoundFile(k, next_number[k] << ROW_BITS, path, version))
                 next_number[k] += 1
-        return found
+        return files
 
     def enter(self, entries: Sequence[LogEntry]) -> None:
         """See FileLog."""
@@ -173,11 +173,11 @@ class FolderLog:
 
     def _list(self) -> Scan:
         """List all folders, some of which may be empty. Runs in the background."""
-        found: dict[str, FileVersion] = {}
+        versions: dict[str, FileVersion] = {}
         trouble, is_known = "", True
         for path in self._spec.path.split(SEVERAL):
             try:
-                found |= list_files(self._spec.format, path)
+                versions |= list_files(self._spec.format, path)
             except SourceNotFoundError as error:
                 if error.__cause__ is not None:  # without a cause the folder is empty
                     trouble = str(error)
@@ -185,7 +185,7 @@ class FolderLog:
         numbers = {p.number for p in self._partitions}
         files = {
             path: version
-            for path, version in found.items()
+            for path, version in versions.items()
             if partition_of_file(path, self._count) in numbers
         }
         return Scan(files, trouble, is_known)

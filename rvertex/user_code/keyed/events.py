@@ -85,11 +85,11 @@ class KeyedEvents:
             self._until = lo + piece.num_rows
             self._left = iter(range(lo, self._until))
             read = [lists[name] for name in self._read]
-            found = [starts, *read, self._key_list(piece, lists), self._left]
+            lists_of_piece = [starts, *read, self._key_list(piece, lists), self._left]
             if ended is not None:
-                found[0] = plain_list(times.column(VS).slice(lo, PIECE_ROWS))
-                found.append(ended[lo : lo + PIECE_ROWS])
-            yield lo, found
+                lists_of_piece[0] = plain_list(times.column(VS).slice(lo, PIECE_ROWS))
+                lists_of_piece.append(ended[lo : lo + PIECE_ROWS])
+            yield lo, lists_of_piece
             self._left = None
 
     def end(self) -> None:
@@ -123,13 +123,13 @@ class KeyedEvents:
         return tuple(raw_list(column)[0] for column in columns)
 
     def _key_list(self, piece: pa.RecordBatch, lists: dict[str, list[Any]]) -> list[Any]:
-        found = [
+        keys = [
             lists[key]
             if key in lists and _is_its_own_key(piece.column(key).type)
             else plain_keys(piece.column(key))
             for key in self._keys
         ]
-        return found[0] if len(found) == 1 else list(zip(*found, strict=True))
+        return keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
 
 
 def _is_its_own_key(kind: pa.DataType) -> bool:

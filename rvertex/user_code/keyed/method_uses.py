@@ -20,14 +20,14 @@ _EVENT, _CONTEXT = 1, 2
 
 def names_read(method: Any) -> set[str] | None:
     """Return the attributes of its event that ``on_event`` reads; None: any use is possible."""
-    found = _attributes(method, _EVENT)
-    return None if found is None else {name for name, _ in found}
+    attributes = _attributes(method, _EVENT)
+    return None if attributes is None else {name for name, _ in attributes}
 
 
 def may_say_times(method: Any) -> bool:
     """Whether a call of ``ctx.emit`` in the method may pass ``vs`` or ``ve``."""
-    found = _attributes(method, _CONTEXT)
-    if found is None or any(name == "emit" and not is_call for name, is_call in found):
+    attributes = _attributes(method, _CONTEXT)
+    if attributes is None or any(name == "emit" and not is_call for name, is_call in attributes):
         return True
     given = [set(c) for c in method.__code__.co_consts if isinstance(c, tuple)]
     if any({"vs", "ve"} & {name for name in names if isinstance(name, str)} for names in given):
@@ -45,15 +45,15 @@ def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
     if name in method.__code__.co_cellvars:
         return None
     steps = [s for s in dis.get_instructions(method) if s.opname not in ("EXTENDED_ARG", "CACHE")]
-    found: set[tuple[str, bool]] = set()
+    attributes: set[tuple[str, bool]] = set()
     for step, after in pairwise(steps):
         if name not in (step.argval if isinstance(step.argval, tuple) else (step.argval,)):
             continue
         is_load = step.opname.startswith("LOAD_FAST") and step.argval == name
         if not is_load or after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return None
-        found.add((after.argval, _is_called(after)))
-    return found
+        attributes.add((after.argval, _is_called(after)))
+    return attributes
 
 
 def _is_called(read: dis.Instruction) -> bool:

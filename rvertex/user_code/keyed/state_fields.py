@@ -73,15 +73,15 @@ def state_fields(process: type, base: type) -> tuple[StateField, ...]:
     Raises:
         UserResultError: a type that is not supported, or a default that does not match it.
     """
-    found: dict[str, StateField] = {}
+    fields: dict[str, StateField] = {}
     for owner in reversed(process.__mro__):
         if not issubclass(owner, base) or owner is base:
             continue
         for name, annotation in inspect.get_annotations(owner).items():
             field = _field(process.__qualname__, name, annotation, owner)
             if field is not None:
-                found[name] = field
-    return tuple(found.values())
+                fields[name] = field
+    return tuple(fields.values())
 
 
 def _field(process: str, name: str, annotation: Any, owner: type) -> StateField | None:

@@ -20,13 +20,13 @@ TIMERS, TIMES = "timers", "times"
 
 def read_rows(tables: Tables, keys: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per key: key columns, fields, and ``timers`` (times by name)."""
-    found = []
+    rows = []
     for row in _current(tables).to_pylist():
         timers = dict(zip(row[TIMERS], row[TIMES], strict=True))
         named = {name: row[f"key{i}"] for i, name in enumerate(keys)}
         fields = {n.removeprefix("field "): v for n, v in row.items() if n.startswith("field ")}
-        found.append({**named, **fields, TIMERS: timers})
-    return found
+        rows.append({**named, **fields, TIMERS: timers})
+    return rows
 
 
 def with_row(

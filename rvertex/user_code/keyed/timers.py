@@ -79,12 +79,12 @@ class TimerQueue:
             self.times.append(at)
             self.slots.append(slot)
             return
-        found = self._by_time.get(at)
-        if found is None:
+        slots = self._by_time.get(at)
+        if slots is None:
             self._by_time[at] = [slot]
             heapq.heappush(self.others, at)
         else:
-            found.append(slot)
+            slots.append(slot)
 
     def clear(self) -> None:
         """Remove all entries, because no slot is in memory any more."""
@@ -101,15 +101,15 @@ class TimerQueue:
     def take(self) -> list[Any]:
         """Remove the entries at the least time, and return their slots in the order of keys."""
         at = self.next_at()
-        found = []
+        taken = []
         if self.others and self.others[0] == at:
             heapq.heappop(self.others)
-            found = self._by_time.pop(at)
+            taken = self._by_time.pop(at)
         while self.times and self.times[0] == at:
             self.times.popleft()
-            found.append(self.slots.popleft())
+            taken.append(self.slots.popleft())
         slots = []
-        for slot in found:
+        for slot in taken:
             if slot._queued == at:
                 slot._queued = _NEVER
                 slots.append(slot)

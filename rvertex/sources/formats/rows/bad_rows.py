@@ -112,7 +112,7 @@ def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:
 
 
 def _records(rows: list[BadRow]) -> pa.StructArray:
-    found: dict[str, list[object]] = {
+    columns: dict[str, list[object]] = {
         "source": [row.source for row in rows],
         "position": [row.position for row in rows],
         "line": [row.line for row in rows],
@@ -122,7 +122,7 @@ def _records(rows: list[BadRow]) -> pa.StructArray:
         "raw": [row.raw for row in rows],
     }
     nothing = [None] * len(rows)
-    arrays = [pa.array(found.get(field.name, nothing), field.type) for field in DEAD]
+    arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in DEAD]
     return pa.StructArray.from_arrays(arrays, fields=list(DEAD))
 
 

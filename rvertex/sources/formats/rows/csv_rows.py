@@ -64,10 +64,10 @@ def whole_rows(data: bytes, delimiter: str, *, is_last: bool) -> tuple[int, bool
 
 def _ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
     """The end offset of each row, int64[n], and whether it has an open quote, bool[n]."""
-    found = _quick_ends(data, delimiter, is_last=is_last)
-    if found is None:
+    ends = _quick_ends(data, delimiter, is_last=is_last)
+    if ends is None:
         return _slow_ends(data, delimiter, is_last=is_last)
-    return found, np.zeros(len(found), np.bool_)
+    return ends, np.zeros(len(ends), np.bool_)
 
 
 def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | None:
@@ -118,14 +118,14 @@ def _slow_ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarra
     is_open: list[bool] = []
     at = 0
     while at < len(data):  # ends: each pass takes a row or a line, or stops
-        found = row.match(data, at)
-        end = -1 if found is None else found.end()
-        if found is not None and end == len(data) and not is_last and found[1] != b"\n":
+        match = row.match(data, at)
+        end = -1 if match is None else match.end()
+        if match is not None and end == len(data) and not is_last and match[1] != b"\n":
             break  # the row may be incomplete
-        is_quoted = found is None or data.find(b'"', at, end) >= 0
-        if found is None and not is_last and len(data) - at <= QUOTED_BYTES_MAX:
+        is_quoted = match is None or data.find(b'"', at, end) >= 0
+        if match is None and not is_last and len(data) - at <= QUOTED_BYTES_MAX:
             break  # the quote may be closed further on
-        if found is None or (is_quoted and end - at > QUOTED_BYTES_MAX):
+        if match is None or (is_quoted and end - at > QUOTED_BYTES_MAX):
             stop = line.search(data, at)
             end = len(data) if stop is None else stop.end()
             is_open.append(True)

@@ -57,16 +57,16 @@ def folder_values(source: str, file: str) -> dict[str, str | None]:
     Raises:
         SourceSchemaError: two folders above the file name the same column.
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for part in _folders_above(source, file):
         name, _, value = part.partition("=")
         name = unquote(name)
-        if name in found:
+        if name in values:
             raise SourceSchemaError(
                 file, name, "two of the folders above the file name this column"
             )
-        found[name] = None if value == NULL else value
-    return found
+        values[name] = None if value == NULL else value
+    return values
 
 
 def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Schema:
@@ -239,11 +239,11 @@ def _check(file: str, name: str, raw: str | None, column: pa.Array) -> None:
     is_equal = pc.equal(plain, value[0]).fill_null(False)
     is_same = plain.is_null() if value.null_count else is_equal
     if not pc.all(is_same).as_py():
-        found = plain[pc.index(is_same, False).as_py()]
+        other = plain[pc.index(is_same, False).as_py()]
         raise SourceSchemaError(
             file,
             name,
-            f"a row has {found} but its folder is named "
+            f"a row has {other} but its folder is named "
             f"{name}={NULL if raw is None else raw}; rename one of the two",
         )
 
@@ -296,8 +296,8 @@ def _parsed(raw: str | None, kind: pa.DataType) -> pa.Array:
         return pa.array([data], kind)
     text = pa.array([data.decode()])
     if types.is_timestamp(kind):
-        (found,) = with_values(pa.record_batch([text], ["x"]), [pa.field("x", kind)]).columns
-        return found
+        (parsed,) = with_values(pa.record_batch([text], ["x"]), [pa.field("x", kind)]).columns
+        return parsed
     if types.is_time(kind):
         day = pc.binary_join_element_wise("1970-01-01", text, "T")
         return day.cast(pa.timestamp("us")).cast(kind)

@@ -41,8 +41,8 @@ def unusual_lines(lines: pa.BinaryArray, columns: pa.Schema) -> np.ndarray:
     left = np.arange(len(lines))
     for _ in range(FORMS_MAX):
         samples = lines.take(pa.array(left[:_SAMPLES])).to_pylist()
-        found = (_form_of(line, types) for line in sorted(samples, key=len, reverse=True))
-        form = next((form for form in found if form is not None), None)
+        forms = (_form_of(line, types) for line in sorted(samples, key=len, reverse=True))
+        form = next((form for form in forms if form is not None), None)
         if form is None:
             break
         try:
@@ -58,12 +58,12 @@ def unusual_lines(lines: pa.BinaryArray, columns: pa.Schema) -> np.ndarray:
 def _form_of(line: bytes, types: Mapping[str, pa.DataType]) -> str | None:
     """Return a pattern of lines that have some of the keys of this one in the same order."""
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
-    form = _object(found, types.get, 0)
+    form = _object(document, types.get, 0)
     if len(form) > _FORM_CHARS_MAX:
         return None
     return f"^{_SPACE}{form}{_SPACE}$"

@@ -52,8 +52,8 @@ def bad_lines(
     """
     is_unusual = unusual_lines(pa.array(lines, pa.binary()), columns)
     for places in (np.flatnonzero(is_unusual).tolist(), np.flatnonzero(~is_unusual).tolist()):
-        found = _bad_among([lines[k] for k in places], columns, no_object, parse)
-        yield {places[k]: why for k, why in found.items()}
+        bad = _bad_among([lines[k] for k in places], columns, no_object, parse)
+        yield {places[k]: why for k, why in bad.items()}
 
 
 def _bad_among(
@@ -62,24 +62,24 @@ def _bad_among(
     no_object: str,
     parse: Callable[[bytes, pa.Schema], object],
 ) -> dict[int, tuple[str, str | None, str | None]]:
-    found: dict[int, tuple[str, str | None, str | None]] = {}
+    bad: dict[int, tuple[str, str | None, str | None]] = {}
     places, objects = [], []
     for k, line in enumerate(lines):
         text = line.strip(b" \t\r\n")
         if not is_utf8(line):
-            found[k] = (NO_TEXT, None, None)
+            bad[k] = (NO_TEXT, None, None)
         elif text[:1] != b"{" or text[-1:] != b"}":
-            found[k] = (no_object, None, None)
+            bad[k] = (no_object, None, None)
         else:
             places.append(k)
             objects.append(text)
     for k, field in bad_objects(objects, columns, parse).items():
         if field is None:
-            found[places[k]] = (no_object, None, None)
+            bad[places[k]] = (no_object, None, None)
         else:
             value = value_of(objects[k], field.name)
-            found[places[k]] = (f"not of type {field.type}", field.name, value)
-    return found
+            bad[places[k]] = (f"not of type {field.type}", field.name, value)
+    return bad
 
 
 def bad_objects(
@@ -92,7 +92,7 @@ def bad_objects(
     ``lines`` are UTF-8 and begin and end as objects do. ``parse`` raises an ArrowException if one
     or more of its lines are bad. Bad lines may be missing from the result.
     """
-    found: dict[int, pa.Field | None] = {}
+    bad: dict[int, pa.Field | None] = {}
     places: list[int] = []
     rows: list[dict[str, Any]] = []
     number = _Number if any(_has_decimals(f.type) for f in columns) else float
@@ -109,7 +109,7 @@ def bad_objects(
             rows.append(decode(line.decode()))
             places.append(k)
         except json.JSONDecodeError:
-            found[k] = None
+            bad[k] = None
         except ValueError:  # a number with more digits than Python reads
             continue
     marks = {f.name: _column_marks(rows, f, parse) for f in columns}
@@ -120,16 +120,16 @@ def bad_objects(
         if repeated_key(line) is None:
             refused = [f for f in columns if marks[f.name][i] == _BAD]
             is_object = len(refused) < len(columns) or len(columns) == 1
-            found[places[i]] = refused[0] if is_object else None
-    return found
+            bad[places[i]] = refused[0] if is_object else None
+    return bad
 
 
 def repeated_key(line: bytes) -> str | None:
     """A key that an object of the line, or within it, has more than once; None if there is none."""
-    found: list[str] = []
+    repeated: list[str] = []
 
     def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found.extend(
+        repeated.extend(
             name for name, times in Counter(name for name, _ in pairs).items() if times > 1
         )
         return dict(pairs)
@@ -138,14 +138,14 @@ def repeated_key(line: bytes) -> str | None:
         json.loads(line, object_pairs_hook=look)
     except (ValueError, RecursionError):
         return None
-    return found[0] if found else None
+    return repeated[0] if repeated else None
 
 
 def value_of(line: bytes, name: str) -> str | None:
     """The value of a field as it is written, for a message."""
     try:
-        found = json.loads(line)
-        return json.dumps(found[name], ensure_ascii=False) if name in found else None
+        document = json.loads(line)
+        return json.dumps(document[name], ensure_ascii=False) if name in document else None
     except (ValueError, TypeError, RecursionError):
         return None
 
@@ -165,11 +165,11 @@ def _column_marks(
 ) -> np.ndarray:
     """Whether each row's value has the type of the field: ``_GOOD``, ``_BAD`` or ``_UNKNOWN``."""
     values = [row.get(field.name) for row in rows]
-    found = set(map(type, values)) - {type(None)}
-    if _are_good(values, found, field.type):
+    types = set(map(type, values)) - {type(None)}
+    if _are_good(values, types, field.type):
         return np.full(len(values), _GOOD)
     is_read = any(is_kind(field.type) for is_kind in _READ)
-    if found <= {str} and is_read:
+    if types <= {str} and is_read:
         return np.where(_wrong_texts(values, field, parse), _BAD, _GOOD)
     usual = _TEXT if is_read else _GOOD if kinds.is_string(field.type) else _UNKNOWN
     marks = np.array(
@@ -200,17 +200,17 @@ def _wrong_texts(
     return failing(pa.array(texts, pa.string()), field.type, convert)
 
 
-def _are_good(values: list[Any], found: set[type], kind: pa.DataType) -> bool:
-    """Whether all values have a plain type, of which ``found`` are in Python; false: not known."""
+def _are_good(values: list[Any], types: set[type], kind: pa.DataType) -> bool:
+    """Whether all values have a plain type, of which ``types`` are in Python; false: not known."""
     if kinds.is_integer(kind):
         present = [value for value in values if value is not None]
         low, high = _bounds(kind)
-        return found <= {int} and low <= min(present, default=0) and max(present, default=0) <= high
+        return types <= {int} and low <= min(present, default=0) and max(present, default=0) <= high
     if kinds.is_floating(kind):
-        return found <= {int, float, _Number}
+        return types <= {int, float, _Number}
     if kinds.is_string(kind):
-        return found <= {str}
-    return bool(kinds.is_boolean(kind)) and found <= {bool}
+        return types <= {str}
+    return bool(kinds.is_boolean(kind)) and types <= {bool}
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int]:

@@ -120,7 +120,7 @@ class LineRows:
             batch = self._batch(parse, left)
             if batch is not None:
                 return [batch], bad
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         todo = [left]
         while todo:  # ends: each piece is parsed, or halved until it is one row
             part = todo.pop()
@@ -128,7 +128,7 @@ class LineRows:
                 continue
             batch = self._batch(parse, part)
             if batch is not None:
-                found.append(batch)
+                batches.append(batch)
             elif len(part) > 1:
                 half = len(part) // 2
                 todo += [part[half:], part[:half]]
@@ -137,7 +137,7 @@ class LineRows:
                 bad[row] = explain(self.raw(row))
                 if first_only:
                     break
-        return found, bad
+        return batches, bad
 
     def _batch(
         self, parse: Callable[[bytes], pa.RecordBatch], rows: np.ndarray
@@ -172,8 +172,8 @@ def rows_of(
         SourceRowError: a row is bad, and the source does not skip bad rows.
     """
     fails = spec.on_bad_row == "fail"
-    found, bad = rows.parsed(parse, inspect, explain, first_only=fails)
-    good = join_batches(found or [pa.RecordBatch.from_pylist([], schema=spec.columns)])
+    batches, bad = rows.parsed(parse, inspect, explain, first_only=fails)
+    good = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=spec.columns)])
     if bad and fails:
         yield good
         k = min(bad)

@@ -83,6 +83,6 @@ def _plain_times(text: pa.Array, kind: pa.TimestampType) -> pa.Array:
     zoned = is_zoned(text)
     ticks = np.zeros(len(text), np.int64)
     for rows, zone in ((zoned & ~is_null, "UTC"), (~zoned & ~is_null, None)):
-        found = text.filter(pa.array(rows)).cast(pa.timestamp(kind.unit, zone))
-        ticks[rows] = found.cast(pa.int64()).to_numpy()
+        times = text.filter(pa.array(rows)).cast(pa.timestamp(kind.unit, zone))
+        ticks[rows] = times.cast(pa.int64()).to_numpy()
     return pa.array(ticks, mask=is_null).cast(pa.timestamp(kind.unit)).view(kind)

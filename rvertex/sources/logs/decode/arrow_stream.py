@@ -29,12 +29,12 @@ class ArrowDecoder:
         bad: dict[int, Bad] = {}
         counts = np.zeros(len(values), np.int64)
         for i, value in enumerate(values):
-            found = Bad(NO_VALUE) if value is None else self._read(value)
-            if isinstance(found, Bad):
-                bad[i] = found
-            elif found.num_rows:
-                pieces.append(found)
-                counts[i] = found.num_rows
+            rows_or_bad = Bad(NO_VALUE) if value is None else self._read(value)
+            if isinstance(rows_or_bad, Bad):
+                bad[i] = rows_or_bad
+            elif rows_or_bad.num_rows:
+                pieces.append(rows_or_bad)
+                counts[i] = rows_or_bad.num_rows
         value_of = np.repeat(np.arange(len(values)), counts)
         return Decoded(joined(pieces, self._schema), value_of, bad)
 

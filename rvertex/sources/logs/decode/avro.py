@@ -64,7 +64,7 @@ class AvroDecoder:
         """Decode the values of each writer together, and restore their order."""
         pieces, places = [], []
         for head in dict.fromkeys(heads):
-            rows = [i for i, found in enumerate(heads) if found == head]
+            rows = [i for i, other in enumerate(heads) if other == head]
             bodies = [values[i][HEADER_BYTES:] for i in rows]
             pieces.append(self._of_header(head).read(bodies))
             places.append(np.array(rows))
@@ -103,14 +103,14 @@ class AvroDecoder:
         for k, value in enumerate(values):
             places.setdefault(value[:width], []).append(k)
         bad: dict[int, Bad] = {}
-        for head, found in places.items():
+        for head, places_of_head in places.items():
             try:
                 reader = self._of_header(head)
             except Refused as error:
-                bad |= {k: Bad(str(error)) for k in found}
+                bad |= {k: Bad(str(error)) for k in places_of_head}
                 continue
-            is_bad = reader.are_bad([values[k][width:] for k in found])
-            bad |= {found[k]: Bad(NO_RECORD) for k in np.flatnonzero(is_bad).tolist()}
+            is_bad = reader.are_bad([values[k][width:] for k in places_of_head])
+            bad |= {places_of_head[k]: Bad(NO_RECORD) for k in np.flatnonzero(is_bad).tolist()}
         return bad
 
     def _explain(self, value: bytes) -> Bad:

@@ -84,10 +84,10 @@ class AvroBlocks:
             raise Refused from error
         if table.num_rows != len(bodies):
             raise Refused
-        found = conformed(table, self._schema)
-        if isinstance(found, Bad):
-            raise Refused(str(found))
-        return found
+        rows = conformed(table, self._schema)
+        if isinstance(rows, Bad):
+            raise Refused(str(rows))
+        return rows
 
 
 def _bytes(data: bytes) -> bytes:
@@ -112,8 +112,8 @@ def malformed(bodies: Sequence[bytes], writer: AvroSchema) -> np.ndarray:
     """
     walk = _Walk(bodies, writer)
     walk.skip(writer, np.arange(len(bodies)), "")
-    found: np.ndarray = walk.is_bad | (walk.at != walk.ends)
-    return found
+    is_malformed: np.ndarray = walk.is_bad | (walk.at != walk.ends)
+    return is_malformed
 
 
 def has_elements_without_bytes(writer: AvroSchema) -> bool:

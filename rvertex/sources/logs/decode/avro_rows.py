@@ -52,20 +52,20 @@ class AvroRows:
         # A batch without columns needs another column for its row count.
         count = pa.nulls(len(rows))
         table = pa.Table.from_arrays([*columns, count], names=[*self._columns, ""])
-        found = conformed(table, self._schema)
-        if isinstance(found, Bad):
-            raise Refused(str(found))
-        return found
+        rows_or_bad = conformed(table, self._schema)
+        if isinstance(rows_or_bad, Bad):
+            raise Refused(str(rows_or_bad))
+        return rows_or_bad
 
     def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
         """Return which bodies are no such record, bool[n]."""
-        found = self._are_malformed(bodies)
-        for k in np.flatnonzero(~found).tolist():
+        bad = self._are_malformed(bodies)
+        for k in np.flatnonzero(~bad).tolist():
             try:
                 self._row(bodies[k])
             except Refused:
-                found[k] = True
-        return found
+                bad[k] = True
+        return bad
 
     def _are_malformed(self, bodies: Sequence[bytes]) -> np.ndarray:
         """Return which bodies must not be read, bool[n]."""
@@ -81,20 +81,20 @@ class AvroRows:
     def _row(self, body: bytes) -> dict[str, Any]:
         stream = io.BytesIO(body)
         try:
-            found = self._read(stream, self._writer, None)
+            record = self._read(stream, self._writer, None)
         except Exception as error:  # untrusted bytes may cause any kind
             raise Refused from error
-        if not isinstance(found, dict) or stream.tell() != len(body):
+        if not isinstance(record, dict) or stream.tell() != len(body):
             raise Refused
-        return found
+        return record
 
 
 def _array(name: str, column: AvroColumn, rows: Sequence[dict[str, Any]]) -> pa.Array:
-    found = [row[name] for row in rows]
+    values = [row[name] for row in rows]
     try:
         if column.convert is not None:
-            found = [column.convert(value) for value in found]
-        return pa.array(found, column.arrow)
+            values = [column.convert(value) for value in values]
+        return pa.array(values, column.arrow)
     except MemoryError:
         raise
     except (pa.ArrowException, Refused, OverflowError) as error:

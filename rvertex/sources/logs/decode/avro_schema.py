@@ -90,12 +90,12 @@ def parse_avro_schema(text: str) -> AvroSchema:
     Raises:
         ValueError: the text is no schema of a record.
     """
-    found = json.loads(text)
-    if not isinstance(found, dict) or found.get("type") != "record":
+    schema = json.loads(text)
+    if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("an Avro schema for rows is a record")
-    if not isinstance(found.get("fields"), list):
+    if not isinstance(schema.get("fields"), list):
         raise ValueError("an Avro record needs a list of fields")
-    return found
+    return schema
 
 
 def with_types(schema: AvroSchema, others: list[Any]) -> AvroSchema:
@@ -204,28 +204,28 @@ class AvroTypes:
     # ---- schemas for fastavro
 
     def _wire(self, kind: Any, space: str) -> Any:
-        found, _ = self._resolved(kind, space)
-        if isinstance(found, list):
-            return self._wire_union(found, space)
-        name = found["type"]
+        plain, _ = self._resolved(kind, space)
+        if isinstance(plain, list):
+            return self._wire_union(plain, space)
+        name = plain["type"]
         if name == "array":
-            return {"type": name, "items": self._wire(found["items"], space)}
+            return {"type": name, "items": self._wire(plain["items"], space)}
         if name == "map":
-            return {"type": name, "values": self._wire(found["values"], space)}
+            return {"type": name, "values": self._wire(plain["values"], space)}
         if name not in _NAMED:
             return name
-        full = found["name"]
+        full = plain["name"]
         if full in self._written:
             self.is_recursive |= full in self._open
             return full
         self._written.add(full)
         if name in ("enum", "fixed"):
             what = "symbols" if name == "enum" else "size"
-            return {"type": name, "name": full, what: found[what]}
-        inner = space_within(found, space)
+            return {"type": name, "name": full, what: plain[what]}
+        inner = space_within(plain, space)
         self._open.append(full)
         fields = [
-            {"name": f["name"], "type": self._wire(f["type"], inner)} for f in found["fields"]
+            {"name": f["name"], "type": self._wire(f["type"], inner)} for f in plain["fields"]
         ]
         self._open.pop()
         return {"type": "record", "name": full, "fields": fields}
@@ -249,8 +249,8 @@ class AvroTypes:
     def _members(self, kinds: list[Any], space: str) -> tuple[list[Any], str | None]:
         """Return a union's types except null, and the type that fits the values of all of them."""
         resolved = [(kind, self._resolved(kind, space)[0]) for kind in kinds]
-        members = [kind for kind, found in resolved if found != {"type": "null"}]
-        plain = [found["type"] for _, found in resolved if "logicalType" not in found]
+        members = [kind for kind, type_ in resolved if type_ != {"type": "null"}]
+        plain = [type_["type"] for _, type_ in resolved if "logicalType" not in type_]
         is_plain = len(plain) == len(kinds)
         return members, _WIDER.get(frozenset(plain) - {"null"}) if is_plain else None
 
@@ -261,27 +261,27 @@ class AvroTypes:
         self._count += 1
         if self._count > TYPES_MAX:
             raise UnreadableAvroError(f"it has more than {TYPES_MAX:,} types in it")
-        found, is_reference = self._resolved(kind, space)
-        if isinstance(found, list):
-            made = self._union(found, space, within)
-        elif found["type"] == "array":
-            made = _list_of(self._column(found["items"], space, within))
-        elif found["type"] == "map":
-            made = _map_of(self._column(found["values"], space, within))
-        elif found["type"] in ("record", "error"):
-            made = self._record(found, within)
+        type_, is_reference = self._resolved(kind, space)
+        if isinstance(type_, list):
+            made = self._union(type_, space, within)
+        elif type_["type"] == "array":
+            made = _list_of(self._column(type_["items"], space, within))
+        elif type_["type"] == "map":
+            made = _map_of(self._column(type_["values"], space, within))
+        elif type_["type"] in ("record", "error"):
+            made = self._record(type_, within)
         else:
-            made = _leaf(found)
+            made = _leaf(type_)
         return replace(made, in_blocks=False, within_blocks=False) if is_reference else made
 
-    def _record(self, found: AvroSchema, within: tuple[str, ...]) -> AvroColumn:
-        full = found["name"]
+    def _record(self, record: AvroSchema, within: tuple[str, ...]) -> AvroColumn:
+        full = record["name"]
         if full in within:
             raise UnreadableAvroError(f"the record {full!r} contains itself")
-        if not found["fields"]:
+        if not record["fields"]:
             raise UnreadableAvroError(f"the record {full!r} has no fields")
-        space, columns = space_within(found, ""), {}
-        for field in found["fields"]:
+        space, columns = space_within(record, ""), {}
+        for field in record["fields"]:
             try:
                 columns[field["name"]] = self._column(field["type"], space, (*within, full))
             except UnreadableAvroError as error:
@@ -302,17 +302,17 @@ class AvroTypes:
         return _by_rows(made.arrow, made.convert)
 
 
-def _leaf(found: AvroSchema) -> AvroColumn:
-    name, logical = found["type"], found.get("logicalType")
+def _leaf(type_: AvroSchema) -> AvroColumn:
+    name, logical = type_["type"], type_.get("logicalType")
     if logical == "decimal" and name in ("bytes", "fixed"):
-        digits, scale = found.get("precision"), found.get("scale", 0)
+        digits, scale = type_.get("precision"), type_.get("scale", 0)
         if isinstance(digits, int) and isinstance(scale, int) and 0 <= scale <= digits > 0:
             if digits > _DECIMAL_DIGITS_MAX:
                 reason = f"a decimal of {digits} digits; a column has at most {_DECIMAL_DIGITS_MAX}"
                 raise UnreadableAvroError(reason)
             make = pa.decimal128 if digits <= 38 else pa.decimal256
             return _by_rows(make(digits, scale), values.as_decimal(scale))
-    if logical == "uuid" and name == "fixed" and found["size"] == _UUID_BYTES:
+    if logical == "uuid" and name == "fixed" and type_["size"] == _UUID_BYTES:
         return _by_rows(pa.string(), values.as_uuid)
     if (logical, name) in _LOGICAL:
         return _LOGICAL[logical, name]
@@ -321,7 +321,7 @@ def _leaf(found: AvroSchema) -> AvroColumn:
     if name == "enum":
         return AvroColumn(pa.string(), within_blocks=False)
     arrow = pa.binary() if name == "fixed" else _PRIMITIVES[name]
-    is_empty = name == "fixed" and found["size"] == 0  # polars panics
+    is_empty = name == "fixed" and type_["size"] == 0  # polars panics
     return _by_rows(arrow) if is_empty or logical is not None else AvroColumn(arrow)
 
 

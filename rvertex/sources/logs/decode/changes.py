@@ -55,14 +55,14 @@ class UpsertDecoder:
         """Return a row per message."""
         gone = [i for i, value in enumerate(messages.values) if value is None]
         ends, bad = self._keys.ends(gone, messages.key)
-        found = self._values.decode(messages.values)
-        bad = {i: reason for i, reason in found.bad.items() if i not in ends} | bad
-        written = _with_deleted(found.rows, False, self._schema)
+        decoded = self._values.decode(messages.values)
+        bad = {i: reason for i, reason in decoded.bad.items() if i not in ends} | bad
+        written = _with_deleted(decoded.rows, False, self._schema)
         missing = pc.invert(_has_key(written, self._keys.names))
         if pc.any(missing).as_py():
-            for i in found.value_of[missing.to_numpy(zero_copy_only=False)].tolist():
+            for i in decoded.value_of[missing.to_numpy(zero_copy_only=False)].tolist():
                 bad[i] = Bad(f"the key is null: {', '.join(self._keys.names)}")
-        return _in_order([(written, found.value_of), self._keys.rows(ends)], self._schema, bad)
+        return _in_order([(written, decoded.value_of), self._keys.rows(ends)], self._schema, bad)
 
 
 class DebeziumDecoder:
@@ -78,9 +78,9 @@ class DebeziumDecoder:
 
     def decode(self, messages: Messages) -> Decoded:
         """Return a row per change, or two if a row's key changes."""
-        found = self._envelopes.decode(messages.values)
-        bad = {i: why for i, why in found.bad.items() if messages.values[i] is not None}
-        events, at = _bare(found.rows), found.value_of
+        decoded = self._envelopes.decode(messages.values)
+        bad = {i: why for i, why in decoded.bad.items() if messages.values[i] is not None}
+        events, at = _bare(decoded.rows), decoded.value_of
         ops = events["op"].to_pylist()
         before, after = (self._rows(events, side) for side in ("before", "after"))
         is_write = np.array([op in _WRITES for op in ops], bool)
@@ -123,8 +123,8 @@ class DebeziumDecoder:
 
     def _is_there(self, rows: pa.RecordBatch, struct: pa.Array) -> np.ndarray:
         there = pc.and_(pc.is_valid(struct), _has_key(rows, self._keys.names))
-        found: np.ndarray = there.to_numpy(zero_copy_only=False)
-        return found
+        is_there: np.ndarray = there.to_numpy(zero_copy_only=False)
+        return is_there
 
     def _differ(self, before: pa.RecordBatch, after: pa.RecordBatch) -> np.ndarray:
         differs = np.zeros(before.num_rows, bool)
@@ -179,15 +179,15 @@ class _Keys:
         self, values: Sequence[int], key: Callable[[int], bytes | None]
     ) -> tuple[dict[int, dict[str, Any]], dict[int, Bad]]:
         """Return the key columns of these messages, and the messages with an invalid key."""
-        found: dict[int, dict[str, Any]] = {}
+        keys_of: dict[int, dict[str, Any]] = {}
         bad: dict[int, Bad] = {}
         for i in values:
             read = self._read(key(i))
             if isinstance(read, Bad):
                 bad[i] = read
             else:
-                found[i] = read
-        return found, bad
+                keys_of[i] = read
+        return keys_of, bad
 
     def rows(
         self,
@@ -221,17 +221,17 @@ class _Keys:
         except UnicodeDecodeError:
             return refusal
         try:
-            found = json.loads(text)
+            key = json.loads(text)
         except ValueError:
-            found = text
-        if isinstance(found, dict) and isinstance(found.get("payload"), dict):
-            found = found["payload"]
-        if not isinstance(found, dict) and len(self.names) == 1:
+            key = text
+        if isinstance(key, dict) and isinstance(key.get("payload"), dict):
+            key = key["payload"]
+        if not isinstance(key, dict) and len(self.names) == 1:
             is_text = pa.types.is_string(self._key.field(0).type)
-            found = {self.names[0]: text if is_text else found}
-        if not isinstance(found, dict) or any(found.get(name) is None for name in self.names):
+            key = {self.names[0]: text if is_text else key}
+        if not isinstance(key, dict) or any(key.get(name) is None for name in self.names):
             return refusal
-        row = {name: found[name] for name in self.names}
+        row = {name: key[name] for name in self.names}
         try:
             pa.RecordBatch.from_pylist([row], schema=self._key)
         except MemoryError:

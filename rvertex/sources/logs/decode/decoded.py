@@ -99,10 +99,10 @@ def decode_one_row_each(
                 bad[int(left[part[0]])] = explain(some[0])
             else:
                 stages = iter(inspect(some)) if stages is None else stages
-                found = next(filter(None, stages), None)
-                if found is not None:  # so the part is still of all values
-                    bad |= {int(left[k]): why for k, why in found.items()}
-                    todo.append(part[np.isin(part, list(found), invert=True)])
+                dead = next(filter(None, stages), None)
+                if dead is not None:  # so the part is still of all values
+                    bad |= {int(left[k]): why for k, why in dead.items()}
+                    todo.append(part[np.isin(part, list(dead), invert=True)])
                     continue
                 half = len(part) // 2
                 todo += [part[half:], part[:half]]
@@ -123,10 +123,10 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | Bad:
     """Return the columns of ``schema``: null if missing, and converted if no value changes."""
     columns = []
     for field in schema:
-        found = _column(table, field)
-        if isinstance(found, Bad):
-            return found
-        columns.append(found)
+        column = _column(table, field)
+        if isinstance(column, Bad):
+            return column
+        columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -136,8 +136,8 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | Bad:
         if field.name in table.schema.names:
             return Bad("the message has this column more than once", field.name)
         return pa.nulls(table.num_rows, field.type)
-    found = table.column(at)
-    array = found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
+    column = table.column(at)
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if array.type == field.type:
         return array
     if pa.types.is_struct(array.type) and pa.types.is_struct(field.type):
@@ -154,9 +154,9 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | Bad:
 def _struct(array: pa.StructArray, field: pa.Field) -> pa.Array | Bad:
     """Convert the fields of a struct to the declared ones, like columns."""
     inner = pa.Table.from_arrays(array.flatten(), names=[f.name for f in array.type])
-    found = conformed(inner, pa.schema(list(field.type))) if len(field.type) else None
-    if isinstance(found, Bad):
-        return Bad(found.reason, f"{field.name}.{found.column}")
-    if found is None or not len(array):
+    fields = conformed(inner, pa.schema(list(field.type))) if len(field.type) else None
+    if isinstance(fields, Bad):
+        return Bad(fields.reason, f"{field.name}.{fields.column}")
+    if fields is None or not len(array):
         return pa.nulls(len(array), field.type)
-    return pa.StructArray.from_arrays(found.columns, fields=list(field.type), mask=array.is_null())
+    return pa.StructArray.from_arrays(fields.columns, fields=list(field.type), mask=array.is_null())

@@ -65,8 +65,8 @@ class JsonDecoder:
         return batch.select(self._schema.names)
 
     def _inspect(self, values: Sequence[bytes]) -> Iterator[dict[int, Bad]]:
-        for found in bad_lines([*map(_as_line, values)], self._schema, NO_OBJECT, parse_json):
-            yield {k: Bad(*why) for k, why in found.items()}
+        for bad in bad_lines([*map(_as_line, values)], self._schema, NO_OBJECT, parse_json):
+            yield {k: Bad(*why) for k, why in bad.items()}
 
     def _explain(self, value: bytes) -> Bad:
         line = _as_line(value)

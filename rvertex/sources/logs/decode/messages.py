@@ -105,8 +105,8 @@ class MessageDecoder:
 
     def _origins(self, messages: Messages, value_of: np.ndarray) -> pa.RecordBatch:
         """Return the message of each row, for dead letters if the row is bad."""
-        found = {i: (messages.key(i), messages.values[i]) for i in np.unique(value_of).tolist()}
-        rows = [found[i] for i in value_of.tolist()]
+        origins = {i: (messages.key(i), messages.values[i]) for i in np.unique(value_of).tolist()}
+        rows = [origins[i] for i in value_of.tolist()]
         source = self._spec.shown or self._spec.path
         columns = [[source] * len(rows), *([row[k] for row in rows] for k in (0, 1))]
         return pa.RecordBatch.from_arrays(
@@ -148,14 +148,14 @@ def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
         return pa.array(messages.offsets[value_of])
     everything = range(len(messages.values))
     if name == KEY:
-        found = pa.array([messages.key(i) for i in everything], kind)
+        column = pa.array([messages.key(i) for i in everything], kind)
     elif name == TIMESTAMP:
         times = pa.array([messages.timestamp_ms(i) for i in everything], pa.int64())
-        found = times.cast(pa.timestamp("ms", "UTC")).cast(kind)
+        column = times.cast(pa.timestamp("ms", "UTC")).cast(kind)
     else:
-        found = pa.array([_headers(messages.headers(i)) for i in everything], kind)
-    return found.take(pa.array(value_of))  # one message may have no row, and another two
+        column = pa.array([_headers(messages.headers(i)) for i in everything], kind)
+    return column.take(pa.array(value_of))  # one message may have no row, and another two
 
 
-def _headers(found: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:
-    return [{"key": key, "value": value} for key, value in found or ()]
+def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:
+    return [{"key": key, "value": value} for key, value in headers or ()]

@@ -36,17 +36,17 @@ class RawDecoder:
             rows = pa.record_batch([pa.array(values, pa.binary())], schema=self._schema)
             return Decoded(rows, everything, {})
         # null is no bad text, so it must not be checked as a value
-        found = decode_one_row_each(
+        decoded = decode_one_row_each(
             [b"" if value is None else value for value in values],
             self._schema,
             self._parse,
             _all_bad,
             _bad,
         )
-        is_null = np.array([values[i] is None for i in found.value_of], bool)
-        (texts,) = found.rows.columns
+        is_null = np.array([values[i] is None for i in decoded.value_of], bool)
+        (texts,) = decoded.rows.columns
         texts = pa.compute.if_else(pa.array(is_null), pa.scalar(None, texts.type), texts)
-        return Decoded(pa.record_batch([texts], schema=self._schema), found.value_of, found.bad)
+        return Decoded(pa.record_batch([texts], schema=self._schema), decoded.value_of, decoded.bad)
 
     def _parse(self, values: Sequence[bytes]) -> pa.RecordBatch:
         try:

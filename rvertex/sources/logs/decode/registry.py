@@ -49,12 +49,12 @@ class SchemaRegistry:
             LogUnreachableError: the registry does not answer.
             RegistryRefusedError: it rejects the user or password.
         """
-        found = self._schema(self._get(_version(subject, "latest")))
-        if found is None:
+        schema = self._schema(self._get(_version(subject, "latest")))
+        if schema is None:
             raise LogNotFoundError(
                 self._url, f"the schema registry has no Avro record for the subject {subject}"
             )
-        return found
+        return schema
 
     def _schema(self, answer: dict[str, Any] | None) -> AvroSchema | None:
         if answer is None or answer.get("schemaType", "AVRO") != "AVRO":
@@ -66,14 +66,14 @@ class SchemaRegistry:
 
     def _referred(self, answer: dict[str, Any], known: list[str]) -> list[Any]:
         """Return the types of other subjects that a schema uses, in the order of dependency."""
-        found: list[Any] = []
+        types: list[Any] = []
         for reference in answer.get("references") or ():
             path = _version(str(reference["subject"]), str(reference["version"]))
             if path not in known:
                 known.append(path)
                 other = self._get(path) or {}
-                found += [*self._referred(other, known), json.loads(str(other["schema"]))]
-        return found
+                types += [*self._referred(other, known), json.loads(str(other["schema"]))]
+        return types
 
     def _get(self, path: str) -> dict[str, Any] | None:
         request = urllib.request.Request(self._url + path)
@@ -82,7 +82,7 @@ class SchemaRegistry:
             request.add_header("Authorization", f"Basic {token}")
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as response:
-                found = json.loads(response.read(_ANSWER_BYTES_MAX))
+                answer = json.loads(response.read(_ANSWER_BYTES_MAX))
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return None
@@ -92,7 +92,7 @@ class SchemaRegistry:
             raise LogUnreachableError(self._url, f"HTTP {error.code}") from error
         except (OSError, ValueError) as error:
             raise LogUnreachableError(self._url, first_line(error)) from error
-        return found if isinstance(found, dict) else None
+        return answer if isinstance(answer, dict) else None
 
 
 def _version(subject: str, version: str) -> str:

@@ -63,17 +63,17 @@ class Pending:
         """Return the response for each partition, or the first failure."""
         from confluent_kafka import OFFSET_INVALID, KafkaException
 
-        found = {}
+        answers = {}
         for partition, future in self._futures.items():
             try:
-                found[partition] = future.result(timeout_s)
+                answers[partition] = future.result(timeout_s)
             except KafkaException as error:
                 return failure(error.args[0])
             except NoAnswerError:
                 return Failure(NO_ANSWER)
-            if getattr(found[partition], "offset", 0) == OFFSET_INVALID:
+            if getattr(answers[partition], "offset", 0) == OFFSET_INVALID:
                 return Failure(NO_ANSWER)  # the client reports some time-outs with this error
-        return found
+        return answers
 
 
 class _ClientErrors:
@@ -156,8 +156,8 @@ class Client:
         from confluent_kafka import TopicCollection
 
         names = TopicCollection([self.topic])
-        found = self._admin.describe_topics(names, request_timeout=ASK_S_MAX)
-        return Pending({0: found[self.topic]})
+        futures = self._admin.describe_topics(names, request_timeout=ASK_S_MAX)
+        return Pending({0: futures[self.topic]})
 
     def ask_offsets(
         self,
@@ -177,10 +177,10 @@ class Client:
         spec = specs.for_timestamp(at) if isinstance(at, int) else getattr(specs, at)()
         request = {TopicPartition(self.topic, p): spec for p in partitions}
         level = "READ_COMMITTED" if is_committed else "READ_UNCOMMITTED"
-        found = self._admin.list_offsets(
+        futures = self._admin.list_offsets(
             request, isolation_level=IsolationLevel[level], request_timeout=ASK_S_MAX
         )
-        return Pending({where.partition: future for where, future in found.items()})
+        return Pending({where.partition: future for where, future in futures.items()})
 
     def consumer(self) -> TopicConsumer:
         """Open a consumer of the topic.
@@ -223,10 +223,10 @@ class TopicConsumer:
 
     def fetch(self, rows_max: int, wait_s: float) -> list[Message]:
         """Return up to ``rows_max`` messages: wait for the first, then shortly for more."""
-        found = self._consumer.consume(1, wait_s)
-        if found and rows_max > 1:
-            found += self._consumer.consume(rows_max - 1, FETCH_MORE_S)
-        return found
+        messages = self._consumer.consume(1, wait_s)
+        if messages and rows_max > 1:
+            messages += self._consumer.consume(rows_max - 1, FETCH_MORE_S)
+        return messages
 
     def pause(self, partitions: Sequence[int]) -> None:
         self._consumer.pause(self._places(partitions))

@@ -91,8 +91,8 @@ def ends_of(spec: SourceSpec, partitions: Sequence[int]) -> dict[int, int]:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
     """
     with _client(spec) as client:
-        found = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_offsets, partitions, "latest")
-    return {p: int(answer.offset) for p, answer in found.items()}
+        ends = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_offsets, partitions, "latest")
+    return {p: int(answer.offset) for p, answer in ends.items()}
 
 
 def _client(spec: SourceSpec) -> Client:
@@ -112,16 +112,16 @@ class _Planner:
     def ask(self, question: Any, *given: Any) -> dict[int, Any]:
         """Return the responses; retry while brokers are unreachable."""
         while True:  # ends at the deadline
-            found = self._answers(question(*given))
-            if not isinstance(found, Failure):
-                return found
-            if found.is_missing:
+            answers = self._answers(question(*given))
+            if not isinstance(answers, Failure):
+                return answers
+            if answers.is_missing:
                 raise LogNotFoundError(self._name, "there is no such topic")
-            refusal = found if found.is_refused else self.client.refusal
+            refusal = answers if answers.is_refused else self.client.refusal
             if refusal is not None:
                 raise LogRefusedError(self._name, refusal.reason)
             if time.monotonic() > self._deadline_s:
-                reason = self.client.trouble or found.reason
+                reason = self.client.trouble or answers.reason
                 raise LogUnreachableError(
                     f"Kafka at {self.client.servers}",
                     f"no answer within {self._wait_s:g} s ({reason})",
@@ -169,11 +169,11 @@ class _Planner:
                 )
 
     def _offsets(self, partitions: list[int], at: str | int) -> dict[int, int]:
-        found = self.ask(self.client.ask_offsets, partitions, at)
-        return {p: int(answer.offset) for p, answer in found.items()}
+        offsets = self.ask(self.client.ask_offsets, partitions, at)
+        return {p: int(answer.offset) for p, answer in offsets.items()}
 
     def _at_time(self, partitions: list[int], time_ms: int) -> dict[int, int]:
         """Return the first record at or after that time; the end if there is none."""
         end = self._offsets(partitions, "latest")
-        found = self._offsets(partitions, max(0, time_ms))
-        return {p: min(found[p], end[p]) if found[p] >= 0 else end[p] for p in partitions}
+        offsets = self._offsets(partitions, max(0, time_ms))
+        return {p: min(offsets[p], end[p]) if offsets[p] >= 0 else end[p] for p in partitions}

@@ -122,14 +122,14 @@ class KafkaLog:
 
     def end(self, partition: int) -> LogEnd | None:
         buffer = self._buffers[partition]
-        found = self._state.ends.get(buffer.partition)
-        if found is None or found.position != buffer.given:
+        end = self._state.ends.get(buffer.partition)
+        if end is None or end.position != buffer.given:
             return None
-        return None if buffer.partition in self._state.open else found
+        return None if buffer.partition in self._state.open else end
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        found = self._state.ends.get(self._buffers[partition].partition)
-        return found.position if found is not None and found.reported_s >= since_s else None
+        end = self._state.ends.get(self._buffers[partition].partition)
+        return end.position if end is not None and end.reported_s >= since_s else None
 
     def skip_to(self, partition: int, position: int) -> None:
         with self._has_room:
@@ -139,8 +139,8 @@ class KafkaLog:
 
     def lag(self, partition: int) -> int | None:
         buffer = self._buffers[partition]
-        found = self._state.ends.get(buffer.partition)
-        return None if found is None else max(0, found.position - buffer.given)
+        end = self._state.ends.get(buffer.partition)
+        return None if end is None else max(0, end.position - buffer.given)
 
     @property
     def waiting(self) -> str:
@@ -209,10 +209,10 @@ class KafkaLog:
             buffer.is_paused = False
 
     def _take(self, messages: list[Message]) -> None:
-        found = [message.error() for message in messages]
-        if any(found):
-            errors = [m for m, error in zip(messages, found, strict=True) if error is not None]
-            messages = [m for m, error in zip(messages, found, strict=True) if error is None]
+        failures = [message.error() for message in messages]
+        if any(failures):
+            errors = [m for m, error in zip(messages, failures, strict=True) if error is not None]
+            messages = [m for m, error in zip(messages, failures, strict=True) if error is None]
         else:
             errors = []
         ends = self._ends_of(errors)
@@ -275,10 +275,10 @@ class KafkaLog:
             return
         buffer = self._of_log.get(message.partition() if message.topic() else -1)
         if buffer is not None and is_out_of_range(error):
-            found = self._out_of_range(buffer, error.str())
+            lost = self._out_of_range(buffer, error.str())
             with self._lock:
                 if not self._moved:
-                    buffer.error = buffer.error or found
+                    buffer.error = buffer.error or lost
             return
         problem = failure(error)
         if problem.is_refused:

@@ -134,11 +134,11 @@ class TopicState:
         self._missing_since_s = None
         self._answered_s = now_s
         self.log_partitions = len(answers[0].partitions)
-        found = str(answers[0].topic_id)
-        if found == NO_ID:
+        topic_id = str(answers[0].topic_id)
+        if topic_id == NO_ID:
             return
-        if self._topic_id and found != self._topic_id:
-            self._fail_replaced(f"its id was {self._topic_id} and is {found}")
+        if self._topic_id and topic_id != self._topic_id:
+            self._fail_replaced(f"its id was {self._topic_id} and is {topic_id}")
 
     def _take_failure(self, failure: Failure, now_s: float) -> None:
         if failure.is_missing:
