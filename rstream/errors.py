@@ -1,6 +1,6 @@
 """The root of the error tree, and the errors of streams.
 
-The family of an error tells who must act: :class:`UsageError` the caller, :class:`OperatingError`
+The family of an error shows who must act: :class:`UsageError` the caller, :class:`OperatingError`
 the operator of the machine (a retry may help), :class:`IntegrityError` the developers (data or
 determinism is broken, the job stops). An error declares its fields in the order of its arguments,
 and a message with the fields' names in braces.
@@ -27,7 +27,7 @@ class StreamEngineError(Exception):
 
 
 class UsageError(StreamEngineError):
-    """The caller asked for something wrong; retrying cannot help."""
+    """The request is wrong; retrying cannot help."""
 
 
 class OperatingError(StreamEngineError):

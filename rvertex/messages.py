@@ -117,7 +117,7 @@ class VertexProgress:
     tail_bytes: int
     #: One per partition that a source of live logs reads.
     logs: tuple[LogProgress, ...] = field(default=(), repr=False)
-    #: Name of what it waits for other than input, for people; empty: nothing.
+    #: What it waits for besides input, as text; empty: nothing.
     waiting: str = field(default="", repr=False)
     #: Partitions that the live log has now; 0: unknown or no log.
     log_partitions: int = field(default=0, repr=False)

@@ -30,7 +30,7 @@ _MIB = 1 << 20
 _COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
 _WIDE_COLUMNS = ("recovery", "events/s", "tail MiB", "durable seq")
 _WIDE_CHARS = 110
-#: What is left out where there is no room, in this order; and what stands between two columns.
+#: The columns to drop in narrow terminals, in this order, and the space between columns.
 _DISPENSABLE = ("durable seq", "recovery", "tail MiB", "pid", "epoch", "events/s", "host", "out")
 _BETWEEN_CHARS = 3
 

@@ -157,7 +157,7 @@ class PartitionDelivery:
         try:
             while self.state not in ENDED:
                 self._try()
-        except Exception as error:  # our bug, or an error of a client that nobody foresaw
+        except Exception as error:  # our bug, or an unexpected error of a client
             self._fail(error)
             _log.exception("delivery failed", extra={"delivery": self._label})
         finally:

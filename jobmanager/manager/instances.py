@@ -1,4 +1,4 @@
-"""Instances: starts them, ends them, and tells readers their endpoints. Pure.
+"""Instances: starts them, ends them, and sends their endpoints to readers. Pure.
 
 A vertex without an instance restarts, together with the upstream vertices that
 :mod:`jobmanager.state.recovery` adds, each under a new epoch. A vertex that still has another

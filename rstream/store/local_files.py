@@ -177,7 +177,7 @@ def sync_folder(folder: str) -> None:
 
 @dataclass(slots=True)
 class _Folder:
-    """The number of requested syncs of a folder, and of those that are done."""
+    """The numbers of requested and of completed syncs of a folder."""
 
     requested: int = 0
     done: int = 0

@@ -28,7 +28,7 @@ FROM_THE_START = (0, b"")
 def read_mark(store: BlobStore, ranges: Sequence[SeqRange]) -> int:
     """Return the persisted mark; if its file is cut off, the start of the lowest segment.
 
-    A file without a newline was cut off or is of an earlier version; such a mark is not too high.
+    A file without a newline was cut off or has an earlier format; such a mark is not too high.
     """
     data = store.get(MARK_NAME)
     digits = data.removesuffix(_END)

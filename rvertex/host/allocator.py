@@ -104,7 +104,7 @@ def _memory() -> tuple[Memory, ...]:
 def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
     """Yield limit and usage, in bytes, of each cgroup of this process and of its ancestors.
 
-    A container mounts its own group as the root; a path missing there is of the machine outside.
+    A container mounts its own group as the root; a path missing there belongs to the host machine.
     """
     lines = Path(proc).read_text().splitlines() if Path(proc).exists() else ()
     for line in lines:

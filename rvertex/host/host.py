@@ -100,7 +100,7 @@ class _Starting:
     marks: dict[str, int] = field(default_factory=dict)
 
     def abandon(self) -> None:
-        """Close what was opened, now or once opening has finished."""
+        """Close all resources, now or once opening has finished."""
         self.opening.add_done_callback(_close_opened)
 
 

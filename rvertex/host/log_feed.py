@@ -390,7 +390,7 @@ class LogFeed:
 
     @property
     def waiting(self) -> str:
-        """Name what it waits for other than rows, for people; empty: nothing."""
+        """Return what it waits for besides rows, as text; empty: nothing."""
         if not self._has_lease():
             return "the job manager to confirm that this instance is the one"
         return self.reader.waiting

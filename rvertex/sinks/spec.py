@@ -131,7 +131,7 @@ class KafkaSink(SinkSpec):
     #: Settings of librdkafka.
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     name: str = ""
-    #: A key has one value, that of its row that is alive; a tombstone says that it has none.
+    #: A key has one value, from its live row; a tombstone removes the value.
     upsert: bool = False
     on_bad_row: OnRefused = "fail"
     changes: bool = False
@@ -182,7 +182,7 @@ class PostgresSink(SinkSpec):
     dsn: str = field(repr=False)
     table: str
     mode: PostgresMode = "append"
-    #: Columns that tell the rows of a table apart, for "upsert".
+    #: Columns that identify the rows of a table, for "upsert".
     key: tuple[str, ...] = ()
     name: str = ""
     #: For "upsert": delete the row, or set its end and keep it, or leave it as it is.
@@ -261,7 +261,7 @@ class ParquetSink(SinkSpec):
 
     home: ClassVar[str] = "rvertex.sinks.parquet"
     path: str
-    #: A file is written when so much time has gone by, or so many rows have come.
+    #: A file is written after this time, or after this number of rows.
     roll_s: float = 60.0
     roll_rows: int = 1_000_000
     name: str = ""
@@ -272,7 +272,7 @@ class ParquetSink(SinkSpec):
         return f"parquet:{self.path}"
 
     def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
-        """A commit is a file, so the roll limits are those of commits."""
+        """Return the limits with the roll limits for commits: each commit is a file."""
         interval_ms = self.roll_s * 1e3
         return replace(limits, commit_interval_ms=interval_ms, commit_rows_max=self.roll_rows)
 

@@ -1,7 +1,7 @@
 """Promises for idle log partitions, so that the watermark does not wait for them. Pure.
 
 A partition is idle if no row arrived for ``idle_after`` and the log has recently confirmed that no
-row follows the last one read. The policy says which time an idle partition promises:
+row follows the last one read. The policy decides which time an idle partition promises:
 
 - ``follow``: the least time of the active partitions plus a *grant*. It follows their rows, not
   their promises, else partitions would raise each other without end. The grant is an eighth of the
@@ -42,7 +42,7 @@ LOOKS_KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """Progress of one partition as the host sees it; seconds are of the monotonic clock."""
+    """Progress of one partition as the host observes it; seconds on the monotonic clock."""
 
     #: Next position to read.
     position: int

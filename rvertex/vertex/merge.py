@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 #: Default bytes of read-ahead per channel.
 PENDING_BYTES_MAX = 16 << 20
-#: Key of the state's header: greatest time of the items that came from no channel, such as lanes.
+#: Key of the state's header: greatest time of items from outside of channels, such as lanes.
 REACHED = "reached"
 #: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2

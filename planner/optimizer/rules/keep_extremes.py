@@ -3,7 +3,7 @@
 The pattern: results of windows are inner joined on a value with the maximum (or minimum) of this
 value over the same windows, without keys. In SQL this query returns the greatest rows of each
 window, with ties. Rows with equal lifetimes are in the same windows. If one of them is less than
-another, it is the maximum of no window and finds no partner. So it need not be exchanged or joined.
+another, it is never the maximum of a window, so it has no partner. It is not exchanged or joined.
 
 Of the Nexmark queries only q5 (hot items) has the pattern; q7 uses ``max_by``. On two million
 events and two vertices q5 takes 1.5 times as long without the rule, and 1.6 times the processor

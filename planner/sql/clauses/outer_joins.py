@@ -2,7 +2,7 @@
 
 ``RIGHT`` is a ``LEFT`` with swapped sides. ``FULL`` adds an anti join of the right side. ``FOR
 SYSTEM_TIME AS OF`` pairs an event with the newest row of its key: each row is valid until the next
-row of its key, unless it has a lifetime of its own. The subquery of ``IN`` or ``SEMI JOIN`` is an
+row of its key, unless it has its own lifetime. The subquery of ``IN`` or ``SEMI JOIN`` is an
 ``EXISTS``.
 
 ``a ASOF [LEFT] JOIN b ON a.k = b.k AND a.ts >= b.ts`` is DuckDB's: ``>=`` takes the last row of

@@ -169,7 +169,7 @@ def window_key(
 def _of_lifetimes(
     candidates: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names, clause: str
 ) -> tuple[exp.Expr, Bound]:
-    """Return the key among bounds of windows of several lengths, which need both bounds."""
+    """Return the key among bounds of windows of different lengths, which need both bounds."""
     key, bound = candidates[0]
     if not all(bound.is_life for _, bound in candidates):
         raise names.text.error(key, _MIXED.format(clause))

@@ -3,7 +3,7 @@
 The expression is in the option ``body``. The option ``names`` has the names of its parameters: the
 element and its index, or the result so far and the element. If the body reads columns of the row,
 these are further arguments of the call, and the body reads the k-th of them as ``@k``. So rules
-that rename, move or drop columns need not look into the body. The body is evaluated once for all
+that rename, move or drop columns need not inspect the body. The body is evaluated once for all
 elements of a batch.
 """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _TEXT = pa.string()
 _WORDS = pa.list_(pa.string())
-#: Larger positions are reduced to this: no text is so long, and Spark's positions have 32 bits.
+#: Larger positions are reduced to this: all texts are shorter, and Spark's positions have 32 bits.
 _PLACE_MAX = 2**30
 LENGTHS = (0, 2**31 - 1)
 #: Names of the arguments of sqlglot's nodes.
@@ -171,7 +171,7 @@ def _spark_split(call: Call, a: str) -> str:
 
 
 def _within(place: Whole | None) -> Whole | None:
-    """Limit a position to 32 bits, in which Spark counts; no text is so long."""
+    """Limit a position to 32 bits, as in Spark; all texts are shorter."""
     return max(-_PLACE_MAX, min(place, _PLACE_MAX)) if isinstance(place, int) else place
 
 
