@@ -108,7 +108,7 @@ class Bench:
         return count >= events
 
     def saved(self, path: Path) -> np.ndarray:
-        """What the watcher has."""
+        """The results of the watcher."""
         asked(self.watcher, f"save {path}")
         return np.load(path)
 

@@ -215,7 +215,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is compared: seconds between checkpoints, flush or not, one row in how many is kept."""
+    """The settings: seconds between checkpoints, flush or not, share of kept rows."""
 
     checkpoint_s: float | None = None
     flushed: bool = True

@@ -65,7 +65,7 @@ class Delivery:
 
 
 def server_cpu_s(server: PostgresServer) -> float:
-    """Of all processes of the server that are there now."""
+    """Return the sum over all running processes of the server."""
     ticks = 0
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -111,7 +111,7 @@ def rhythm(opened: Destination, seconds: float) -> dict[str, float]:
 
 
 def measure(name: str, folder: str, server: PostgresServer, options: Any) -> dict[str, Any]:
-    """One destination; each run has a place of its own."""
+    """A destination; each run has a separate table, topic or folder."""
     bulks, rhythms = [], []
     for number in range(options.rounds):
         is_server = server if name.startswith("postgres") else None

@@ -245,7 +245,7 @@ def in_process(folder: Path, seconds: float, connections: int) -> None:
 
 
 def count_files(folder: Path, connections: int) -> None:
-    """Of ten thousand appends of one row, by producers that wait for each answer."""
+    """Count the files after 10,000 appends of one row, by producers that wait for each answer."""
     given = batch(1)
     for producers in (1, connections):
         uri = folder / f"files-{producers}"

@@ -117,7 +117,7 @@ def _ours(args: argparse.Namespace, result: Result) -> None:
 
 
 def _loads(args: argparse.Namespace) -> dict[str, list[Inputs]]:
-    """What is measured, by its name in the result."""
+    """The measured systems, by name in the result."""
     loads = {
         query: [Inputs(query, rate, args.seconds) for rate in args.rates] for query in args.queries
     }

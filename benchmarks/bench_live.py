@@ -96,7 +96,7 @@ def latencies(
 
 
 def latency_line(name: str, found: dict[str, Any]) -> str:
-    """One row of the table."""
+    """Measure one row of the table."""
     if "problem" in found:
         return f"  {name:8} {found['problem']}\n{found.get('told', '')}".rstrip()
     cells = [

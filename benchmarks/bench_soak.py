@@ -192,7 +192,7 @@ class Soak:
         return sorted(pids - {self._process.pid})
 
     def status(self) -> dict[str, Any]:
-        """What the job last wrote."""
+        """Return the newest status that the job wrote."""
         with contextlib.suppress(OSError, ValueError):
             found: dict[str, Any] = json.loads((self.root / "status.json").read_text())
             return found.get("document", found)
@@ -221,7 +221,7 @@ class Soak:
 
 
 def kill_worker(soak: Soak) -> None:
-    """One process with vertices ends at once."""
+    """Kill one process that runs vertices."""
     workers = soak.workers()
     if workers:
         with contextlib.suppress(ProcessLookupError):

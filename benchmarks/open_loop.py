@@ -67,7 +67,7 @@ class Load:
         return pa.table({"time": times, "key": self.keys_of(), "value": self.values_of()})
 
     def write(self, path: Path, sources: int = SOURCES) -> Path:
-        """One Parquet file whose row groups are those of the sources in turn."""
+        """Write a Parquet file with the row groups of the sources in turn."""
         table = self.table()
         with pq.ParquetWriter(path, table.schema, compression="lz4") as writer:
             for at in range(0, self.rows, sources * GROUP_ROWS):

@@ -43,7 +43,7 @@ class Usage:
 
 
 def usage_of(pids: list[int]) -> Usage:
-    """Of these processes together; one that is gone counts nothing."""
+    """Return the sum over these processes; an ended process counts as 0."""
     return sum((_usage(pid) for pid in pids), Usage())
 
 

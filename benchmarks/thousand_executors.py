@@ -148,7 +148,7 @@ def of_plan(branches: int, width: int, hosts: int) -> Result:
 
 
 def _in_quiet(costs: dict[str, Cost], rates: Rates) -> Result:
-    """What is said per second, and the share of a processor that answers need."""
+    """Return the messages per second, and the share of a processor that replies need."""
     told = {kind: rates.of(kind) for kind in costs if rates.of(kind)}
     rows_per_s = rates.config.status_rows_per_s_max
     told["status"] = min(told["status"], rows_per_s / (rates.vertices + rates.hosts))

@@ -276,7 +276,7 @@ class LiveJob:
 
 
 class Arrivals:
-    """What a consumer that reads committed messages sees in the topic ``delays``."""
+    """Return the committed messages of the topic ``delays``."""
 
     def __init__(self, servers: str) -> None:
         self._consumer = committed_reader(servers)

@@ -149,7 +149,7 @@ def output_of(folder: Path) -> pa.Table:
 
 
 def compared(folder: Path, traffic: Traffic) -> dict[str, Any]:
-    """What is wrong in the outputs, and the delay from a click to its joined row."""
+    """Return the errors in the outputs, and the delay from a click to its joined row."""
     rows = pa.concat_tables([output_of(folder / site) for site in SITES])
     click, is_alone = (rows[name].to_numpy() for name in ("click", "unjoinable"))
     partner = np.concatenate(traffic.partners)

@@ -1,4 +1,4 @@
-"""What ``python examples/NAME.py`` does for every example: run its query and show the answer."""
+"""Runs the query of an example and shows its result, for ``python examples/NAME.py``."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _COUNTS = 1 << 40
 
 
 def totals(steps: Sequence[Step]) -> np.ndarray:
-    """Of each event its time, its key, and its key's count and total so far: int64[events, 4]."""
+    """Return per event its time, key, and the key's count and total so far: int64[events, 4]."""
     columns = [np.concatenate(c) for c in zip(*(s.events() for s in steps), strict=True)]
     at, key, amount = columns
     order = np.argsort(key, kind="stable")
@@ -104,7 +104,7 @@ class Watched:
 
 
 def of_topic(servers: str, topic: str) -> Callable[[], pa.Table | None]:
-    """What to call for the rows that came since the last call."""
+    """Return a function that reads the rows that arrived since its last call."""
     consumer = consumer_of(servers, topic)
 
     def look() -> pa.Table | None:
@@ -123,7 +123,7 @@ def of_topic(servers: str, topic: str) -> Callable[[], pa.Table | None]:
 
 
 def of_table(dsn: str, table: str) -> Callable[[], pa.Table | None]:
-    """What to call for all rows of the table, which need not be there yet."""
+    """Return a function that reads all rows of the table, which may not exist yet."""
     connection = adbc.connect(dsn, autocommit=True)
 
     def look() -> pa.Table | None:

@@ -98,7 +98,7 @@ class Bench:
         return int(_answer(self.generator, json.dumps(order)))
 
     def sent(self) -> dict[str, Any]:
-        """What the generator tells at the end of a step."""
+        """The report of the generator at the end of a step."""
         assert self.generator.stdout is not None
         told: dict[str, Any] = json.loads(self.generator.stdout.readline())
         self.steps.append(Step(**told["step"]))
@@ -122,7 +122,7 @@ class Bench:
 
 
 def asked(reader: subprocess.Popen[str], words: str) -> int:
-    """What a reader answers: how many messages it has."""
+    """The answer of a reader: its number of messages."""
     return int(_answer(reader, words))
 
 
@@ -240,7 +240,7 @@ def one_step(run: Bench, running: Running, rate: int, seconds: float) -> Measure
 
 
 def result_of(run: Bench, measured: list[Measured], path: Path) -> dict[str, Any]:
-    """What the run says, of the rows that were read."""
+    """Return the results of a run, from the rows that were read."""
     at_us = np.load(path)
     values = Path(f"{path}.values").read_bytes().split(b"\n") if len(at_us) else []
     found = rows_of(run.query, values)
@@ -293,7 +293,7 @@ def answered_per_s(query: str, step: Step, at_us: np.ndarray, due_us: np.ndarray
 
 
 def all_values(servers: str, topic: str) -> list[bytes]:
-    """What a consumer that begins now can read."""
+    """Return the messages that a new consumer can read."""
     consumer = consumer_of(servers, topic, **{"enable.partition.eof": True})
     unread, values = PARTITIONS, list[bytes]()
     while unread:  # ends at the partitions' ends

@@ -28,19 +28,19 @@ _CONSUME_S = 0.05
 
 
 def json_rows(values: list[bytes]) -> int:
-    """Of objects, a line each; only what a query would need becomes columns."""
+    """Parse JSON lines; only the columns that a query would need."""
     text = pa.BufferReader(b"\n".join(values))
     options = pj.ParseOptions(explicit_schema=EVENT, unexpected_field_behavior="ignore")
     return int(pj.read_json(text, pj.ReadOptions(block_size=1 << 22), options).num_rows)
 
 
 def arrow_rows(values: list[bytes]) -> int:
-    """Of IPC streams."""
+    """Parse Arrow IPC streams."""
     return sum(pa.ipc.open_stream(value).read_all().num_rows for value in values)
 
 
 def avro_rows() -> Callable[[list[bytes]], int]:
-    """Of records of the one schema, as a block."""
+    """Parse Avro records of one schema, as a block."""
     from rvertex.sources.logs.decode.avro_blocks import AvroBlocks  # it takes a second
 
     blocks = AvroBlocks(AVRO, EVENT)

@@ -24,7 +24,7 @@ _CONSUME_S = 0.02
 
 
 class Reading:
-    """What was read, message by message."""
+    """The messages that were read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -69,7 +69,7 @@ def main(servers: str, topic: str) -> None:
 
 
 def next_messages(consumer: Consumer, wait_s: float) -> list[Message]:
-    """What is there, as soon as something is: one call for many would wait for all of them."""
+    """Return the available messages, at least one; a call for many would wait for all."""
     found = consumer.consume(1, wait_s)
     return found + consumer.consume(_CONSUME_MAX, 0) if found else found
 

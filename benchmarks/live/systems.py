@@ -92,7 +92,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class Order:
-    """What a system is to do."""
+    """The task of a system."""
 
     query: str
     servers: str
@@ -137,7 +137,7 @@ class Running:
         return self._process.poll() is not None
 
     def cpu_s(self) -> float:
-        """What its processes have used so far."""
+        """Return the processor time that its processes have used."""
         return usage_of(tree(self._process.pid)).cpu_s
 
     def told(self) -> str:

@@ -23,7 +23,7 @@ _FLOATS = ("DOUBLE", "FLOAT")
 
 @dataclass(frozen=True)
 class Mismatch:
-    """What is wrong with an answer."""
+    """Return what is wrong with a result."""
 
     expected: Digest
     found: Digest

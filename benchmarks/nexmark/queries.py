@@ -127,7 +127,7 @@ def q7(s: Streams) -> Stream:
 
 
 def q8(s: Streams) -> Stream:
-    """Who came and opened an auction in the same 10 s."""
+    """People who registered and opened an auction within the same 10 s."""
     return s.sql(
         """
         SELECT p.id, p.name, p.start

@@ -1,4 +1,4 @@
-"""What a run found: numbers per query and system, as JSON, as a table and as a chart."""
+"""The results of a run: numbers per query and system, as JSON, as a table and as a chart."""
 
 from __future__ import annotations
 

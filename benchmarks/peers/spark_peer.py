@@ -43,7 +43,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class SparkStream:
-    """One run of a query; ``start`` it again after ``kill`` and it goes on from its checkpoint."""
+    """A run of a query; ``start`` after ``kill`` continues it from its checkpoint."""
 
     def __init__(self, folder: Path, query: str, window_us: int, master: str) -> None:
         self.folder = folder
@@ -193,7 +193,7 @@ class Seen:
 
 
 def seen_of(folder: Path) -> Seen:
-    """What the sink's log says, batch by batch."""
+    """Return the entries of the sink's log, per batch."""
     seen, known = Seen([], []), set[str]()
     for path in _logs(folder / "out" / "_spark_metadata"):
         tables = []
@@ -217,7 +217,7 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def await_rows(folder: Path, rows: int, wait_s: float) -> Seen:
-    """What is visible once it has ``rows`` rows, or after ``wait_s``."""
+    """Return the visible rows, once there are ``rows`` of them or after ``wait_s``."""
     deadline_us = now_us() + int(wait_s * 1e6)
     while True:  # ends at the deadline
         seen = seen_of(folder) if (folder / "out" / "_spark_metadata").exists() else Seen([], [])

@@ -47,7 +47,7 @@ def is_installed() -> bool:
 
 @dataclass(frozen=True)
 class FlinkRuns:
-    """One run as its committed files and as its printed rows tell it."""
+    """A run, by its committed files and by its printed rows."""
 
     committed: Run
     printed: Run
@@ -151,7 +151,7 @@ def batches_of(
 
 
 def first_of_each(rows: np.ndarray) -> np.ndarray:
-    """Where each row that differs from all before it stands, in order."""
+    """Return the indices of the distinct rows' first occurrences, in order."""
     return np.sort(np.unique(rows, axis=0, return_index=True)[1])
 
 

@@ -71,7 +71,7 @@ appender.file.layout.pattern = %d %-5p %c - %m%n
 
 
 def write_events(load: Load, path: Path) -> None:
-    """What ``PacedEvents`` reads: events of a reader, rate, first time, then keys and values."""
+    """The input of ``PacedEvents``: events of a reader, rate, first time, then keys and values."""
     head = np.array([load.rows // SOURCES, load.rate, START_US], ">i8")
     rows = np.column_stack([load.keys_of(), load.values_of()]).astype(">i4")
     path.write_bytes(head.tobytes() + rows.tobytes())
@@ -207,7 +207,7 @@ class Cluster:
         return [process.pid for process in self._processes()]
 
     def printed(self, from_us: int) -> list[tuple[int, bytes]]:
-        """What the task managers printed since a time, whole lines, in order of time."""
+        """Return the complete lines that the task managers printed since a time, by time."""
         chunks = [whole_lines(worker.chunks) for worker in self._task_managers.values()]
         since = [chunk for of_one in chunks for chunk in of_one if chunk[0] >= from_us]
         return sorted(since, key=lambda chunk: chunk[0])
@@ -244,7 +244,7 @@ class Cluster:
             )  # fmt: skip
 
     def _of(self, job: str) -> Any:
-        """Where a job stands."""
+        """Return the state of a job."""
         found = self._get(f"jobs/{job}")
         if found["state"] in ("FAILED", "CANCELED"):
             reason = self._get(f"jobs/{job}/exceptions")["exceptionHistory"]["entries"][:1]

@@ -1,4 +1,4 @@
-"""What a recovery run says: gaps, latencies around the kill, the cost of normal operation."""
+"""The measures of a recovery run: gaps, latencies around the kill, the cost of normal operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LATE_US = 1_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """What was seen of one run. Times are us; ``vs``, ``seen_us``...: the output's rows."""
+    """The observations of one run. Times are us; ``vs``, ``seen_us``...: the output's rows."""
 
     load: Load
     started_us: int

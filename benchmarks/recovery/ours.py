@@ -174,7 +174,7 @@ class Recomputed:
 
 
 class Positions:
-    """Where the vertices stood, by the statuses of a job."""
+    """Return the positions of the vertices, from the statuses of a job."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, dict[str, tuple[int, ...]]]] = []

@@ -44,7 +44,7 @@ class Curve:
 
 
 def bids(rows: int, partitions: int | None = None) -> Stream:
-    """So many bids, from files that are there or are written now."""
+    """Return this number of bids, from existing files or from files written now."""
     return Stream.from_parquet(
         str(bids_folder(rows) / "bids"), vs="time", delay="0s", partitions=partitions
     )
@@ -57,7 +57,7 @@ def windowed(rows: int) -> Query:
 
 
 def by_keys(keys: int, rows: int) -> Query:
-    """One window over all, by so many keys; of the results none is written."""
+    """Return a query with one window and this number of keys; it writes no results."""
     keyed = bids(rows).select("price", key=col("id") % keys)
     sums = keyed.group_by("key").window(tumbling("1h")).agg(total=agg.sum("price"))
     return sums.filter(col("total") < 0).to_parquet()

@@ -1,4 +1,4 @@
-"""What jobs in tests run on."""
+"""Fixtures: the executors of jobs in tests."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ HELD_US = ROWS // 2 * 1_000
 
 
 def csv(start: int) -> bytes:
-    """One event per ms, 10 ms long."""
+    """An event per ms, each 10 ms long."""
     rows = ((i * 1_000, i * 1_000 + 10_000, f"k{i % 3}") for i in range(start, start + ROWS))
     return ("time,end,k\n" + "".join(f"{t},{e},{k}\n" for t, e, k in rows)).encode()
 

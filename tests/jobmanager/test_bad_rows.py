@@ -74,7 +74,7 @@ def test_collect_warns_of_bad_rows(tmp_path: Path) -> None:
 
 
 def test_a_declared_time_without_a_zone_that_one_value_made_text(tmp_path: Path) -> None:
-    """What declares the type must not make all rows bad."""
+    """The option that declares a column's type must not make all rows bad."""
     (tmp_path / "a.csv").write_text("at,k\n2026-01-01 10:00:00,a\nnoon,b\n2026-01-01,c\n")
     text = (
         "CREATE TABLE t (at TIMESTAMP(3), k STRING, WATERMARK FOR at AS at - INTERVAL '1' DAY) "

@@ -81,7 +81,7 @@ def table(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.
 
 @pytest.fixture(scope="module")
 def whole(events: Path) -> list[dict[str, Any]]:
-    """What one job gives that does both."""
+    """Return the output of one job that does the work of both."""
     answer = ordered(jobmanager.collect(second(first(events))))
     assert len(answer) > 20
     return answer
@@ -236,7 +236,7 @@ def test_a_file_that_is_gone_or_damaged_is_named(copy: Path) -> None:
 def test_files_that_are_not_of_the_answer_do_not_count(
     copy: Path, whole: list[dict[str, Any]]
 ) -> None:
-    """Those that an instance which was given up left after the end."""
+    """Segments that an abandoned instance wrote after the end."""
     name = json.loads((copy / SUCCESS).read_text())["files"][0]
     lo = int(name.split("-")[2])
     shutil.copy(copy / name, copy / f"part-0-{lo:020}-{lo + 1:020}.parquet")
@@ -270,7 +270,7 @@ def test_single_streams(form: TableForm | None, tmp_path: Path) -> None:
 
 
 def test_an_inner_stream_is_read(events: Path, tmp_path: Path) -> None:
-    """That of a channel which is durable and was kept."""
+    """The folder of a durable channel that was retained."""
     job = finished(second(first(events)), tmp_path / "job", retain="all", recovery="checkpoint")
     folders = sorted(path for path in (tmp_path / "job" / "streams").glob("*") if path.is_dir())
     assert folders, "no channel is durable"

@@ -53,7 +53,7 @@ def cancelled(events: Path, root: Path, config: JobConfig, gate: Gate) -> None:
 
 
 def named_parts(checkpoint: Path) -> set[str]:
-    """What a manifest names."""
+    """Return the parts that a manifest names."""
     header, _ = _open(checkpoint.read_bytes(), checkpoint.name)
     return {
         Path(piece.path).name
@@ -65,7 +65,7 @@ def named_parts(checkpoint: Path) -> set[str]:
 
 
 def damage_part(vertex: Path, newest: Path) -> None:
-    """One byte of one part that only the newest checkpoint names."""
+    """Flip a byte of a part that only the newest checkpoint names."""
     older = [p for p in vertex.glob("*.ckpt") if p != newest]
     own = named_parts(newest) - {part for p in older for part in named_parts(p)}
     if own:

@@ -66,7 +66,7 @@ def run_day(root: Path, query: Query | None = None, **options: Any) -> dict[str,
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One run that takes all files at once."""
+    """Run the query once over all files."""
     folder, root = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("once") / "job"
     for day in range(DAYS):
         write_day(folder, day)

@@ -52,7 +52,7 @@ def manage(store: BlobStore, told: Told) -> None:
 
 
 def notices(store: BlobStore) -> Told:
-    """What the next job manager finds."""
+    """Return the state that the next job manager reads."""
     root = JobRoot(store, pid=2, machine="n")
     root.claim(2_000_000)
     log = NoticeLog(root, ManualClock(7), JobConfig(), InlineBackground())
@@ -167,7 +167,7 @@ def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
 
 
 def test_a_log_without_its_fence_is_refused() -> None:
-    """Nobody knows which notices of those before it count."""
+    """Without this file it is unknown which earlier notices are valid."""
     store = MemoryBlobs()
     for _ in range(2):
         manage(store, [])

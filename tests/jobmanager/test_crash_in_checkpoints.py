@@ -51,7 +51,7 @@ ROUNDS = 2
 
 
 def snapshot_of(position: int) -> Snapshot:
-    """One part that stays, one that is another at every position."""
+    """A state with one part that stays and one that changes at every position."""
     tables = {
         "steady": pa.table({"x": list(range(50))}),
         "moving": pa.table({"x": [position] * 3}),
@@ -79,7 +79,7 @@ class Work:
         self._begin = JobResumed if before else JobStarted
 
     def notify(self, notice: Notice) -> list[Instruction]:
-        """What the driver does with a notice."""
+        """Handle a notice as the driver does."""
         if is_logged(notice) and not self.manager.is_stale(notice):
             self._log.append(notice)
         out = self.manager.handle(notice)
@@ -156,7 +156,7 @@ def work(store: BlobStore, told: list[int]) -> None:
 
 
 def newest(store: BlobStore) -> int:
-    """Where the next process would go on; all that it knows of is there and as it was stored."""
+    """Return the position at which the next process continues; all known parts are intact."""
     refs = Work(store).manager.tracker.refs("a")
     for ref in (ref for ref in refs if ref.name):
         loaded = read_checkpoint(store, ref.name, SPEC)

@@ -75,7 +75,7 @@ def test_a_successor_begins_from_what_its_predecessor_fell_back_to() -> None:
 
 
 def test_a_successor_knows_of_items_that_were_lost_below_a_checkpoint() -> None:
-    """What rests on lost items is given up: a restart before they are there would find the hole."""
+    """Checkpoints after lost items are discarded: a restart from them would miss the items."""
     scene = two_checkpoints()
     scene.answers = False
     epoch = scene.at("b").epoch

@@ -37,7 +37,7 @@ query = two_exchanges(Path({events!r}))
 
 
 def replace_manager(root: Path) -> None:
-    """What a job manager on another machine does."""
+    """Act as a job manager on another machine."""
     JobRoot(str(root), pid=7, machine="elsewhere").claim(SystemClock().now_us())
 
 

@@ -1,4 +1,4 @@
-"""What a running job says that cannot go on, or does not: all that shows a job says the same."""
+"""A running job that makes no progress reports the reason; all views report the same."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    """As one that slept while another machine took over; here that one does nothing more."""
+    """Act as a driver that slept while another machine continued the job and then stopped."""
     folder = str(tmp_path) if where == "path" else request.getfixturevalue("s3_bucket")
     root = JobRoot(f"{folder}/job")
     others = JobRoot(f"{folder}/job", pid=1, machine="elsewhere")

@@ -1,4 +1,4 @@
-"""What a job manager spares itself where plans are large, and that nothing is lost by it.
+"""For large plans the job manager skips some work, without losing information.
 
 Cannot catch: costs, which ``make bench-thousand`` measures.
 """

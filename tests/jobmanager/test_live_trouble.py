@@ -107,7 +107,7 @@ def positions(status: dict[str, Any]) -> list[int]:
 def test_a_clock_that_is_set_back_an_hour_takes_nothing_back(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was promised by the clock stays: what comes for the hour again is late, and counted."""
+    """Promises by the clock stay valid: rows of the repeated hour are late and counted."""
     feed, watch = Feed(broker, 2), Watch()
     now_s = time.time_ns() // 1_000_000_000
     for partition in (0, 1):

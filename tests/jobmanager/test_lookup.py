@@ -46,7 +46,7 @@ def query(folder: Path) -> ss.Query:
 
 
 def charge(sku: int, calls: str) -> float:
-    """As above; a second call of a key is what the ledger prevents."""
+    """The same; the ledger prevents a second call of a key."""
     return fetched(sku, calls)
 
 

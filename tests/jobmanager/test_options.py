@@ -1,4 +1,4 @@
-"""What users may set for a run: checked, recorded, and turned into limits and strategies."""
+"""The options of a run: checked, recorded, and converted to limits and strategies."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def stream() -> ss.Stream:
 
 
 def run_until_it_waits(root: Path, specs: list[SinkSpec], **given: Any) -> list[str]:
-    """What statuses say until each destination was tried, and the job was cancelled."""
+    """Return the statuses until each destination was tried and the job was cancelled."""
     job = ss.run(stream().deliver(*specs), root=str(root), executor="local", **given)
     told, end_s = [], time.monotonic() + WAIT_S
     try:
@@ -120,7 +120,7 @@ def test_secrets_that_a_query_names_are_nowhere(
 
 
 def shown(root: Path) -> str:
-    """What the command prints of a job."""
+    """Return the output of the command about a job."""
     found = ""
     for verb in (["status"], ["status", "--json"], ["list"], ["logs"], ["gc", "--dry-run"]):
         done = CliRunner().invoke(app, [*verb, str(root)])
@@ -272,7 +272,7 @@ def test_no_message_shows_one(
 
 
 def modes(root: Path) -> set[tuple[bool, int]]:
-    """Of the root and all in it: whether it is a folder, and its mode."""
+    """Return, for the root and all files in it, whether it is a folder, and its mode."""
     found = [root, *root.rglob("*")]
     return {(p.is_dir(), stat.S_IMODE(p.stat().st_mode)) for p in found}
 

@@ -162,7 +162,7 @@ def test_a_store_that_fills_up(
 
 
 def at(events_in: int, gate: Gate, **faults: Any) -> Disturber:
-    """What to do with each status: from so many events on these are the faults."""
+    """Return a callback of statuses that sets these faults from a number of events on."""
     return Disturber([events_in], lambda _: vars(FAULTS).update(faults), gate)
 
 

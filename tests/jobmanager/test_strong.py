@@ -121,12 +121,12 @@ Rows = dict[tuple[int, int], tuple[Any, ...]]
 
 
 def by_number(seen: list[dict[str, Any]]) -> Rows:
-    """What was delivered, by partition and sequence number."""
+    """Return the delivered rows, by partition and sequence number."""
     return {(r.pop("partition"), r.pop("_seq")): tuple(r.values()) for r in map(dict, seen)}
 
 
 def durable(output: str) -> Rows:
-    """What is in Parquet, by partition and sequence number."""
+    """Return the rows in Parquet, by partition and sequence number."""
     parts = output_items(output)
     return {(k, row[0]): row[2:] for k, part in enumerate(parts) for row in part if row[1] == EVENT}
 

@@ -158,7 +158,7 @@ def test_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None
 
 
 class PanicException(BaseException):
-    """As libraries written in Rust raise it when they panic: no Exception."""
+    """Raise as a Rust library does when it panics: not an Exception."""
 
 
 def panics(_: Any) -> Any:

@@ -46,7 +46,7 @@ MASTER = "local[4]"
 
 
 class Log:
-    """What was done, a line each, and the sums of it."""
+    """The log of all actions, one line each, and their counts."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -54,11 +54,11 @@ class Log:
         self._jobs: list[dict[str, Any]] = []
 
     def fault(self, job: JobSpec, kind: str, **facts: Any) -> None:
-        """One was done."""
+        """Log that an action was done."""
         self._faults.append(self._add(job, kind=kind, **facts))
 
     def job(self, job: JobSpec, **facts: Any) -> None:
-        """One was compared, or went wrong."""
+        """Log that a run was compared, or failed."""
         self._jobs.append(self._add(job, **facts))
 
     def count(self) -> int:

@@ -29,7 +29,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Checked:
-    """What was compared, in rows."""
+    """The number of compared rows."""
 
     events: int
     late: int

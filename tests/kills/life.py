@@ -50,7 +50,7 @@ def obey(job: jobmanager.Job) -> None:
 
 
 def show(status: dict[str, Any]) -> None:
-    """One line per status, at once."""
+    """Print a line per status, unbuffered."""
     shown = {k: status[k] for k in ("state", "error", "events_in", "late_events", "restarts")}
     shown["pid"] = os.getpid()
     shown["hosts"] = [{k: host[k] for k in ("host", "state", "pid")} for host in status["hosts"]]

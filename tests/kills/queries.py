@@ -57,7 +57,7 @@ def priced(events: Stream, sides: Stream) -> Stream:
 
 
 def totals(events: Stream, _: Stream) -> Stream:
-    """What has come so far of each key: rows that live until the next one of their key."""
+    """The rows of each key so far; each is valid until the next one of its key."""
     found = events.group_by("key")
     return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
 
@@ -118,7 +118,7 @@ class JobSpec:
 
     @property
     def table(self) -> str:
-        """Where PostgreSQL gets the answer."""
+        """Return the PostgreSQL table of the output."""
         return f"answer_{self.name.replace('-', '_')}"
 
     def answer(self, *, until: str | None = None) -> Stream:
@@ -147,7 +147,7 @@ class JobSpec:
         )
 
     def options(self) -> dict[str, Any]:
-        """Those of the run which say how it recovers."""
+        """Return the run's options that set its recovery."""
         if self.strategy == "mixed":
             return {}
         return {

@@ -1,4 +1,4 @@
-"""What is killed and frozen: the lives of a job, its broker and its database server."""
+"""The killed and frozen processes: a job's drivers and hosts, its broker, its database server."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Scene:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it said last."""
+        """Return the last lines of its log."""
         return self.life.status
 
     def begin_life(self, *, machine: str = "") -> Life:

@@ -91,7 +91,7 @@ def main() -> int:
 def _judged(
     tree: Path, number: int, mutant: Mutant, taken: Covering | None, options: argparse.Namespace
 ) -> str:
-    """What catches a mistake: a stage of tests, nothing, or open if tests were not through."""
+    """Return what catches a bug: a stage of tests, none, or open if not all tests finished."""
     path = tree / mutant.path
     source = path.read_text()
     changed = mutant.code(source)
@@ -125,7 +125,7 @@ def _judged(
 
 
 def _chosen(tests: list[str], folder: Path) -> list[str]:
-    """What pytest is told to run these tests in their order."""
+    """Return pytest's arguments that run these tests in their order."""
     if not tests:
         return []
     chosen = folder / "chosen.json"

@@ -1,4 +1,4 @@
-"""Which tests are asked about a module: nearest first, then those of its room, then wider ones."""
+"""Which tests run for a module: the nearest first, then those of its room, then wider ones."""
 
 from __future__ import annotations
 

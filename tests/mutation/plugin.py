@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """What fixtures take counts as their test's."""
+    """The lines that fixtures execute count for their test."""
     measured = coverage.Coverage.current()
     if measured is not None:
         measured.switch_context(item.nodeid)

@@ -39,7 +39,7 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file. ``occurrence`` counts the places of ``operator`` in the file."""
+    """A change of a file. ``occurrence`` counts the places of ``operator`` in the file."""
 
     path: str
     line: int

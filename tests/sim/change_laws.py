@@ -99,7 +99,7 @@ class ChangeCheckers(Checkers):
         return self.workload.vertices if plan is None else plan.vertices
 
     def is_right(self, stream: str, lo: int, content: list[int]) -> None:
-        """What is right is known for the output as a whole, at the end."""
+        """The right result is known only for the whole output, at the end."""
 
     def recoverable(self, when: str) -> None:
         self.savepoints_are_whole(when)
@@ -113,7 +113,7 @@ class ChangeCheckers(Checkers):
             super().snapshots_are_ordered(path, data)
 
     def end_of(self, stream: str) -> int:
-        """Where the stream of a finished writer ends."""
+        """Return the end of a finished writer's stream."""
         shape = self._shadow.topology.streams[stream]
         return self._shadow.core.vertices[shape.writer.vertex].ends[shape.writer.index]
 
@@ -153,7 +153,7 @@ class ChangeCheckers(Checkers):
         self.on_changed(workload)
 
     def marks_are_monotone(self, path: str, mark: int) -> None:
-        """As for jobs that do not change; nobody reads the channels of former plans."""
+        """As for unchanged jobs; no reader uses the channels of former plans."""
         if path.rpartition("/")[0] in self._folders:
             super().marks_are_monotone(path, mark)
 

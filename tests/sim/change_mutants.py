@@ -36,7 +36,7 @@ def a_row_is_left_behind() -> Mutant:
 
 
 def a_file_goes_that_a_savepoint_names() -> Mutant:
-    """Nobody looks at the savepoints when obsolete files are deleted."""
+    """The deletion of obsolete files ignores savepoints."""
     return Mutant(root_keeper, "named_files", lambda store: frozenset(), change=True)
 
 
@@ -63,7 +63,7 @@ def rows_are_repeated_at_the_change() -> Mutant:
 
 
 def the_new_plan_is_written_before_the_commit() -> Mutant:
-    """Who dies between them leaves the new plan and the old log."""
+    """A crash between the two writes leaves the new plan and the old log."""
     original = apply._commit
 
     def commit(root: Any, change: Any, savepoint: Any, built: Any, *given: Any) -> Any:
@@ -98,7 +98,7 @@ def a_rollback_goes_to_another_time() -> Mutant:
 
 
 def a_change_is_closed_before_its_log_begins() -> Mutant:
-    """Who dies then leaves the new plan and the old log."""
+    """A crash at that moment leaves the new plan and the old log."""
     original = apply.begin_log
 
     def begin_log(root: Any, copy: Any, shell: Any) -> None:

@@ -249,7 +249,7 @@ def ask_for_changes(world: World, workload: ChangingWorkload) -> None:
 
 
 def _ask(world: World, workload: ChangingWorkload, number: int, kind: str, left: int) -> None:
-    """As ``jobmanager.driver.running.deploying`` does."""
+    """Request a change as ``jobmanager.driver.running.deploying`` does."""
     if world.state:
         return
     store = user_root(world)

@@ -31,7 +31,7 @@ JOB_ID = "simulated"
 
 
 class SimDeliveryWiring:
-    """What deliveries ask of their surroundings (jobmanager.delivery.wiring.DeliveryWiring)."""
+    """The environment of deliveries (jobmanager.delivery.wiring.DeliveryWiring)."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process

@@ -59,7 +59,7 @@ def slow_destination(world: World) -> None:
 
 
 def absent_destination(world: World) -> None:
-    """Nobody answers there."""
+    """The destination does not answer."""
     there = world.destinations
     there.is_away = True
     _for_a_while(world, world.scheduler.random.choice([1.0, 30.0]), partial(_back, world))
@@ -78,7 +78,7 @@ def die_in_a_call(world: World) -> None:
 
 
 def zombie_delivery(world: World) -> None:
-    """One falls asleep in a call; somebody else delivers; it wakes up and goes on."""
+    """A delivery sleeps in a call, another one delivers, and the first wakes up."""
     if (process := _some(world)) is None:
         return
     random, scheduler = world.scheduler.random, world.scheduler
@@ -91,7 +91,7 @@ def zombie_delivery(world: World) -> None:
 
 
 def late_zombie(world: World) -> None:
-    """One claims a delivery and falls asleep before it opens, or while it does; others go on."""
+    """A process claims a delivery and sleeps before or during ``open``; others continue."""
     random, scheduler = world.scheduler.random, world.scheduler
     sink = random.choice(list(world.laws.sinks.values()))
     asleep_s = random.choice([1.0, 5.0])
@@ -115,7 +115,7 @@ def crash_delivery(world: World) -> None:
 
 
 def mine_delivery(world: World) -> None:
-    """One that delivers dies inside an operation of the store."""
+    """A delivering process dies within an operation of the store."""
     if (process := _some(world)) is not None:
         random = world.scheduler.random
         world.disk.mines[process.name] = (random.randint(0, 12), random.choice(WAYS_TO_DIE))

@@ -35,7 +35,7 @@ PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
 @dataclass(frozen=True)
 class LiveRow:
-    """``at_s``: when the log has it."""
+    """``at_s``: when the log receives the row."""
 
     at_s: float
     position: int

@@ -82,7 +82,7 @@ def test_the_query_of_the_manifests_is_one(tmp_path: Path, monkeypatch: pytest.M
 
 
 class Unit:
-    """What systemd does with the unit of a job: its lines, with folders of the test."""
+    """Run the lines of a job's unit as systemd does, with folders of the test."""
 
     def __init__(self, programs: Path) -> None:
         self._folder = programs.parent

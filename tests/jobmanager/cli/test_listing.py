@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Path:
-    """Nobody can look into it, not even root."""
+    """Make a folder that no user can read, not even root."""
     path = tmp_path / "jobs" / "loop"
     path.parent.mkdir()
     path.symlink_to(path)

@@ -1,4 +1,4 @@
-"""What ``logs`` tells of a job. Cannot catch: a notice of which nothing is said."""
+"""``logs`` prints the history of a job. Cannot catch: a notice without a line."""
 
 from __future__ import annotations
 

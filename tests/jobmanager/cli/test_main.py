@@ -480,7 +480,7 @@ def test_a_killed_job_manager_is_told_as_interrupted(file: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_without_java(file: Path, tmp_path: Path) -> None:
-    """One line that says what to install, and after that the same command works."""
+    """The error names the package to install; then the same command works."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("bash", "sh", "dirname", "basename", "ps", "env", "uname"):

@@ -1,4 +1,4 @@
-"""What ``show`` prints of an answer. Cannot catch: how it reads on a narrow terminal."""
+"""``show`` prints the rows of an output. Cannot catch: its look on a narrow terminal."""
 
 from __future__ import annotations
 

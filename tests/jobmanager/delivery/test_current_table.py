@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> str:
 
 
 def look(root: str, *, copy_items_min: int = 1) -> list[Mark]:
-    """What one look of the retention lets go, of a job that keeps nothing for long."""
+    """Return what one check of the retention deletes, in a job with a short retention."""
     job, told = JobRoot(root), list[tuple["Mark", ...]]()
     plan, wiring = job.read_plan(), ThreadWiring()
     assert plan is not None

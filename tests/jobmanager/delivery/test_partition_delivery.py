@@ -265,7 +265,7 @@ def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
 
 @pytest.mark.parametrize("interval_ms", [0, 3_600_000])
 def test_a_failed_job_is_delivered_as_far_as_it_is_durable(interval_ms: int) -> None:
-    """Nobody waits for the interval when nothing more comes."""
+    """The last rows are committed at once, without waiting for the interval."""
     ledger, limits = Ledger(), DeliveryLimits(commit_interval_ms=interval_ms)
     found = delivery(written(ITEMS[:11]), ledger, limits=limits)
     found._committed_s = found._clock.monotonic_s()
@@ -336,7 +336,7 @@ def test_rows_gather_for_the_interval() -> None:
 
 
 def test_rows_gather_for_as_long_as_a_commit_takes() -> None:
-    """One commit per batch of a live output would fall behind, if commits are slow."""
+    """Slow commits take more than one batch each, so the delivery keeps up with a live output."""
     clock = ManualClock()
 
     class Slow(LedgerWriter):
@@ -473,7 +473,7 @@ def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
 def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
     start_seq: int,
 ) -> None:
-    """Of several partitions some may have begun: the command is given again, or without a place."""
+    """If only some partitions have started, the command can be repeated."""
     uri, ledger = written(ITEMS), Ledger()
     delivery(uri, ledger, start_seq=9)._open()
     found = delivery(uri, ledger, start_seq=start_seq)
@@ -523,7 +523,7 @@ def test_who_is_refused_replaces_nobody() -> None:
 
 
 def test_a_delivery_that_begins_later_goes_on_after_a_lost_answer() -> None:
-    """What the destination tells is its own first commit."""
+    """The progress that the destination returns is the writer's own first commit."""
     uri, ledger = written(ITEMS), Ledger(faults=["lost"])
     found = delivery(uri, ledger, start_seq=9)
     found.run()
@@ -601,7 +601,7 @@ def test_a_refused_row_ends_a_delivery_that_keeps_no_dead_letters() -> None:
 
 
 def test_rows_of_an_instant_are_put_aside_together_if_the_destination_names_none() -> None:
-    """Where rows may end later, what happens at one instant arrives together or not at all."""
+    """In an output with open rows, all items of one instant are committed together."""
     items = [ev(1, x=1), ev(2, x=2), ev(2, x=3), cti(INF_TIME)]
     for at_write, kept in ((False, [1]), (True, [1, 2])):
         uri, ledger = written(items), Picky({3}, at_write=at_write)

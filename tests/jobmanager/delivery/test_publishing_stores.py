@@ -34,7 +34,7 @@ ID = "0123456789abcdef"
 
 
 def shown(store: BlobStore) -> dict[str, list[int]]:
-    """What readers of tables see: values by file."""
+    """Return the values per file, as a reader of tables gets them."""
     found = {}
     for name in store.list():
         if name.endswith(".parquet") and not name.startswith("_"):

@@ -287,7 +287,7 @@ def test_a_subscription_begins_above_what_writers_were_told_to_collect(
 def test_items_are_as_old_as_the_end_of_the_look_that_saw_them(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that came while a slow store was listed were not there when the look began."""
+    """Segments that arrive while a slow store is listed do not count in that check."""
     plan, clock = one_partition(events, tmp_path), ManualClock(1_000_000)
     kept = retention_of(plan, MemoryBlobs(), clock, list[tuple[Mark, ...]]())
     refresh = DurableLog.refresh
@@ -345,7 +345,7 @@ def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
 
 
 def test_partitions_of_a_subscription_take_turns(events: Path, tmp_path: Path) -> None:
-    """One that has much to give keeps none of the others waiting."""
+    """A stream with many files to delete does not delay the others."""
     plan = lower(windows(events).to_parquet(), root=str(tmp_path), parallelism=2)
     for _, uri in plan.sink_streams():
         stream = open_inline(uri)

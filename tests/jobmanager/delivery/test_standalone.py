@@ -108,7 +108,7 @@ def test_of_several_deliveries_one_that_fails_is_told_by_the_exit_code(tmp_path:
 def test_a_root_that_cannot_be_read_is_named_after_a_limit(
     finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing tells whether the job still runs, it waited for its end for ever."""
+    """If the state of the job is unknown, the delivery ends; it waited for ever."""
     root = shutil.copytree(finished.root, tmp_path / "job")
     next((root / "output").glob("**/*-*.parquet")).unlink()  # so that the delivery waits
     (root / "status.json").unlink()

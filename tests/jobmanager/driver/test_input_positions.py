@@ -109,7 +109,7 @@ def test_a_position_is_told_again_when_it_is_new_old_or_was_not_heard(
 def test_a_job_that_may_go_on_holds_what_it_needs(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also what it did not come to tell while it ran."""
+    """A job also reports its last positions, which it had not reported while it ran."""
     scene = Scene(tmp_path, monkeypatch, follow=True)
     scene.keep(2)
     scene.positions.tell()

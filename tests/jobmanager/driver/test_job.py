@@ -218,7 +218,7 @@ def test_a_job_that_never_started_can_be_run_again(events: Path, tmp_path: Path)
 
 
 def test_resume_of_a_job_that_never_started(events: Path, tmp_path: Path) -> None:
-    """As if the job manager had been killed right after the job was recorded."""
+    """Leave a root as if the job manager had been killed right after the job was recorded."""
     root = JobRoot(str(tmp_path / "job"))
     settings = {"id": "1", "parallelism": 2, "executor": "local", "master": "", "paced": None}
     root.create(filtered(events, tmp_path / "output"), settings, now_us=0)
@@ -315,7 +315,7 @@ def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path
 def test_a_job_that_cannot_end_properly_ends(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for it for ever, and the root is free for whoever resumes it."""
+    """Callers do not wait for ever, and the root can be resumed."""
 
     def stop(self: InputPositions, state: str) -> None:
         raise RuntimeError("a bug of what runs beside the driver")

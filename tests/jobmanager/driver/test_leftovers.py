@@ -62,7 +62,7 @@ def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> No
 
 
 def test_what_is_left_behind_is_of_dead_epochs_and_not_needed() -> None:
-    """Of the vertices that are asked for; an epoch may be dead below a living one."""
+    """Only the requested vertices; a dead epoch may be lower than a live one."""
     store = MemoryBlobs()
     stored = {
         (vertex, epoch): [

@@ -1,4 +1,4 @@
-"""What is said of late rows: which source, how many of how many, and which delay would have done.
+"""Reports of late rows name the source, the numbers, and a sufficient delay.
 
 Cannot catch: how it reads.
 """
@@ -49,7 +49,7 @@ def late_rows(delay_us: int) -> int:
 
 
 def check(found: dict[str, Any], delay_us: int, policy: str = "drop") -> None:
-    """What a status says of the source against the rows."""
+    """Compare the status of the source with the rows."""
     assert found["source"] == "s01-orders"
     assert found["path"].endswith("orders.csv")
     assert (found["rows"], found["late"]) == (ROWS, late_rows(delay_us))
@@ -135,7 +135,7 @@ def test_all_rows_count_as_events_in(orders: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) -> None:
-    """Also with two partitions, whose rows are late each for itself."""
+    """The same with two partitions: lateness is per partition."""
     path = write_events(tmp_path / "events.parquet")
     query = Stream.from_parquet(str(path), vs="t", delay="50ms", partitions=2).to_parquet()
     whole = jobmanager.run(query, root=str(tmp_path / "whole"), executor="local").wait(WAIT_S)

@@ -50,7 +50,7 @@ def finished(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanag
 
 
 def received(subscription: Subscription, batches: int | None = None) -> list[ItemRows]:
-    """What a subscription with progress gives, by partition, as ``output_items`` has it."""
+    """Return the items of a subscription with progress per partition, as ``output_items`` does."""
     items: dict[int, ItemRows] = {k: [] for k in subscription.positions}
     for count, batch in enumerate(subscription, start=1):
         for row in batch.to_pylist():

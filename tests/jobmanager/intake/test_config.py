@@ -1,4 +1,4 @@
-"""What an intake is told: streams and limits of a file, or the logs of a folder."""
+"""The configuration of an intake: streams and limits of a file, or the logs of a folder."""
 
 from __future__ import annotations
 

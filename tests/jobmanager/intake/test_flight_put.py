@@ -1,4 +1,4 @@
-"""What a call of Flight does with batches that nobody has checked.
+"""A Flight call checks each batch that it receives.
 
 Cannot catch: what pyarrow itself does with them before they are ours.
 """

@@ -85,7 +85,7 @@ def numbered(number: int) -> bytes:
 
 
 def test_after_a_refusal_nothing_is_answered(tmp_path: Path) -> None:
-    """Also not what was handed to the log before the refusal was known."""
+    """Posts that were passed to the log before the refusal are rejected, too."""
     service, answers, is_taken = IntakeService(config(tmp_path)), list[bytes](), threading.Event()
 
     def answer(told: bytes) -> None:

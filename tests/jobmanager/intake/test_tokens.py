@@ -1,4 +1,4 @@
-"""Where the intake reads its tokens, and who is let in."""
+"""The sources of the intake's tokens, and which requests are accepted."""
 
 from __future__ import annotations
 

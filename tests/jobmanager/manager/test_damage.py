@@ -52,7 +52,7 @@ def empty(path: Path) -> None:
 
 
 def flip(path: Path) -> None:
-    """One bit of the last value of a column, which no footer shows."""
+    """Flip a bit of a column's last value, which no footer shows."""
     group = pq.read_metadata(path).row_group(0)
     column = group.column(group.num_columns - 1)
     data = bytearray(path.read_bytes())
@@ -135,7 +135,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
-    """What a job comes to that nobody disturbs."""
+    """Return the result of an undisturbed job."""
     root = tmp_path_factory.mktemp("undisturbed") / "job"
     job = start(data, root, paced=None)
     return outcome(job.wait(WAIT_S)), output_items(job.output)

@@ -55,7 +55,7 @@ def replicated(hosts: int = 3, **limits: Any) -> Scene:
 
 
 def said(out: list[Instruction], kind: type) -> list[object]:
-    """What hosts were told of one kind."""
+    """Return the instructions of one kind that hosts received."""
     return [i.instruction for i in out if isinstance(i, Tell) and isinstance(i.instruction, kind)]
 
 
@@ -569,7 +569,7 @@ def test_a_takeover_knows_no_checkpoint_that_was_refused() -> None:
 
 
 def test_a_takeover_may_work_with_other_strategies_and_hosts() -> None:
-    """What was decided before does not have to be decided again."""
+    """A decision that was made is not made again."""
     scene = slow_one(hosts=3)
     scene.pass_time(11.5)
     scene.progress("b1", 12, 12, epoch=4)

@@ -1,4 +1,4 @@
-"""What hosts are called, one after the other in a slot."""
+"""The names of consecutive hosts of a slot."""
 
 from __future__ import annotations
 

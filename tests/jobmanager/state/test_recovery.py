@@ -1,4 +1,4 @@
-"""Which vertices restart, from where; the cascade upstream ends at something durable."""
+"""Which vertices restart from which checkpoint; the cascade upstream ends at a durable stream."""
 
 from __future__ import annotations
 

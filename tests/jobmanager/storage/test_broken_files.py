@@ -59,7 +59,7 @@ def flip(path: Path) -> None:
 
 
 def edit(path: Path) -> None:
-    """As somebody may who takes it for a file of settings."""
+    """Edit the file, like a user who takes it for a settings file."""
     path.write_text(json.dumps({"format": FORMAT, "state": "x", "manager_epoch": "x", "files": 3}))
 
 
@@ -103,7 +103,7 @@ def files(root: Path) -> list[str]:
 
 
 def kind_of(name: str) -> str:
-    """What a file is; those of one kind are treated alike."""
+    """Return the kind of a file; files of one kind are handled alike."""
     head, _, rest = name.partition("/")
     if head in ("notices", "checkpoints", "streams", "output"):
         last = rest.rpartition("/")[2]

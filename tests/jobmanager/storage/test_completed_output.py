@@ -58,7 +58,7 @@ def finished(events: Path, root: Path) -> PhysicalPlan:
 
 
 def uris(plan: PhysicalPlan) -> list[str]:
-    """Of the answer's streams, and of those of the side outputs."""
+    """Return the streams of the output and of the side outputs."""
     sides = [uri for pairs in plan.side_streams().values() for _, uri in pairs]
     assert len(sides) > 0
     assert len(plan.sink_streams()) > 1
@@ -66,7 +66,7 @@ def uris(plan: PhysicalPlan) -> list[str]:
 
 
 def complete(plan: PhysicalPlan, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a job does in its end, on stores whose calls ``life`` counts."""
+    """Finish a job, on stores whose calls ``life`` counts."""
 
     def opened(uri: str) -> BlobStore:
         folder, name = split_part(uri)

@@ -87,7 +87,7 @@ class Run:
             )
 
     def look_after_log(self) -> None:
-        """What a driver does at a tick."""
+        """Do the work of a driver's tick."""
         if self.log.has_durable_copy:
             for name in self.log.truncate():
                 self.root.store.delete(name)
@@ -103,7 +103,7 @@ def age(run: Run, first: int, last: int) -> None:
 
 
 def facts(job: JobState) -> object:
-    """What a successor must know of a job."""
+    """Return the facts that a successor must know about a job."""
     copied = copy_of(job)
     vertices = [replace(v, parts=tuple(sorted(v.parts))) for v in copied.vertices]
     return replace(copied, vertices=tuple(vertices))
@@ -129,7 +129,7 @@ def test_a_takeover_of_an_old_job_reads_as_little_as_that_of_a_young_one() -> No
 
 
 def test_a_copy_says_what_the_notices_said() -> None:
-    """One that recalls the copy knows what one knows that was there."""
+    """A job manager that reads the copy has the same state as one that read all notices."""
     run = Run(MemoryBlobs(), JobConfig())
     run.begin()
     age(run, 1, 4)
@@ -215,7 +215,7 @@ def test_an_owner_whose_claim_was_forgotten_knows_that_it_was_replaced() -> None
 
 
 def test_notices_that_are_deleted_while_they_are_read_are_read_from_the_copy() -> None:
-    """Who was replaced a moment ago does what it had begun: it has looked before."""
+    """A job manager that was replaced a moment ago completes its call: its check was earlier."""
     store = MemoryBlobs()
     old = Run(store)
     old.begin()

@@ -46,7 +46,7 @@ def hosts_of(notices: object) -> str:
 
 
 def durable(store: BlobStore) -> str:
-    """What one that begins now would find."""
+    """Return the notices that a new job manager would read."""
     return hosts_of([notice for _, notice in read_notices(store)])
 
 

@@ -1,4 +1,4 @@
-"""Who owns an output folder, and the mark that says it is complete."""
+"""The owner of an output folder, and the mark of a complete output."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def totals(events: Path, output: str | None = None) -> Query:
 
 
 def move(old: str, new: str) -> None:
-    """As ``mv`` does it, or as it is done with objects: copied name by name, then deleted."""
+    """Move a root by ``mv``, or as in an object store: copy each name, then delete."""
     if "://" not in old:
         Path(old).rename(new)
         return

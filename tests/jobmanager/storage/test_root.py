@@ -249,7 +249,7 @@ def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
 
 
 def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
-    """Where a file system has no links, a crash may leave what was to be created empty."""
+    """On a file system without links, a crash may leave a new file empty."""
     root.store.put(f"{EPOCHS}/0000000001", b"")
     root.store.put(PLAN, b"")
     assert root.read_plan() is None
@@ -260,7 +260,7 @@ def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
 
 
 def test_a_job_is_begun_once(root: JobRoot) -> None:
-    """One that slept between its claim and its plan finds that of another."""
+    """A job manager that slept between its claim and its plan finds another one's plan."""
     first, second = rivals(root.store, 2)
     for each in (first, second):
         each.claim(NOW_US)
@@ -270,7 +270,7 @@ def test_a_job_is_begun_once(root: JobRoot) -> None:
 
 
 def test_a_plan_that_one_wrote_who_was_replaced_meanwhile_is_not_replaced(root: JobRoot) -> None:
-    """That one may have begun: whoever is the owner now has to be resumed."""
+    """The other job manager may have started, so the job of the current owner must be resumed."""
     first, second = rivals(root.store, 2)
     for each in (first, second):
         each.claim(NOW_US)
@@ -357,7 +357,7 @@ def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
 
 
 def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
-    """Whoever delivers its output from here, too, would take it for ended."""
+    """A delivery from this machine would otherwise count the job as ended."""
     root.store.put(JOB, json_document({"format": FORMAT}))
     running = owned_by(pid=os.getpid())
     with owned(root):

@@ -269,7 +269,7 @@ def test_the_first_formats_are_read(version: int, monkeypatch: pytest.MonkeyPatc
 
 
 def test_row_groups_end_where_batches_with_digests_do() -> None:
-    """Those of a batch that was cut are made anew; small ones without are joined."""
+    """The digest of a cut batch is computed again; small batches without one are joined."""
     bounds = [0, 3, 12, 21, 60, 61, 62, 75]
     known = [False, True, True, True, False, False, True]
     batches = [items(lo, hi) for lo, hi in itertools.pairwise(bounds)]
@@ -290,7 +290,7 @@ def test_row_groups_end_where_batches_with_digests_do() -> None:
 
 
 def test_a_digest_that_came_along_is_taken_over() -> None:
-    """What changed in memory meanwhile is found by whoever reads it."""
+    """A reader detects a batch that was damaged in memory."""
     digest = StreamDigest()
     digest.update(0, items(0, 10))
     data = SegmentEncoder("s").encode(0, [items(0, 10, salt=1)], [digest.to_bytes()])

@@ -120,7 +120,7 @@ def test_columns_of_the_payload_serve_as_times() -> None:
 
 
 def test_row_groups_end_where_batches_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those of which no row is an event."""
+    """Segments without an event are read, too."""
     monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 4)
     quiet = batch_of([(CTI, t, t, None, None, None) for t in range(100, 109)])
     given = pa.concat_batches([items(0, 9), quiet, items(18, 30)])

@@ -275,7 +275,7 @@ def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
 
 @pytest.mark.parametrize("opens", [False, True])
 def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
-    """One that opens an epoch, or repeats what it gave in a new one, is not silent."""
+    """A producer that opens an epoch, or repeats an append in a new one, is not silent."""
     clock, limits = ManualClock(), AppendLimits(producer_silence_s=10)
     writer = LogWriter(MemoryBlobs(), SCHEMA, limits=limits, clock=clock)
     writer.commit([append("a", 0), append("a", 1)])

@@ -62,7 +62,7 @@ def ranges(store: MemoryBlobs) -> list[tuple[int, int]]:
 
 
 def check(store: MemoryBlobs, end: int) -> int:
-    """What is readable is the end of the log as it was, up to append ``end``; its first seq."""
+    """Check that a suffix of the log up to append ``end`` is readable; return its first seq."""
     reader = open_log(store)
     first, found = reader.next_seq, []
     while (items := reader.read_next(2)) is not None:
@@ -198,7 +198,7 @@ def test_any_times_and_any_reader(pauses_us: list[int], needed: int, is_reading:
 
 
 def test_what_goes_is_for_the_newest_writer_to_say() -> None:
-    """One that was replaced by a writer that keeps more deletes nothing any more."""
+    """An appender deletes no rows after a writer with a longer retention has replaced it."""
     store, clock = MemoryBlobs(), ManualClock(S)
     replaced = opened(store, clock)
     for number in range(3):

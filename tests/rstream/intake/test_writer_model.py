@@ -60,7 +60,7 @@ class Machine:
         self.writer = LogWriter(store, SCHEMA, limits=LIMITS, clock=self.clock)
 
     def step(self, name: str, given: object) -> None:
-        """One step; a death in it is followed by a successor."""
+        """Do one step; if the writer dies in it, start a successor."""
         try:
             getattr(self, f"do_{name}")(given)
             write_pending(self.writer)

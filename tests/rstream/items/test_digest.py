@@ -1,4 +1,4 @@
-"""The digest sees every bit and every seq, and no cutting."""
+"""The digest depends on every bit and every seq, and not on the cutting."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_every_form_of_a_column_is_the_definition(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("form", ["plain", "dictionary"])
 def test_the_digest_of_many_rows_is_told(form: str) -> None:
-    """That of few is not: in a segment they are joined, and a digest each would keep them apart."""
+    """Small batches have no digest of their own: in a segment they are joined."""
 
     def rows(lo: int, hi: int) -> pa.RecordBatch:
         batch = items(lo, hi)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Facts:
-    """What the process was told, and what it allowed, before it died."""
+    """The confirmations that the process got, and the deletions it allowed, before it died."""
 
     #: All items below were acknowledged as durable.
     durable: int = 0
@@ -110,7 +110,7 @@ def collect(store: BlobStore, facts: Facts) -> None:
 
 
 def collect_by_another(store: BlobStore, facts: Facts) -> None:
-    """As ``jobmanager gc`` does, without a stream."""
+    """Delete files as ``jobmanager gc`` does, without a stream."""
     facts.obsolete_below = 33
     DurableLog(store, "s").collect(33)
 
@@ -194,7 +194,7 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], BlobSt
 
 
 def seen(store: BlobStore) -> dict[int, object]:
-    """What each seq holds by each whole segment; two that differ are refused."""
+    """Return the item of each seq in all undamaged segments; two that differ are an error."""
     held: dict[int, object] = {}
     for name in store.list():
         seqs = parse_segment_name(name)
@@ -213,7 +213,7 @@ def seen(store: BlobStore) -> dict[int, object]:
 
 
 def first_kept(store: BlobStore) -> int:
-    """What a reader is told who begins at 0."""
+    """Return the result of a reader that starts at 0."""
     try:
         open_reader(store, 0).read_next()
     except SequenceDiscardedError as error:
@@ -245,7 +245,7 @@ def check_laws(store: BlobStore, facts: Facts, operation: Operation) -> None:
 
 
 def outcome(store: BlobStore) -> tuple[object, ...]:
-    """What an operation has brought about, however it cut."""
+    """Return the effect of an operation, regardless of the cutting."""
     log = DurableLog(store, "s")
     return log.mark, log.end(), sorted(seen(store)), store.exists(SEAL_NAME)
 

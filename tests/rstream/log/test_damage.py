@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def flipped(data: bytes) -> bytes:
-    """One bit of the last value of a column, which no footer shows."""
+    """Flip a bit of a column's last value, which no footer shows."""
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     column = group.column(group.num_columns - 1)
     at = column.data_page_offset + column.total_compressed_size - 1
@@ -93,7 +93,7 @@ class OverANetwork:
 def test_it_is_found_and_written_again(
     contents: bool, segment: SeqRange, harm: str, is_sealed: bool
 ) -> None:
-    """Nobody has to know where a sealed stream ends: its seal says it."""
+    """The seal of a stream contains its end."""
     store = written(is_sealed=is_sealed)
     end = None if is_sealed else ROWS
     assert find_damage(store, "s", end, contents=contents) == []

@@ -134,7 +134,7 @@ def test_a_stream_that_was_collected_can_be_sealed() -> None:
 
 
 def test_a_beginning_that_is_cut_is_none() -> None:
-    """Where puts are not atomic: it was put before anything was deleted."""
+    """On stores without atomic puts, the mark is written before the first deletion."""
     store = grown()
     collect(log_of(store), 10)
     whole = dict(store.blobs)

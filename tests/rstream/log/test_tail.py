@@ -111,7 +111,7 @@ def test_any_sequence_of_calls_keeps_the_invariants(calls: list[tuple[str, int]]
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 50))
 def test_bytes_after_dropping_are_those_of_what_is_left(sizes: list[int], seq: int) -> None:
-    """As if the tail had begun there."""
+    """The tail behaves as if it had started there."""
     tail = tail_of(*sizes)
     tail.cut(1000, 10**9)
     tail.mark_durable(tail.next_seq)

@@ -27,7 +27,7 @@ NEXT = Fence(CUT, 1, 7)
 
 
 def items(lo: int, hi: int, generation: int) -> Items:
-    """What a generation computes; up to the cut, all compute the same."""
+    """Return the items of a generation; up to the cut, all generations have the same."""
     count = hi - lo
     values = [seq + (100 * generation if seq >= CUT else 0) for seq in range(lo, hi)]
     columns = [

@@ -101,7 +101,7 @@ def test_a_put_over_another_leaves_one_of_both(
 def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
     disk: Disk, tmp_path: Path
 ) -> None:
-    """Whoever puts the same again takes it for its own, so it must survive then."""
+    """A writer that puts an equal file counts it as its own, so the file must be durable."""
     store = open_store(str(tmp_path))
     assert store.put_new("draft", SMALL)
     os.rename(tmp_path / "draft", tmp_path / "a")
@@ -114,7 +114,7 @@ def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
 def test_a_second_name_of_a_file_survives(
     has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also that of a file which whoever wrote it has not synced."""
+    """The same for a file that its writer has not synced."""
     (tmp_path / "mine").write_bytes(LARGE)
     if not has_links:
         monkeypatch.setattr(os, "link", refuse_links)

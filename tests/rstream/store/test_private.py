@@ -1,4 +1,4 @@
-"""What is made in a private folder is its user's alone; elsewhere the umask decides."""
+"""Only the user can read files in a private folder; elsewhere the umask decides."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_private_folder_above_is_no_mark(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_told_what_to_do(tmp_path: Path) -> None:
-    """As a host that runs as another user than the driver."""
+    """Act as a host that runs as another user than the driver."""
     private_store(tmp_path / "root").put("a", b"1")
     tmp_path.chmod(0o755)
     for above in tmp_path.parents:

@@ -61,13 +61,13 @@ def test_an_address_without_a_socket(folder: Path) -> None:
 
 @contextmanager
 def nobody_there(path: str) -> Iterator[None]:
-    """As on another machine."""
+    """As if the reader were on another machine."""
     yield
 
 
 @contextmanager
 def nobody_any_more(path: str) -> Iterator[None]:
-    """As after a kill."""
+    """Leave the socket as a killed process does."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(path)
     yield
@@ -75,7 +75,7 @@ def nobody_any_more(path: str) -> Iterator[None]:
 
 @contextmanager
 def no_room(path: str) -> Iterator[None]:
-    """As many wait as may."""
+    """The maximum number of connections waits."""
     with socket.socket(socket.AF_UNIX) as busy, ExitStack() as waiting:
         fill(busy, path, waiting)
         yield

@@ -72,7 +72,7 @@ def test_durable_part() -> None:
 
 
 class Pushed(PushedReader):
-    """What it is given by hand was pushed."""
+    """The batches that the test passes were pushed."""
 
     def __init__(self, from_seq: int, store: BlobStore | None = None) -> None:
         super().__init__("s", from_seq, store=store, queue_bytes_max=10**6, on_change=None)
@@ -124,7 +124,7 @@ class Interrupted(ReceiveQueue):
 
 
 def test_the_line_brings_items_and_breaks_while_nothing_was_found() -> None:
-    """What came last is read before what is durable behind it."""
+    """The last received items are read before later durable ones."""
 
     def happen() -> None:
         stream.append(items(0, 20))

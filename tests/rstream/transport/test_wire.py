@@ -1,4 +1,4 @@
-"""What travels comes out as it went in, whichever dictionaries both ends still remember."""
+"""A batch arrives unchanged, regardless of which dictionaries both ends still have."""
 
 from __future__ import annotations
 

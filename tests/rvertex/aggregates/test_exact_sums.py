@@ -77,7 +77,7 @@ def exact(number: int | Decimal) -> Fraction:
 
 
 def room_of(kind: pa.DataType) -> tuple[Fraction, Fraction]:
-    """What the sum of values of a type has to lie between."""
+    """Return the bounds of a sum of values of a type."""
     if not pa.types.is_decimal(kind):
         return exact(-(2**63)), exact(2**63 - 1)
     digits = 76 if pa.types.is_decimal256(kind) else 38
@@ -86,7 +86,7 @@ def room_of(kind: pa.DataType) -> tuple[Fraction, Fraction]:
 
 
 def assert_sum(kind: pa.DataType, got: Any, carry: int, members: list[Any]) -> None:
-    """What travels as a sum is the sum."""
+    """The value and carry of a partial sum equal the sum."""
     if not members:
         assert got is None
         assert carry == 0

@@ -187,7 +187,7 @@ def test_variance_and_deviation_share_a_lane() -> None:
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 def test_nan_is_greatest_among_the_top_values(kind: pa.DataType) -> None:
-    """As it is for ``max``; wherever it stands, and when the top of parts is merged."""
+    """As for ``max``: at any position, and when partial results are merged."""
     nan = float("nan")
     groups = [[1.0, nan, 3.0, nan, 5.0], [nan, 2.0, 9.0], [4.0], []]
     expected = [["nan", "nan"], ["nan", 9.0], [4.0], None]

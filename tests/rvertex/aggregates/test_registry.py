@@ -74,7 +74,7 @@ KINDS = {
 
 
 def said_of(name: str) -> Iterator[str]:
-    """What a function says of itself, and for each type what it makes of it."""
+    """Return the properties of a function, and its result type for each type."""
     function = FUNCTIONS[name]
     flags = [
         flag

@@ -1,4 +1,4 @@
-"""What the result of top rows calls its places. That they are right shows tests/planner."""
+"""The names of the ranks of ``top_rows``. Their values are tested in tests/planner."""
 
 from __future__ import annotations
 

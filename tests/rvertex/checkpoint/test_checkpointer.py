@@ -300,7 +300,7 @@ class Attached:
 
 
 def test_a_checkpoint_names_the_files_from_before_its_snapshot_and_each_once() -> None:
-    """Those that are made while it is stored, or when it fails, go with a later one."""
+    """Parts that arise while a checkpoint is stored, or if it fails, are in a later one."""
     world, values, intake = World(), Attached("values"), Attached("intake")
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     checkpoints._attached_files = AllAttached(values, intake)

@@ -164,7 +164,7 @@ class Stepped:
 
 
 class Server:
-    """Nobody reads over the network."""
+    """No reader uses the network."""
 
     address = ""
 

@@ -232,7 +232,7 @@ def test_replay_in_the_middle_of_a_job(
 def test_readers_go_on_with_the_other_replica(
     managers: Callable[..., ScriptedManager], gate: SourceGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that waited for the silence of the dead one would end too late to be waited for."""
+    """A host that waited for the silence of the dead one would end too late."""
     monkeypatch.setattr(rvertex.host.input_channel, "SILENCE_S", 10 * WAIT_S)
     length_ms = 1200
     expected = run_all(managers(windows(length_ms), "h1"), "h1")
@@ -342,7 +342,7 @@ def test_streams_of_an_instance_that_does_not_begin_are_closed(
 def test_to_verify_it_is_compared_what_another_instance_has_made_durable(
     managers: Callable[..., ScriptedManager],
 ) -> None:
-    """One that was replaced and has flushed since: of its items, too, there is one version."""
+    """A replaced instance may flush later: its items equal those of its successor."""
     spec = source("a.0", table(50), edge("a", "async"))
     manager = managers([spec], "h1", verify=True)
     (stream,) = manager.hosts["h1"]._env.open_outputs(spec, (0,))

@@ -130,7 +130,7 @@ class Scene:
 
     @property
     def epoch(self) -> int | None:
-        """Of the instance that is read now; None: a folder is, or nothing."""
+        """Return the instance that is read; None: a folder, or none."""
         attached = self.reader._attached
         return None if attached is None or attached.endpoint is None else attached.endpoint.epoch
 
@@ -349,7 +349,7 @@ def test_unknown_until_it_is_located(scene: Scene) -> None:
 
 
 def test_a_switch_waits_for_no_clock(scene: Scene) -> None:
-    """What retries wait for is a clock that stands still here."""
+    """Retries wait for a clock, which is stopped here."""
     one, two = scene.stream(1), scene.stream(2)
     scene.locate(1, 2)
     for stream in (one, two):

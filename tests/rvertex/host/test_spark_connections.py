@@ -1,4 +1,4 @@
-"""Where Java listens, and that the secret goes over no plain line of Spark. No Java is started."""
+"""The addresses of Java; Spark sends the secret only over encrypted connections. Starts no Java."""
 
 from __future__ import annotations
 

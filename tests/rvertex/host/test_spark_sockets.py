@@ -25,7 +25,7 @@ FOLDER = "spark.python.unix.domain.socket.dir"
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary files go: a folder with a short name."""
+    """A folder with a short name for temporary files."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.delenv("PYSPARK_UDS_MODE", raising=False)

@@ -370,7 +370,7 @@ class Site:
         return store
 
     def step(self) -> bool:
-        """One step of the joiner; False: it waits, or is away."""
+        """Do one step of the joiner; False: it waits, or is down."""
         if self.world.now_us < self.away_until_us:
             return False
         begun_s = time.process_time()
@@ -423,7 +423,7 @@ class Site:
 
 
 def report(world: World, broken: Sequence[str], wall_s: float) -> dict[str, Any]:
-    """What a run has shown."""
+    """The results of a run."""
     stores = [site.joiner.status() for site in world.sites if site.joiner]
     hits, disk = (sum(s[name] for s in stores) for name in ("memory_hits", "disk_hits"))
     return {

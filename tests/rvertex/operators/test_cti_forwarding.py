@@ -69,7 +69,7 @@ def _is_of_use(time: int, after: int, last: int) -> bool:
 
 
 def _passing(spec: Any, inputs: list[Run], schemas: list[pa.Schema]) -> list[int]:
-    """Which CTIs of the input pass: those that wait and that the rows and CTIs have come to."""
+    """Return the waiting CTIs that the rows and CTIs have reached."""
     times = [(t, -1) for t in inputs[0].ctis.tolist()]
     times += [(t, p) for p, run in enumerate(inputs) for t in int64_column(run.events, VS).tolist()]
     waiting: list[int] = []

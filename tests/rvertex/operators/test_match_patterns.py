@@ -75,7 +75,7 @@ def x_of(rows: list[dict[str, Any]], at: int | None) -> int | None:
 
 
 def value(leaf: Leaf, rows: list[dict[str, Any]], start: int, mapped: Mapped, end: int) -> Any:
-    """What a leaf is, of the first ``end`` rows of a match."""
+    """Return the value of a leaf over the first ``end`` rows of a match."""
     if leaf.is_final:
         end = len(mapped)
     wanted = range(4) if leaf.variables is None else leaf.variables
@@ -242,7 +242,7 @@ def check(seed: int) -> bool:
 
 
 def twin_rows(spec: MatchRows, events: pa.RecordBatch) -> list[list[Any]]:
-    """What the batch twin makes of the rows of each key."""
+    """Return the batch twin's result for the rows of each key."""
     made: list[list[Any]] = []
     for key in pc.unique(events.column("k")):
         rows = events.filter(pc.equal(events.column("k"), key))

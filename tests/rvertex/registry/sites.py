@@ -339,7 +339,7 @@ class NotedRegistry(IdRegistry):
 
 
 class Output:
-    """What is at a site's destination."""
+    """Return the rows at a site's destination."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

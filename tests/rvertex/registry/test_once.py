@@ -37,7 +37,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 
 @dataclass
 class Place:
-    """What is committed."""
+    """Return the committed rows."""
 
     next_seq: int = 0
     committed: list[Any] = field(default_factory=list)

@@ -279,7 +279,7 @@ def test_a_site_that_opens_a_registry_while_it_is_resharded_disturbs_nothing() -
 
 @pytest.mark.parametrize("away", [0, 2])
 def test_a_claim_fails_after_all_its_shards_have_ended(away: int) -> None:
-    """One shard's log is away at once; the others have many entries, and write them all."""
+    """One shard's log fails at once; the others write all their entries."""
     log = MemoryLog()
     append, ended, is_away = log.append, [], True
     failed = Event()

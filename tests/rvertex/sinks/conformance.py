@@ -76,7 +76,7 @@ class Deliveries:
         assert place.rows() == expected(0, 5)
 
     def test_open_again_gives_the_progress(self, place: Place) -> None:
-        """Of the same writer or another one, also what was written and not committed is gone."""
+        """Rows that were written and not committed are dropped, for any writer that opens."""
         first = place.destination(0)
         first.open(4)
         deliver(first, 0, 0, 7)
@@ -170,7 +170,7 @@ class Deliveries:
 
     @pytest.mark.slow
     def test_killed_within_a_call(self, place: Place) -> None:
-        """Nobody hears the answer of the last call; open tells whether it took place."""
+        """The answer of the last call is lost; ``open`` returns whether the call took effect."""
         dice = random.Random(1)
         begun: tuple[int, ...] = (0,)
         for epoch in range(1, KILLS):

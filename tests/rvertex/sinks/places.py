@@ -1,4 +1,4 @@
-"""What the conformance suite asks of a destination's adapter, and the rows that it delivers."""
+"""The interface of a destination's adapter for the conformance suite, and its rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Place(Protocol):
         ...
 
     def shown(self, column: str, value: Any) -> Any:
-        """What a reader of the place sees of a value of :data:`TYPED`."""
+        """Return a value of :data:`TYPED` as a reader of the destination gets it."""
         ...
 
 
@@ -54,7 +54,7 @@ def items(partition: int, first_seq: int, next_seq: int) -> DeliveredRows:
 
 
 def expected(partition: int, next_seq: int) -> list[Row]:
-    """What is visible once all items below ``next_seq`` are delivered."""
+    """Return the visible rows once all items below ``next_seq`` are delivered."""
     rows: list[Row] = items(partition, 0, next_seq).table.to_pylist()
     return rows
 

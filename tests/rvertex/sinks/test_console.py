@@ -1,4 +1,4 @@
-"""What the console shows."""
+"""The console shows delivered rows."""
 
 from __future__ import annotations
 

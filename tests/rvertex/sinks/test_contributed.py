@@ -55,7 +55,7 @@ class TestContributed(Conformance):
         return SqlitePlace(str(tmp_path / "file"))
 
     def test_frozen_within_a_commit(self, place: Place) -> None:
-        """Who sleeps in a transaction holds the file; ``open`` of others waits for it."""
+        """A writer that sleeps in a transaction locks the file; ``open`` of others waits."""
 
     def test_every_type_comes_back(self, place: Place) -> None:
         """SQLite has five types."""

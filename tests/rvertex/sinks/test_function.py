@@ -48,7 +48,7 @@ def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> Non
 
 @dataclass(frozen=True)
 class FunctionPlace:
-    """What :func:`keep` has kept."""
+    """Return the rows that :func:`keep` has stored."""
 
     folder: str
     refused: dict[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def test_a_call_has_a_number_and_rows() -> None:
 
 
 def test_a_call_that_failed_comes_again_as_it_was() -> None:
-    """Also if the next writer would cut the rows otherwise."""
+    """The same if the next writer divides the rows differently."""
     calls: list[tuple[int, list[Row]]] = []
 
     def weak(first_seq: int, batch: pa.RecordBatch) -> None:
@@ -180,7 +180,7 @@ def test_died_at_every_call() -> None:
 @pytest.mark.parametrize(("first", "within"), [(2, 3), (3, 2)])
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
-    """One opens within any call of the other's opening; a call may be written down before."""
+    """A writer opens within any call of another writer's ``open``."""
     alone = open_two(first, within, -1, is_noted=is_noted)
     assert alone > 6
     for at in range(alone):

@@ -171,7 +171,7 @@ def test_died_at_every_call() -> None:
 
 
 def test_after_a_failure_it_has_to_be_opened() -> None:
-    """What it had is gone: a commit without it would tell progress past rows that are not there."""
+    """Its files are gone: a commit would store progress beyond missing rows."""
 
     class Busy(MemoryBlobs):
         is_busy = False

@@ -316,7 +316,7 @@ def test_one_that_sleeps_before_its_end_of_a_transaction_holds_nobody_up(
 def test_ended_connection_is_an_operating_error(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """As a restart of the server, an idle limit or an operator does it."""
+    """Close the connection, like a restart of the server, an idle limit or an operator."""
     cut = destination_of(postgres, f"{postgres_schema}.t", KEYED)
     cut.open(1)
     cut.write(rows_of(0, k=["a"], v=[1]))

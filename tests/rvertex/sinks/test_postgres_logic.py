@@ -68,7 +68,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 class _Here(Conformance):
-    """What needs no other process, nor the types of the server."""
+    """Tests that need no second process and no types of the server."""
 
     test_killed_between_any_two_calls: ClassVar[None] = None  # type: ignore[assignment]
     test_killed_within_a_call: ClassVar[None] = None  # type: ignore[assignment]
@@ -123,7 +123,7 @@ def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_ov
 
 
 def test_a_successor_ends_the_connection_of_its_predecessor_and_no_other(server: Server) -> None:
-    """That may hold a lock while it sleeps. Its number may be another's by now."""
+    """The old backend may hold a lock while it sleeps. Its pid may belong to another one now."""
     place = LocalPlace(server, PostgresSink("dsn", "rows"))
     old, other, successor = place.destination(0), place.destination(1), place.destination(0)
     old.open(1)
@@ -150,7 +150,7 @@ def test_progress_moves_for_the_epoch_that_has_it(server: Server) -> None:
 def test_an_older_epoch_is_refused_though_it_saw_no_successor(
     sink: PostgresSink, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One has taken over between its look and its own taking."""
+    """Another writer has taken over between this writer's check and its update."""
     place = LocalPlace(server, sink)
     newer = place.destination(0)
     newer.open(2)

@@ -1,4 +1,4 @@
-"""Which errors of a real PostgreSQL server end a delivery, and that others are tried again."""
+"""Which errors of a real PostgreSQL server end a delivery, and which are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which errors of functions, receivers over HTTP and stores end a delivery, and which pass."""
+"""Which errors of functions, HTTP receivers and stores end a delivery; others are retried."""
 
 from __future__ import annotations
 

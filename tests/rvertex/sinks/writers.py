@@ -29,7 +29,7 @@ _context.set_forkserver_preload(
 
 
 class Writer:
-    """One writer of a partition; its calls are those of a destination."""
+    """A writer of a partition, with the calls of a destination."""
 
     def __init__(self, place: Place, partition: int) -> None:
         self._partition = partition
@@ -39,7 +39,7 @@ class Writer:
         theirs.close()
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """What the destination answers."""
+        """Return the answer of the destination."""
         self.begin("open", epoch)
         found: DeliveryProgress | None = self.answer()
         return found
@@ -57,7 +57,7 @@ class Writer:
         self._calls.send((call, numbers))
 
     def answer(self) -> Any:
-        """What the call gave, or raise what it raised."""
+        """Return the result of the call, or raise its error."""
         assert self._calls.poll(ANSWER_WAIT_S), "no answer"
         found = self._calls.recv()
         if isinstance(found, BaseException):

@@ -134,7 +134,7 @@ def test_bad_rows_stand_in_their_places_however_a_file_is_read(
 def test_a_file_that_is_split_gives_the_same_rows_and_places(
     format: str, kinds: dict[bytes, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
-    """Also dealt to several readers, each from any row on."""
+    """The same with several readers, each from any row."""
     rows = data.draw(st.lists(st.sampled_from(list(kinds)), min_size=1, max_size=20))
     path = tmp_path / f"a.{format}"
     write(format, path, rows)
@@ -230,7 +230,7 @@ def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
 
 
 def test_a_last_line_without_its_end_is_looked_at_for_types(tmp_path: Path) -> None:
-    """Of a file of one row there is no other."""
+    """A file with one row has no second row."""
     cases = {
         b"t,x\n1,2": [pa.int64(), pa.int64()],
         b"t,x\n1,2\n3,0.5": [pa.int64(), pa.float64()],

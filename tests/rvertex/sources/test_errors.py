@@ -1,4 +1,4 @@
-"""What is wrong with a file is told with its name, row, line and column; a repair lets it go on."""
+"""Errors of a file name the file, row, line and column; after a repair the job continues."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def in_csv(folder: Path, texts: list[str], kind: pa.DataType) -> list[Any]:
 
 
 def _tokens(texts: list[str], kind: pa.DataType) -> list[str]:
-    """As JSON writes them: numbers bare, decimals in both ways, times in quotes."""
+    """Return the values as JSON: numbers bare, decimals in both forms, times in quotes."""
     number = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
     quotes = pa.types.is_temporal(kind)
     made = []

@@ -203,7 +203,7 @@ def test_types_of_a_family_fit_and_no_others() -> None:
 def test_what_has_no_value_in_the_first_file_has_the_type_of_the_next(
     format: Format, first: str, second: str, tmp_path: Path
 ) -> None:
-    """As text, the greatest of 9 and 10 would be 9."""
+    """Compared as text, the maximum of 9 and 10 would be 9."""
     for name, text in (("a", first), ("b", ""), ("c", "\0"), ("d", second)):
         (tmp_path / f"{name}.{'jsonl' if format == 'json' else format}").write_text(text)
     schema = infer_schema(format, str(tmp_path))

@@ -1,4 +1,4 @@
-"""What a look at the times of a source tells its user, and that the advice is right."""
+"""The notes after a scan of a source's times, and that their advice is right."""
 
 from __future__ import annotations
 

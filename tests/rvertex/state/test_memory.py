@@ -1,4 +1,4 @@
-"""Who has to spill, and what objects are said to take.
+"""Which states must spill, and the estimated sizes of objects.
 
 Cannot catch: memory that allocators keep beyond what arrays take.
 """

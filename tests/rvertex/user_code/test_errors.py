@@ -1,4 +1,4 @@
-"""What messages show of a user's values."""
+"""How messages show a user's values."""
 
 from __future__ import annotations
 

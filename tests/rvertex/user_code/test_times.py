@@ -81,7 +81,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
 
 
 def microseconds(column: pa.Array) -> list[int | None]:
-    """What users have to see."""
+    """Return the values that user code must receive."""
     tick = TICKS_NS[column.type]
     return [None if t is None else t * tick // 1_000 for t in raw(column)]
 

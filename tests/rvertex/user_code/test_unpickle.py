@@ -35,7 +35,7 @@ def shipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 
 def body(data: bytes) -> SparkHostBody:
-    """What Spark runs of a host whose plan is ``data``."""
+    """Return the code that Spark runs for a host whose plan is ``data``."""
     spec = HostSpec("h0.0", "job", "root", "nowhere", "secret", HostLimits())
     return SparkHostBody(spec, data)
 

@@ -1,4 +1,4 @@
-"""Which operator of a vertex holds time back, and on account of which row."""
+"""Which operator of a vertex delays the watermark, and because of which row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a silent partition promises: only facts decide, and no row in step with the others is late.
+"""Promises of an idle partition follow from facts; no row in step with the others is late.
 
 Cannot catch: a host that states wrong facts (tests/sim).
 """

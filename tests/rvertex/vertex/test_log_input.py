@@ -202,7 +202,7 @@ def test_what_the_log_no_longer_had_is_counted_through_restores(*, replays: bool
 @pytest.mark.parametrize("replays", [False, True])
 @pytest.mark.parametrize("late", ["drop", "adjust"])
 def test_it_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -> None:
-    """One partition is late, cannot be decoded, has lost rows and ends before the other does."""
+    """One partition has late, undecodable and lost rows, and ends before the other one."""
     first = LogPartition(
         (Row(0, 9), Row(1, 2), Row(2, None), Row(5, 12), Row(6, 11)),
         (

@@ -303,7 +303,7 @@ def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
 
 
 def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
-    """Of a generation that begins: a state of positions would not contain older rows."""
+    """In a new generation, a state of positions would not contain older rows."""
     lane = pa.Table.from_batches([make_items([ev(7, x=1), ev(30, x=2)], PAYLOAD)])
     state, inputs = merge_state(1, 5, 12, {f"{CARRIED}0": lane})
     merge = new_merge([0])

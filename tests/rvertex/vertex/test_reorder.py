@@ -109,7 +109,7 @@ class Twin:
 
 
 def share(twin: Twin, rows: int) -> Fraction:
-    """So many of ``rows`` are to pass."""
+    """This number of ``rows`` must pass."""
     assert isinstance(twin.delay, DelayEstimate)
     return Fraction(str(twin.delay.quantile)) * rows
 

@@ -322,7 +322,7 @@ def test_a_cti_at_the_start_is_no_bound() -> None:
 
 
 def skewed_inputs() -> Inputs:
-    """One channel has few events and no CTI: its last item lies far behind those of the others."""
+    """A channel with few events and no CTI: its last item is far behind the others'."""
     ctis = list(range(0, 240, 3))
     return [
         channel([ev(t, t + 1 + t % DURATION_MAX, k=t % 3, x=1.0) for t in range(240)], LEFT, ctis),

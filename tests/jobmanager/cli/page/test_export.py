@@ -1,4 +1,4 @@
-"""What a collector of OpenTelemetry and a lineage server receive of two jobs.
+"""An OpenTelemetry collector and a lineage server receive the data of two jobs.
 
 Cannot catch: collectors that take other encodings than protobuf over HTTP.
 """

@@ -284,7 +284,7 @@ TROUBLES = (
 
 
 def by_doctor(folder: Path) -> dict[str, set[str]]:
-    """What ``jobmanager doctor FOLDER --json`` prints: kinds by job."""
+    """Return the kinds of findings per job, from ``jobmanager doctor FOLDER --json``."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(typer.Exit):
         verbs.doctor(str(folder), as_json=True)

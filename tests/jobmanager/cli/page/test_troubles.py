@@ -35,7 +35,7 @@ def seen(root: Path) -> dict[str, Any]:
 
 
 def found_in(root: Path, before: dict[str, Any]) -> dict[str, Finding]:
-    """What the doctor finds at a second look, by kind."""
+    """Return the doctor's findings of its second check, by kind."""
     now_us = SystemClock().now_us()
     case = case_of(str(root), before, seen(root), now_us, lambda: log_of(str(root)))
     return {finding.kind: finding for finding in findings(case)}

@@ -198,7 +198,7 @@ def compared(logs: dict[str, str], old: str, new: str) -> Comparison:
 
 
 def verdict(found: Comparison) -> str:
-    """Of all stages together: the one that keeps the least."""
+    """Return the verdict of the stage that keeps the least."""
     if found.refusals:
         return "refused"
     verdicts = {row.verdict for row in found.rows}

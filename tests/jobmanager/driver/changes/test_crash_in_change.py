@@ -53,7 +53,7 @@ def dying(
 
 
 def outcome(root: str) -> tuple[int, list[dict[str, Any]]]:
-    """What the job gives that goes on after a death, and how often it was changed."""
+    """Return the output of the job that continues after a crash, and the number of changes."""
     watch = Watch()
     job = jobmanager.resume(root, config=QUICK, on_status=watch)
     watch.until(lambda status: not JobRoot(root).store.exists(pending.REQUEST))

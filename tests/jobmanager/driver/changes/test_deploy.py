@@ -105,7 +105,7 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None:
-    """Also rows with a column that the destination did not have before."""
+    """Rows with a column that the destination did not have are delivered, too."""
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
     to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
     changed.append(2)

@@ -36,7 +36,7 @@ COUNTS = 'rows.group_by("key").window(ss.tumbling("700ms")).agg(n=ss.agg.count()
 
 
 def saved_files(root: str) -> dict[str, bool]:
-    """What savepoints name, and whether it is there."""
+    """Return the files that savepoints name, and whether they exist."""
     store = JobRoot(root).store
     return {name: store.exists(name) for one in list_savepoints(store) for name in one.files}
 

@@ -153,7 +153,7 @@ def test_state_is_what_lives(left: list[Row], right: list[Row]) -> None:
 
 
 def test_a_key_whose_rows_come_and_go_stays_cheap_among_many_that_live() -> None:
-    """What a probe finds must follow what lives: it is the cost of a step."""
+    """The cost of a probe depends on the number of valid rows only."""
     schema = event_schema(PAYLOAD)
     rows = LivingRows(schema)
     many = 20_000

@@ -141,7 +141,7 @@ KEEPING = {
 def test_steps_over_begins_mean_those_of_intervals(
     name: str, rows: list[Row], ctis: list[int]
 ) -> None:
-    """Of equal rows that begin together any may be the first, so here they end together."""
+    """Equal rows with the same start end together here, because their order is undefined."""
     ends = {(row.vs, row.k, row.x): row for row in rows}
     rows = [ends[row.vs, row.k, row.x] for row in rows]
     ctis = ending(ctis)

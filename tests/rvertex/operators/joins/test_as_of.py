@@ -110,7 +110,7 @@ def test_worked() -> None:
 def test_a_match_at_the_tolerance_waits_for_the_last_that_may_take_it(
     strategy: Strategy, left: int, right: int, matches: list[int | None]
 ) -> None:
-    """Also where all matches that nothing can choose are thrown away at every step."""
+    """The same if unreachable matches are dropped at every step."""
     times = [cti(t) for t in range(1, 12)]
     lefts = make_run([ev(left, k=1, s="a"), ev(left + 1, k=2, s="b"), *times], PAYLOAD)
     rights = make_run([ev(right, s=s, j=j) for j, s in enumerate("abab")] + times, OTHER)

@@ -113,7 +113,7 @@ def test_an_open_piece_holds_back_what_follows() -> None:
 
 
 def test_a_piece_begins_where_a_cover_ends_wherever_ctis_are() -> None:
-    """Also where the cover ends with a step, and the next step has the next match already."""
+    """The same if a match ends with a step, and the next step begins with the next match."""
     rows = [[ev(100, 110, k=1)], [ev(101, 103, k=1), ev(106, 108, k=1)]]
     for first, second in itertools.combinations(range(100, 112), 2):
         operator = anti("k").open([LEFT, RIGHT])

@@ -1,4 +1,4 @@
-"""What a side of a join remembers: few runs, few dead rows, matches as a scan finds them."""
+"""The index of a join side: few runs, few dead rows, the same matches as a scan."""
 
 from __future__ import annotations
 

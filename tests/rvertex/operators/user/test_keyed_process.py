@@ -562,7 +562,7 @@ def test_whether_timers_are_too_many_does_not_depend_on_other_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Named(Hasty):
-        """As Hasty, but each timer has another name, and the first two are set together."""
+        """Like Hasty, but each timer has another name, and the first two are set together."""
 
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             super().on_event(event, ctx)

@@ -203,7 +203,7 @@ def test_two_first_phases_give_what_one_gives(
 
 
 def _merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """What MERGE makes of its inputs: by (vs, input index, seq)."""
+    """Return the output of MERGE: ordered by (vs, input index, seq)."""
     both = pa.concat_batches(batches)
     return both.take(pa.array(np.argsort(int64_column(both, VS), kind="stable")))
 

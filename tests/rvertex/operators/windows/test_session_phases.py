@@ -122,7 +122,7 @@ def test_a_source_need_not_sort(
 def _behind_a_source(
     spec: PartialSession, rows: pa.RecordBatch, cuts: Sequence[int], *, restore: bool
 ) -> list[Run]:
-    """What comes out behind a source of these rows, taken up to each cut."""
+    """Return the output after a source of these rows, up to each cut."""
 
     def opened() -> tuple[Reorder, Operator]:
         source = Reorder(

@@ -90,7 +90,7 @@ def both(run: Run, aggregates: tuple[AggregateSpec, ...], steps: int) -> None:
 
 
 def in_steps(spec: WindowAggregate, run: Run, steps: int) -> list[pa.RecordBatch]:
-    """What comes of the rows and CTIs, step by step."""
+    """Return the output for the rows and CTIs, step by step."""
     operator = spec.open([pa.schema(list(run.events.schema)[2:])])
     vs = run.events.column(0).to_numpy()
     found = []

@@ -49,7 +49,7 @@ class KafkaPlace:
 
 
 def as_json(column: str, value: Any) -> Any:
-    """What a reader of the topic sees of a value of :data:`TYPED`."""
+    """Return a value of :data:`TYPED` as a reader of the topic gets it."""
     match value:
         case float() if not math.isfinite(value):
             return None
@@ -75,7 +75,7 @@ def as_json(column: str, value: Any) -> Any:
 
 
 def without_repeats(records: list[Record]) -> list[Record]:
-    """As a reader of headers sees it: a record counts if its seq is above the last."""
+    """Return the records that count for a reader of headers: those with increasing seqs."""
     last: dict[tuple[int, bytes], int] = {}
     kept = []
     for record in records:

@@ -49,7 +49,7 @@ class TestHeaders(Conformance):
         finish(place, KILLS)
 
     def test_frozen_within_a_commit(self, place: Place) -> None:
-        """What it still sends when it wakes up are repeats."""
+        """The records that it sends when it wakes up are repeats."""
         dice = random.Random(2)
         for epoch in range(1, KILLS, 2):
             zombie = Writer(place, 0)
@@ -69,7 +69,7 @@ class TestHeaders(Conformance):
 def test_what_is_there_is_not_written_again(
     place: Place, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a writer whose rows arrived and whose progress did not, however often one opens then."""
+    """The rows of a writer arrived, but not its progress; any number of opens follow."""
     other, lost = place.destination(2), place.destination(0)  # both write to partition 0
 
     def fail(*_: object) -> None:

@@ -61,7 +61,7 @@ def deliver(destination: Destination, first: int, *ends: int) -> None:
 
 
 class _Here(Conformance):
-    """What needs no other process, nor many rows."""
+    """Tests that need no second process and few rows."""
 
     test_killed_between_any_two_calls: ClassVar[None] = None  # type: ignore[assignment]
     test_killed_within_a_call: ClassVar[None] = None  # type: ignore[assignment]
@@ -86,7 +86,7 @@ class TestHeaders(_Here):
 def test_an_older_epoch_is_refused_before_it_changes_anything(
     mode: KafkaMode, inside: Broker
 ) -> None:
-    """Also by one that is newer by one, and has only opened."""
+    """A writer is also fenced by one whose epoch is higher by one and that has only opened."""
     place = place_of(mode)
     newer, older = place.destination(0), place.destination(0)
     newer.open(2)

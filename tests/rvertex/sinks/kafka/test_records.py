@@ -1,4 +1,4 @@
-"""What the records of a topic say of rows, of their ends, and of the items they stand for."""
+"""The records of a topic: rows, ends of rows, and the items that they represent."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_broker_that_is_away_is_tried_again(mode: str, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @MODES
 def test_name_that_a_broker_refuses(broker: Broker, mode: str) -> None:
-    """As if the planner had not looked."""
+    """As if the planner had not checked."""
     place = opened("a/b", broker.servers, mode)
     with pytest.raises(DestinationRefusedError, match=r"[Ii]nvalid topic.*correct the name"):
         place.open(1)

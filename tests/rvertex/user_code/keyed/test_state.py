@@ -49,7 +49,7 @@ def opened(process: type[KeyedProcess]) -> Operator:
 
 
 def given(operator: Operator, items: list[Item]) -> list[int]:
-    """What comes of a step."""
+    """Return the result of a step."""
     return operator.process([make_run(items, KV)]).events.column("n").to_pylist()
 
 

@@ -21,7 +21,7 @@ OBJECTS: list[int] = []
 
 
 def mark(process: Any, key: str) -> None:
-    """What a look through the code of a process does not see."""
+    """Changes of state that the analysis of a process's code does not detect."""
     process.mark = key
 
 

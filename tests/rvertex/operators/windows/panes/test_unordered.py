@@ -82,7 +82,7 @@ def outputs(
     late: LatePolicy,
     restore: bool,
 ) -> list[Run]:
-    """What comes out of the operator behind a source of these rows, taken up to each cut."""
+    """Return the output of the operator after a source of these rows, up to each cut."""
 
     def opened() -> tuple[Reorder, Any]:
         unit = Windows(spec.size_us, spec.every_us).pane.size

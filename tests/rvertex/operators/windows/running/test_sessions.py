@@ -85,7 +85,7 @@ def test_worked() -> None:
 
 
 def test_a_session_counts_each_value_once_and_lives_by_the_longest_of_its_events() -> None:
-    """Of events that start together the first does not decide how long; the next begins anew."""
+    """Of events with the same start, the first does not determine the session's end."""
     items: list[Item] = [ev(1, 2, k=1, x=3.0), ev(1, 9, k=1, x=3.0), cti(4), ev(4, k=1, x=3.0)]
     items = [*items, ev(12, k=1, x=5.0), cti(12), ev(12, k=1, x=3.0), cti(15), ev(16, k=1, x=5.0)]
     items = [*items, ev(30, 31, k=1, x=3.0), ev(30, 35, k=1, x=3.0), cti(INF_TIME)]

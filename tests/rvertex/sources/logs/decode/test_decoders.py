@@ -173,7 +173,7 @@ def test_json_objects_become_rows_and_all_else_is_bad() -> None:
 
 
 def test_two_messages_that_look_like_one_are_not_paired() -> None:
-    """One message with two objects and one with none have as many objects as messages."""
+    """A message with two objects and one with none together have as many objects as messages."""
     decoder = JsonDecoder(SCHEMA)
     for two, none in ((b'{"id":1}{"id":2}', b" "), (b'{"id":1}\n{"id":2}', b"")):
         rows, bad = decode(decoder, [b'{"id":0}', two, none])

@@ -30,7 +30,7 @@ pytest.importorskip("confluent_kafka", reason="Kafka is an extra")
 
 @pytest.fixture
 def admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[object]]]:
-    """What was opened, while nothing is collected that stands in a cycle."""
+    """Return the opened clients, while the collector of reference cycles is off."""
     from confluent_kafka.admin import AdminClient
 
     opened: list[weakref.ref[object]] = []
@@ -105,7 +105,7 @@ def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[obje
 
 
 def _fail() -> None:
-    """Nobody waits for rows."""
+    """No caller waits for rows."""
 
 
 def test_what_exactness_rests_on_is_not_the_users_to_change() -> None:

@@ -48,7 +48,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_each_partition_has_a_unit_with_its_bounds(mock: MockCluster, topic: Any) -> None:
-    """One that ends before it begins is read to where it begins: nothing."""
+    """A partition whose end is before its start has no rows to read."""
     topic(1, 0)
     early = 'offsets:{"0": 2, "1": 0}'
     first, second = topic_units(topic_spec(mock, "t", start="latest", until=early))

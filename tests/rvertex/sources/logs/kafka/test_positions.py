@@ -1,4 +1,4 @@
-"""Where a job begins and ends in a topic, found on a real broker; errors say what is wrong."""
+"""The start and end of a job in a topic of a real broker, and the errors."""
 
 from __future__ import annotations
 

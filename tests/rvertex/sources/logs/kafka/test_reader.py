@@ -180,7 +180,7 @@ def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: 
 
 @pytest.mark.parametrize("beyond", [1, 9])
 def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, beyond: int) -> None:
-    """Where it ends is no such place: there the next record will be."""
+    """The end of a partition is not such a position: the next record will be there."""
     kafka.produce([value(i) for i in range(3)])
     with kafka.reading([3, 0]) as found:
         kafka.produce([value(3)])
