@@ -26,12 +26,14 @@ _OF_STREAMS = (
     *("num.stream", "commit.interval", "cache.max.bytes", "state.dir", "auto.offset.reset"),
     *("processing.guarantee", "replication.factor", "num.standby", "statestore.cache.max.bytes"),
 )
+#: How long a source may be silent before it stops delaying the watermark.
+IDLE_TIMEOUT = "table.exec.source.idle-timeout"
 #: Prefixes of other engines' settings that control how a job runs, not its result.
 _WITHOUT_EFFECT = (
     *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
     *(
         "table.exec.state.ttl",
-        "table.exec.source.idle-timeout",
+        IDLE_TIMEOUT,
         "table.exec.async",
         "table.dml-sync",
         "rest.",

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from planner.sql.answers import Answers, with_merged
 from planner.sql.clauses.select import compile_query, rows_of_query
-from planner.sql.client import is_sink_of_query, refuse_local_times, tell
+from planner.sql.client import IDLE_TIMEOUT, is_sink_of_query, refuse_local_times, tell
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
@@ -127,6 +127,7 @@ class _Statements:
     def __init__(self, names: Names, variables: Mapping[str, str]) -> None:
         self.text, self._names, self._variables = names.text, names, variables
         self._declared: dict[str, Declaration] = {}
+        self._idle_timeout = ""
 
     def create(self, node: exp.Create) -> None:
         """Declare a table or a named query."""
@@ -144,9 +145,14 @@ class _Statements:
             declaration = declared(node, self.text, self._variables, self._declared)
             self._declared[name] = declaration
             made: list[Stream] = []
-            self._add(name, lambda: _once(made, declaration.source))
+            self._add(name, lambda: _once(made, lambda: self._source(declaration)))
             return
         self._names = self._names.adding(name, self._named_query(node, table, kind))
+
+    def _source(self, declaration: Declaration) -> Stream:
+        if self._idle_timeout:
+            declaration = declaration.with_idle_timeout(self._idle_timeout)
+        return declaration.source()
 
     def _named_query(self, node: exp.Create, table: exp.Expr, kind: str) -> Rows:
         """``CREATE STREAM | VIEW name [(columns)] AS SELECT ...``."""
@@ -195,6 +201,8 @@ class _Statements:
 
     def run_for_client(self, node: ClientStatement) -> None:
         """Run a statement for the client: print tables, or apply a setting."""
+        if node.name == "SET" and node.expressions[0].name.lower() == IDLE_TIMEOUT:
+            self._idle_timeout = node.expressions[1].name
         zone = tell(node, self._names, self._declared, self.answer)
         if zone is not None:
             self._names = replace(self._names, zone=zone)

@@ -25,7 +25,7 @@ TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
 #: Words after CREATE without effect: all names of a text are temporary, and queries are kept.
 _SILENT = ("TEMPORARY", "TEMP", "MATERIALIZED", "STREAMING", "LIVE", "LOCAL", "REFRESH")
 _WINDOWS = {"TUMBLING": "TUMBLE", "HOPPING": "HOP", "SESSION": "SESSION"}
-#: How long ksqlDB keeps windows, and how late rows may be; here the stream's delay decides it.
+#: How long ksqlDB keeps windows, and how late rows may be, which is the delay of topics.
 _KEPT = ("RETENTION", "GRACE")
 
 
@@ -161,7 +161,7 @@ def _within_end(tokens: list[Token], at: int) -> int:
 
 
 def _lengths(tokens: list[Token]) -> list[Token]:
-    """Return ``10 MINUTES`` or ``(1 HOUR, 2 HOURS)`` as texts; GRACE PERIOD is ignored."""
+    """Return ``10 MINUTES`` or ``(1 HOUR, 2 HOURS)`` as texts, without GRACE PERIOD."""
     found: list[Token] = []
     for token in tokens:
         if token.text.upper() == "GRACE":

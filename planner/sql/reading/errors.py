@@ -62,6 +62,8 @@ def advice_for(operation: str, types: Sequence[str]) -> str:
         return (
             "write JSON_BUILD_OBJECT('a', j -> 'a') with the fields that stay, or cast to numbers"
         )
+    if "null" in types:
+        return "write CAST(NULL AS BIGINT), or another type, for the null"
     for begin, advice in _ADVICE.items():
         if any(kind.startswith(begin) for kind in types):
             return advice

@@ -165,9 +165,7 @@ class StreamParser(RowPatterns):
     CONSTRAINT_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **Parser.CONSTRAINT_PARSERS,
         "METADATA": lambda self: self.parse_metadata(),
-        "KEY": lambda self: self.expression(
-            exp.CommentColumnConstraint(this=exp.Literal.string(""))
-        ),
+        "KEY": lambda self: self.expression(exp.CommentColumnConstraint(this=exp.var("KEY"))),
     }
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {

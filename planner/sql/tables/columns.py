@@ -6,9 +6,10 @@ METADATA``). ``WATERMARK FOR`` declares the time column, and how late rows may b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.sql.reading.grammar import Metadata, Watermark, as_sql
@@ -16,8 +17,6 @@ from planner.sql.reading.literals import data_type, interval_us, type_length
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from planner.sql.reading.parsing import SqlText
 
@@ -27,6 +26,12 @@ _NOT_NULL = exp.NotNullColumnConstraint
 #: Constraints that may follow a type.
 _BESIDE = (exp.CommentColumnConstraint, _KEY, _NOT_NULL)
 _ZONED = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
+#: Formats of a message's key that are its text.
+_KEYS_OF_TEXT = ("kafka", "delimited", "none")
+_NO_KEY = (
+    "the key of a message is read as one text: write {0} VARCHAR KEY with KEY_FORMAT = 'KAFKA', or "
+    "leave KEY out if the message's value has {0}, too"
+)
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 
 
@@ -105,6 +110,28 @@ def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Col
     return Columns(
         *(tuple(names), types, nodes, computed, metadata, watermark, delay_us, key, required),
         lengths,
+    )
+
+
+def with_message_key(columns: Columns, format: str, text: SqlText) -> Columns:
+    """Return the columns with ksqlDB's KEY and PRIMARY KEY, which are the key of the message.
+
+    Raises:
+        SqlError: the key is no plain text.
+    """
+    marked = [name for name, node in columns.nodes.items() if _is_message_key(node)]
+    keys = {name for name in (*marked, *columns.primary_key) if name in columns.types}
+    for name in keys:
+        is_plain = columns.types[name] == pa.string() and format in _KEYS_OF_TEXT
+        if len(keys) > 1 or not is_plain:
+            raise text.error(columns.nodes[name], _NO_KEY.format(name))
+    return replace(columns, metadata={**columns.metadata, **dict.fromkeys(keys, "key")})
+
+
+def _is_message_key(node: exp.Expr) -> bool:
+    kinds = [constraint.args["kind"] for constraint in node.args.get("constraints") or []]
+    return any(
+        isinstance(k, exp.CommentColumnConstraint) and type(k.this) is exp.Var for k in kinds
     )
 
 

@@ -7,15 +7,17 @@ each direction, and a line in :data:`CONNECTORS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
+from planner.sql.reading.literals import interval_us
 from planner.sql.reading.pasted import COMMENT, LIKE, PARTITIONED
 from planner.sql.tables import console, filesystem, kafka, postgres
-from planner.sql.tables.columns import columns_of, columns_with
+from planner.sql.tables.columns import columns_of, columns_with, with_message_key
 from planner.sql.tables.lasting import CHANGELOG
 from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option
 from planner.sql.tables.table import Connector, Table
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
     from planner.sql.tables.columns import Columns
 
+_FOLLOWS = ("follow", "poll_every", "source.monitor-interval")
+_IDLE = ("idle", "idle_after", "scan.watermark.idle-timeout")
+_GRACE = re.compile(r"\bGRACE\s+PERIOD\s+(\d+)\s+(\w+)", re.IGNORECASE)
 _CONNECTOR, _TIME, _TOPIC = "connector", "timestamp", "kafka_topic"
 #: By dialect, options of other engines that do not change the rows.
 _WITHOUT_EFFECT = {
@@ -73,6 +78,17 @@ class Declaration:
             raise given.error("", f"{what} cannot be read; it is a target of INSERT INTO")
         self._check_direction(source.options, "a target of INSERT INTO")
         return source.open(self.table, read_options(source.options, given, self.table.title))
+
+    def with_idle_timeout(self, timeout: str) -> Declaration:
+        """Apply Flink's ``table.exec.source.idle-timeout`` to a live source without its own."""
+        values = self.table.given.values
+        is_live = self.connector.name == "kafka" or not values.keys().isdisjoint(_FOLLOWS)
+        if not is_live or not values.keys().isdisjoint(_IDLE):
+            return self
+        is_never = timeout.split()[0].rstrip("smhd") == "0"
+        name, value = ("idle", "wait") if is_never else ("idle_after", timeout)
+        given = replace(self.table.given, values={**values, name: exp.Literal.string(value)})
+        return replace(self, table=replace(self.table, given=given))
 
     def target(self, stream: Stream) -> Query:
         """Return the query that writes ``stream`` to the table."""
@@ -150,6 +166,7 @@ def declared(
         of = like.table.columns
         columns = columns_with(of, columns_of(schema, text, of.names))
         options = {**like.table.given.values, **options}
+    key_format = options.get("key_format") or options.get("format")
     _translate(options, places, text)
     is_table = str(node.args["kind"]).upper() == "TABLE" and text.engine.name == "ksqldb"
     if is_table and columns.primary_key:
@@ -158,12 +175,24 @@ def declared(
         options[_TIME] = _time_of(options[_TIME], columns)
     given = Given(text, variables, name, options)
     connector = _connector(given)
+    if text.engine.name == "ksqldb" and connector.name == "kafka":
+        shape = "kafka" if key_format is None else key_format.name.lower()
+        columns = with_message_key(columns, shape, text)
+        _add_grace(options, columns, text)
     records = [side.options for side in (connector.source, connector.sink) if side is not None]
     for key, part in places.items():
         if key != _CONNECTOR and not any(knows(record, key) for record in records):
             names = (_CONNECTOR, *(s for record in records for s in spellings(record)))
             raise text.error(part, unknown_option(key, names))
     return Declaration(Table(str(node.args["kind"]), given, columns), connector)
+
+
+def _add_grace(options: dict[str, exp.Expr], columns: Columns, text: SqlText) -> None:
+    """Make the longest GRACE PERIOD of the text the delay of a topic that declares none."""
+    graces = [" ".join(found) for found in _GRACE.findall(text.text)]
+    if graces and "delay" not in options and columns.watermark is None:
+        lengths = [exp.Literal.string(grace) for grace in graces]
+        options["delay"] = max(lengths, key=lambda length: interval_us(length, text))
 
 
 def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: SqlText) -> None:

@@ -288,7 +288,11 @@ def _with_metadata(table: Table, stream: Stream) -> Stream:
         stream = stream.with_columns(value.alias(name))
     read = {f"kafka_{key}" for key in table.columns.metadata.values()}
     extra = sorted(read - set(table.columns.metadata))
-    return stream.drop(*extra) if extra else stream
+    stream = stream.drop(*extra) if extra else stream
+    names = [name for name in table.columns.names if name in stream.schema.names]
+    others = [name for name in stream.schema.names if name not in names]
+    is_ordered = stream.schema.names == [*names, *others]
+    return stream if is_ordered else stream.select(*names, *others)
 
 
 def _until(table: Table, options: TopicSource) -> Any:

@@ -135,11 +135,9 @@ def json_query(parser: Any) -> exp.Expr:
     others: dict[str, exp.Expr] = {}
     for word, value in (("ARRAY", "[]"), ("OBJECT", "{}")) * 2:
         if parser._match_text_seq("EMPTY", word, "ON"):
-            others[parser._curr.text.upper()] = exp.Literal.string(value)
-            parser._advance()
+            others[_end_word(parser)] = exp.Literal.string(value)
         elif parser._match_text_seq("NULL", "ON"):
-            others.pop(parser._curr.text.upper(), None)
-            parser._advance()
+            others.pop(_end_word(parser), None)
     if not wrapper and not others:
         return parser.expression(plain)  # type: ignore[no-any-return]
     if len(given) != 2 or not isinstance(given[1], exp.Literal) or "*" in given[1].name:
@@ -168,6 +166,15 @@ def json_query(parser: Any) -> exp.Expr:
     ]
     default = exp.Coalesce(this=made, expressions=[error.copy()])
     return parser.expression(exp.Case(ifs=ifs, default=default))  # type: ignore[no-any-return]
+
+
+def _end_word(parser: Any) -> str:
+    """Parse EMPTY or ERROR behind ON."""
+    word = parser._curr.text.upper() if parser._curr else ""
+    if word not in ("EMPTY", "ERROR"):
+        parser.raise_error("write NULL ON EMPTY, or EMPTY ARRAY ON ERROR")
+    parser._advance()
+    return word
 
 
 def _wrapper(parser: Any) -> str:

@@ -26,8 +26,14 @@ _INTERNAL = (
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
     *("REGEXP_INSTR", "REGEXP_PART", "REGEXP_GROUP", "TIMESTAMPDIFF_JAVA"),
 )
+_APPENDS = re.compile("(ARRAY|LIST)_(APPEND|PREPEND)")
 _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
 _STEP = re.compile(r"""(?!-\d+$)[^"'@\\]+""")
+#: ARRAY_APPEND and ARRAY_PREPEND of a null list in PostgreSQL and DuckDB, by the last word.
+_OF_NO_LIST = {
+    "APPEND": "CASE WHEN @1 IS NULL THEN ARRAY[@2] ELSE @LIST_CONCAT(@1, ARRAY[@2]) END",
+    "PREPEND": "CASE WHEN @2 IS NULL THEN ARRAY[@1] ELSE @LIST_CONCAT(ARRAY[@1], @2) END",
+}
 #: A mark of nodes that are compiled as they are.
 _DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
@@ -113,6 +119,9 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         made = of_word(name, str(literal.this).upper(), len(given), engine)
         if made is not None:
             return made, given
+    is_append = engine in ("postgres", "duckdb") and _APPENDS.fullmatch(name) and len(given) == 2
+    if is_append and not any(isinstance(part, exp.Null) for part in given):  # which has no type
+        return _OF_NO_LIST[name.partition("_")[2]], given
     known = OF_ENGINE.get((engine, name, len(given)))
     return known or NAMED.get((name, len(given))), given
 

@@ -350,7 +350,6 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("ksqldb", "DATESUB", 3): "CAST(TIMESTAMPADD(@1, -@2, CAST(@3 AS TIMESTAMP)) AS DATE)",
     ("ksqldb", "GEO_DISTANCE", 5): "CASE WHEN UPPER(@5) LIKE 'MI%' THEN 0.621371 ELSE 1.0 END "
     "* GEO_DISTANCE(@1, @2, @3, @4)",
-    ("postgres", "ARRAY_PREPEND", 2): "@LIST_CONCAT(ARRAY[@1], @2)",
     **{
         (engine, name, 2): "ELEMENT_AT(ARRAY_POSITIONS(@1, @2), 1)"
         for engine in ("postgres", "duckdb")

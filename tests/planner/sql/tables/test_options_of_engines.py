@@ -5,9 +5,16 @@ Cannot catch: an option whose meaning another engine changes later.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from planner import Query, SqlError, Stream, sinks, sql
+from planner.logical.nodes import Source
+from planner.logical.traversal import topological
+
+if TYPE_CHECKING:
+    from rvertex.sources.spec import SourceSpec
 
 TOPIC = """CREATE STREAM s (id INT, a INT, ts BIGINT)
   WITH (KAFKA_TOPIC='s', servers='h:1', delay='1s', TIMESTAMP='ts'{});"""
@@ -64,3 +71,47 @@ def test_the_key_of_a_sink_is_read_in_its_dialect() -> None:
     made = sql(SINK.format("type='upsert', primary_key='a'"), {}, dialect="postgres")
     assert isinstance(made, Query)
     assert made.deliveries == (sinks.kafka("t", servers="h:1", key="a", upsert=True),)
+
+
+def test_an_idle_timeout_of_the_session_is_that_of_its_live_sources() -> None:
+    own = TABLE.replace("'topic'='s'", "'topic'='s', 'idle_after'='4 s'")
+    for table, value, expected in (
+        (TABLE, "30 s", ("follow", 30_000_000)),
+        (TABLE, "0 ms", ("wait", 2_000_000)),
+        (own, "30 s", ("follow", 4_000_000)),
+    ):
+        text = f"SET 'table.exec.source.idle-timeout' = '{value}'; {table} SELECT a FROM s"
+        log = _source(text).log
+        assert log is not None
+        assert (log.idle, log.idle_after_us) == expected
+
+
+def test_a_grace_period_is_the_delay_of_a_topic_without_one() -> None:
+    query = "SELECT a, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 9 MINUTES) "
+    query += "GROUP BY a EMIT FINAL"
+    assert _source(TOPIC.format("") + query, "ksqldb").delay_us == 1_000_000
+    assert _source(TOPIC.format("").replace("delay='1s', ", "") + query, "ksqldb").delay_us == (
+        9 * 60_000_000
+    )
+
+
+def test_a_key_of_ksqldb_is_the_key_of_the_message() -> None:
+    for kind, key in (("STREAM", "KEY"), ("TABLE", "PRIMARY KEY")):
+        text = TOPIC.replace("STREAM", kind).replace("id INT", f"id {{}} {key}")
+        query = "SELECT * FROM s"
+        made = sql(text.format("VARCHAR", "") + query, dialect="ksqldb")
+        assert isinstance(made, Stream)
+        assert made.schema.names == ["id", "a", "ts"]
+        assert "id = kafka_key.cast(string)" in "".join(
+            node.describe() for node in topological(made.plan)
+        )
+        for written in (("INT", ""), ("VARCHAR", ", KEY_FORMAT='JSON'")):
+            with pytest.raises(SqlError, match="write id VARCHAR KEY"):
+                sql(text.format(*written) + query, dialect="ksqldb")
+
+
+def _source(text: str, dialect: str = "flink") -> SourceSpec:
+    made = sql(text, dialect=dialect)
+    assert isinstance(made, Stream)
+    (source,) = (node for node in topological(made.plan) if isinstance(node, Source))
+    return source.spec
