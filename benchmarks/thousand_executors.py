@@ -169,7 +169,7 @@ def _in_quiet(costs: dict[str, Cost], rates: Rates) -> Result:
 
 
 def _of_the_log(log: list[Notice], recall_s: float, rates: Rates) -> Result:
-    """How the log grows, and how long a takeover reads an hour of it."""
+    """Return the growth of the log, and the time in which a takeover reads an hour of it."""
     kept = [n for n in log if type(n).__name__ == "CheckpointTaken"]
     size = sum(len(LOG_CODEC.encode(notice)) for notice in kept) / max(1, len(kept))
     per_s = rates.of("CheckpointTaken")

@@ -174,7 +174,7 @@ def test_the_answers_of_the_live_benchmark_are_known(
 
 
 def plain_answer(query: str, steps: list[Any]) -> list[tuple[int, ...]]:
-    """What a query has to answer, event by event."""
+    """Compute the right output of a query, event by event."""
     events = [row for step in steps for row in zip(*map(list, step.events()), strict=True)]
     sides = [row for step in steps for row in zip(*map(list, step.sides()), strict=True)]
     if query == "join":

@@ -28,7 +28,7 @@ def test_every_kind_of_addition_has_code() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_code_of_a_section_runs(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a module, so that what it defines has a name that can be looked up."""
+    """Load it as a module, so that its definitions have importable names."""
     registries: tuple[dict[str, Any], ...] = (REGISTRY, FUNCTIONS)
     before = [set(registry) for registry in registries]
     module = types.ModuleType("contributing")

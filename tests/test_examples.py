@@ -103,7 +103,7 @@ def command(*arguments: str, folder: Path) -> list[str]:
 
 
 def run_flights(folder: Path, *options: str) -> dict[str, Any]:
-    """What ``jobmanager run examples/flights.py --json`` prints last."""
+    """Return the last line of ``jobmanager run examples/flights.py --json``."""
     path = str(EXAMPLES / "flights.py")
     lines = command("-m", "jobmanager", "run", path, "--json", *options, folder=folder)
     summary: dict[str, Any] = json.loads(lines[-1])

@@ -36,14 +36,14 @@ Row = dict[str, Any]
 
 
 def block(mark: str, name: str, page: Path = PAGE) -> str:
-    """What stands in a marked block of a page."""
+    """Return the text of a marked block of a page."""
     found = re.search(BLOCK.format(mark, name), page.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None, f"{page.name} has no block <!-- {mark}: {name} -->"
     return found[1]
 
 
 def read(tool: str) -> Any:
-    """What the last line of the page's block gives, as that line's tool has it."""
+    """Return the value of the last line of the page's block, as its tool returns it."""
     *setup, last = block("read", tool).rstrip().split("\n")
     scope: dict[str, Any] = {}
     exec("\n".join(setup), scope)
@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(folder: Path, start: str, end: str) -> list[Row]:
-    """What our own reader finds in the streams of a folder."""
+    """Return the rows that our reader reads from the streams of a folder."""
     names = {path.name.rsplit("-", 2)[0] for path in folder.glob("*.parquet")}
     rows = []
     for name in names:

@@ -45,7 +45,7 @@ def promises(text: str) -> Iterator[Promise]:
 
 
 def wrong(promise: Promise) -> str | None:
-    """What a promise lacks, if anything."""
+    """Return what a promise lacks, or None."""
     if promise.status not in STATUSES:
         return f"no status: {promise.status}"
     if promise.status == "missing":

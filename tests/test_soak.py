@@ -1,4 +1,4 @@
-"""What the soak takes for growth, and its answer, which follows from the numbers of events."""
+"""The soak's criterion of growth, and its right output, computed from the numbers of events."""
 
 from __future__ import annotations
 

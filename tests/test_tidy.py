@@ -137,7 +137,7 @@ def deterministic_part(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def impurities(node: ast.AST) -> Iterator[str]:
-    """What in this node would differ between two runs."""
+    """Return the part of this node that would differ between two runs."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         if node.func.id in IMPURE_CALLS:
             yield f"{node.func.id}()"

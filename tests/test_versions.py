@@ -63,7 +63,7 @@ def test_the_changelog_begins_with_this_version() -> None:
 
 
 def setup_requirements() -> list[Requirement]:
-    """What the package and its extras need."""
+    """Return the requirements of the package and its extras."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     lists = [setup["options"]["install_requires"], *setup["options.extras_require"].values()]

@@ -83,7 +83,7 @@ def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule:
 def test_small_limits_change_no_row(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
 ) -> None:
-    """What otherwise needs thousands of rows: keys forgotten, parts of an emission, new indexes."""
+    """Paths that otherwise need thousands of rows: dropped keys, partial emissions, new indexes."""
     with small_limits():
         check_against_loops(stream, parallelism, optimized, partial, schedule)
 

@@ -79,7 +79,7 @@ class DeliveryLaws:
         return self._topics[key]
 
     def _needs(self) -> dict[Key, int]:
-        """Of those that commit, the first item that each has not delivered."""
+        """Return the first undelivered item of each committing delivery."""
         return {
             key: max(self._digests[key], default=self.starts[key[0]])
             for key in self.keys

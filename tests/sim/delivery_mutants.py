@@ -61,7 +61,7 @@ def a_position_is_committed_before_its_rows() -> Mutant:
 
 
 def a_lost_answer_counts_as_a_commit() -> Mutant:
-    """It goes on behind rows of which it does not know."""
+    """The delivery continues after rows that it has not checked."""
     original = PartitionDelivery._commit
 
     def commit(self: Any) -> None:
@@ -109,7 +109,7 @@ def a_lost_answer_counts_as_a_failure() -> Mutant:
 
 
 def a_zombie_does_not_look_who_is_newest() -> Mutant:
-    """It opens late, where only who was there before is fenced, and delivers."""
+    """The delivery opens late, at a destination that fences only earlier writers, and delivers."""
     return delivered(DeliveryClaim, "is_newest", lambda self: True, ("late_zombie",))
 
 
@@ -125,7 +125,7 @@ def an_epoch_is_counted_and_not_claimed() -> Mutant:
 
 
 def a_position_is_noted_before_the_function_is_called() -> Mutant:
-    """Whoever dies before the call leaves rows that nobody is given."""
+    """A crash before the call leaves rows that are never delivered."""
 
     def commit(self: Any, progress: DeliveryProgress) -> None:
         epoch, batches, first_seq = self._epoch, self._batches, self._first_seq
@@ -191,7 +191,7 @@ def an_old_writer_s_digest_is_added_again() -> Mutant:
 
 
 def items_are_left_out_at_a_new_writer() -> Mutant:
-    """Who reads on elsewhere begins behind what it was to be given."""
+    """A reader that switches instances starts after its position."""
     original = OutputTap._attach
 
     def attach(self: Any, endpoint: Any) -> None:
@@ -212,7 +212,7 @@ def the_last_commit_is_left_out() -> Mutant:
 
 
 def the_output_goes_though_a_delivery_needs_it() -> Mutant:
-    """What is behind a checkpoint of its writer is collected."""
+    """Items after a checkpoint of their writer are collected."""
     original = low_water_marks.low_water_marks
 
     def marks(topology: Any, tracker: Any, *more: Any) -> Any:

@@ -68,7 +68,7 @@ AnySink = SimSink | TopicSink
 
 @dataclass
 class Shelf:
-    """What the destination keeps of one partition of a delivery."""
+    """The destination's data of one partition of a delivery."""
 
     progress: DeliveryProgress | None = None
     #: The greatest epoch that has opened.
@@ -79,7 +79,7 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Strike:
-    """What is to befall a process in one of its next calls, and when in it."""
+    """A fault of a process in one of its next calls, and its moment in the call."""
 
     calls: int
     #: "before" the message leaves, "between" message and answer, "after" the answer came.
@@ -134,7 +134,7 @@ class Destinations:
         self.befall(process, "after")
 
     def befall(self, process: Process, when: str) -> None:
-        """Where a process is to die or to fall asleep in a call."""
+        """The moments in a call at which a process can die or sleep."""
         strike = self.strikes.get(process.name)
         if strike is None or strike.when != when:
             return

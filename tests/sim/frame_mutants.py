@@ -39,7 +39,7 @@ def a_gap_is_passed_over() -> Mutant:
 
 
 def batches_are_taken_as_they_come() -> Mutant:
-    """What is pushed to a reader is believed to be in order."""
+    """A reader trusts that pushed batches are in order."""
 
     def take(self: Any, items: Any) -> bool:
         if self._queue.put(items):

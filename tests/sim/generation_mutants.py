@@ -42,7 +42,7 @@ def a_notice_between_copy_and_beginning_is_lost() -> Mutant:
 
 
 def a_replaced_manager_begins_the_log_anew() -> Mutant:
-    """It does not look whether another has taken over since the copy became durable."""
+    """The job manager does not check for a successor after the copy became durable."""
     original = RootKeeper.look_after
 
     def look_after(self: RootKeeper, *how: object) -> None:

@@ -20,12 +20,12 @@ def the_plan_is_not_durable_when_it_is_followed() -> Mutant:
 
 
 def a_partition_takes_part_at_once() -> Mutant:
-    """Nobody asks how far a predecessor has read, and put out."""
+    """The read and emitted positions of a predecessor are ignored."""
     return Mutant(LogFeed, "_is_settled", lambda self: True, CRASHES, grow=True)
 
 
 def a_partition_takes_part_from_its_first_row() -> Mutant:
-    """It does not wait for the entry that says from when on."""
+    """The vertex does not wait for the entry with the start."""
     original = LogInput.__init__
 
     def init(self: Any, *given: Any, **options: Any) -> None:

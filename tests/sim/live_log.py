@@ -46,7 +46,7 @@ class LiveRow:
 
 @dataclass(frozen=True)
 class LiveFile:
-    """It is seen from ``at_s`` on, and complete at ``whole_s``."""
+    """The file is visible from ``at_s``, and complete at ``whole_s``."""
 
     path: str
     at_s: float
@@ -89,7 +89,7 @@ class LiveLog:
         return next(file for file in self.files if file.path == path)
 
     def rows(self, partition: int, first: int, now_s: float, rows_max: int) -> LogRows:
-        """What stands from ``first`` on and is there; at the very end also the gap behind it."""
+        """Return the existing rows from ``first``; at the end also the gap after them."""
         there = [r for r in self.partitions[partition] if r.position >= first and r.at_s <= now_s]
         found = there[:rows_max]
         following = found[-1].position + 1 if found else first

@@ -77,7 +77,7 @@ def promises_climb_on_promises() -> Mutant:
 
 
 def the_others_are_read_on_meanwhile() -> Mutant:
-    """Those count that the others reached by the decision, not when the log was asked."""
+    """The frontiers at the decision count, not those when the log was queried."""
     return Mutant(Looks, "at", lambda self, time_s: self._looks[-1], live=True)
 
 
@@ -96,7 +96,7 @@ def entries_go_with_any_checkpoint() -> Mutant:
 
 
 def a_state_forgets_its_entries() -> Mutant:
-    """What took effect before the snapshot takes effect again."""
+    """Entries before the snapshot are applied again."""
     original = LogChannel.load
 
     def load(self: Any, books: dict[str, Any], reorder: Any) -> None:
@@ -117,7 +117,7 @@ def a_file_is_taken_twice() -> Mutant:
 
 
 def a_file_is_entered_before_it_is_whole() -> Mutant:
-    """One scan is enough."""
+    """A file is entered after one scan."""
     original = FolderLog._compare
 
     def compare(self: Any, scan: Any) -> None:

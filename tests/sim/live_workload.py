@@ -124,7 +124,7 @@ def _log(random: Random) -> LiveLog:
 
 
 def _idle(random: Random, *, is_ahead: bool) -> Idle:
-    """Who follows rows that are ahead makes those in step late, and may."""
+    """Following rows that are ahead may make rows in step late, which is allowed."""
     chosen: Idle = random.choice(["follow", "follow", "follow", "clock", "wait"])
     return "wait" if is_ahead else chosen
 
@@ -200,7 +200,7 @@ def entries_of(puts: Mapping[str, bytes]) -> dict[str, list[LogEntry]]:
 def expected_of(
     workload: Workload, vertices: Sequence[VertexSpec], puts: Mapping[str, bytes]
 ) -> dict[str, list[Items]]:
-    """What every stream must hold that these vertices write."""
+    """Return the right content of every stream that these vertices write."""
     assert workload.log is not None
     entries, streams = entries_of(puts), defaultdict(list)
     for spec in vertices:

@@ -113,13 +113,13 @@ class ManagerProcess(of_query.ManagerProcess):
         self.wake()
 
     def state_of(self, status: dict[str, Any]) -> str:
-        """As ``Job`` does: what becomes of deliveries is a part of it."""
+        """Finish as ``Job`` does: the state of deliveries is a part of it."""
         view = {} if self._deliveries is None else self._deliveries.view(status)
         self._world.laws.was_reported(self.process.name, view.get("deliveries", ()))
         return str(view.get("state", status["state"]))
 
     def _change_if_stopped(self) -> None:
-        """As ``leg_after`` does, when the job has stopped for a change."""
+        """Continue as ``leg_after`` does, when the job has stopped for a change."""
         core, changing, root = self.core, self._changing, self._root
         assert core is not None
         if changing is None or root is None or core.state != "stopped" or not changing.has_begun:
@@ -137,7 +137,7 @@ class ManagerProcess(of_query.ManagerProcess):
             self._world.strands.start(self.process, self._finish)
 
     def _finish(self) -> None:
-        """As ``Job`` does when its driver has ended; this may block."""
+        """Finish as ``Job`` does when its driver has ended; this may block."""
         deliveries, core = self._deliveries, self.core
         assert deliveries is not None
         assert core is not None

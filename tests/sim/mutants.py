@@ -66,11 +66,11 @@ OUTDATED = ("AttributeError", "KeyError", "NameError", "TypeError")
 
 
 class UnfitError(Exception):
-    """What was seen says nothing of the planted bug: it, or what it is planted in, is broken."""
+    """The run proves no detection: the planted bug, or its place, is broken."""
 
 
 def merge_emits_one_cti_too_few() -> Mutant:
-    """Of several CTIs released at once the first is left out: the output depends on the cutting."""
+    """The first of two or more CTIs released at once is omitted, so the cutting matters."""
     original = Merge._new_ctis
     return Mutant(
         Merge,
@@ -80,7 +80,7 @@ def merge_emits_one_cti_too_few() -> Mutant:
 
 
 def low_water_mark_off_by_one() -> Mutant:
-    """One item more than nobody needs is collected."""
+    """One needed item is collected."""
     original = low_water_marks.low_water_marks
 
     def one_more(*args: Any) -> Any:
@@ -91,7 +91,7 @@ def low_water_mark_off_by_one() -> Mutant:
 
 
 def reader_skips_the_seam() -> Mutant:
-    """What left memory is not read from Parquet."""
+    """Items that left memory are not read from Parquet."""
     original = LocalReader.read_next
 
     def read_next(self: Any, max_items: int) -> Any:
@@ -102,7 +102,7 @@ def reader_skips_the_seam() -> Mutant:
 
 
 def old_marks_collect_a_new_instance() -> Mutant:
-    """What a host was ever told to collect is collected in instances that it starts later."""
+    """A host applies earlier collections to instances that it starts later."""
     original, original_run = Host._collect, Host._run
 
     def collect(self: Any, marks: Any) -> None:

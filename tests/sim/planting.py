@@ -1,4 +1,4 @@
-"""What a planted bug is: replacements of production functions while a simulation runs."""
+"""Planted bugs: replacements of production functions while a simulation runs."""
 
 from __future__ import annotations
 

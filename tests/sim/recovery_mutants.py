@@ -71,7 +71,7 @@ def marks_forget_what_replay_reads() -> Mutant:
 
 
 def memory_is_not_held_for_replay() -> Mutant:
-    """What a replayed vertex has consumed is forgotten by its writers."""
+    """Writers drop the items that a replayed vertex has consumed."""
     return Mutant(JobState, "held", lambda self, vertex, k: self.consumed(vertex)[k])
 
 
@@ -103,7 +103,7 @@ def _wrong_at_a_new_endpoint(change: Callable[[Any], Any]) -> Mutant:
 
 
 def joins_do_not_hold_the_marks() -> Mutant:
-    """What a newcomer will read is collected while its checkpoint is made."""
+    """Items that a newcomer will read are collected while its checkpoint is taken."""
 
     def positions(self: Any, vertex: str) -> Any:
         return [i.consumed for i in self.vertices[vertex].instances]
@@ -125,7 +125,7 @@ def a_twin_counts_as_level_at_once() -> Mutant:
 
 
 def a_newcomer_has_no_parts() -> Mutant:
-    """What a newcomer's first checkpoint may name is not kept for it."""
+    """Parts that a newcomer's first checkpoint may name are not kept."""
     original = jobmanager.manager.instances.new_instance
 
     def new_instance(*args: Any) -> Any:

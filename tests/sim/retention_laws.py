@@ -85,7 +85,7 @@ class RetentionLaws:
         return max((seq for found, seq, _ in self._begins if found == stream), default=0)
 
     def beginnings_are_right(self, items: Mapping[str, Sequence[Items]]) -> None:
-        """What is gone has left its digest."""
+        """The digest of deleted items remains."""
         for stream, seq, data in self._begins:
             batch, total = pa.concat_batches([i.batch for i in items[stream]]), StreamDigest()
             total.update(0, batch.slice(0, seq))

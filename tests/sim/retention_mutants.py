@@ -27,7 +27,7 @@ def what_is_not_delivered_goes() -> Mutant:
 
 
 def retention_forgets_a_delivery_that_waits() -> Mutant:
-    """One whose destination fails needs nothing until it is there again."""
+    """A delivery whose destination fails holds back no deletion."""
 
     def positions(self: Any) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -41,7 +41,7 @@ def retention_forgets_a_delivery_that_waits() -> Mutant:
 
 
 def what_is_read_counts_as_delivered() -> Mutant:
-    """What waits for its commit goes."""
+    """Items that wait for their commit are deleted."""
 
     def positions(self: Any) -> dict[int, int]:
         found: dict[int, int] = {}

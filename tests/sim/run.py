@@ -1,4 +1,4 @@
-"""One run: a seed decides the job, the faults and every order; the laws are checked throughout."""
+"""A run: a seed decides the job, the faults and every order; the laws are checked throughout."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class World(of_query.World):
-    """One job, from its start to its end."""
+    """A simulated job, from its start to its end."""
 
     workload: Workload
     #: How many job managers are to die in a change.

@@ -74,7 +74,7 @@ class Distance:
 
 
 class Newest(Distance):
-    """One whose values and result are times."""
+    """An aggregate whose values and result are times."""
 
     type = pa.timestamp("us")
 

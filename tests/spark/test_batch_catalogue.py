@@ -39,7 +39,7 @@ def test_aggregates() -> None:
 
 
 def test_window_functions_by_time() -> None:
-    """Those over all rows of a partition have no twin: Spark has no list of structs as theirs."""
+    """Functions over all rows of a partition have no twin: Spark lacks their list of structs."""
     shown = [e for e in over.ENTRIES if e.hint is None and not e.is_running]
     values = [e.ours.removeprefix("SELECT n, ").removesuffix(" AS v FROM t") for e in shown]
     listed = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))

@@ -1,4 +1,4 @@
-"""Where the processes of a job on local[*] listen: on loopback and Unix sockets alone."""
+"""The processes of a job on local[*] listen only on loopback and Unix sockets."""
 
 from __future__ import annotations
 

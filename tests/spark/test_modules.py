@@ -47,7 +47,7 @@ def query(tmp_path: Path) -> Path:
 
 
 def call(tmp_path: Path, *words: str) -> str:
-    """What ``jobmanager`` answers, run in another folder."""
+    """Return the output of ``jobmanager``, run in another folder."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
     known = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -117,7 +117,7 @@ def rows_of(job: Job) -> list[dict[str, Any]]:
 
 
 def whole_answer(changed: ChangedJob, text: str) -> list[dict[str, Any]]:
-    """What a job gives that ran this query over all rows from the beginning."""
+    """Return the output of a job that ran this query over all rows from the beginning."""
     root = str(changed.folder / "whole")
     query = load_query(changed.query("whole", text, follow=False))
     job = jobmanager.run(query, root=root, executor="local", config=QUICK)

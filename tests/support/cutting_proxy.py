@@ -31,7 +31,7 @@ class CuttingProxy:
 
     @property
     def folder(self) -> str:
-        """Where clients find it."""
+        """The address for clients."""
         return self._own.name
 
     def __enter__(self) -> CuttingProxy:

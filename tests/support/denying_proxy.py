@@ -63,7 +63,7 @@ class DenyingProxy:
         asked: dict[int, tuple[int, int]],
         is_request: bool,
     ) -> None:
-        """One frame after the other; ``asked``: key and version by the number of the request."""
+        """Forward each frame; ``asked``: key and version by the number of the request."""
         with contextlib.suppress(OSError, EOFError):
             while True:  # until one end is closed
                 frame = _read(giver, *struct.unpack(">i", _read(giver, 4)))
@@ -91,7 +91,7 @@ class DenyingProxy:
 
 
 def _error_at(frame: bytes, key: int, version: int) -> int:
-    """Where the error code is: behind the number, times, and the first topic's name."""
+    """Return the offset of the error code: after the number, times, and the first topic's name."""
     is_compact = version >= _COMPACT_FROM[key]
     at = 5 if is_compact else 4
     if key == FIND_COORDINATOR:

@@ -57,7 +57,7 @@ class Server:
         return self.backends[self._count]
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """What a connection of its own sees."""
+        """Return the rows that a separate connection reads."""
         cursor = self._database.cursor()
         cursor.execute(f"SET VARIABLE backend = {self._count + 1}")
         return cursor.execute(_translated(statement)).fetchall()
@@ -98,7 +98,7 @@ class Connection:
         self._cursor.unregister("sent")
 
     def close(self) -> None:
-        """What was not committed is forgotten."""
+        """Drop the uncommitted rows."""
         if self._server.backends.pop(self.pid, None) is self:
             with contextlib.suppress(duckdb.TransactionException):  # there is none to take back
                 self._cursor.execute("ROLLBACK")

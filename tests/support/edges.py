@@ -84,7 +84,7 @@ def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def answer_of(spec: OperatorSpec, runs: Sequence[Run], schemas: Sequence[pa.Schema]) -> Run:
-    """What an operator makes of whole runs that end."""
+    """Return the output of an operator for complete runs that end."""
     return spec.open(schemas).process(runs)
 
 

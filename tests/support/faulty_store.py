@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Faults:
-    """What goes wrong now."""
+    """Return the fault of this call."""
 
     #: Share of calls that fail.
     error_rate: float = 0.0
@@ -42,7 +42,7 @@ class Faults:
 
     @contextlib.contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """One call from outside; what the file system calls of itself does not count."""
+        """Count a call from outside; calls within the file system do not count."""
         if getattr(self._inside, "is_set", False):
             yield
             return

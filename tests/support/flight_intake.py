@@ -56,7 +56,7 @@ def put(
     options: flight.FlightCallOptions,
     stream: str = "clicks",
 ) -> tuple[int, dict[str, Any]]:
-    """One batch in a call of its own: status and body of the answer, as over HTTP.
+    """Send a batch in a separate call: status and body of the answer, as over HTTP.
 
     Raises:
         ConnectionError: there is no answer.
@@ -83,7 +83,7 @@ def put(
 def act(
     client: flight.FlightClient, name: str, body: object, options: flight.FlightCallOptions
 ) -> tuple[int, dict[str, Any]]:
-    """One action: status and body of the answer, as over HTTP."""
+    """Send an action: status and body of the answer, as over HTTP."""
     try:
         action = flight.Action(name, json.dumps(body).encode())
         (found,) = client.do_action(action, options)

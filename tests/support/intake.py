@@ -44,7 +44,7 @@ _HEADERS = {"number": "Sequence_Number", "epoch": "Producer_Epoch"}
 
 @dataclass
 class Answer:
-    """What a server said to a request."""
+    """The response of a server."""
 
     status: int
     body: dict[str, Any]
@@ -127,7 +127,7 @@ class IntakeProcess:
         return self._ask("POST", "open-producer", producer, token)
 
     def position(self, producer: str, token: str = TOKEN) -> Answer:
-        """Where a producer stands."""
+        """The position of a producer."""
         return self._ask("GET", "position", producer, token)
 
     def _ask(self, method: str, action: str, producer: str, token: str) -> Answer:

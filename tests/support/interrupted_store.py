@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(MemoryBlobs):
-    """One user's sight of ``blobs``; ``act`` runs before its call number ``at``, from 0."""
+    """A user's view of ``blobs``; ``act`` runs before its call number ``at``, from 0."""
 
     def __init__(
         self, blobs: dict[str, bytes], at: int, act: Callable[[], object], root: str = ""

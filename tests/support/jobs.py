@@ -60,7 +60,7 @@ def exchanges_of(events: Stream) -> Stream:
 
 
 def uneven_speeds(path: Path) -> Query:
-    """One side has a hundred events where the other has two; one vertex reads each."""
+    """A join whose one side has a hundred events per two of the other; one vertex reads each."""
     fast = Stream.from_parquet(str(path), vs="t", delay="1s", partitions=1)
     rows = [
         event(i * EIGHTH_S * 1_000_000, (i + 1) * EIGHTH_S * 1_000_000, key=k, tier=i)
@@ -84,7 +84,7 @@ def with_limits(config: JobConfig | None = None, **limits: Any) -> JobConfig:
 
 
 def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
-    """What must not depend on how a job ran."""
+    """Return the values that must not depend on how a job ran."""
     return status["state"], status["events_in"], status["events_out"], status["output_digest"]
 
 

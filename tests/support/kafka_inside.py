@@ -31,7 +31,7 @@ def failure(code: int, *, requires_abort: bool = False) -> KafkaException:
 
 @dataclass
 class Transaction:
-    """What one producer has begun; ``offsets`` by group."""
+    """An open transaction of a producer; ``offsets`` by group."""
 
     state: State = "open"
     places: set[Place] = field(default_factory=set)

@@ -18,7 +18,7 @@ CONFIG = with_limits(
 
 
 def show(status: dict[str, Any]) -> None:
-    """One line per status, at once."""
+    """Print a line per status, unbuffered."""
     print(json.dumps({"state": status["state"], "events_in": status["events_in"]}), flush=True)
 
 

@@ -125,7 +125,7 @@ class Expected:
 def expected(
     partitions: list[LogPartition], delay_us: int, every_us: int, max_ahead_us: int | None = None
 ) -> Expected:
-    """What comes out of the log, worked out row by row."""
+    """Compute the output of the log, row by row."""
     found = Expected([], [], [], [])
     ctis: set[int] = set()
     for number, partition in enumerate(partitions):
@@ -164,7 +164,7 @@ def expected(
 
 @st.composite
 def log_partitions(draw: st.DrawFn) -> list[LogPartition]:
-    """One to three partitions with ties, gaps, rows out of order, lost and undecodable, entries."""
+    """Draw up to three partitions: ties, gaps, unordered, lost and undecodable rows, entries."""
     return [_partition(draw, number) for number in range(draw(st.integers(1, 3)))]
 
 

@@ -80,7 +80,7 @@ class Held:
 
 
 class Model:
-    """One job; :meth:`disturb` does something at random, :meth:`finish` lets it come to its end."""
+    """A job; :meth:`disturb` does a random action, :meth:`finish` lets the job finish."""
 
     def __init__(self, topology: Topology, hosts: int, rng: random.Random) -> None:
         self.topology, self.hosts_wanted, self.rng = topology, hosts, rng
@@ -343,7 +343,7 @@ class Model:
         self.check()
 
     def check(self) -> None:
-        """What must hold whenever."""
+        """Assert the invariants that always hold."""
         for vertex in self.manager.vertices.values():
             slots = [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]
             assert len(slots) == len(set(slots)), vertex

@@ -86,7 +86,7 @@ def aggregate(
     pane: int | None = None,
     argument: Any = None,
 ) -> Any:
-    """One aggregate over the rows of one window, in sequence order."""
+    """Compute an aggregate over the rows of one window, in sequence order."""
     if column is None:
         return len(rows)
     values = [row[column] for row in rows]

@@ -39,7 +39,7 @@ def chop(rows: Iterable[Row], period: int, offset: int) -> list[Row]:
 
 
 def points_at_end(rows: Iterable[Row]) -> list[Row]:
-    """One point per event that ends."""
+    """Return a point per event that ends."""
     ended = [{**r, "_vs": r["_ve"], "_ve": r["_ve"] + 1} for r in rows if r["_ve"] < INF_TIME]
     return sorted(ended, key=lambda r: r["_vs"])
 

@@ -1,4 +1,4 @@
-"""What sessions, count windows and snapshots mean, event by event, in plain Python."""
+"""Sessions, count windows and snapshots in plain Python, event by event."""
 
 from __future__ import annotations
 

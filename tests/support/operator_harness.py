@@ -61,7 +61,7 @@ def items_of(outputs: Sequence[Run], payload: pa.Schema) -> pa.RecordBatch:
 
 
 def check_output(outputs: Sequence[Run], payload: pa.Schema) -> None:
-    """What an operator owes its reader, over all its output runs in a row."""
+    """Assert the guarantees of an operator for its reader, over all its output runs."""
     last_vs, last_cti = -(2**63), None
     for run in outputs:
         assert run.events.schema.equals(event_schema(payload)), (
@@ -143,7 +143,7 @@ def _assert_budgets(
     splits: Sequence[Sequence[int]],
     expected: pa.RecordBatch,
 ) -> None:
-    """What lies in memory and what on scratch changes nothing; small limits make it spill."""
+    """The output does not depend on what is spilled; small limits force a spill."""
     payload = spec.output_schema(schemas)
     ways = list(_ways_to_spill(splits))
     if not isinstance(spec.open(schemas), SpillsState):

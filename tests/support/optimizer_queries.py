@@ -37,7 +37,7 @@ def equal_subplans() -> Query:
 
 
 def union_of_unions() -> Query:
-    """What follows row by row goes into the branches, so that rows are merged once."""
+    """Row-by-row steps move into the branches, so that rows are merged once."""
     both = bids().select("auction", "price").union(sales().select("auction", "price"))
     more = bids(partitions=1).select("auction", price=col("price") + 1)
     return (

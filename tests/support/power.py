@@ -52,7 +52,7 @@ class Disk:
             monkeypatch.setattr(os, name, self._recorded(getattr(os, name)))
 
     def survivors(self) -> dict[str, bytes]:
-        """What would be left of the files below the root, by path."""
+        """Return the files below the root that would survive a power loss, by path."""
         with self._lock:
             return dict(self._below(self._root, os.stat(self._root).st_ino))
 

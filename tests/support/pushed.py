@@ -41,7 +41,7 @@ def append(producer: str, number: int, epoch: int = 0) -> Append:
 
 
 class Ledger:
-    """What producers were told."""
+    """The acknowledgements that producers got."""
 
     def __init__(self) -> None:
         self.acks: dict[tuple[str, int], Ack] = {}

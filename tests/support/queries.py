@@ -202,7 +202,7 @@ def snapshots() -> Query:
 
 
 def whole_windows() -> Query:
-    """One function that needs all rows keeps the others from being split."""
+    """A function that needs all rows forces the others to run in one step, too."""
     return (
         bids()
         .group_by("auction")

@@ -208,7 +208,7 @@ def _by_interval(draw: st.DrawFn, stream: Stream, other: Stream, on: list[str]) 
 
 @st.composite
 def _as_of(draw: st.DrawFn, stream: Stream, other: Stream, ordered: bool) -> Stream:
-    """Which of unlike rows that start together is the match is the plan's choice."""
+    """Among different rows with the same start, the plan may choose any match."""
     by = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
     strategy = draw(st.sampled_from(["backward", "forward", "nearest"]))
     tolerances = [0, 3, 9] if strategy != "backward" else [None, 0, 4]
@@ -295,7 +295,7 @@ def _lifetime(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
 
 @st.composite
 def _running(draw: st.DrawFn, stream: Stream, ordered: bool) -> Stream:
-    """What is alive at each instant: aggregates, or the first rows, of which ties are alike."""
+    """The valid rows at each instant: aggregates, or the first rows, with equal ties."""
     stream = stream.for_ever() if draw(st.booleans()) else stream
     if draw(st.booleans()):
         return draw(_grouped(stream, [], ordered))

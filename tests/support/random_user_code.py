@@ -64,7 +64,7 @@ class Bursts(KeyedProcess):
 
 
 class Changes(KeyedProcess):
-    """What came before each event of a key; ties decide it."""
+    """Emits the previous event of a key; the order of ties matters."""
 
     output = {"total": "int64", "word": "string"}  # noqa: RUF012
     before: int | None
@@ -87,7 +87,7 @@ class Earlier:
         return {name: events.column(name) for name in (VS, VE, "k", "s")} | {"x": found}
 
     def _earlier(self, key: str, vs: int) -> int:
-        """Of each key: the start at hand, how many before it, and how many at it."""
+        """Stores per key: the current start, and the numbers of events before and at it."""
         at, before, now = self.counts.get(key, [vs, 0, 0])
         if vs > at:
             at, before, now = vs, before + now, 0
@@ -170,7 +170,7 @@ def _processed(stream: Stream, process: type[KeyedProcess], keys: list[str]) -> 
 
 
 def naive_user_rows(node: UserStep, rows: list[Row]) -> list[Row]:
-    """What the step makes of all rows of its input."""
+    """Return the step's output for all rows of its input."""
     schema, spec = event_schema(node.input.schema), node.spec
     if isinstance(spec, Apply):
         return [made for row in rows for made in _applied(spec, row, schema)]

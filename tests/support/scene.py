@@ -82,7 +82,7 @@ class Scene:
         return out
 
     def log(self) -> list[Notice]:
-        """What the driver would have logged."""
+        """Return the notices that the driver would have logged."""
         return [notice for notice, is_stale in self.told if is_logged(notice) and not is_stale]
 
     def start_all(self) -> None:

@@ -58,7 +58,7 @@ def fence_off_by_one() -> Bug:
 
 
 def due_timer_left_behind() -> Bug:
-    """Of the timers that are due at once the last is skipped."""
+    """The last of the timers that are due at once is skipped."""
     real = StoredTimes.take
 
     def fewer(self: StoredTimes, until: int, rows_max: int) -> tuple[int, np.ndarray]:

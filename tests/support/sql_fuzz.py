@@ -41,7 +41,7 @@ def texts() -> tuple[str, ...]:
 
 
 def mutated(rng: Random) -> str:
-    """One of them, changed in one to four places."""
+    """Return one of the queries, changed in one to four places."""
     words = _WORD.findall(rng.choice(texts()))
     for _ in range(rng.choice([1, 1, 2, 4])):
         at = rng.randrange(len(words))
@@ -68,6 +68,6 @@ def _part(words: list[str], rng: Random) -> list[str]:
 
 
 def many(seed: int, count: int) -> Iterator[str]:
-    """So many of them."""
+    """Return this number of queries."""
     rng = Random(seed)
     return (mutated(rng) for _ in range(count))

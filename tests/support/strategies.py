@@ -127,7 +127,7 @@ def ports(
     distinct_keys: int = 3,
     max_size: int = 10,
 ) -> list[Run]:
-    """One run per payload schema, all with the same CTIs: the input of an operator."""
+    """Draw a run per payload schema, all with the same CTIs: the input of an operator."""
     shared = draw(ctis(times=times))
     return [
         Run(

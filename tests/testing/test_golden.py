@@ -96,7 +96,7 @@ def test_the_plugin_rewrites(recorded: Path) -> None:
 
 
 def test_the_plugin_imports_nothing_of_ours() -> None:
-    """It is loaded in projects that have a package of one of our names, too."""
+    """The plugin also loads in projects that have a package with one of our names."""
     program = "import sys, streamscope_pytest; print(*sys.modules)"
     run = [sys.executable, "-c", program]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)

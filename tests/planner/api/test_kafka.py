@@ -1,4 +1,4 @@
-"""What users say of a topic becomes a source, or an error that says what to say instead."""
+"""A user's description of a topic becomes a source, or an error with an alternative."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_process_runs_by_key_at_any_parallelism() -> None:
 
 
 class Hundreds(KeyedProcess):
-    """What tumbling windows of a hundred give, by timers."""
+    """Compute tumbling windows of length 100 by timers."""
 
     output = {"n": "int64", "high": "int64"}  # noqa: RUF012
     n: int = 0
@@ -200,7 +200,7 @@ def test_errors_of_functions_name_values_and_line() -> None:
 
 @pytest.mark.parametrize("vectorised", [False, True])
 def test_an_interrupt_is_not_the_fault_of_a_udf(vectorised: bool) -> None:
-    """Where constants are folded, an EvaluationError would be put off, and Ctrl-C with it."""
+    """Constant folding postpones an EvaluationError, but must not postpone Ctrl-C."""
 
     def interrupted(_: Any) -> Any:
         raise KeyboardInterrupt

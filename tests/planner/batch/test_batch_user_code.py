@@ -133,7 +133,7 @@ class Every(Careful):
 
 
 def crowded(call: Callable[[], object]) -> str:
-    """What is said of timers that are too many; "" if they are not."""
+    """Return the error for too many timers; "" if there are not too many."""
     try:
         call()
     except CrowdedTimersError as error:

@@ -1,4 +1,4 @@
-"""Which neighbour Spark is to take; that Spark takes it is shown in tests/spark."""
+"""Which neighbour Spark's query selects; tests/spark runs it on Spark."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_decimals_are_divided_while_spark_has_room(
 
 
 def test_texts_of_all_functions(rewrite: bool) -> None:
-    """Of all types; tests/spark runs them, where these are what it ran."""
+    """Return values of all types; tests/spark runs the same."""
     columns = {name: f"c{k}" for k, name in enumerate(ROWS.schema.names)}
     lines = []
     for name, call in calls():
@@ -231,7 +231,7 @@ KINDS = {
 
 
 def aggregated(function: str) -> Iterator[str]:
-    """What Spark computes per group, and of that, for each type that the function takes."""
+    """Return Spark's expressions per group and over them, for each type that the function takes."""
     for called, kind in KINDS.items():
         if not AGGREGATES[function].takes(kind):
             continue
@@ -277,7 +277,7 @@ def test_what_comes_before_goes_by_the_first_difference() -> None:
 
 
 def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
-    """Also where Spark puts its own around it, on several lines."""
+    """The same if Spark adds text around the message, on several lines."""
     ours = explained(f"[USER_RAISED] {MARK}no\nroom{MARK}; line 1\nat java")
     assert (type(ours), ours.args) == (BatchDataError, ("no\nroom",))
     for message, told in (
@@ -292,7 +292,7 @@ def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize("down", [False, True])
 def test_which_value_comes_before(*, down: bool, nulls_first: bool) -> None:
-    """As Python reads it, with ``None`` for null."""
+    """Return the value as Python reads it, with ``None`` for null."""
     sql = way("a", "b", down=down, nulls_first=nulls_first)
     steps = re.findall(r"when (.*?) then (-?\d)", sql)
     last = re.fullmatch(r"case .* else (-?\d) end", sql)

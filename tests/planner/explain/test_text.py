@@ -1,4 +1,4 @@
-"""What ``explain`` says, in three forms: golden, documented, following from the plan alone."""
+"""The three forms of ``explain``: golden, documented, and a function of the plan alone."""
 
 from __future__ import annotations
 

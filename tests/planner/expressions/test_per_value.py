@@ -1,4 +1,4 @@
-"""What is computed for the values of a dictionary is what would be computed for every row."""
+"""Results per dictionary value equal the results per row."""
 
 from __future__ import annotations
 

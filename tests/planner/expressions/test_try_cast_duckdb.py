@@ -30,7 +30,7 @@ TEXTS = {
 
 
 def both(kind: str, values: list[Any], to: str, name: str) -> tuple[list[Any], list[Any]]:
-    """What the stream gives in Python (SQL gives the same), and what DuckDB gives."""
+    """Return the result of Python (equal to that of SQL), and DuckDB's."""
     stream = Stream.from_items({"x": kind}, [event(k, x=x) for k, x in enumerate(values)])
     given = sql(f"SELECT TRY_CAST(x AS {name}) AS y FROM s", {"s": stream})
     assert given == stream.select(y=col("x").try_cast(to))

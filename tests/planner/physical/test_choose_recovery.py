@@ -1,4 +1,4 @@
-"""Which recovery plans give their stages: as asked, by cost, or refused with what to do."""
+"""The recovery of each stage: as requested, by cost, or an error with an alternative."""
 
 from __future__ import annotations
 

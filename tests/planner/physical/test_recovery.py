@@ -87,7 +87,7 @@ def test_replay_of_what_remembers_for_ever_is_refused() -> None:
 
 
 def test_the_longest_lifetime_of_one_that_never_ends() -> None:
-    """It begins before 1970, so its length has no room in int64."""
+    """The event starts before 1970, so its length does not fit into int64."""
     items = [event(-5, INF_TIME, n=1), event(3, 13, n=2)]
     stream = Stream.from_items({"n": "int64"}, items)
     (vertex, *_) = lower(stream.to_parquet(), root="r").vertices

@@ -291,7 +291,7 @@ FIRSTS = {
 @pytest.mark.parametrize("kind", ["points", "lives"])
 @pytest.mark.parametrize("asked", FIRSTS, ids=" ".join)
 def test_the_first_by_time(asked: tuple[str, str], kind: str) -> None:
-    """Of points none can come before it any more; of lives the next is first when it ends."""
+    """No earlier point can follow; of rows with lifetimes, the next is first when one ends."""
     function, order = asked
     rows = [event(a, a + 1 if kind == "points" else b, k=k, x=x) for a, b, k, x in STARTS]
     stream = Stream.from_items({"k": "int64", "x": "int64"}, rows)

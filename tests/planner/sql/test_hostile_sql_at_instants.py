@@ -191,7 +191,7 @@ def some_rows(name: str, kind: str, chance: Random) -> list[Row]:
 
 
 def stream_of(name: str, kind: str, rows: list[Row], chance: Random) -> Stream:
-    """Of a changelog in one partition, the last row of an instant is that of the list."""
+    """In a changelog with one partition, the last row of an instant is the row of the list."""
     schema = {"k": "int64", "x": KINDS[kind], "y": "int64"}
     items = [event(t, end, k=k, x=x, y=y) for t, end, k, x, y in rows]
     partitions = 1 if name in "cd" else chance.randint(1, 2)

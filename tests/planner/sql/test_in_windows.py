@@ -52,7 +52,7 @@ def found(text: str, parallelism: int = 2) -> Found:
 
 
 def counts(size: int, every: int, *, by_key: bool = True) -> Found:
-    """What COUNT(*) of the rows of a is in each window, by key."""
+    """Return COUNT(*) of the rows of ``a`` per window and key."""
     n = Counter((w, k if by_key else 0) for at, k in ROWS["a"] for w in windows(at, size, every))
     return sorted((w, w + size, *((k,) if by_key else ()), m) for (w, k), m in n.items())
 
@@ -163,7 +163,7 @@ def test_rows_of_windows_are_compared_within_them(kind: str, every: int | None) 
 
 @pytest.mark.parametrize("every", [None, 5])
 def test_windows_of_results_go_by_window_time(every: int | None) -> None:
-    """As Flink writes windows of windows, where each result is within those that it meets."""
+    """Windows of windows as in Flink: each result is inside the windows that it overlaps."""
     listed = (
         f"SELECT window_time AS ts, COUNT(*) AS c FROM {of('a', 5)} GROUP BY {BOTH}, window_time"
     )
@@ -177,7 +177,7 @@ def test_windows_of_results_go_by_window_time(every: int | None) -> None:
 
 
 def test_a_bound_by_its_place_in_the_list() -> None:
-    """It says what its name does: a row pairs with points at its own time."""
+    """As the name implies, a row pairs with points at its own time."""
     views = "".join(f"CREATE VIEW {s}t AS SELECT *, vs() AS ts FROM {s}; " for s in "ab")
     joined = f"FROM {of('at', 5)} AS a JOIN bt AS b ON a.k = b.k AND a.ts = b.ts"
     text = f"{views}SELECT window_start AS w, COUNT(*) AS n {joined} GROUP BY {{}}"
@@ -402,7 +402,7 @@ def test_a_bound_that_is_null_stays_null_where_rows_are_ranked() -> None:
 
 
 def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
-    """Which COALESCE of all three finds; of two of them it may find none."""
+    """COALESCE of all three finds the bounds; COALESCE of two of them may be null."""
     sides = [
         f"(SELECT k + {5 * n} AS k, window_start FROM {of(name, 5)}) AS {alias}"
         for n, (name, alias) in enumerate([("a", "a"), ("b", "b"), ("a", "c")])
@@ -434,7 +434,7 @@ LISTED = f"SELECT k, window_start, window_end, COUNT(*) AS c FROM {{}} {BY}"
     ],
 )
 def test_results_of_windows_of_several_lengths_are_known_by_both_bounds(text: str) -> None:
-    """They live as long as their windows, so the bounds of results around them do, too."""
+    """The rows are valid for their windows' intervals, and so are results grouped by the bounds."""
     around = f"SELECT window_start, SUM(c) AS n FROM ({text}) GROUP BY"
     sums = Counter[tuple[int, int]]()
     for start, end, _, n in found(f"SELECT k, window_start, c FROM ({text})"):
@@ -445,7 +445,7 @@ def test_results_of_windows_of_several_lengths_are_known_by_both_bounds(text: st
 
 
 def test_a_table_without_times_cuts_no_results() -> None:
-    """What is joined to it lives as long as its window still, so no row has to be looked at."""
+    """Joined rows are still valid for their window's interval, so no row has to be checked."""
     table = Stream.table({"k": [1, 2], "name": ["x", "y"]})
     given = {**streams(), "d": table}
     joined = f"FROM ({LISTED.format(SESSIONS)}) AS s JOIN d ON s.k = d.k"

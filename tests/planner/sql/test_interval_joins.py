@@ -228,7 +228,7 @@ def test_exists(word: str, condition: str, engine: duckdb.DuckDBPyConnection) ->
 
 
 def test_rows_that_came_too_late_match_nothing(tmp_path: Path) -> None:
-    """What a source drops is not there; what it sorts is."""
+    """Rows that a source drops are missing; rows that it sorts are present."""
     random, engine, streams = Random(5), duckdb.connect(), {}
     engine.execute("SET TimeZone = 'UTC'")
     for name, value in (("a", "x"), ("b", "y")):

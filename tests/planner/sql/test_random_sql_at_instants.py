@@ -69,7 +69,7 @@ def rows_at(name: str, rows: list[Row], at: int) -> list[tuple[int | None, ...]]
 
 
 class RandomSql:
-    """One random query; all steps have the columns k, x and y."""
+    """Return a random query; all steps have the columns k, x and y."""
 
     tables: ClassVar[tuple[str, ...]] = TABLES
 

@@ -382,7 +382,7 @@ def test_names_of_the_list_do_not_hide_columns_from_aggregates() -> None:
 
 
 def test_a_name_in_group_by_is_a_column_first() -> None:
-    """As in Spark, DuckDB and PostgreSQL: x is the stream's column, not what the list calls x."""
+    """As in Spark, DuckDB and PostgreSQL: x is the stream's column, not the alias x of the list."""
     stream = compiled("SELECT x % 2 AS x, count(*) AS n FROM s GROUP BY x, TUMBLE('1m')")
     found = sorted((row["x"], row["n"]) for row in rows(stream.to_parquet()))
     assert found == [(0, 1), (1, 1), (1, 1), (1, 1)]

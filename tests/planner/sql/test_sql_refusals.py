@@ -128,7 +128,7 @@ def test_operators_are_refused_as_they_are_written(written: str, said: str) -> N
 
 
 def test_no_message_names_a_class_of_the_parser() -> None:
-    """Those of the golden file, and of what is above."""
+    """Return the queries of the golden file and of this module."""
     golden = ROOT / "tests" / "golden" / "planner" / "sql_errors.txt"
     same = {"TABLESAMPLE", "PREWHERE"}  # one word in SQL too
     kinds = {k for k in vars(exp).values() if isinstance(k, type) and issubclass(k, exp.Expr)}

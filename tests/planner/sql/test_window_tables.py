@@ -110,7 +110,7 @@ def test_what_cannot_be_given_as_it_grows(text: str) -> None:
 
 
 def test_what_emits_among_several_stands_in_its_parentheses() -> None:
-    """What stands last would be of the last SELECT alone, as it is told here."""
+    """A clause at the end would belong to the last SELECT only; the error explains it."""
     asked = "SELECT k, count(*) AS n FROM t GROUP BY k, SESSION('5s')"
     grown = f"{asked} EMIT CHANGES"
     for kind in ("UNION ALL", "UNION", "EXCEPT", "INTERSECT"):

@@ -92,7 +92,7 @@ def is_same(query: Query, mine: Rows, other: Rows) -> bool:
 
 
 def _is_same_value(role: str, mine: Any, other: Any) -> bool:
-    """Of a list, rows that start together have no order."""
+    """In a list, rows with the same start have no order."""
     if role not in _LISTS:
         return bool(mine == other)
     if role != "ARRAY":
@@ -108,7 +108,7 @@ def wrong(
     connection: duckdb.DuckDBPyConnection,
     parallelisms: tuple[int, ...] = PARALLELISMS,
 ) -> str | None:
-    """What is wrong with the answer; nothing: ``""``. None: the text is refused."""
+    """Return what is wrong with the output, ``""`` if correct; None: the query is an error."""
     try:
         stream = sql(query.text, streams(query))
     except SqlError:

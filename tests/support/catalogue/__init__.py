@@ -1,1 +1,1 @@
-"""What Spark SQL and Flink SQL have, in our SQL and in DuckDB's, over the same random rows."""
+"""Features of Spark SQL and Flink SQL, in our SQL and DuckDB's, over the same random rows."""

@@ -1,4 +1,4 @@
-"""What a case is, and how its rows are written."""
+"""A worked case, and the notation of its rows."""
 
 from __future__ import annotations
 

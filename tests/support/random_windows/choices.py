@@ -30,7 +30,7 @@ class Choices:
         return value
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of them; the first is the simplest."""
+        """Choose one of them; the first is the simplest."""
         return options[self.below(len(options))]
 
     def chance(self, percent: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a text is made of: windows, columns, relations and what stands behind FROM."""
+"""The parts of a query: windows, columns, relations and FROM clauses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What can stand in FROM."""
+    """A relation in FROM."""
 
     text: str
     #: The name of its CTE for DuckDB.
@@ -95,7 +95,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Source(Relation):
-    """What stands behind FROM, with WHERE; ``text`` begins with FROM, ``duck`` too."""
+    """A FROM clause with WHERE; ``text`` begins with FROM, ``duck`` too."""
 
     where: tuple[str, ...] = ()
     duck_where: tuple[str, ...] = ()

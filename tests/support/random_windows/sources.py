@@ -12,7 +12,7 @@ class Sources(Naming):
     """Writes what stands behind FROM; what is in it is written by :class:`Writer`."""
 
     def relation(self, depth: int) -> Relation:
-        """One that has windows."""
+        """Return a relation with windows."""
         raise NotImplementedError
 
     def group(self, source: Source, *, last: bool) -> Relation:

@@ -36,7 +36,7 @@ class Writer(Sources):
         return self.top(source) if kind == "top" else self.group(source, last=True)
 
     def relation(self, depth: int) -> Relation:
-        """One that has windows."""
+        """Return a query with windows."""
         if depth <= 0:
             return self.base()
         made = self.choose.pick((self._listed, self._listed, self._group, self._group, self._top,

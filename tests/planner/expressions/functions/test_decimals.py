@@ -45,7 +45,7 @@ def types(draw: st.DrawFn) -> pa.DataType:
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Decimal]:
-    """Of all sizes, often at the edge."""
+    """Draw decimals of all sizes, often at the limits."""
     most = 10**kind.precision - 1
     near = st.integers(0, min(most, 1000)).map(lambda n: most - n)
     size = st.integers(0, most) | near | st.integers(0, min(most, 10_000))
@@ -240,7 +240,7 @@ def some(kind: pa.DataType) -> st.SearchStrategy[tuple[pa.DataType, list[Decimal
 def test_quotients_and_remainders_are_exact(
     case: tuple[tuple[pa.DataType, list[Decimal]], tuple[pa.DataType, list[Decimal]]],
 ) -> None:
-    """What Python's own integers and fractions say, as the nearest float."""
+    """Compute with Python's integers and fractions, and return the nearest float."""
     (kind, numbers), (other, divisors) = case
     count = min(len(numbers), len(divisors))
     times = pa.array(range(count), pa.int64())

@@ -1,4 +1,4 @@
-"""What single functions give, as tables; and what they refuse, with the words of the refusal."""
+"""Tables of the results of single functions, and of their errors."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from planner.expressions.functions.texts.likeness import edits
 
 
 def values(expr: Expr, *texts: str | None) -> list[object]:
-    """Of the column ``s`` of these texts, of a part of it, and of its values alone."""
+    """Evaluate over the column ``s`` of these texts, over a slice of it, and per value."""
     batch = pa.RecordBatch.from_pydict({"s": pa.array(texts, pa.string())})
     found = expr.evaluate(batch)
     assert expr.evaluate(batch.slice(1)).equals(found.slice(1))

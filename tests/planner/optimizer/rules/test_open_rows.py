@@ -1,4 +1,4 @@
-"""Which nodes emit rows when they begin, and that the answer stays the same table."""
+"""Which nodes emit rows at their start; the output stays the same table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What filters may not move past, case by case. Cannot catch: a guard that nobody wrote."""
+"""The steps that filters may not move past. Cannot catch: a guard without a case here."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_which_groups_are_not_read(path: str, predicate: Expr, expected: list[in
 
 
 def test_what_fails_on_a_row_of_a_group_still_fails(path: str) -> None:
-    """Where it stands first, it is asked of all rows."""
+    """If the filter is first, it is evaluated for all rows."""
     for plan in plans(path, (col("s").cast(int) > 3) & (col("x") >= 25)):
         assert skipped(plan) == []
         with pytest.raises(EvaluationError):

@@ -1,4 +1,4 @@
-"""Which filters a source asks; that the answers stay the same, the tests of whole plans say."""
+"""Which filters a source evaluates; tests of whole plans compare the outputs."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ AVRO = {
 
 
 def test_columns_beside_an_avro_schema_have_the_declared_types() -> None:
-    """They had those of the Avro schema, whatever was declared."""
+    """Columns had the types of the Avro schema, regardless of the declared types."""
     options = f"format = 'avro', 'avro.schema' = '{json.dumps(AVRO)}'"
 
     def avro(columns: str) -> Any:
