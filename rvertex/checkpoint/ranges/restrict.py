@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from rstream.errors import UsageError, error_class
 from rstream.items.batch import KIND, SEQ
 from rstream.items.hashing import SLOTS, slots_of
+from rvertex.checkpoint.ranges.running import closed_windows, running_tables
 from rvertex.events.arrays import as_one_array
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_forwarding import ForwardCtis
@@ -45,6 +46,7 @@ from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.extremes import Extremes
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.points import SnapshotPoints
@@ -303,12 +305,21 @@ def _single_window(
     by_key = {n: t for n, t in own.items() if n in ("groups", "assigner") or n.startswith("key")}
     tables = {name: _filtered(table, mask) for name, table in by_key.items()}
     tables["rows"] = _filtered(own["rows"], slots.of_table(own["rows"], 0))
-    gone = own["assigner"].column(0).to_numpy()[~mask] - state.header["first"]
-    closes = own["windows"].column("c2").to_numpy().copy()
-    closes[gone[gone >= 0]] = -(2**63)
-    at = own["windows"].schema.names.index("c2")
-    tables["windows"] = own["windows"].set_column(at, "c2", pa.array(closes))
+    tables["windows"] = closed_windows(state, own["assigner"].column(0), mask)
     return replace(state, tables=tables)
+
+
+def _running(
+    spec: RunningAggregate | RunningSessionAggregate,
+    place: Place,
+    slots: SlotRange,
+    state: OperatorState,
+) -> OperatorState:
+    """Keys with their totals and distinct values, and waiting rows."""
+    mask = _of_key_table(spec, slots, state)
+    rows = {name: state.tables[name] for name in ("waiting", "results")}
+    tables = running_tables(state, mask, distinct_by_code=isinstance(spec, RunningAggregate))
+    return replace(state, tables={**tables, **_rows(slots, rows, spec)})
 
 
 def _phases(
@@ -374,6 +385,8 @@ _RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorStat
     KeyedProcessing: _process,
     LeftJoin: _left_join,
     PointAtEnd: _by_rows,
+    RunningAggregate: _running,
+    RunningSessionAggregate: _running,
     SessionAggregate: _single_window,
     SnapshotPoints: _by_rows,
     SortTogether: _by_rows,

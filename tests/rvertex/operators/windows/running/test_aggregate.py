@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream.items.batch import VE, VS, int64_column
+from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.events.run import Run
-from rvertex.operators.windows.running.aggregate import RunningAggregate
+from rvertex.operators.windows.running.aggregate import (
+    RunningAggregate,
+    RunningSessionAggregate,
+)
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
+from tests.support.divided import assert_divisible
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
 
@@ -126,3 +131,24 @@ def test_a_step_costs_what_is_new() -> None:
     final = operator.process([make_run([cti(INF_TIME)], ONE)])
     assert int64_column(final.events, VS).tolist() == [3_998, 3_999]
     assert final.events.column("n").to_pylist() == [3_999, 4_000]
+
+
+@pytest.mark.parametrize("kind", ["endless", "sessions"])
+def test_the_state_is_divided_by_key(kind: str) -> None:
+    """Totals, and values that a key has seen, go on in the vertex that gets the key."""
+    aggregates = (
+        AggregateSpec("sum", "n", "total"),
+        AggregateSpec("count_distinct", "n", "values"),
+    )
+    spec: Any = RunningAggregate(("k",), aggregates)
+    if kind == "sessions":
+        spec = RunningSessionAggregate(("k",), 40, None, aggregates)
+    payload = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+    for seed in range(6):
+        draw = np.random.default_rng(seed)
+        vs = np.sort(draw.integers(0, 200, 60))
+        columns = [vs, vs + 1, draw.integers(0, 9, 60), draw.integers(0, 4, 60)]
+        rows = pa.RecordBatch.from_arrays(
+            [pa.array(c) for c in columns], schema=event_schema(payload)
+        )
+        assert_divisible(spec, [Run(rows, np.array([50, 120]))], [payload])
