@@ -348,11 +348,11 @@ class PlanOfOutputs(PhysicalPlan):
 
     @property
     def of_outputs(self) -> tuple[PhysicalPlan, ...]:
-        begin, found = 0, []
+        begin, parts = 0, []
         for part in self.parts:
-            found.append(_of_output(self, part, begin))
+            parts.append(_of_output(self, part, begin))
             begin += len(part.streams)
-        return tuple(found)
+        return tuple(parts)
 
     def sink_streams(self) -> tuple[tuple[str, str], ...]:
         """Stream id and URI of every sink stream, output after output."""

@@ -66,8 +66,8 @@ def widths(builders: Sequence[StageBuilder]) -> dict[int, int]:
     return {builder.number: wanted[group[builder.number]] for builder in builders}
 
 
-def _cost(builder: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
-    of_nodes = [found[node] for node in builder.nodes]
+def _cost(builder: StageBuilder, estimates: NodeMap[Estimate]) -> StageCost:
+    of_nodes = [estimates[node] for node in builder.nodes]
     upstream = [feed.upstream.cost for feed in builder.feeds]
     inputs = [cost for cost in upstream if cost is not None]
     rows_in = of_nodes[0].rows_in if builder.partitions else sum(c.rows_out for c in inputs)
@@ -78,7 +78,7 @@ def _cost(builder: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
     core_s += 0.0 if builder.partitions else rows_in * MERGE_US / 1e6
     core_s += rows_out * EXCHANGE_US / 1e6 * len(builder.exits)
     state_bytes = sum(e.state_bytes for e in of_nodes)
-    number, why = _recommended(builder, found, core_s, span_s, state_bytes, rows_in)
+    number, why = _recommended(builder, estimates, core_s, span_s, state_bytes, rows_in)
     return StageCost(
         rows_in=rows_in,
         rows_out=rows_out,
@@ -94,7 +94,7 @@ def _cost(builder: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
 
 def _recommended(
     builder: StageBuilder,
-    found: NodeMap[Estimate],
+    estimates: NodeMap[Estimate],
     core_s: float,
     span_s: float,
     state_bytes: float,
@@ -112,11 +112,11 @@ def _recommended(
     number, why = max(needs, key=lambda need: need[0])
     if number <= 1:
         number, why = 1, "one vertex does"
-    limit, reason = _limit(builder, found)
+    limit, reason = _limit(builder, estimates)
     return (limit, reason) if limit < number else (number, why)
 
 
-def _limit(builder: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
+def _limit(builder: StageBuilder, estimates: NodeMap[Estimate]) -> tuple[int, str]:
     """Return the greatest number of vertices that would have work, and the reason."""
     if builder.partitions:
         units = sum(len(partition.units) for partition in builder.partitions)
@@ -127,7 +127,9 @@ def _limit(builder: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
         return 1, "all rows meet in one vertex"
     hashed = [feed for feed in builder.feeds if feed.routing == "hash"]
     keys = [
-        found[feed.upstream.nodes[-1]].groups(feed.keys) for feed in hashed if feed.upstream.nodes
+        estimates[feed.upstream.nodes[-1]].groups(feed.keys)
+        for feed in hashed
+        if feed.upstream.nodes
     ]
     if keys and max(keys) < RECOMMENDED_MAX:
         return max(1, int(max(keys))), f"there are about {format_count(max(keys))} keys"

@@ -42,5 +42,5 @@ def plain(n: int) -> Layout:
 
 def overlaps(layout: Layout, vertex: int, slots: tuple[int, int]) -> list[tuple[int, int]]:
     """Return the parts of a range of slots that a vertex owns."""
-    found = [(max(lo, slots[0]), min(hi, slots[1])) for lo, hi in layout.slots_of_vertex(vertex)]
-    return [(lo, hi) for lo, hi in found if lo < hi]
+    ranges = [(max(lo, slots[0]), min(hi, slots[1])) for lo, hi in layout.slots_of_vertex(vertex)]
+    return [(lo, hi) for lo, hi in ranges if lo < hi]

@@ -105,8 +105,8 @@ class StageBuilder:
 
     def ports(self) -> list[pa.Schema]:
         """The payload of each port that channels lead to."""
-        found = {feed.port: feed.upstream.payload for feed in self.feeds}
-        return [found[port] for port in sorted(found)]
+        payloads = {feed.port: feed.upstream.payload for feed in self.feeds}
+        return [payloads[port] for port in sorted(payloads)]
 
     def decode(self, wanted: pa.Schema) -> None:
         """Decode columns that differ from ``wanted``."""

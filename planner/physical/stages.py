@@ -59,8 +59,8 @@ def stateless_spec(
         case logical.Explode(column=column):
             return Explode(column)
         case logical.Project(columns=columns):
-            found = [(name, as_dictionary(by_value(expr, carried))) for name, expr in columns]
-            made = tuple((name, _by_name(expr)) for name, expr in found)
+            rewritten = [(name, as_dictionary(by_value(expr, carried))) for name, expr in columns]
+            made = tuple((name, _by_name(expr)) for name, expr in rewritten)
             return Project(made, edges=node.edges)
 
 

@@ -68,11 +68,11 @@ class Answers:
         if target in self._queries:
             place = self._text.statement(statement)
             raise self._text.error_at(place, _TWICE.format(target))
-        found = answer(statement)
-        if isinstance(found, Query):
-            self._queries[target] = found
+        result = answer(statement)
+        if isinstance(result, Query):
+            self._queries[target] = result
         else:
-            self._select = found
+            self._select = result
 
     def result(self) -> Query | Stream:
         """Return the stream of a SELECT, or the query of all outputs.
@@ -96,20 +96,20 @@ def with_merged(statements: list[exp.Expr]) -> list[exp.Expr]:
 
     Only INSERT INTO may be between them, because a CREATE may replace a view that they read.
     """
-    found: list[exp.Expr] = []
+    merged: list[exp.Expr] = []
     for statement in statements:
-        run: list[exp.Expr] = list(itertools.takewhile(_is_insert, reversed(found)))
+        run: list[exp.Expr] = list(itertools.takewhile(_is_insert, reversed(merged)))
         before = next((one for one in run if _is_same_target(one, statement)), None)
         if before is not None:
-            found.remove(before)
+            merged.remove(before)
             union = exp.Union(
                 this=before.expression, expression=statement.expression, distinct=False
             )
             union.meta.update(statement.expression.meta)
             union.meta[OF_INSERTS] = True
             statement.set("expression", union)
-        found.append(statement)
-    return found
+        merged.append(statement)
+    return merged
 
 
 def _is_insert(statement: exp.Expr) -> bool:

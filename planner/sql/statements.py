@@ -230,8 +230,8 @@ class _Statements:
             body.set("with_", node.args["with_"])
         listed = [column.name for column in schema.expressions] if schema is not target else []
         _name_by_place(body, listed or list(declaration.table.columns.names))
-        found = compile_query(body, self._names)
-        return declaration.target(self._ordered(found, schema, declaration))
+        stream = compile_query(body, self._names)
+        return declaration.target(self._ordered(stream, schema, declaration))
 
     def _ordered(self, found: Stream, schema: exp.Expr, target: Declaration) -> Stream:
         """Return the inserted columns in the order of the target, which needs all of them."""

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def forward_ctis(builder: StageBuilder) -> None:
     """Make the operators of a stage that are in front of timers pass all CTIs."""
     is_before = _has_timers_after(builder)
-    found: list[OperatorSpec] = []
+    operators: list[OperatorSpec] = []
     for operator in reversed(builder.operators):
-        found.append(_passing(operator) if is_before else operator)
+        operators.append(_passing(operator) if is_before else operator)
         is_before = is_before or _has_timers(operator)
-    builder.operators[:] = reversed(found)
+    builder.operators[:] = reversed(operators)
 
 
 def _passing(operator: OperatorSpec) -> OperatorSpec:

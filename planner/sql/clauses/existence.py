@@ -302,7 +302,7 @@ def _read(others: list[exp.Expr], inner: Scope, outer: Scope, names: Names) -> d
 
     A null key matches nothing, so each column is two keys: whether it is null, and its value.
     """
-    found: dict[str, Expr] = {}
+    values: dict[str, Expr] = {}
     for node in (c for part in others for c in part.find_all(exp.Column)):
         if inner.candidates(node) or not outer.candidates(node):
             continue
@@ -314,9 +314,9 @@ def _read(others: list[exp.Expr], inner: Scope, outer: Scope, names: Names) -> d
                 raise names.text.error(
                     node, f"a condition of EXISTS cannot read a column of type {kind}"
                 )
-            found[name] = value
-            found[f"{name} is null"] = when(col(name).is_null()).then(1).otherwise(0)
-    return found
+            values[name] = value
+            values[f"{name} is null"] = when(col(name).is_null()).then(1).otherwise(0)
+    return values
 
 
 def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:

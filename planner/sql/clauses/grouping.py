@@ -121,8 +121,8 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
     if not grouping.aggregates:
         grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
     made = grouping.stream(node if window_node is None else window_node, window_node)
-    found = _above(items, having, grouping, made, attach)
-    rows = grouping.rows(found, items)
+    stream = _above(items, having, grouping, made, attach)
+    rows = grouping.rows(stream, items)
     return refuse_windows(rows, OF_VALUES) if grouping.hidden else rows
 
 
@@ -268,12 +268,12 @@ class _Grouping:
         text = self.names.text
         zone = self.names.zone
         own = None if self.window is None else self.window.spec
-        found = own or window_of(node, text, self.before.compile, zone)
+        window = own or window_of(node, text, self.before.compile, zone)
         if self.emit is not None and self.emits_changes:
             with text.located(self.emit):
-                found, early = emitted(found, "changes")
+                window, early = emitted(window, "changes")
             self.taken.update(ADDED if early else ())
-        self.spec = found
+        self.spec = window
 
     def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
         """Return the aggregates by key and window; without a window, over all valid events."""
@@ -336,8 +336,8 @@ class _Grouping:
     def replacement(self, node: exp.Expr) -> Expr | None:
         """Return the column for a part of the SELECT list: an aggregate, a bound or a key."""
         if is_aggregate(node):
-            found = col(self.aggregates[node][0])
-            return found.cast("int64") if averages_whole(node, self.before) else found
+            result = col(self.aggregates[node][0])
+            return result.cast("int64") if averages_whole(node, self.before) else result
         if self.is_early and (self._is_bound(node) or self._is_mark(node)):
             is_time = self._is_bound(node) and self._kind(node) == "window_time"
             name = END if is_time else self._kind(node)
@@ -383,8 +383,8 @@ class _Grouping:
         """Return the bounds that the node is, of the window that a key names."""
         if self.key is None:
             return []
-        found, window = window_bounds(node, self.scope), self.key[1].window
-        own = (bound for bound in found if bound.window == window and not bound.is_nullable)
+        bounds, window = window_bounds(node, self.scope), self.key[1].window
+        own = (bound for bound in bounds if bound.window == window and not bound.is_nullable)
         return [b for b in own if (window is not None or b.is_life) and b.steps is None]
 
     def _key(self, node: exp.Expr) -> str | None:

@@ -54,13 +54,13 @@ def group_all(
 
 def _sets(clause: exp.Expr, names: Names) -> _Sets | None:
     """Return the grouping sets of GROUP BY, combined if there are several; None: it has none."""
-    found: _Sets | None = None
+    sets: _Sets | None = None
     for part in filter(_is_sets, clause.expressions):
         more = _listed_sets(part)
-        found = more if found is None else [a + b for a, b in itertools.product(found, more)]
-        if len(found) > _SETS_MAX:
-            raise names.text.error(part, f"{len(found)} sets; at most {_SETS_MAX} are allowed")
-    return None if found is None else [tuple(dict.fromkeys(one)) for one in found]
+        sets = more if sets is None else [a + b for a, b in itertools.product(sets, more)]
+        if len(sets) > _SETS_MAX:
+            raise names.text.error(part, f"{len(sets)} sets; at most {_SETS_MAX} are allowed")
+    return None if sets is None else [tuple(dict.fromkeys(one)) for one in sets]
 
 
 def _is_sets(node: exp.Expr) -> bool:
@@ -75,10 +75,10 @@ def _listed_sets(node: exp.Expr) -> _Sets:
         case exp.Cube():
             sizes = range(len(parts), -1, -1)
             return [sum(one, ()) for n in sizes for one in itertools.combinations(parts, n)]
-    found: _Sets = []
+    sets: _Sets = []
     for part, keys in zip(node.expressions, parts, strict=True):
-        found += _listed_sets(part) if _is_sets(part) else [keys]
-    return found
+        sets += _listed_sets(part) if _is_sets(part) else [keys]
+    return sets
 
 
 def _together(node: exp.Expr) -> tuple[exp.Expr, ...]:

@@ -61,7 +61,7 @@ def _other_names(items: list[Item], engine: str) -> list[Item]:
     """Return the items; columns of one name are ``a_x`` and ``b_x`` in ksqlDB, ``x0`` in Flink."""
     names = [item.name for item in items]
     taken = set(names)
-    found: list[Item] = []
+    renamed: list[Item] = []
     for at, item in enumerate(items):
         name, node = item.name, item.node
         is_plain = isinstance(node, exp.Column) and not item.star and node.name == name
@@ -74,8 +74,8 @@ def _other_names(items: list[Item], engine: str) -> list[Item]:
                     number += 1
                 name = f"{name}{number}"
                 taken.add(name)
-        found.append(replace(item, name=name))
-    return found
+        renamed.append(replace(item, name=name))
+    return renamed
 
 
 def _check_inputs(node: exp.Select, scope: Scope, text: SqlText) -> None:
@@ -151,14 +151,14 @@ def _named_in(
     parts: list[exp.Expr] | None, name: Callable[[exp.Expr], str], known: set[str], text: SqlText
 ) -> dict[str, exp.Expr]:
     """Return the parts of ``* REPLACE`` or ``* RENAME`` by their columns."""
-    found: dict[str, exp.Expr] = {}
+    nodes: dict[str, exp.Expr] = {}
     for part in parts or ():
         if not isinstance(part, exp.Alias):
             raise text.error(part, "write * REPLACE (x + 1 AS x), * RENAME (x AS y)")
-        if name(part) not in known or name(part) in found:
+        if name(part) not in known or name(part) in nodes:
             raise text.error(part, f"no column {name(part)!r} here, or it is listed twice")
-        found[name(part)] = part
-    return found
+        nodes[name(part)] = part
+    return nodes
 
 
 def _name(node: exp.Expr, text: SqlText, default: str | None, place: int) -> str:

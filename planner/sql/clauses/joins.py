@@ -75,9 +75,9 @@ def _bounded(
     """Return the bounds on the time between points, and the other conditions; None: no points."""
     if not are_points(left, right):
         return None, parts
-    found = bounded(parts, left, right, names)
+    bounds = bounded(parts, left, right, names)
     at = clause.args.get("on") or clause
-    return within(found.span, keys, left, right, at, names), found.rest
+    return within(bounds.span, keys, left, right, at, names), bounds.rest
 
 
 def join_all(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
@@ -178,7 +178,7 @@ def _key(node: exp.EQ, left: Scope, right: Scope, names: Names) -> Key | None:
 
 def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
     """Return ``left`` or ``right``; something else if it reads columns of both or of none."""
-    found: set[str] = set()
+    sides: set[str] = set()
     for column in node.find_all(exp.Column):
         here, there = left.candidates(column), right.candidates(column)
         if here and there:
@@ -188,8 +188,8 @@ def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
         if not here and not there:
             both = Scope(left.stream, (*left.columns, *right.columns))
             both.column(column, names.text)
-        found.add("left" if here else "right")
-    return found.pop() if len(found) == 1 else "both"
+        sides.add("left" if here else "right")
+    return sides.pop() if len(sides) == 1 else "both"
 
 
 def using_key(node: exp.Expr, left: Scope, right: Scope, names: Names) -> Key:

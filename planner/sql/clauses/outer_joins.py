@@ -61,9 +61,9 @@ def join(
     if clause.method.upper() == "ASOF":
         return _nearest(clause, left, right, names)
     if side == "RIGHT" and clause.kind.upper() in ("", "OUTER"):
-        found = _right(clause, left, right, names)
+        scope = _right(clause, left, right, names)
     elif side == "FULL" and clause.kind.upper() in ("", "OUTER"):
-        found = _full(clause, left, right, names)
+        scope = _full(clause, left, right, names)
     else:
         kind = join_kind(clause, names)
         candidates = conditions or [] if kind in ("inner", "left") else []
@@ -73,9 +73,9 @@ def join(
         for part in bounds:
             candidates.remove(part)
         return join_by(clause, left, right, names, kind, also=bounds)
-    left_columns = tuple(c for c in found.columns if c.relation in left.relations)
-    right_columns = tuple(c for c in found.columns if c.relation not in left.relations)
-    return replace(found, columns=(*left_columns, *right_columns))
+    left_columns = tuple(c for c in scope.columns if c.relation in left.relations)
+    right_columns = tuple(c for c in scope.columns if c.relation not in left.relations)
+    return replace(scope, columns=(*left_columns, *right_columns))
 
 
 def _right(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
@@ -216,9 +216,9 @@ def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> ex
     equal = exp.EQ(this=value, expression=item)
     equal.meta.update(node.meta)
     made.set("where", exp.Where(this=exp.And(this=where.this.copy(), expression=equal)))
-    found = exp.Exists(this=made)
-    found.meta.update(node.meta)
-    return found
+    test = exp.Exists(this=made)
+    test.meta.update(node.meta)
+    return test
 
 
 def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
@@ -296,15 +296,15 @@ def _exists(from_: exp.From, condition: exp.Expr, at: exp.Expr) -> exp.Expr:
 def flattened(clause: exp.Expr | None) -> list[exp.Expr]:
     """Return the conditions of a WHERE, and equalities that all sides of an OR have."""
     conditions = [] if clause is None else and_parts(clause.this)
-    found: list[exp.Expr] = []
+    parts: list[exp.Expr] = []
     for part in conditions:
         sides = [and_parts(side) for side in _or_parts(part)]
         first, *others = sides
         if others:
             shared = [e for e in first if isinstance(e, exp.EQ) and all(e in o for o in others)]
-            found += [e.copy() for e in shared if e not in conditions and e not in found]
-        found.append(part)
-    return found
+            parts += [e.copy() for e in shared if e not in conditions and e not in parts]
+        parts.append(part)
+    return parts
 
 
 def _or_parts(node: exp.Expr) -> list[exp.Expr]:

@@ -85,18 +85,18 @@ def timed(
 
 def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
     """Replace window functions in the list by columns of a stream that has them; return both."""
-    found: dict[exp.Expr, str] = {}
+    names_of: dict[exp.Expr, str] = {}
     for item in items:
         for node in () if item.star else item.node.find_all(exp.Window):
-            if node not in found:
-                found[node], scope = _over(node, scope, names)
-    if not found:
+            if node not in names_of:
+                names_of[node], scope = _over(node, scope, names)
+    if not names_of:
         return items, scope
     made: list[Item] = []
     for item in items:
         whole = exp.Paren(this=item.node.copy())
         for node in () if item.star else list(whole.find_all(exp.Window)):
-            column = column_at(found[node], names.text.place(node))
+            column = column_at(names_of[node], names.text.place(node))
             if averages_whole(node, Expressions(names.text, scope, names.functions)):
                 column = exp.cast(column, "BIGINT")
             node.replace(column)

@@ -65,13 +65,13 @@ def bounds_in(conditions: Sequence[exp.Expr], relation: str) -> dict[str, int]:
 
     A name without a relation is resolved later; if several relations have it, that is an error.
     """
-    found: dict[str, int] = {}
+    bounds: dict[str, int] = {}
     for part in conditions:
         bound = _bound(part, relation)
         if bound is not None:
             name, rows = bound
-            found[name] = min(rows, found.get(name, rows))
-    return found
+            bounds[name] = min(rows, bounds.get(name, rows))
+    return bounds
 
 
 def _bound(node: exp.Expr, relation: str) -> tuple[str, int] | None:
@@ -137,7 +137,7 @@ def ranked(
     qualify = node.args.get("qualify")
     rankings = [item.node for item in items if is_ranking(item.node)]
     if qualify is not None:
-        rankings += [found for found in qualify.find_all(exp.Window) if is_ranking(found)]
+        rankings += [window for window in qualify.find_all(exp.Window) if is_ranking(window)]
     if not rankings:
         if qualify is not None:
             raise names.text.error(qualify, "QUALIFY is a condition on ROW_NUMBER() OVER (...)")
@@ -223,8 +223,8 @@ def _top(
     with text.located(node):
         if of_window is not None and not scope.in_windows.is_whole:
             key, bound = of_window
-            found = of_each_window(by, bound, compiler.compile(key), first)
-            top = found.with_columns(**_bounds(scope, bound))
+            ranked_rows = of_each_window(by, bound, compiler.compile(key), first)
+            top = ranked_rows.with_columns(**_bounds(scope, bound))
         elif of_time and on and len(orders) == 1 and _is_table(by):
             # No later row can precede it, so it is emitted at once.
             top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))

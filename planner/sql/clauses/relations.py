@@ -124,10 +124,10 @@ def _name_common(left: Scope, right: Scope, clause: exp.Join, names: Names) -> N
     if clause.method.upper() != "NATURAL":
         return
     theirs = {column.name for column in right.columns}
-    found = dict.fromkeys(column.name for column in left.columns if column.name in theirs)
-    if not found:
+    common = dict.fromkeys(column.name for column in left.columns if column.name in theirs)
+    if not common:
         raise names.text.error(clause, "NATURAL JOIN: both sides have no column in common")
-    made: list[exp.Expr] = [exp.to_identifier(name, quoted=True) for name in found]
+    made: list[exp.Expr] = [exp.to_identifier(name, quoted=True) for name in common]
     for part in made:
         part.meta.update(clause.this.meta)
     clause.set("using", made)
@@ -177,9 +177,9 @@ def _with_all(
         candidates = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
         some = [(e, parts) for e, parts in candidates if parts] or candidates
         near = [e for e, parts in some if is_bounded(parts, scope, e[1], names)]
-        found = near[0] if near else some[0][0]
-        left.remove(found)
-        clause, right = found
+        chosen = near[0] if near else some[0][0]
+        left.remove(chosen)
+        clause, right = chosen
         met = list(conditions)
         scope, right = kept_sides(scope, right, conditions, names, clause)
         keys = _meeting(scope, right, conditions, names)
@@ -234,10 +234,10 @@ def _alone(
 ) -> int | None:
     """Return the position of the relation whose windows are exactly those of GROUP BY."""
     group, clauses = node.args.get("group"), node.args.get("joins") or ()
-    found = [(at, s) for at, s in enumerate(scopes) if s is not None and s.window is not None]
-    if group is None or len(found) != 1:
+    windowed = [(at, s) for at, s in enumerate(scopes) if s is not None and s.window is not None]
+    if group is None or len(windowed) != 1:
         return None
-    ((place, scope),) = found
+    ((place, scope),) = windowed
     if place and (clauses[place - 1].side or clauses[place - 1].kind.upper() in ("SEMI", "ANTI")):
         return None
     if any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses):

@@ -50,9 +50,9 @@ def _first_scalar(node: exp.Expr) -> exp.Subquery | None:
     if isinstance(node, exp.In) and node.args.get("query"):
         return None
     for part in node.iter_expressions():
-        found = _first_scalar(part)
-        if found is not None:
-            return found
+        first = _first_scalar(part)
+        if first is not None:
+            return first
     return None
 
 
@@ -63,12 +63,12 @@ def with_scalars(
     node = node.copy()
     whole = exp.Paren(this=node)  # so that the root can be replaced
     while True:  # ends: each pass takes a subquery away
-        found = _first_scalar(whole.this)
-        if found is None:
+        first = _first_scalar(whole.this)
+        if first is None:
             return whole.this, scope
-        inner = _is_strict(whole.this, found)
-        value, scope = _value(found, scope, names, from_, query, is_inner=inner)
-        found.replace(value)
+        inner = _is_strict(whole.this, first)
+        value, scope = _value(first, scope, names, from_, query, is_inner=inner)
+        first.replace(value)
 
 
 def _is_strict(node: exp.Expr, part: exp.Expr) -> bool:
@@ -121,17 +121,17 @@ def _value(
     )
     select.set("group", exp.Group(expressions=[b.copy() for b in by]) if by else None)
     _placed(select, text.place(node))
-    found = query(select, names)
+    result = query(select, names)
     outer = outer.with_stream(kept(outer.stream, names))
     compile_ = Expressions(names.text, outer, names.functions).compile
     outer_keys = [compile_(part) for part, _ in keys] or [lit(1)]
     if not keys:
         theirs = [free_name("@key", taken)]
-        found = found.with_columns(lit(1).alias(theirs[0]))
+        result = result.with_columns(lit(1).alias(theirs[0]))
     how = "inner" if is_inner and all(map(_is_null_of_null, made.walk())) else "left"
     with text.located(node):
         ours, on = with_key_columns(outer.stream, outer_keys, "@outer_key", taken)
-        pairs = ours.join(found, left_on=on, right_on=theirs, how=how)
+        pairs = ours.join(result, left_on=on, right_on=theirs, how=how)
         valued = pairs.select(*outer.stream.schema.names, *columns)
     scope = replace(outer.with_stream(valued), hidden=(*outer.hidden, *columns))
     made = exp.Paren(this=made)

@@ -127,8 +127,8 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
     for definition in clause.expressions:
         alias = definition.args["alias"]
         bounds = {} if alias.columns else bounds_of_uses(definition.alias, node)
-        found = replace(names, bounds=bounds)
-        rows = rows_of_query(definition.this, found, named=not alias.columns)
+        extended = replace(names, bounds=bounds)
+        rows = rows_of_query(definition.this, extended, named=not alias.columns)
         names = names.adding(definition.alias, _renamed(rows, alias.columns, definition, names))
     return names
 
@@ -193,8 +193,8 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     items, scope = _without_scalars(items, scope, names)
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
-    found = _distinct(node, _project(items, scope, names), names)
-    rows = _ordered(ends, listed_rows(found, items, scope), items, scope, names)
+    result = _distinct(node, _project(items, scope, names), names)
+    rows = _ordered(ends, listed_rows(result, items, scope), items, scope, names)
     kept_bounds = {name: bound for name, bound in rows.bounds.items() if name not in hidden}
     stream = rows.stream.drop(*hidden) if hidden else rows.stream
     return replace(rows, stream=stream, bounds=kept_bounds)
@@ -345,9 +345,9 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
     condition = _with_exists_of_in(test, scope, names)
     if has_scalar(condition):
         scope = refuse_windows(scope, OF_VALUES)
-    condition, found = with_scalars(condition, scope, names, _from, compile_query)
-    condition, found = with_marks(condition, found, names, _inner_from)
-    return filtered(condition, found, names)
+    condition, with_values = with_scalars(condition, scope, names, _from, compile_query)
+    condition, with_values = with_marks(condition, with_values, names, _inner_from)
+    return filtered(condition, with_values, names)
 
 
 def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
@@ -361,8 +361,8 @@ def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
             continue
         made = case_of_in(node, scope, names)
         node.replace(exp.Not(this=made) if node.args.get("negate") else made)
-    found: exp.Expr = whole.this
-    return found
+    rewritten: exp.Expr = whole.this
+    return rewritten
 
 
 def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
@@ -378,7 +378,7 @@ def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
 def has_subquery(node: exp.Expr) -> bool:
     """Whether there is a subquery in a condition."""
     return node.find(exp.Subquery, exp.Exists) is not None or any(
-        found.args.get("query") is not None for found in node.find_all(exp.In)
+        part.args.get("query") is not None for part in node.find_all(exp.In)
     )
 
 

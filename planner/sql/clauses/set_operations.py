@@ -47,14 +47,14 @@ def set_operation(
     _check_emit(node, names)
     renamed = []
     for stream in others:
-        found = stream.schema.names
-        if len(found) != len(wanted):
+        columns_of = stream.schema.names
+        if len(columns_of) != len(wanted):
             what = "UNION ALL" if kind == "UNION" else kind
             what = "INSERT INTO one target," if OF_INSERTS in node.meta else what
-            raise names.text.error(node, f"{what} of {len(wanted)} and {len(found)} columns")
-        pairs = list(zip(found, wanted, strict=True))
+            raise names.text.error(node, f"{what} of {len(wanted)} and {len(columns_of)} columns")
+        pairs = list(zip(columns_of, wanted, strict=True))
         columns = [col(old).alias(name) for old, name in pairs]
-        renamed.append(stream if found == wanted else stream.select(*columns))
+        renamed.append(stream if columns_of == wanted else stream.select(*columns))
     is_distinct = bool(node.args.get("distinct"))
     if kind != "UNION" or is_distinct:
         first, *renamed = (kept(stream, names) for stream in (first, *renamed))

@@ -82,17 +82,17 @@ def _decoded(value: Expr, *pairs: Expr) -> Expr:
             "DECODE takes a value, then pairs of a value to compare and a result"
         )
     default = pairs[-1] if len(pairs) % 2 else lit(None)
-    found = default
+    result = default
     for at in range(len(pairs) // 2 * 2 - 2, -1, -2):
-        found = when(is_not_distinct(value, pairs[at])).then(pairs[at + 1]).otherwise(found)
-    return found
+        result = when(is_not_distinct(value, pairs[at])).then(pairs[at + 1]).otherwise(result)
+    return result
 
 
 def _nth(at: Expr, *values: Expr) -> Expr:
-    found = lit(None)
+    result = lit(None)
     for place, value in reversed(list(enumerate(values, start=1))):
-        found = when(at == place).then(value).otherwise(found)
-    return found
+        result = when(at == place).then(value).otherwise(result)
+    return result
 
 
 def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:

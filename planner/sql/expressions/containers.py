@@ -153,15 +153,15 @@ def _part_of(text: Expr, pattern: Expr) -> Expr:
 def _group_of(text: Expr, pattern: Expr, group: Expr) -> Expr:
     """A group of the first match; null if nothing matches, or the match leaves the group out."""
     written = words(pattern)
-    found = _group(text, written, whole(group, "a group"))
-    return when(text.str.contains(written, regex=True)).then(found).otherwise(None)
+    extracted = _group(text, written, whole(group, "a group"))
+    return when(text.str.contains(written, regex=True)).then(extracted).otherwise(None)
 
 
 def _group(text: Expr, pattern: str, group: int) -> Expr:
-    found = text.str.extract(pattern, group)
+    extracted = text.str.extract(pattern, group)
     if group_count(pattern) < group or not absent_as_empty(pattern, group):
-        return found
-    return when(found == "").then(None).otherwise(found)
+        return extracted
+    return when(extracted == "").then(None).otherwise(extracted)
 
 
 def _json_list(*values: Expr) -> Expr:

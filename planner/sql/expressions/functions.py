@@ -101,11 +101,11 @@ def as_calls(statement: exp.Expr) -> exp.Expr:
 
 def parts_of(node: exp.Expr, names: tuple[str, ...]) -> list[exp.Expr]:
     """Return the parts that a node has, with each element of lists."""
-    found: list[exp.Expr] = []
+    parts: list[exp.Expr] = []
     for name in names:
         part = node.args.get(name)
-        found += part if isinstance(part, list) else [] if part is None else [part]
-    return found
+        parts += part if isinstance(part, list) else [] if part is None else [part]
+    return parts
 
 
 def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None:

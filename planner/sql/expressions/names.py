@@ -54,8 +54,8 @@ class Names:
         name = node.name
         if name in self.streams or not node.meta.get(ANY_CASE):
             return name
-        found = [known for known in self.streams if known.lower() == name.lower()]
-        return found[0] if len(found) == 1 else name
+        similar = [known for known in self.streams if known.lower() == name.lower()]
+        return similar[0] if len(similar) == 1 else name
 
     def rows(self, node: exp.Table) -> Rows:
         """Return the stream of that name, with the windows that its rows belong to."""

@@ -57,8 +57,8 @@ def _quantified(node: exp.Expr, text: SqlText) -> str:
     around = node.parent
     kind = type(around) if isinstance(around, exp.Binary) else exp.EQ
     operator = text.spelled(around) if isinstance(around, exp.Binary) else "="
-    found = _QUANTIFIED.get((type(node), kind))
-    return found or _COMPARED_WITH[type(node)].format(f"a.x {operator} b.y")
+    advice = _QUANTIFIED.get((type(node), kind))
+    return advice or _COMPARED_WITH[type(node)].format(f"a.x {operator} b.y")
 
 
 def not_supported(node: exp.Expr, text: SqlText) -> SqlError:

@@ -194,10 +194,10 @@ class Expressions:
         if isinstance(node.this, exp.Star):
             raise self.text.error(node, "* is a list of columns, not a value")
         base, fields = self.scope.parts(node)
-        found = col(self.scope.column(base, self.text))
+        expr = col(self.scope.column(base, self.text))
         for name in fields:
-            found = found.field(name)
-        return found
+            expr = expr.field(name)
+        return expr
 
     def _literal(self, node: exp.Expr) -> Expr:
         with self.text.located(node):

@@ -121,15 +121,15 @@ class Scope:
         name, relation = node.name, node.table
         if not relation and (name in (VS, VE) or name in self.hidden):
             return (name,)
-        found = [c for c in self.columns if c.name == name and relation in ("", c.relation)]
-        if not found and node.meta.get(ANY_CASE):
+        visible = [c for c in self.columns if c.name == name and relation in ("", c.relation)]
+        if not visible and node.meta.get(ANY_CASE):
             name, relation = name.lower(), relation.lower()
-            found = [
+            visible = [
                 c
                 for c in self.columns
                 if c.name.lower() == name and relation in ("", c.relation.lower())
             ]
-        return tuple(dict.fromkeys(c.column for c in found))
+        return tuple(dict.fromkeys(c.column for c in visible))
 
     def parts(self, node: exp.Column) -> tuple[exp.Column, list[str]]:
         """Split ``meta.ua`` or ``t.meta.ua`` into its column and the fields after it."""
@@ -145,10 +145,10 @@ class Scope:
         """Return the one column that a name refers to."""
         if node.args.get("db") is not None:
             raise text.error(node.args["db"], "a column is name or relation.name")
-        found = self.candidates(node)
-        if len(found) == 1:
-            return found[0]
-        if found:
+        visible = self.candidates(node)
+        if len(visible) == 1:
+            return visible[0]
+        if visible:
             owners = " and ".join(c.relation for c in self.columns if c.name == node.name)
             raise text.error(node.this, f"{node.name!r} is in {owners}; write relation.{node.name}")
         if node.table and node.table not in self.relations:

@@ -66,16 +66,16 @@ def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) 
     compiler = Expressions(names.text, whole, names.functions)
     plan = whole.stream.plan
     assert isinstance(plan, IntervalJoin), plan
-    found = Bounded(Span(), [], [])
+    result = Bounded(Span(), [], [])
     span = Span()
     for part in parts:
         part_span = span_of(plan, resolve(compiler.compile(part).node, plan.schema))
         if part_span.lo is not None or part_span.hi is not None:
             span = span.meet(part_span)
-            found.bounds.append(part)
+            result.bounds.append(part)
         if not part_span.is_exact:
-            found.rest.append(part)
-    return replace(found, span=span)
+            result.rest.append(part)
+    return replace(result, span=span)
 
 
 def is_bounded(parts: Sequence[exp.Expr], left: Scope, right: Scope, names: Names) -> bool:
@@ -140,7 +140,7 @@ def _other_times(at: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
         columns = list(part.find_all(exp.Column))
         sides = [[c for c in columns if _is_time_of(c, scope)] for scope in (left, right)]
         if all(sides):
-            shown = " and ".join(names.text.written(found[0]) for found in sides)
+            shown = " and ".join(names.text.written(side[0]) for side in sides)
             return f"{shown} are not both the event times of their rows (WATERMARK FOR, or vs=): "
     return ""
 

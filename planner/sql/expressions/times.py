@@ -75,12 +75,12 @@ _CHAR_PART = re.compile(
 def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
     """Convert ``yyyy-MM-dd`` to ``%Y-%m-%d``."""
 
-    def one(found: re.Match[str]) -> str:
-        if found[1] is not None:
-            return found[1].replace("''", "'").replace("%", "%%") or "'"
-        if found[2] is None:
-            return found[3].replace("%", "%%")
-        return _code(found[0], codes, written)
+    def one(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1].replace("''", "'").replace("%", "%%") or "'"
+        if match[2] is None:
+            return match[3].replace("%", "%%")
+        return _code(match[0], codes, written)
 
     return _JAVA_PART.sub(one, written)
 
@@ -89,8 +89,8 @@ def java_formatted(time: Expr, written: str) -> Expr:
     """Format a time, as in ``yyyy-MM-dd HH:mm:ss.SSS``; ``d`` has no zero in front."""
     parts: list[Expr] = []
     plain = ""
-    for found in _JAVA_PART.finditer(written):
-        word = found[0]
+    for match in _JAVA_PART.finditer(written):
+        word = match[0]
         digits = len(word) if word.strip("S") == "" else 0
         if word not in _SHORT and not 0 < digits <= _FRACTION_MAX:
             plain += word
@@ -111,10 +111,10 @@ def java_formatted(time: Expr, written: str) -> Expr:
 def char_format(written: str) -> str:
     """Convert ``YYYY-MM-DD`` to ``%Y-%m-%d``."""
 
-    def one(found: re.Match[str]) -> str:
-        if found[1] is not None or found[3] is not None:
-            return (found[1] or found[3] or "").replace("%", "%%")
-        return _code(found[0].upper(), _CHAR, written)
+    def one(match: re.Match[str]) -> str:
+        if match[1] is not None or match[3] is not None:
+            return (match[1] or match[3] or "").replace("%", "%%")
+        return _code(match[0].upper(), _CHAR, written)
 
     return _CHAR_PART.sub(one, written)
 
@@ -198,10 +198,10 @@ def _later(unit: Expr, count: Expr, time: Expr) -> Expr:
 
 
 def _length(unit: str) -> timedelta:
-    found = _LENGTHS.get(unit.upper().removesuffix("S"))
-    if found is None:
+    length = _LENGTHS.get(unit.upper().removesuffix("S"))
+    if length is None:
         raise InvalidPlanError(f"no unit of fixed length {unit!r}; there are {', '.join(_LENGTHS)}")
-    return found
+    return length
 
 
 def interval_months(node: exp.Expr) -> int | None:

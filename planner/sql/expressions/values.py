@@ -48,9 +48,9 @@ def values_relation(node: exp.Values, names: Names) -> Scope:
     columns = {name: _column([row[at] for row in rows], names) for at, name in enumerate(called)}
     with text.located(node):
         stream = Stream(table_rows(pa.table(columns), None))
-    found = scope_of(stream, node.alias or "(values)")
+    scope = scope_of(stream, node.alias or "(values)")
     is_hidden = node.meta.get(ONE_ROW)
-    return replace(found, columns=(), hidden=tuple(columns)) if is_hidden else found
+    return replace(scope, columns=(), hidden=tuple(columns)) if is_hidden else scope
 
 
 def _column(parts: list[exp.Expr], names: Names) -> pa.Array:
@@ -72,10 +72,10 @@ def _value(node: exp.Expr, names: Names) -> Any:
         return None
     if type(node) is exp.Cast:
         kind = data_type(node.to, node, names.text)
-        found = time_literal(node, kind, names.text)
+        literal = time_literal(node, kind, names.text)
         return (
             pa.scalar(plain_value(node.this, names.text)).cast(kind).as_py()
-            if found is None
-            else found
+            if literal is None
+            else literal
         )
     return plain_value(node, names.text)

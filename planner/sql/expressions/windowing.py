@@ -77,9 +77,9 @@ def window_of(
     else:
         with text.located(node):
             offset_us = length(given[2], text, least=0) if len(given) > 2 else 0
-            found = by_calendar(given[: 2 if name == "HOP" else 1], offset_us, zone)
-        if found is not None and name in ("HOP", "TUMBLE"):
-            return found
+            window = by_calendar(given[: 2 if name == "HOP" else 1], offset_us, zone)
+        if window is not None and name in ("HOP", "TUMBLE"):
+            return window
         values = [
             length(part, text, least=0 if what == "offset?" else 1)
             for part, what in zip(given, wanted, strict=False)

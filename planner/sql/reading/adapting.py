@@ -57,7 +57,7 @@ def _defines_windows(tokens: list[Token], at: int) -> bool:
 
 def _of_ksqldb(tokens: Sequence[Token]) -> list[Token]:
     """Rewrite lambdas with ``=>`` and fields with ``->``; PARTITION BY does not change rows."""
-    found: list[Token] = []
+    out: list[Token] = []
     depth = 0
     is_left_out = False
     for token in tokens:
@@ -72,8 +72,8 @@ def _of_ksqldb(tokens: Sequence[Token]) -> list[Token]:
         elif kind is TokenType.ARROW:
             token = _like(token, TokenType.DOT, ".")
         if not is_left_out:
-            found.append(token)
-    return found
+            out.append(token)
+    return out
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
@@ -82,7 +82,7 @@ def _like(token: Token, kind: TokenType, text: str) -> Token:
 
 def _created(tokens: list[Token]) -> list[Token]:
     """Rewrite the words after CREATE; ``CREATE SINK s FROM q`` is ``AS SELECT * FROM q``."""
-    found: list[Token] = []
+    out: list[Token] = []
     is_behind = False  # whether all tokens since CREATE are CREATE, OR and REPLACE
     for at, token in enumerate(tokens):
         word = token.text.upper()
@@ -93,13 +93,13 @@ def _created(tokens: list[Token]) -> list[Token]:
             token = _like(token, TokenType.TABLE, token.text)
         elif token.token_type is TokenType.FROM and _is_sink(tokens, at):
             for kind, text in ((TokenType.ALIAS, "AS"), (TokenType.SELECT, "SELECT")):
-                found.append(_like(token, kind, text))
-            found.append(_like(token, TokenType.STAR, "*"))
+                out.append(_like(token, kind, text))
+            out.append(_like(token, TokenType.STAR, "*"))
         is_behind = token.token_type is TokenType.CREATE or (
             is_behind and word in ("OR", "REPLACE")
         )
-        found.append(token)
-    return found
+        out.append(token)
+    return out
 
 
 def _is_sink(tokens: list[Token], at: int) -> bool:
@@ -112,7 +112,7 @@ def _is_sink(tokens: list[Token], at: int) -> bool:
 
 def _with_windows(tokens: list[Token]) -> list[Token]:
     """Rewrite ``WINDOW TUMBLING (...) ... GROUP BY k`` as ``... GROUP BY TUMBLE(...), k``."""
-    found: list[Token] = []
+    out: list[Token] = []
     waiting: list[Token] = []
     at = 0
     while at < len(tokens):  # ends: each pass takes a token
@@ -122,30 +122,30 @@ def _with_windows(tokens: list[Token]) -> list[Token]:
             waiting = _window_call(tokens[at + 1 : end])
             at = end
             continue
-        found.append(token)
+        out.append(token)
         if waiting and token.token_type is TokenType.GROUP_BY:
-            found += [*waiting, _like(waiting[-1], TokenType.COMMA, ",")]
+            out += [*waiting, _like(waiting[-1], TokenType.COMMA, ",")]
             waiting = []
         at += 1
-    return found
+    return out
 
 
 def _with_bounds(tokens: list[Token]) -> list[Token]:
     """Rewrite ``JOIN b WITHIN 1 HOUR ON c`` as ``JOIN b ON WITHIN_TIME('1 HOUR') AND c``."""
-    found: list[Token] = []
+    out: list[Token] = []
     at = 0
     while at < len(tokens):  # ends: each pass takes a token
         end = _within_end(tokens, at)
         if not end:
-            found.append(tokens[at])
+            out.append(tokens[at])
             at += 1
             continue
         on, opened = tokens[end], _like(tokens[at], TokenType.L_PAREN, "(")
-        found += [on, _like(tokens[at], TokenType.VAR, "WITHIN_TIME"), opened]
-        found += _lengths(tokens[at + 1 : end])
-        found += [_like(on, TokenType.R_PAREN, ")"), _like(on, TokenType.AND, "AND")]
+        out += [on, _like(tokens[at], TokenType.VAR, "WITHIN_TIME"), opened]
+        out += _lengths(tokens[at + 1 : end])
+        out += [_like(on, TokenType.R_PAREN, ")"), _like(on, TokenType.AND, "AND")]
         at = end + 1
-    return found
+    return out
 
 
 def _within_end(tokens: list[Token], at: int) -> int:
@@ -162,18 +162,18 @@ def _within_end(tokens: list[Token], at: int) -> int:
 
 def _lengths(tokens: list[Token]) -> list[Token]:
     """Return ``10 MINUTES`` or ``(1 HOUR, 2 HOURS)`` as texts, without GRACE PERIOD."""
-    found: list[Token] = []
+    out: list[Token] = []
     for token in tokens:
         if token.text.upper() == "GRACE":
             break
         if token.token_type is TokenType.NUMBER:
-            found.append(_like(token, TokenType.STRING, token.text))
+            out.append(_like(token, TokenType.STRING, token.text))
         elif token.token_type is TokenType.COMMA:
-            found.append(token)
-        elif found and token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN):
-            last = found[-1]
-            found[-1] = _like(last, TokenType.STRING, f"{last.text} {token.text}")
-    return found
+            out.append(token)
+        elif out and token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN):
+            last = out[-1]
+            out[-1] = _like(last, TokenType.STRING, f"{last.text} {token.text}")
+    return out
 
 
 def _window_end(tokens: list[Token], at: int) -> int:

@@ -75,9 +75,9 @@ def spread_quantiles(node: exp.Expr) -> exp.Expr:
     shares = next(call.find_all(exp.Array), None)
     if shares is None or shares.parent is not call:
         return node
-    found = [_with_share(node, shares, share) for share in shares.expressions]
-    some = exp.Not(this=exp.Is(this=found[0].copy(), expression=exp.Null()))
-    made = exp.Case(ifs=[exp.If(this=some, true=exp.Array(expressions=found))])
+    quantiles = [_with_share(node, shares, share) for share in shares.expressions]
+    some = exp.Not(this=exp.Is(this=quantiles[0].copy(), expression=exp.Null()))
+    made = exp.Case(ifs=[exp.If(this=some, true=exp.Array(expressions=quantiles))])
     made.meta.update(call.meta)
     return made
 

@@ -179,9 +179,9 @@ def engine_of(name: str | None) -> Engine:
     """
     if name is None:
         return PLAIN
-    found = ENGINES.get(name.lower())
-    if found is None:
+    engine = ENGINES.get(name.lower())
+    if engine is None:
         near = get_close_matches(name.lower(), ENGINES, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InvalidPlanError(f"no dialect {name!r}{hint} There are: {', '.join(ENGINES)}")
-    return found
+    return engine

@@ -228,15 +228,15 @@ class StreamParser(RowPatterns):
     def _parse_column_def(self, *args: Any, **options: Any) -> exp.Expr | None:
         """Give the column a ``NOT NULL`` after a computed column; sqlglot reads ``IS NOT NULL``."""
         begin = self._index
-        found = super()._parse_column_def(*args, **options)
-        calls.generated(self, found)
-        if found is not None and found.find(exp.ComputedColumnConstraint):
+        column = super()._parse_column_def(*args, **options)
+        calls.generated(self, column)
+        if column is not None and column.find(exp.ComputedColumnConstraint):
             required = self._required(begin)
             if required is not None:
                 kind = exp.NotNullColumnConstraint()
                 kind.update_positions(required)
-                found.append("constraints", exp.ColumnConstraint(kind=kind))
-        return found
+                column.append("constraints", exp.ColumnConstraint(kind=kind))
+        return column
 
     def _required(self, begin: int) -> Token | None:
         """Return the ``NOT`` of a ``NOT NULL`` since ``begin``, outside of brackets, without IS."""
@@ -263,14 +263,14 @@ class StreamParser(RowPatterns):
 
     def _parse_query_modifiers(self, this: Any) -> Any:
         """Parse ``EMIT CHANGES`` last, as in ksqlDB."""
-        found = super()._parse_query_modifiers(this)
+        query = super()._parse_query_modifiers(this)
         word = self._emit_word()
-        if isinstance(found, exp.Select) and word is not None:
+        if isinstance(query, exp.Select) and word is not None:
             emit = Emit(this=exp.var(word))
             emit.update_positions(self._curr)
-            found.set("emit", emit)
+            query.set("emit", emit)
             self._advance(2 if self._next.text.upper() == word else 4)
-        return found
+        return query
 
     def _parse_table_hints(self) -> list[exp.Expr] | None:
         """Leave WITH after a table in a CREATE: it has the options of the created table."""
@@ -299,10 +299,10 @@ class StreamParser(RowPatterns):
             self.raise_error(f"{word.text.upper()} is not supported; {hint}", word)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
-        found = self._parse_window_table() or super()._parse_table(*args, **options)
-        while found is not None and self._is_match():  # ends: the text does
-            found = self._parse_match_table(found)
-        return found
+        table = self._parse_window_table() or super()._parse_table(*args, **options)
+        while table is not None and self._is_match():  # ends: the text does
+            table = self._parse_match_table(table)
+        return table
 
     def _parse_window_table(self) -> exp.Expr | None:
         """Parse a window function, alone or in ``TABLE(...)``; None: there is none."""
@@ -361,10 +361,10 @@ class StreamParser(RowPatterns):
     def _parse_unnest(self, *args: Any, **options: Any) -> exp.Unnest | None:
         """Parse UNNEST; the positions of ``WITH OFFSET`` count from 0."""
         before = self._index
-        found: exp.Unnest | None = super()._parse_unnest(*args, **options)
-        if found is not None and calls.counts_from_zero(self._tokens[before : self._index]):
-            found.meta[calls.FROM_ZERO] = True
-        return found
+        unnest: exp.Unnest | None = super()._parse_unnest(*args, **options)
+        if unnest is not None and calls.counts_from_zero(self._tokens[before : self._index]):
+            unnest.meta[calls.FROM_ZERO] = True
+        return unnest
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """Parse ``x -> x + 1``, or DuckDB's newer ``lambda x: x + 1``."""

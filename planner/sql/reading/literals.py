@@ -129,13 +129,13 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
     is_fine = name.startswith("TIMESTAMP") and [part.name for part in node.expressions] == ["6"]
     if node.expressions and not is_fine:
         raise text.error(at, f"{as_sql(node)} {_LENGTHS.get(name, 'has no length here')}")
-    found = _TYPES.get(name)
-    if found is None or node.args.get("nested"):
+    kind = _TYPES.get(name)
+    if kind is None or node.args.get("nested"):
         if name == "TIME":
             raise text.error(at, "no type TIME; write DATE_FORMAT(t, 'HH:mm:ss') for its text")
         known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
         raise text.error(at, f"no type {as_sql(node)}; the types are: {known}")
-    return found
+    return kind
 
 
 def type_length(node: exp.DataType) -> int | None:

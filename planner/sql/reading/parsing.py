@@ -140,9 +140,9 @@ class SqlText:
         """Return the place of ``node``: its operator, first part, or the next node around it."""
         around: exp.Expr | None = node
         while around is not None:  # ends at the root
-            found = self._own_place(around)
-            if found is not None:
-                return found
+            place = self._own_place(around)
+            if place is not None:
+                return place
             around = around.parent
         return (0, 1)
 
@@ -269,11 +269,13 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
         _raise_parse_error(source, error)
     except RecursionError:
         raise source.error_at((0, 1), "this is nested too deeply") from None
-    found = [part for part in parsed if part is not None and not isinstance(part, exp.Semicolon)]
+    statements = [
+        part for part in parsed if part is not None and not isinstance(part, exp.Semicolon)
+    ]
     if engine.ignores_case:
-        for statement in found:
+        for statement in statements:
             _mark_names(statement)
-    return source, found
+    return source, statements
 
 
 def _mark_names(statement: exp.Expr) -> None:
@@ -284,15 +286,15 @@ def _mark_names(statement: exp.Expr) -> None:
 
 
 def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
-    found = _MISSING.search(str(error.__cause__ or error))
-    if found is None:
+    missing = _MISSING.search(str(error.__cause__ or error))
+    if missing is None:
         at = max(0, len(source.text.rstrip()) - 1)
         raise source.error_at(
             (at, at + 1), "the text ends too early: something is not closed"
         ) from None
-    quote, line = found[1], int(found[2])
+    quote, line = missing[1], int(missing[2])
     lines = source.text.split("\n")
-    at = sum(len(before) + 1 for before in lines[: line - 1]) + int(found[3])
+    at = sum(len(before) + 1 for before in lines[: line - 1]) + int(missing[3])
     at = source.text.find(quote, max(0, at - 1))
     place = (at, at + 1) if at >= 0 else (0, 1)
     raise source.error_at(place, f"{quote} is opened and never closed") from None
@@ -339,12 +341,12 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     line, width = int(details["line"]), max(1, len(str(details["highlight"])))
     first = sum(len(before) + 1 for before in source.text.split("\n")[: line - 1])
     start = max(first, first + int(details["col"]) - width)
-    if any(found.start() <= start < found.end() for found in _EMIT.finditer(source.text)):
+    if any(match.start() <= start < match.end() for match in _EMIT.finditer(source.text)):
         words = "EMIT CHANGES belongs after a SELECT, within its parentheses"
-    for found in _SPARK_WINDOW.finditer(source.text):
-        if found.start() <= start <= found.end():
+    for match in _SPARK_WINDOW.finditer(source.text):
+        if match.start() <= start <= match.end():
             what = f"the function WINDOW is not supported; {SPARK_WINDOW}"
-            raise source.error_at(found.span(1), what) from None
+            raise source.error_at(match.span(1), what) from None
     words += _other_spelling(source, start)
     if not _ADVICE.search(words):
         words += "; leave it out, or write one of the forms in docs/SQL.md"
@@ -354,7 +356,7 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
 def _other_spelling(source: SqlText, start: int) -> str:
     """Return the hint for another engine's operator, or TOP, at or around the place of an error."""
     for clause, hint in _CLAUSES.items():
-        if any(found.start() <= start < found.end() for found in clause.finditer(source.text)):
+        if any(match.start() <= start < match.end() for match in clause.finditer(source.text)):
             return f"; {hint}"
     at = next((t for t in source.tokens if t.start <= start <= t.end), None)
     if at is None:

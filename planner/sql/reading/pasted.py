@@ -71,8 +71,8 @@ def _location(parser: Any) -> exp.Expr:
 def _options(parser: Any) -> list[exp.Expr]:
     """Parse ``OPTIONS (path 'x', 'header' = 'true')``."""
     parser._advance()
-    found: list[exp.Expr] = parser._parse_wrapped_csv(lambda: _one_option(parser))
-    return found
+    options: list[exp.Expr] = parser._parse_wrapped_csv(lambda: _one_option(parser))
+    return options
 
 
 def _one_option(parser: Any) -> exp.Expr:

@@ -75,9 +75,9 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         quantified(node)
     for call in list(whole.find_all(exp.RegexpReplace)):
         _replaced(call, only_first=text.engine.replaces_first)
-    found: exp.Expr = composed(whole).this
-    found.parent = None
-    return found
+    result: exp.Expr = composed(whole).this
+    result.parent = None
+    return result
 
 
 def _replaced(node: exp.Expr, *, only_first: bool) -> None:
@@ -184,10 +184,10 @@ def _group_windows(select: exp.Select, text: SqlText) -> None:
     clause = select.args.get("group")
     if clause is None:
         return
-    found = [part for part in clause.expressions if _is_timed(part)]
-    if not found:
+    timed = [part for part in clause.expressions if _is_timed(part)]
+    if not timed:
         return
-    (window, *others) = found
+    (window, *others) = timed
     if others:
         raise text.error(others[0], "GROUP BY takes one window")
     from_ = select.args.get("from_")

@@ -189,7 +189,7 @@ def declared(
 
 def _add_grace(options: dict[str, exp.Expr], columns: Columns, text: SqlText) -> None:
     """Make the longest GRACE PERIOD of the text the delay of a topic that declares none."""
-    graces = [" ".join(found) for found in _GRACE.findall(text.text)]
+    graces = [" ".join(time) for time in _GRACE.findall(text.text)]
     if graces and "delay" not in options and columns.watermark is None:
         lengths = [exp.Literal.string(grace) for grace in graces]
         options["delay"] = max(lengths, key=lambda length: interval_us(length, text))

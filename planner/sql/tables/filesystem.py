@@ -129,18 +129,18 @@ def read_files(table: Table, options: FileSource) -> Stream:
         **csv,
     )
     with table.text.located(table.given.values["path"]):
-        found = infer_schema(format_, options.path, tuple(plain.reader_options(format_).items()))
-    table.check_columns(found)
+        inferred = infer_schema(format_, options.path, tuple(plain.reader_options(format_).items()))
+    table.check_columns(inferred)
     types = table.columns.types
     if table.word != STREAM:
-        types = {name: _as_written(found, name, kind) for name, kind in types.items()}
+        types = {name: _as_written(inferred, name, kind) for name, kind in types.items()}
     if options.static:
         for name in ("vs", "ve", "delay", "late", "max_ahead", CHANGELOG, DELETED):
             if name in table.given.values:
                 raise table.given.error(name, f"rows of a static table have no times: no {name}")
         given = replace(always_alive(plain), schema=types or None)
     else:
-        times = table.time_options(options.vs, options.ve, _with_types(found, types))
+        times = table.time_options(options.vs, options.ve, _with_types(inferred, types))
         given = replace(plain, **times, schema=types or None)
     with table.text.located(table.given.name):
         stream = Stream(file_source(format_, options.path, given))
@@ -195,18 +195,18 @@ def _fixed_source(table: Table, options: FileSource, format_: Format) -> Stream:
         return Stream.from_rstream(options.path)
 
 
-def _as_written(found: pa.Schema, name: str, kind: pa.DataType) -> pa.DataType:
+def _as_written(inferred: pa.Schema, name: str, kind: pa.DataType) -> pa.DataType:
     """Return the type of a column; a time that is written without a zone is read without one."""
-    there = found.field(name).type if name in found.names else kind
+    there = inferred.field(name).type if name in inferred.names else kind
     is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(there)
     return pa.timestamp("us") if is_time and there.tz is None else kind
 
 
-def _with_types(found: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
+def _with_types(inferred: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
     for name, kind in types.items():
-        at = found.get_field_index(name)
-        found = found.set(at, found.field(at).with_type(kind))
-    return found
+        at = inferred.get_field_index(name)
+        inferred = inferred.set(at, inferred.field(at).with_type(kind))
+    return inferred
 
 
 def _format(table: Table, options: FileSource) -> Format:
@@ -217,10 +217,10 @@ def _format(table: Table, options: FileSource) -> Format:
             known = ", ".join(formats)
             raise table.given.error("format", f"no format {options.format!r}; there are {known}")
         return formats[options.format.lower()]
-    found = "text" if options.path.endswith(".txt") else format_of(options.path)
-    if found is None:
+    format_ = "text" if options.path.endswith(".txt") else format_of(options.path)
+    if format_ is None:
         raise table.given.error("", "the path has no known ending: set format = '...'")
-    return found
+    return format_
 
 
 CONNECTOR = Connector("filesystem", Source(FileSource, read_files), Sink(FileSink, write_files))

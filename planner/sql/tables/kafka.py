@@ -63,14 +63,14 @@ def _choice_of(*known: str) -> Any:
 
 def _offsets(given: Given, name: str) -> dict[int, int]:
     """``partition:0,offset:42;partition:1,offset:300``."""
-    found = {}
+    offsets = {}
     for part in given.text_of(name).split(";"):
         pairs = dict(pair.split(":", 1) for pair in part.split(",") if ":" in pair)
         numbers = [pairs.get(key, "").strip() for key in ("partition", "offset")]
         if not all(number.isdigit() for number in numbers):
             raise given.error(name, f"write {name} = 'partition:0,offset:42;partition:1,offset:7'")
-        found[int(numbers[0])] = int(numbers[1])
-    return found
+        offsets[int(numbers[0])] = int(numbers[1])
+    return offsets
 
 
 def _millis(given: Given, name: str) -> int:
@@ -241,13 +241,13 @@ def _as_declared(table: Table, stream: Stream, declared: dict[str, pa.DataType])
         at = table.columns.nodes[name]
         if name not in stream.schema.names:
             raise table.text.error(at, f"avro.schema has no field {name!r}")
-        found = stream.schema.field(name).type
-        if found == wanted:
+        kind = stream.schema.field(name).type
+        if kind == wanted:
             continue
-        are_times = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
-        if not are_times and common_type(found, wanted) != wanted:
+        are_times = pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted)
+        if not are_times and common_type(kind, wanted) != wanted:
             raise table.text.error(
-                at, f"column {name!r} is {sql_type(str(found))} by avro.schema: declare it so"
+                at, f"column {name!r} is {sql_type(str(kind))} by avro.schema: declare it so"
             )
         stream = stream.with_columns(col(name).cast(wanted).alias(name))
     return stream

@@ -53,7 +53,7 @@ class Given:
         value = plain_value(node, self.text)
         if not isinstance(value, str):
             raise self.error(option, f"{option} is a text in single quotes")
-        return _VARIABLE.sub(lambda found: self._variable(found[1], node), value)
+        return _VARIABLE.sub(lambda match: self._variable(match[1], node), value)
 
     def _variable(self, name: str, node: exp.Expr) -> str:
         if name not in self.variables:
@@ -94,23 +94,23 @@ def read_options(record: type[Record], given: Given, what: str) -> Record:
     Raises:
         SqlError: an option is missing, is given twice or has an invalid value.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     exact = set(spellings(record))
     for f in fields(record):  # type: ignore[arg-type]
         names = f.metadata[_SPELLINGS]
         if names[0].endswith(_ANY):
             start = names[0].removesuffix(_ANY)
             many = [n for n in given.values if _is_spelled(n, names[0]) and n not in exact]
-            found[f.name] = {n.removeprefix(start): f.metadata[_READ](given, n) for n in many}
+            values[f.name] = {n.removeprefix(start): f.metadata[_READ](given, n) for n in many}
             continue
         present = [name for name in names if name in given.values]
         if len(present) > 1:
             raise given.error(present[1], f"{present[1]} has the same meaning as {present[0]}")
         if present:
-            found[f.name] = f.metadata[_READ](given, present[0])
+            values[f.name] = f.metadata[_READ](given, present[0])
         elif f.default is MISSING:
             raise given.error("", f"{what} needs {names[0]} = '...'")
-    return record(**found)
+    return record(**values)
 
 
 def unknown_option(name: str, known: Iterable[str]) -> str:
@@ -170,10 +170,10 @@ def count(given: Given, name: str) -> int:
     """Parse a number of partitions; quotes are accepted, as in Flink."""
     value = given.values[name]
     written = given.text_of(name) if value.is_string else str(value.name)
-    found = int(written) if re.fullmatch(r"[0-9]{1,9}", written.strip()) else 0
-    if not 1 <= found <= _PARTITIONS_MAX:
+    number = int(written) if re.fullmatch(r"[0-9]{1,9}", written.strip()) else 0
+    if not 1 <= number <= _PARTITIONS_MAX:
         raise given.error(name, f"{name} is a whole number from 1 to {_PARTITIONS_MAX}")
-    return found
+    return number
 
 
 def truth(given: Given, name: str) -> bool:

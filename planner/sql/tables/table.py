@@ -63,21 +63,21 @@ class Table:
         ``marked``: whether the watermark is on such a column.
         """
         mark = self.columns.watermark if marked else None
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if mark is not None:
             if vs is not None:
                 raise self.text.error(vs, "WATERMARK FOR also sets the time column")
             if "delay" in self.given.values:
                 raise self.given.error("delay", "WATERMARK FOR also sets how late rows may be")
-            found["delay"] = self.columns.delay_us
+            options["delay"] = self.columns.delay_us
             column = exp.column(mark.name)
             column.this.update_positions(mark.this)
             vs = self.columns.computed.get(mark.name, column)
         if vs is not None:
-            found["vs"] = self._time(vs, schema)
+            options["vs"] = self._time(vs, schema)
         if ve is not None and type(ve) is not exp.Null:
-            found["ve"] = self._end(ve, schema)
-        return found
+            options["ve"] = self._end(ve, schema)
+        return options
 
     def no_time(self) -> SqlError:
         """Return the error for a table without a time: no option and no watermark declares it."""
@@ -89,13 +89,13 @@ class Table:
             "file whose rows have no time, such as a lookup table, write static = TRUE",
         )
 
-    def check_columns(self, found: pa.Schema) -> None:
+    def check_columns(self, columns: pa.Schema) -> None:
         """Raise for declared columns that rows do not have."""
         for name, node in self.columns.nodes.items():
             if name in self.columns.metadata:
                 raise self.text.error(node, "files have no METADATA columns")
-            if name not in found.names and name not in self.columns.computed:
-                known = ", ".join(found.names)
+            if name not in columns.names and name not in self.columns.computed:
+                known = ", ".join(columns.names)
                 raise self.text.error(node, f"no column {name!r}; there are: {known}")
 
     def declared(self, stream: Stream, *, besides: str | None = None) -> Stream:
@@ -157,15 +157,15 @@ class Table:
             counts = f"{len(stream.schema)} columns go into {len(names)}"
             raise self.given.error("", f"{counts}: {', '.join(names)}")
         columns = []
-        for name, found in zip(names, stream.schema, strict=True):
+        for name, field in zip(names, stream.schema, strict=True):
             wanted = self.columns.types[name]
-            value = col(found.name)
-            if found.type != wanted:
+            value = col(field.name)
+            if field.type != wanted:
                 reason = (
-                    f"column {name!r} is {sql_type(str(wanted))}, and {found.name!r} is "
-                    f"{sql_type(str(found.type))}; write CAST({found.name} AS ...)"
+                    f"column {name!r} is {sql_type(str(wanted))}, and {field.name!r} is "
+                    f"{sql_type(str(field.type))}; write CAST({field.name} AS ...)"
                 )
-                if not _fits(found.type, wanted):
+                if not _fits(field.type, wanted):
                     raise self.text.error(self.columns.nodes[name], reason)
                 value = value.cast(wanted)
             columns.append(value.alias(name))

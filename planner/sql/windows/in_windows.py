@@ -95,8 +95,8 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
         node = node.this
     if isinstance(node, exp.Column):
         columns = scope.candidates(node)
-        found = (c.bound for c in scope.columns if columns == (c.column,))
-        return tuple(dict.fromkeys(bound for bound in found if bound is not None))
+        bounds = (c.bound for c in scope.columns if columns == (c.column,))
+        return tuple(dict.fromkeys(bound for bound in bounds if bound is not None))
     if isinstance(node, exp.Coalesce):
         parts = [window_bounds(part, scope) for part in (node.this, *node.expressions)]
         firsts = [part[0] for part in parts if part]
@@ -115,11 +115,11 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
     """Return the unknown bound for a value made of bounds only: ``CAST(window_start AS DATE)``."""
     columns = list(node.find_all(exp.Column))
-    found = [window_bounds(column, scope) for column in columns]
+    bounds = [window_bounds(column, scope) for column in columns]
     has_times = any(call.name.lower() in ("vs", "ve") for call in node.find_all(exp.Anonymous))
-    if not scope.in_windows.has_rows or not columns or not all(found) or has_times:
+    if not scope.in_windows.has_rows or not columns or not all(bounds) or has_times:
         return ()
-    return (Bound(found[0][0].kind, None),)
+    return (Bound(bounds[0][0].kind, None),)
 
 
 def _may_meet(nulls: Sequence[frozenset[tuple[str, str]]]) -> bool:
@@ -290,11 +290,11 @@ def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
     bounds: dict[str, Bound] = {}
     names = [rows.stream.schema.names for rows in branches]
     for columns in zip(*names, strict=False):  # other numbers of columns are refused later
-        found = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
-        known = [bound for bound in found if bound is not None]
+        of_branches = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
+        known = [bound for bound in of_branches if bound is not None]
         if not known:
             continue
-        first, is_alike = known[0], len(known) == len(found)
+        first, is_alike = known[0], len(known) == len(of_branches)
         is_alike = is_alike and all(bound.kind == known[0].kind for bound in known)
         if is_alike and all(_same(bound, first) for bound in known):
             is_life = all(bound.is_life for bound in known)

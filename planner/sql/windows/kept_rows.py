@@ -90,12 +90,12 @@ def _is_of_times(clause: exp.Join | None) -> bool:
 def with_time_bounds(clause: exp.Join, left: Scope, right: Scope, names: Names) -> exp.Join:
     """Replace ksqlDB's WITHIN by a bound on the times of both sides."""
     condition = clause.args.get("on")
-    found = (
+    is_within = (
         []
         if condition is None
         else [c for c in condition.find_all(exp.Anonymous) if c.name == WITHIN]
     )
-    if not found:
+    if not is_within:
         return clause
     made = clause.copy()
     made.meta.update(clause.meta)

@@ -175,15 +175,15 @@ class _Reading:
     def _stripped(self, node: exp.Expr) -> tuple[str | None, exp.Expr]:
         """Return the one variable of all columns in a node, and the node without it."""
         own = (self._relation,)
-        found = {c.table if c.table not in own else "" for c in node.find_all(exp.Column)}
-        if len(found) > 1:
+        tables = {c.table if c.table not in own else "" for c in node.find_all(exp.Column)}
+        if len(tables) > 1:
             raise self._text.error(
                 node, "all columns in a value of a row must belong to one variable of the pattern"
             )
         whole = exp.Paren(this=node.copy())
         for column in whole.find_all(exp.Column):
             column.set("table", None)
-        return next(iter(found), "") or None, whole.this
+        return next(iter(tables), "") or None, whole.this
 
     def _count(self, node: exp.Expr | None, default: int) -> int:
         if node is None:

@@ -55,8 +55,8 @@ def _fields(key: exp.Expr, scope: Scope, names: Names) -> list[exp.Column]:
     kind = scope.stream.schema.field(name).type
     if not pa.types.is_struct(kind):
         return []
-    found = [exp.column(kind.field(at).name, table=key.name) for at in range(kind.num_fields)]
-    for field in found:
+    columns = [exp.column(kind.field(at).name, table=key.name) for at in range(kind.num_fields)]
+    for field in columns:
         for part in field.walk():
             part.meta.update({**key.meta, **key.this.meta})
-    return found
+    return columns

@@ -86,7 +86,7 @@ def _bounds(part: exp.Expr, scope: Scope, names: Names) -> list[tuple[type[exp.E
         pairs = [(type(part), part.this, part.expression)]
     else:
         raise names.text.error(part, _FORM)
-    found = []
+    bounds = []
     for kind, left, right in pairs:
         (a, plus), (b, minus) = _moved(left, names), _moved(right, names)
         us = minus - plus
@@ -98,8 +98,8 @@ def _bounds(part: exp.Expr, scope: Scope, names: Names) -> list[tuple[type[exp.E
             raise names.text.error(part, _FORM)
         if not is_event_time(scope.stream.plan, scope.column(b, names.text)):
             raise names.text.error(b, _FORM)
-        found.append((kind, us))
-    return found
+        bounds.append((kind, us))
+    return bounds
 
 
 def _moved(node: exp.Expr, names: Names) -> tuple[exp.Expr, int]:

@@ -88,11 +88,11 @@ def _windows(node: exp.Select) -> list[exp.Window]:
     """Return the window functions of a SELECT, without those of its subqueries."""
     parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
     return [
-        found
+        window
         for part in parts
         if part is not None
-        for found in part.find_all(exp.Window)
-        if found.find_ancestor(exp.Select) is node
+        for window in part.find_all(exp.Window)
+        if window.find_ancestor(exp.Select) is node
     ]
 
 
@@ -120,8 +120,8 @@ def _function(window: exp.Window) -> exp.Expr:
     function = window.this
     while isinstance(function, _AROUND):  # ends: a tree is finite
         function = function.this
-    found: exp.Expr = function
-    return found
+    call: exp.Expr = function
+    return call
 
 
 def _skips_nulls(window: exp.Window) -> bool:

@@ -285,9 +285,9 @@ def _spec(call: _Call, zone: str) -> AnyWindow:
         if call.name in ("TUMBLE", "HOP"):
             offset = call.lengths[count:]
             offset_us = length(offset[0], call.text, least=None) if offset else 0
-            found = by_calendar(call.lengths[:count][::-1], offset_us, zone)
-            if found is not None:
-                return found
+            by_period = by_calendar(call.lengths[:count][::-1], offset_us, zone)
+            if by_period is not None:
+                return by_period
     values = [
         length(part, call.text, least=None if what == "OFFSET?" else 1)
         for part, what in zip(call.lengths, wanted, strict=False)
@@ -306,26 +306,26 @@ def _read(node: WindowTable, text: SqlText) -> _Call:
     name = node.name.upper()
     wanted = ("DATA", "TIMECOL", *_FUNCTIONS[name][1])
     known = {what.removesuffix("?"): what for what in wanted}
-    found: dict[str, exp.Expr] = {}
+    arguments: dict[str, exp.Expr] = {}
     for place, part in enumerate(node.expressions):
         key = part.this.name.upper() if isinstance(part, exp.Kwarg) else None
         if key is None and place < len(wanted):
             key = wanted[place].removesuffix("?")
-        if key not in known or key in found:
+        if key not in known or key in arguments:
             raise text.error(part, _usage(name, wanted))
-        found[key] = part.expression if isinstance(part, exp.Kwarg) else part
-    if any(what not in found for what in wanted if not what.endswith("?")):
+        arguments[key] = part.expression if isinstance(part, exp.Kwarg) else part
+    if any(what not in arguments for what in wanted if not what.endswith("?")):
         raise text.error(node, _usage(name, wanted))
-    table, keys = found["DATA"], ()
+    table, keys = arguments["DATA"], ()
     if isinstance(table, TableArgument):
         keys, table = tuple(table.expressions), table.this
     if isinstance(table, exp.Column) and not table.table:
         table = exp.Table(this=table.this)
     if not isinstance(table, exp.Table) or table.args.get("version") is not None:
         raise text.error(table, f"{name} takes the name of a stream; name a query by WITH or VIEW")
-    time = found["TIMECOL"]
+    time = arguments["TIMECOL"]
     time = time.this if isinstance(time, Descriptor) else time
-    lengths = tuple(found[what] for what in known if what in found)[2:]
+    lengths = tuple(arguments[what] for what in known if what in arguments)[2:]
     return _Call(node, text, table, time, keys, lengths)
 
 

@@ -34,8 +34,8 @@ def calendar_length(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
         written = f"{node.this.name} {unit.name if unit is not None else ''}"
-    found = _WRITTEN.fullmatch(written)
-    return None if found is None else f"{int(found[1])}{_UNITS[found[2][0].lower()]}"
+    match = _WRITTEN.fullmatch(written)
+    return None if match is None else f"{int(match[1])}{_UNITS[match[2][0].lower()]}"
 
 
 def by_calendar(lengths: Sequence[exp.Expr], offset_us: int, zone: str) -> CalendarWindow | None:
@@ -44,8 +44,8 @@ def by_calendar(lengths: Sequence[exp.Expr], offset_us: int, zone: str) -> Calen
     Raises:
         InvalidPlanError: one has such a unit and the other does not.
     """
-    found = [calendar_length(node) for node in lengths] or [None]  # SNAPSHOT() has no length
-    size, every = found[0], found[-1]
+    periods = [calendar_length(node) for node in lengths] or [None]  # SNAPSHOT() has no length
+    size, every = periods[0], periods[-1]
     if size is None and every is None:
         return None
     if size is None or every is None:
@@ -80,10 +80,10 @@ def _fits(every_us: int, zone: str) -> bool:
 def _offsets(zone: str) -> set[int]:
     """Return the offsets from UTC that a zone has at the starts of months, us."""
     rules = zoneinfo.ZoneInfo(zone)
-    found = set()
+    offsets = set()
     for year in _YEARS:
         for month in range(1, 13):
             distance = datetime(year, month, 1, tzinfo=UTC).astimezone(rules).utcoffset()
             assert distance is not None, zone
-            found.add(distance // timedelta(microseconds=1))
-    return found
+            offsets.add(distance // timedelta(microseconds=1))
+    return offsets

@@ -40,8 +40,8 @@ def _method(function: Function) -> Callable[..., Expr]:
         target: Any = getattr(first, namespace) if namespace else first
         pairs = zip(parameters, given, strict=False)
         taken = [_taken(p, value) for p, value in pairs]
-        found: Expr = getattr(target, made.__name__)(*taken)
-        return found
+        expr: Expr = getattr(target, made.__name__)(*taken)
+        return expr
 
     return build
 

@@ -108,9 +108,9 @@ def _compiled(
 
         def special(node: exp.Expr) -> Expr | None:
             if isinstance(node, exp.Identifier) and node.name in known:
-                found: Expr = known[node.name]
+                expr: Expr = known[node.name]
                 is_place = len(values) > 1 and not others and node.name == names[1]
-                return found + 1 if is_place and not compiler.text.engine.lists_from_zero else found
+                return expr + 1 if is_place and not compiler.text.engine.lists_from_zero else expr
             return None
 
         return compiler.knowing(types, special).compile(body.this)

@@ -102,10 +102,10 @@ def arithmetic(
     node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
 ) -> Expr | None:
     """Return the result of an operator in the dialect; None: it has the default meaning."""
-    found = _divided(node, left, right, schema, engine)
-    found = _days_later(node, left, right, schema) if found is None else found
-    found = _days_apart(node, left, right, schema, engine) if found is None else found
-    return _times_interval(node, left, right, schema) if found is None else found
+    result = _divided(node, left, right, schema, engine)
+    result = _days_later(node, left, right, schema) if result is None else result
+    result = _days_apart(node, left, right, schema, engine) if result is None else result
+    return _times_interval(node, left, right, schema) if result is None else result
 
 
 def _days_later(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:

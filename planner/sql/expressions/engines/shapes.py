@@ -122,16 +122,16 @@ def _as_time(node: exp.Expr) -> exp.Expr:
 
 def _any(node: exp.Expr, compiler: Compiler) -> Expr | None:
     """``ANY_MATCH(list, x -> condition)``: whether the condition holds for an element."""
-    found = _matching(node, compiler)
-    return None if found is None else found.list.length() > 0
+    match = _matching(node, compiler)
+    return None if match is None else match.list.length() > 0
 
 
 def _all(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    found = _matching(node, compiler)
-    if found is None:
+    match = _matching(node, compiler)
+    if match is None:
         return None
     items = compiler.compile(node.expressions[0])
-    return found.list.length() == items.list.length()
+    return match.list.length() == items.list.length()
 
 
 def _matching(node: exp.Expr, compiler: Compiler) -> Expr | None:

@@ -74,8 +74,8 @@ def json_value(parser: Any) -> exp.Expr:
             )
             default = exp.TryCast(this=exp.cast(other.copy(), "VARCHAR"), to=kind.copy(), safe=True)
             made = exp.Case(ifs=[exp.If(this=fails, true=default)], default=made)
-    found: exp.Expr = parser.expression(made)
-    return found
+    call: exp.Expr = parser.expression(made)
+    return call
 
 
 def _read_other(parser: Any, others: dict[str, exp.Expr | None]) -> None:

@@ -61,17 +61,17 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
             node.replace(made)
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    character = found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    character = match[1]
     if character in _KEPT:
-        return found[0]
+        return match[0]
     return _CHARACTERS.get(character, character)
 
 
-def _group(found: re.Match[str]) -> str:
-    if found[1] is not None:
-        return f"\\{found[1]}"
-    return "$" if found[0] == "\\$" else "\\\\"
+def _group(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return f"\\{match[1]}"
+    return "$" if match[0] == "\\$" else "\\\\"
 
 
 def _rollup(select: exp.Select) -> None:
@@ -80,27 +80,27 @@ def _rollup(select: exp.Select) -> None:
     if group is None:
         return
     for part, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
-        found = group.args.get(part) or []
-        if len(found) == 1 and not found[0].expressions and group.expressions:
+        keys = group.args.get(part) or []
+        if len(keys) == 1 and not keys[0].expressions and group.expressions:
             group.set(part, None)
             group.set("expressions", [kind(expressions=group.expressions)])
 
 
 def _rows_of_list(select: exp.Select, engine: str, error: Error) -> None:
     """``SELECT UNNEST(l) AS x FROM t`` is ``SELECT x FROM t CROSS JOIN UNNEST(l) AS u (x)``."""
-    found = []
+    rows = []
     for part in select.expressions:
         value = part.this if isinstance(part, exp.Alias) else part
         if type(value) in (exp.Unnest, exp.Explode):
-            found.append((part, value))
-    if not found or select.args.get("from_") is None:
+            rows.append((part, value))
+    if not rows or select.args.get("from_") is None:
         return
-    if len(found) == 2 and engine in ("ksqldb", "postgres", "duckdb"):
-        _zip(select, found)
+    if len(rows) == 2 and engine in ("ksqldb", "postgres", "duckdb"):
+        _zip(select, rows)
         return
-    if len(found) > 1:
-        raise error(found[1][1], _TWO_LISTS)
-    ((part, value),) = found
+    if len(rows) > 1:
+        raise error(rows[1][1], _TWO_LISTS)
+    ((part, value),) = rows
     name = part.alias if isinstance(part, exp.Alias) else ""
     name = name or ("unnest" if isinstance(value, exp.Unnest) else "col")
     listed = value.expressions[0] if isinstance(value, exp.Unnest) else value.this
@@ -120,15 +120,15 @@ def _rows_of_list(select: exp.Select, engine: str, error: Error) -> None:
     select.set("joins", [*(select.args.get("joins") or []), join])
 
 
-def _zip(select: exp.Select, found: list[tuple[exp.Expr, exp.Expr]]) -> None:
+def _zip(select: exp.Select, pairs: list[tuple[exp.Expr, exp.Expr]]) -> None:
     """Two lists in the list of a SELECT become rows together; the shorter ends with nulls."""
-    lists = [v.expressions[0] if isinstance(v, exp.Unnest) else v.this for _, v in found]
-    columns = [exp.to_identifier(f"@element{at}", quoted=True) for at in range(len(found))]
+    lists = [v.expressions[0] if isinstance(v, exp.Unnest) else v.this for _, v in pairs]
+    columns = [exp.to_identifier(f"@element{at}", quoted=True) for at in range(len(pairs))]
     zipped = exp.Anonymous(this="LIST_ZIP", expressions=[one.copy() for one in lists])
     alias = exp.TableAlias(this=exp.to_identifier("@elements", quoted=True), columns=columns)
     join = exp.Join(this=exp.Unnest(expressions=[zipped], alias=alias), kind="CROSS")
-    _place(join, found[0][1])
-    for (part, value), column in zip(found, columns, strict=True):
+    _place(join, pairs[0][1])
+    for (part, value), column in zip(pairs, columns, strict=True):
         default = "unnest" if isinstance(value, exp.Unnest) else "col"
         made = exp.alias_(exp.column(column.copy()), part.alias or default)
         _place(made, value)

@@ -46,27 +46,27 @@ def _like(token: Token, kind: TokenType, text: str) -> Token:
 
 def _with_maps(tokens: list[Token]) -> list[Token]:
     """Rewrite ``MAP {k: v}`` and ``MAP[k, v]`` as calls, ``LIST[x]`` as ARRAY."""
-    found = list(tokens)
+    out = list(tokens)
     for at, token in enumerate(tokens[:-1]):
         opened = tokens[at + 1].token_type
         word = token.text.upper()
         if word == "LIST" and opened is TokenType.L_BRACKET:
-            found[at] = _like(token, TokenType.ARRAY, "ARRAY")
+            out[at] = _like(token, TokenType.ARRAY, "ARRAY")
         is_map = word == "MAP" and token.token_type is not TokenType.IDENTIFIER
         if not is_map or opened not in _OPENED or tokens[at + 1].start > token.end + 2:
             continue
         end = _end(tokens, at + 1)
         if end < 0:
             continue
-        found[at + 1] = _like(tokens[at + 1], TokenType.L_PAREN, "(")
-        found[end] = _like(tokens[end], TokenType.R_PAREN, ")")
+        out[at + 1] = _like(tokens[at + 1], TokenType.L_PAREN, "(")
+        out[end] = _like(tokens[end], TokenType.R_PAREN, ")")
         depth = 0
         for inner in range(at + 1, end):
             depth += tokens[inner].token_type in _OPENING
             depth -= tokens[inner].token_type in _CLOSING
             if depth == 1 and tokens[inner].token_type is TokenType.COLON:
-                found[inner] = _like(tokens[inner], TokenType.COMMA, ",")
-    return found
+                out[inner] = _like(tokens[inner], TokenType.COMMA, ",")
+    return out
 
 
 def _end(tokens: list[Token], at: int) -> int:
@@ -85,37 +85,37 @@ def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
     kinds = {TokenType.CARET: (TokenType.DSTAR, "**")}
     if engine == "postgres":
         kinds[TokenType.HASH] = (TokenType.CARET, "^")
-    found = []
+    out = []
     for before, token in zip([None, *tokens], tokens, strict=False):
         is_some = token.token_type is TokenType.SOME and before and before.text in _COMPARED
         kind = (TokenType.ANY, "ANY") if is_some else kinds.get(token.token_type)
-        found.append(token if kind is None else _like(token, *kind))
-    return found
+        out.append(token if kind is None else _like(token, *kind))
+    return out
 
 
 def _with_identifiers(tokens: list[Token]) -> list[Token]:
     """Rewrite Spark's ``IDENTIFIER('name')`` as the name."""
-    found: list[Token] = []
+    out: list[Token] = []
     for token in tokens:
-        words = [one.text.upper() for one in found[-3:-1]] if len(found) > 2 else []
-        is_named = words == ["IDENTIFIER", "("] and found[-1].token_type is TokenType.STRING
+        words = [one.text.upper() for one in out[-3:-1]] if len(out) > 2 else []
+        is_named = words == ["IDENTIFIER", "("] and out[-1].token_type is TokenType.STRING
         if token.token_type is TokenType.R_PAREN and is_named:
-            found[-3:] = [_like(found[-1], TokenType.IDENTIFIER, found[-1].text)]
+            out[-3:] = [_like(out[-1], TokenType.IDENTIFIER, out[-1].text)]
         else:
-            found.append(token)
-    return found
+            out.append(token)
+    return out
 
 
 def _with_lambdas(tokens: list[Token]) -> list[Token]:
     """Rewrite RisingWave's ``|x| x * 2`` as ``x -> x * 2``, and ``|a, b|`` as ``(a, b) ->``."""
-    found: list[Token] = []
+    out: list[Token] = []
     at = 0
     while at < len(tokens):  # ends: each pass takes a token
         begins = tokens[at].token_type is TokenType.PIPE and tokens[at - 1].text in ("(", ",")
         kinds = [token.token_type for token in tokens[at + 1 : at + 5]]
         end = kinds.index(TokenType.PIPE) + at + 1 if begins and TokenType.PIPE in kinds else 0
         if not end:
-            found.append(tokens[at])
+            out.append(tokens[at])
             at += 1
             continue
         names = tokens[at + 1 : end]
@@ -126,14 +126,14 @@ def _with_lambdas(tokens: list[Token]) -> list[Token]:
                 *names,
                 _like(closed, TokenType.R_PAREN, ")"),
             ]
-        found += [*names, _like(tokens[end], TokenType.ARROW, "->")]
+        out += [*names, _like(tokens[end], TokenType.ARROW, "->")]
         at = end + 1
-    return found
+    return out
 
 
 def _with_statements(tokens: list[Token]) -> list[Token]:
     """Rewrite Materialize's statements, and drop clauses that do not change rows."""
-    found: list[Token] = []
+    out: list[Token] = []
     at = 0
     while at < len(tokens):  # ends: each pass takes a token
         token, word = tokens[at], tokens[at].text.upper()
@@ -143,7 +143,7 @@ def _with_statements(tokens: list[Token]) -> list[Token]:
             at += 2 if words[1:2] == ["TO"] else 1
             if at < len(tokens) and tokens[at].token_type is not TokenType.L_PAREN:
                 kinds = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"))
-                found += [_like(token, *kind) for kind in (*kinds, (TokenType.FROM, "FROM"))]
+                out += [_like(token, *kind) for kind in (*kinds, (TokenType.FROM, "FROM"))]
         elif words[:2] == ["IN", "CLUSTER"]:
             at += 3
         elif word == "DEFAULT" and words[1:2] == ["INDEX"]:
@@ -151,6 +151,6 @@ def _with_statements(tokens: list[Token]) -> list[Token]:
         elif words[:2] == ["OPTIONS", "("] and words[2] in ("AGGREGATE", "DISTINCT", "LIMIT"):
             at = _end(tokens, at + 1) + 1 or len(tokens)
         else:
-            found.append(token)
+            out.append(token)
             at += 1
-    return found
+    return out

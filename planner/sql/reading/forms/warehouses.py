@@ -95,21 +95,21 @@ def _replace(node: exp.Expr, made: exp.Expr) -> None:
 
 def with_match_conditions(tokens: Sequence[Token]) -> list[Token]:
     """Rewrite ``ASOF JOIN b MATCH_CONDITION (c) ON d`` as ``ASOF LEFT JOIN b ON (c) AND d``."""
-    found = list(tokens)
-    for at in range(len(found) - 1, -1, -1):
-        opened = found[at + 1].token_type if at + 1 < len(found) else None
-        if found[at].text.upper() != "MATCH_CONDITION" or opened is not TokenType.L_PAREN:
+    out = list(tokens)
+    for at in range(len(out) - 1, -1, -1):
+        opened = out[at + 1].token_type if at + 1 < len(out) else None
+        if out[at].text.upper() != "MATCH_CONDITION" or opened is not TokenType.L_PAREN:
             continue
-        end = _end(found, at + 1)
-        joins = [n for n in range(at) if found[n].token_type is TokenType.ASOF]
+        end = _end(out, at + 1)
+        joins = [n for n in range(at) if out[n].token_type is TokenType.ASOF]
         if not end or not joins:
             continue
-        like = found[at]
-        if end < len(found) and found[end].token_type is TokenType.ON:
-            found[end] = _like(found[end], TokenType.AND, "AND")
-        found[at] = _like(like, TokenType.ON, "ON")
-        found.insert(joins[-1] + 1, _like(found[joins[-1]], TokenType.LEFT, "LEFT"))
-    return found
+        like = out[at]
+        if end < len(out) and out[end].token_type is TokenType.ON:
+            out[end] = _like(out[end], TokenType.AND, "AND")
+        out[at] = _like(like, TokenType.ON, "ON")
+        out.insert(joins[-1] + 1, _like(out[joins[-1]], TokenType.LEFT, "LEFT"))
+    return out
 
 
 def _end(tokens: list[Token], at: int) -> int:

@@ -48,12 +48,12 @@ class _Split:
             listed = self._select.expressions
             return listed[place - 1].unalias() if 0 < place <= len(listed) else part
         if isinstance(part, exp.Column) and not part.table and part.name in self._listed:
-            found: exp.Expr = self._listed[part.name]
-            if found.find(exp.AggFunc, exp.Window):
+            key: exp.Expr = self._listed[part.name]
+            if key.find(exp.AggFunc, exp.Window):
                 return part
-            if not isinstance(found, exp.Column) or found.name != part.name:
+            if not isinstance(key, exp.Column) or key.name != part.name:
                 self._aliases[part.name] = _ALIAS.format(part.name)
-            return found
+            return key
         return part
 
     def apply(self) -> None:
@@ -106,11 +106,11 @@ class _Split:
             waiting += list(node.iter_expressions())
 
     def _column(self, node: exp.Expr) -> exp.Expr:
-        found = next((name for known, name in self._found if known == node), None)
-        if found is None:
-            found = f"@{len(self._found)}"
-            self._found.append((node.copy(), found))
-        made = exp.column(exp.to_identifier(found, quoted=True))
+        column = next((name for known, name in self._found if known == node), None)
+        if column is None:
+            column = f"@{len(self._found)}"
+            self._found.append((node.copy(), column))
+        made = exp.column(exp.to_identifier(column, quoted=True))
         for part in made.walk():
             part.meta.update({k: v for k, v in node.meta.items() if k in ("start", "end")})
         return made

@@ -61,8 +61,8 @@ def _session_gap(group: exp.Expr | None) -> exp.Expr | None:
     """Return the gap of SESSION among the keys."""
     for key in group.expressions if group is not None else ():
         if is_window_call(key) and key.name.upper() == "SESSION" and key.expressions:
-            found: exp.Expr = exp.Interval(this=exp.Literal.string(key.expressions[0].name))
-            return found
+            gap: exp.Expr = exp.Interval(this=exp.Literal.string(key.expressions[0].name))
+            return gap
     return None
 
 

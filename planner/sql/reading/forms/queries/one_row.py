@@ -167,7 +167,7 @@ def _put(
 def _columns(select: exp.Select, called: str, names: Container[str]) -> list[exp.Column]:
     """Return the columns of a SELECT that name a value of the LATERAL ``called``."""
     listed = {part.alias_or_name.lower() for part in select.expressions}
-    found = []
+    columns = []
     for column in select.find_all(exp.Column):
         if column.name.lower() not in names:
             continue
@@ -178,19 +178,19 @@ def _columns(select: exp.Select, called: str, names: Container[str]) -> list[exp
             is_own = column.find_ancestor(exp.Select) is select
             is_own = is_own and not (by_alias and column.find_ancestor(exp.Window) is None)
         if is_own:
-            found.append(column)
-    return found
+            columns.append(column)
+    return columns
 
 
 def _between(column: exp.Column, select: exp.Select) -> list[str]:
     """Return the relations of the SELECTs that are around ``column`` and within ``select``."""
-    found: list[str] = []
+    names: list[str] = []
     inner = column.find_ancestor(exp.Select)
     while inner is not None and inner is not select:  # ends at the root
         parts = [inner.args.get("from_"), *(inner.args.get("joins") or [])]
-        found += [part.this.alias_or_name.lower() for part in parts if part is not None]
+        names += [part.this.alias_or_name.lower() for part in parts if part is not None]
         inner = inner.find_ancestor(exp.Select)
-    return found
+    return names
 
 
 def _check_names(column: exp.Column, value: exp.Expr, select: exp.Select, error: _Error) -> None:

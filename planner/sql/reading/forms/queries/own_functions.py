@@ -131,7 +131,7 @@ def with_own_functions(statements: Sequence[exp.Expr], error: Error) -> list[exp
         SqlError: made by ``error``; a call has another number of arguments.
     """
     known: dict[str, OwnFunction] = {}
-    found: list[exp.Expr] = []
+    kept: list[exp.Expr] = []
     for statement in statements:
         whole = exp.Paren(this=statement)
         for call in reversed(list(whole.find_all(exp.Anonymous)) if known else []):
@@ -141,8 +141,8 @@ def with_own_functions(statements: Sequence[exp.Expr], error: Error) -> list[exp
             known[whole.this.name.upper()] = whole.this
         else:
             whole.this.parent = None
-            found.append(whole.this)
-    return found
+            kept.append(whole.this)
+    return kept
 
 
 def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Expr:

@@ -41,9 +41,9 @@ def quantified(node: exp.Expr) -> None:
 
 def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
     """Return whether a list has a value; NULL if it does not and has a NULL."""
-    found = exp.ArrayContains(this=held.copy(), expression=value.copy())
+    test = exp.ArrayContains(this=held.copy(), expression=value.copy())
     if isinstance(held, exp.Array) and all(isinstance(e, exp.Literal) for e in held.expressions):
-        return found
+        return test
 
     def none_in(items: exp.Expr) -> exp.Expr:
         return exp.EQ(this=exp.ArraySize(this=items), expression=exp.Literal.number(0))
@@ -52,9 +52,9 @@ def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
     each = exp.Lambda(this=is_null, expressions=[exp.to_identifier("e")])
     nulls = exp.ArrayFilter(this=held.copy(), expression=each)
     ifs = [
-        exp.If(this=found, true=exp.true()),
+        exp.If(this=test, true=exp.true()),
         exp.If(this=none_in(held.copy()), true=exp.false()),
-        exp.If(this=none_in(nulls), true=found.copy()),
+        exp.If(this=none_in(nulls), true=test.copy()),
     ]
     return exp.Case(ifs=ifs)
 
@@ -92,17 +92,17 @@ def _extreme(around: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr | 
     y = query.expressions[0].unalias()
     if y.find(exp.AggFunc):
         return None
-    found: exp.Expr = type(around)(
+    test: exp.Expr = type(around)(
         this=around.this.copy(), expression=one(exp.Max if is_greatest else exp.Min, y)
     )
     if not is_any:
         none = exp.EQ(this=one(exp.Count, exp.Star()), expression=exp.Literal.number(0))
         missing = exp.Sub(this=one(exp.Count, exp.Star()), expression=one(exp.Count, y))
         known = exp.EQ(this=missing, expression=exp.Literal.number(0))
-        found = exp.And(
-            this=exp.Coalesce(this=found, expressions=[exp.Paren(this=none)]), expression=known
+        test = exp.And(
+            this=exp.Coalesce(this=test, expressions=[exp.Paren(this=none)]), expression=known
         )
-    made = exp.Paren(this=found)
+    made = exp.Paren(this=test)
     place = next((n.meta for n in around.walk() if "start" in n.meta), {})
     for part in made.walk():
         for key in ("start", "end"):

@@ -38,28 +38,28 @@ class RefusedTokenError(ValueError):
 def with_variables(text: str) -> str:
     """Replace the variables of DEFINE, each in the text behind its definition."""
     at, starts = 0, True
-    while found := _PART.match(text, at):  # ends: each pass goes behind a part
-        at = found.end()
-        if starts and found["define"]:
-            value = found["value"].replace("''", "'")
-            rest = text[at:].replace("${" + found["name"] + "}", value)
-            text = text[: found.start()] + re.sub(r"[^\n]", " ", found[0]) + rest
-        elif not found["gap"]:
-            starts = bool(found["end"])
+    while match := _PART.match(text, at):  # ends: each pass goes behind a part
+        at = match.end()
+        if starts and match["define"]:
+            value = match["value"].replace("''", "'")
+            rest = text[at:].replace("${" + match["name"] + "}", value)
+            text = text[: match.start()] + re.sub(r"[^\n]", " ", match[0]) + rest
+        elif not match["gap"]:
+            starts = bool(match["end"])
     return text
 
 
 def with_cursors(tokens: Sequence[Token]) -> list[Token]:
     """Replace cursors by their queries, and drop the statements that read them."""
-    found: list[Token] = []
+    out: list[Token] = []
     for statement in _statements(tokens):
         words = [token.text.upper() for token in statement[:6]]
         if words[:1] == ["DECLARE"] and "CURSOR" in words[2:4] and "SUBSCRIPTION" not in words:
             statement = statement[words.index("CURSOR") + 2 :]
         elif words and words[0] in _LEFT_OUT:
             continue
-        found += _without_options(statement)
-    return found
+        out += _without_options(statement)
+    return out
 
 
 def _without_options(statement: list[Token]) -> list[Token]:
@@ -103,25 +103,25 @@ def _check_options(tokens: Sequence[Token]) -> None:
 
 
 def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
-    found: list[list[Token]] = [[]]
+    statements: list[list[Token]] = [[]]
     for token in tokens:
-        found[-1].append(token)
+        statements[-1].append(token)
         if token.token_type is TokenType.SEMICOLON:
-            found.append([])
-    return found
+            statements.append([])
+    return statements
 
 
 def with_lateness(tokens: Sequence[Token]) -> list[Token]:
     """Rewrite ``ts TIMESTAMP LATENESS x`` as ``ts TIMESTAMP, WATERMARK FOR ts AS ts - x``."""
-    found: list[Token] = []
+    out: list[Token] = []
     for statement in _statements(tokens):
         is_create = bool(statement) and statement[0].token_type is TokenType.CREATE
-        found += _with_watermarks(statement) if is_create else statement
-    return found
+        out += _with_watermarks(statement) if is_create else statement
+    return out
 
 
 def _with_watermarks(create: list[Token]) -> list[Token]:
-    found: list[Token] = []
+    out: list[Token] = []
     name, depth = create[0], 0
     starts = False  # a column of the declaration
     for token, after in itertools.zip_longest(create, create[1:]):
@@ -132,13 +132,13 @@ def _with_watermarks(create: list[Token]) -> list[Token]:
         is_before = after is not None and after.token_type is TokenType.INTERVAL
         if is_word and is_before and depth == 1 and not starts:
             words = ((TokenType.COMMA, ","), (TokenType.VAR, "WATERMARK"), (TokenType.FOR, "FOR"))
-            found += [_like(token, *word) for word in words]
-            found += [name, _like(token, TokenType.ALIAS, "AS"), name]
-            found.append(_like(token, TokenType.DASH, "-"))
+            out += [_like(token, *word) for word in words]
+            out += [name, _like(token, TokenType.ALIAS, "AS"), name]
+            out.append(_like(token, TokenType.DASH, "-"))
         else:
-            found.append(token)
+            out.append(token)
         starts = depth == 1 and token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
-    return found
+    return out
 
 
 def without_streams(tokens: Sequence[Token]) -> list[Token]:
@@ -146,7 +146,7 @@ def without_streams(tokens: Sequence[Token]) -> list[Token]:
 
     ``FROM stream`` alone, and ``FROM stream AS t``, read a table named stream.
     """
-    found: list[Token] = []
+    out: list[Token] = []
     closing = 0
     for at, token in enumerate(tokens):
         before = tokens[at - 1].token_type if at else None
@@ -161,8 +161,8 @@ def without_streams(tokens: Sequence[Token]) -> list[Token]:
         queries = (TokenType.SELECT, TokenType.L_PAREN, TokenType.ALL, TokenType.DISTINCT)
         if word == "MINUS" and token.token_type is TokenType.VAR and after in queries:
             token = _like(token, TokenType.EXCEPT, "EXCEPT")
-        found.append(token)
-    return found
+        out.append(token)
+    return out
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
