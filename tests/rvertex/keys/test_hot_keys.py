@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rstream.clock import ManualClock
+from rvertex.host.environment import HostLimits
 from rvertex.host.watch import Watch
 from rvertex.keys.hot_keys import HotKeys
 from tests.support.builders import ev
@@ -79,7 +80,7 @@ def test_keys_of_any_type_are_shown(kind: pa.DataType, value: Any, text: str) ->
 def test_it_is_told_with_the_timing_of_its_vertex() -> None:
     table = [ev(t, k=t if t % 10 == 0 else 7, x=float(t)) for t in range(4_000)]
     vertex = run_vertex(source_vertex(), [arrival(table)], []).vertex
-    watch = Watch("h0.0", ManualClock(), 60.0)
+    watch = Watch("h0.0", ManualClock(), HostLimits())
     assert watch.timing("s.0", 1).hot_key == "", "it has not been seen"
     watch.timing("s.0", 1, vertex)
     timing = watch.timing("s.0", 1)

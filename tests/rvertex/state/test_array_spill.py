@@ -169,6 +169,8 @@ def test_open_keys_beyond_the_budget_fail_by_name(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 20_000)
     monkeypatch.setattr("rvertex.state.array_spill.LOOK_BYTES", 1)
     monkeypatch.setattr("rvertex.state.array_spill.OBJECTS_BYTES_MIN", 1_000_000)
+    # Keys that are searched together are arrays, which go to scratch; one by one they are objects.
+    monkeypatch.setattr("rvertex.operators.ordered.matching.lockstep.KEYS_MIN", 1 << 40)
     operator, memory = OPEN_MATCHES.open([PAYLOAD]), StateMemory(1_500_000)
     spill = ArraySpill([operator], memory)
 
