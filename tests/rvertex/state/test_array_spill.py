@@ -183,7 +183,7 @@ def test_open_keys_beyond_the_budget_fail_by_name(monkeypatch: pytest.MonkeyPatc
 
     feed(0)
     assert memory.keys == 1_000
-    with pytest.raises(UnspillableStateError, match=r"Match keeps about 2\d{6} bytes .*1500000"):
+    with pytest.raises(UnspillableStateError, match=r"Match keeps about 1\d{6} bytes .*1500000"):
         feed(1_000)
 
 
