@@ -299,7 +299,7 @@ def window_end(row: dict[str, Any]) -> int:
 
 
 def show(table: dict[str, list[float | None]], grew: list[str], events: list[str]) -> None:
-    """The table for people."""
+    """Return the results as a readable table."""
     for name, values in table.items():
         cells = " ".join("       -" if v is None else f"{v:8.1f}" for v in values)
         print(f"{name:22} {cells}{'  GREW' if name in grew else ''}")

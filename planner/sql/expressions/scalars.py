@@ -64,7 +64,7 @@ _ZONELESS = (
     "'zone' for the wall clock there of a time in UTC, or TO_UTC_TIMESTAMP(t, 'zone') for the "
     "time in UTC of a wall clock there"
 )
-_PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key']; a map comes with the rows"
+_PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key'] (maps have no slices)"
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
 )

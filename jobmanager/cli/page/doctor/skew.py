@@ -30,7 +30,7 @@ def skewed_vertices(status: Status) -> Iterator[tuple[str, str, str]]:
                 f"stage {median:,.0f} each: a few keys have most of the rows"
             )
             advice = (
-                "add a column to the key, or filter the hot key; of a source: give its input more "
+                "add a column to the key, or filter the hot key; for a source: give its input more "
                 "partitions or files"
             )
             yield most["vertex"], what, advice

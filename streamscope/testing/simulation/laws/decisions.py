@@ -104,7 +104,7 @@ class Decision:
             needed = job.held(stream.reader.vertex, stream.reader.index)
             there = min(i.released.get(stream.id, 0) for i in vertex.instances)
             if there > max(needed, elder.released.get(stream.id, 0)):
-                detail = f"{stream.id} from {needed}, there from {there}"
+                detail = f"{stream.id} is needed from seq {needed} and exists from seq {there}"
                 yield "no memory that readers need is retired", detail
 
     def _memory_of(self, vertex: VertexState, new: InstanceState) -> Iterator[Broken]:
