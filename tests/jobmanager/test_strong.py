@@ -1,7 +1,7 @@
-"""Whole jobs whose code cannot be repeated, or draws values: what was seen is never contradicted.
+"""Jobs with unrepeatable code or drawn values: no row that a subscriber got changes later.
 
-There is no expected answer: each run gives its own. So what a subscriber saw while hosts were cut
-off is compared, item by item, with what is durable at the end.
+There is no expected output: each run has another one. So the items that a subscriber got while
+hosts were cut off are compared, one by one, with the durable output.
 
 Cannot catch: two instances that overlap at one operation of the store
 (tests/rvertex/checkpoint/test_productions.py).

@@ -307,7 +307,7 @@ class EdgeJoinOperator:
         return pa.table({"since": since, "count": count})
 
     def _restore_absence(self, tables: Mapping[str, pa.Table]) -> None:
-        """Restore the times since which left rows have no match; only keys with a left row have one."""
+        """Restore since when each left row has no match; other keys have no entry."""
         lefts, rights = self._sides
         alive = lefts.is_alive(tables["left"])
         was = tables["since"].column("since").to_numpy()[alive]

@@ -1,4 +1,4 @@
-"""A host or a vertex that dies for lack of memory is named as that, with what needs it."""
+"""The error for a host or vertex that ran out of memory names the cause and the state."""
 
 from __future__ import annotations
 

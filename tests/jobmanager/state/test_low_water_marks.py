@@ -109,7 +109,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=
 def test_nothing_that_recovery_needs_is_ever_dropped(
     history: list[tuple[str, int]], durability: str
 ) -> None:
-    """Checkpoints in any order, marks applied after each: all hosts may always die at once."""
+    """After checkpoints in any order, with marks applied after each, all hosts may die at once."""
     topology = chain(durability)  # type: ignore[arg-type]
     tracker = SnapshotTracker(topology)
     at = {"a": 0, "b": 0, "c": 0}

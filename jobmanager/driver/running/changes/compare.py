@@ -256,8 +256,8 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
         for name, vertices in side.vertices.items():
             if vertices[0].recovery.strategy == "strong":
                 reasons.append(
-                    f"stage {name} is recovered as 'strong', which cannot be changed: start the "
-                    "job that is to change with recovery='checkpoint'"
+                    f"stage {name} is recovered as 'strong', which cannot be changed: start "
+                    "jobs that may change with recovery='checkpoint'"
                 )
             if any(draws_values(operator) for operator in vertices[0].operators):
                 reasons.append(

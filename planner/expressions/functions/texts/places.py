@@ -68,7 +68,7 @@ def _substring(values: Sequence[Value], call: Call) -> Value:
 def _place(call: Call) -> int:
     place: int = call.option("place")
     if place == 0:
-        raise InvalidPlanError("SPLIT_PART counts places from 1, or from -1 backwards")
+        raise InvalidPlanError("SPLIT_PART counts positions from 1, or from -1 backwards")
     if call.option("separator") == "":
         raise InvalidPlanError("SPLIT_PART: the separator must not be empty")
     return place

@@ -152,7 +152,7 @@ REFUSED = [
         "a stage is recovered as `strong`",
         STRONG,
         STRONG,
-        "is recovered as 'strong', which cannot be changed: start the job that is to change with",
+        "is recovered as 'strong', which cannot be changed: start jobs that may change with",
     ),
     (
         "user code draws values",
