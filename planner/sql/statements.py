@@ -44,6 +44,7 @@ _QUERIES = ("STREAM", "VIEW", "TABLE")
 #: Options of other engines' CREATE ... AS SELECT about storage; they have no effect here.
 _WITHOUT_EFFECT = (
     *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
+    *("freshness", "refresh_mode"),
     *("kafka_topic", "retention_ms", "retain history", "value_delimiter", "key_delimiter"),
     *("wrap_single_value", "value_avro_schema_full_name"),
     *(f"{side}_schema_{part}" for side in ("key", "value") for part in ("full_name", "id")),
@@ -56,6 +57,10 @@ _NO_OPTIONS = (
 _NO_TIMESTAMP = (
     "TIMESTAMP of a query is not supported, because rows keep the times of its source: write "
     "WITH (TIMESTAMP = '{0}') in the declaration of the source"
+)
+_NO_INSERT = (
+    "write INSERT INTO stream SELECT ...; put rows of VALUES into a file, or read them, as in "
+    "FROM (VALUES (1, 'a')) AS t (id, name)"
 )
 _LISTED = "STREAM, SOURCE, TABLE, SINK and VIEW"
 
@@ -159,7 +164,10 @@ class _Statements:
         if kind not in _QUERIES or node.args.get("expression") is None:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
         options = node.args.get("properties")
-        for option in () if options is None else options.expressions:
+        for option in () if options is None else list(options.expressions):
+            if isinstance(option, exp.PartitionedByProperty) and self.text.engine is not PLAIN:
+                option.pop()  # how a store divides its rows
+                continue
             if self.text.engine is not PLAIN and option.name.lower() in _TIMES:
                 reason = _NO_TIMESTAMP.format(option.args["value"].name)
                 raise self.text.error(option, reason)
@@ -219,7 +227,7 @@ class _Statements:
         target = schema.this if isinstance(schema, exp.Schema) else schema
         extra = [k for k, v in node.args.items() if v and k not in ("this", "expression", "with_")]
         if extra or not isinstance(target, exp.Table) or not isinstance(node.expression, exp.Query):
-            raise self.text.error(target, "write INSERT INTO stream SELECT ...")
+            raise self.text.error(target, _NO_INSERT)
         declaration = self._declared.get(target.name)
         if declaration is None:
             raise self.text.error(

@@ -93,7 +93,7 @@ def _for_set(
     """Return an expression of the SELECT list as it is in the results of one set."""
     whole = exp.Paren(this=node.copy())
     for part in list(whole.find_all(exp.Grouping, exp.GroupingId)):
-        arguments = part.expressions or [part.this]
+        arguments = part.expressions or ([part.this] if part.this else keys)
         for key in arguments:
             if key not in keys:
                 raise names.text.error(part, "GROUPING takes keys of the grouping sets")

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from planner.api import agg
 from planner.api.choices import when
-from planner.api.expressions import Expr, lit
+from planner.api.expressions import Expr, call, lit, struct
 from planner.sql.reading.aggregate_calls import AROUND, call_of, spread_quantiles
 from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.hints import HINTS
@@ -243,12 +243,20 @@ class Aggregates:
         is_descending, nulls_first = (bool(part.args.get(a)) for a in ("desc", "nulls_first"))
         return agg.Ordering(self.before.compile(part.this), is_descending, nulls_first)
 
+    def _distinct(self, part: exp.Expr) -> Expr:
+        """Compile a value of COUNT(DISTINCT ...); a row ``(a, b)`` is never null."""
+        if not isinstance(part, exp.Tuple):
+            return self.before.compile(part)
+        values = {f"f{at}": self.before.compile(one) for at, one in enumerate(part.expressions)}
+        with self.before.text.located(part):
+            return call("to_json", struct(**values))
+
     def _count(self, node: exp.Count, condition: Expr | None) -> Agg:
         value = node.this
         if isinstance(value, exp.Distinct):
             if not value.expressions:
                 raise self.before.text.error(node, "COUNT(DISTINCT x) needs a column or expression")
-            first, *more = [self.before.compile(part) for part in value.expressions]
+            first, *more = [self._distinct(part) for part in value.expressions]
             with self.before.text.located(node):
                 return agg.count_distinct(_where(condition, first), *more)
         if node.expressions:

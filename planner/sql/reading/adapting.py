@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.reading.forms.queries.statements import (
     with_cursors,
     with_lateness,
+    with_own_types,
     without_streams,
 )
 from planner.sql.reading.forms.tokens import rewritten_tokens
@@ -35,7 +36,7 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
     tokens = without_streams(tokens) if engine == "spark" else tokens
     tokens = with_lateness(tokens) if engine == "flink" else tokens
     given = rewritten_tokens(tokens, engine)
-    given = _of_ksqldb(given) if engine == "ksqldb" else given
+    given = with_own_types(_of_ksqldb(given)) if engine == "ksqldb" else given
     words = _created(_with_bounds(_with_windows(given)))
     for at, token in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else None

@@ -47,7 +47,9 @@ CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
 
 #: First words of statements that only other engines have.
 STATEMENTS: dict[str, str] = {
-    **dict.fromkeys(("DECLARE", "FETCH"), "read changes with Job.subscribe() or jobmanager tail"),
+    "DECLARE": "for a variable write :name in the query, and pass params={'name': value}; "
+    "for a cursor read changes with Job.subscribe()",
+    "FETCH": "read changes with Job.subscribe() or jobmanager tail",
     **dict.fromkeys(("DEFINE", "UNDEFINE"), "pass values with --set name=value, or variables="),
     "PIVOT": "write SELECT * FROM t PIVOT (SUM(x) FOR k IN ('a', 'b'))",
     "UNPIVOT": "write SELECT * FROM t UNPIVOT (value FOR name IN (a, b))",
@@ -134,6 +136,14 @@ HINTS: dict[str, str] = {
     "MEAN": "write AVG(x)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),
     **dict.fromkeys(("LIST", "COLLECT"), _COLLECT),
+    "TRY_ADD": "write a + b: an overflow is an error",
+    "TRY_SUBTRACT": "write a - b: an overflow is an error",
+    "TRY_MULTIPLY": "write a * b: an overflow is an error",
+    "JSONB_PRETTY": "write JSON_EXTRACT(j, '$'), JSON on one line",
+    "JSON_CONCAT": "write ARRAY_CONCAT(JSON_ITEMS(a), JSON_ITEMS(b)) for lists",
+    "FORMAT_NUMBER": "write CAST(ROUND(x, 2) AS VARCHAR)",
+    "LUHN_CHECK": "add it with functions={'luhn_check': ...}, or check the digits before",
+    "SCHEMA_OF_JSON": "write the type, as in FROM_JSON(s, 'a INT, b STRING')",
     "TYPEOF": "write DESCRIBE t, which prints the types of its columns",
     "HISTOGRAM_NUMERIC": "write WIDTH_BUCKET(x, low, high, n) as key, and COUNT(*)",
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),

@@ -41,6 +41,7 @@ OF_INSERTS = "of_inserts"
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
+_TOO_MANY = re.compile(r"The number of provided arguments .* supported arguments \((\d+)\)")
 #: After GROUP BY sqlglot parses this name as the clause WINDOW, and fails.
 _SPARK_WINDOW = re.compile(r"\bGROUP\s+BY\s+(window)\b\s*(?:\([^()]*)?", re.IGNORECASE)
 _FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
@@ -87,6 +88,12 @@ _SPELLED: dict[type[exp.Expr], str] = {
     exp.IgnoreNulls: "IGNORE NULLS",
     exp.RespectNulls: "RESPECT NULLS",
 }
+
+
+class _SparkParser(StreamParser):
+    """The grammar of Spark, with fields of JSON as in ``s:a.b``."""
+
+    COLON_IS_VARIANT_EXTRACT = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +271,8 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
         if before.token_type is TokenType.NUMBER and adjacent:
             raise source.error_at(place, "this cannot follow a number; quote it as '5s'")
     try:
-        parsed = StreamParser(dialect=dialect).parse(list(tokens), text)
+        parser = (_SparkParser if engine.name == "spark" else StreamParser)(dialect=dialect)
+        parsed = parser.parse(list(tokens), text)
     except ParseError as error:
         _raise_parse_error(source, error)
     except RecursionError:
@@ -336,6 +344,9 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     if required is not None:
         words = f"a part of {required[2].upper()} is missing here"
     words = words.partition(" but got <Token")[0]
+    most = _TOO_MANY.match(words)
+    if most is not None:
+        words = f"this function takes at most {most[1]} arguments"
     words = words.replace("Invalid expression / Unexpected token", "this is not expected here")
     words = words.replace("Expecting ", "expected ").replace("Expected ", "expected ")
     line, width = int(details["line"]), max(1, len(str(details["highlight"])))

@@ -101,10 +101,23 @@ class RowPatterns(Parser):
             made = RowOf(kind=exp.var(type(call).__name__.upper()), **call.args)
             made.meta.update(call.meta)
             call.replace(made)
+        self._name_match_times(node)
         self._match_r_paren()
         node.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
         node.update_positions(start)
         return node
+
+    def _name_match_times(self, node: exp.Expr) -> None:
+        """Replace ``MATCH_ROWTIME()`` by the time of the last row, if a match is one row."""
+        order = node.args.get("order")
+        time = None if order is None else order.expressions[0].this
+        measures = node.args.get("measures") or ()
+        calls = [call for part in measures for call in part.find_all(exp.Anonymous)]
+        for call in calls if "one" in node.args["rows"].name.lower() else ():
+            if call.name.upper() == "MATCH_ROWTIME" and isinstance(time, exp.Column):
+                made = RowOf(kind=exp.var("LAST"), this=time.copy())
+                made.meta.update(call.meta)
+                call.replace(made)
 
     def _parse_rows_of_match(self) -> str:
         if self._match_text_seq("ALL", "ROWS", "PER", "MATCH"):

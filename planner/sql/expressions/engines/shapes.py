@@ -17,7 +17,7 @@ from planner.api.expressions import Expr, call, lit, struct
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
 from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.engines.settings import json_value
-from planner.sql.reading.errors import sql_type
+from planner.sql.reading.errors import advice_for, sql_type
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
@@ -164,14 +164,15 @@ def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
     values = [compiler.compile(part) for part in parts]
     kinds = [value.output_type(compiler.schema) for value in values]
     with compiler.text.located(node):
-        if is_operator and is_list(kinds[0]):
-            return values[0].list.concat(values[1])
+        if (is_operator and is_list(kinds[0])) or all(map(is_list, kinds)):
+            return functools.reduce(lambda a, b: a.list.concat(b), values)
     made: list[Expr] = []
     for part, value, kind in zip(parts, values, kinds, strict=True):
         is_cast = bool(compiler.text.engine.name) and of_engine.is_plain(kind)
         if not (is_text(kind) or pa.types.is_null(kind) or is_cast):
             of = sql_type(str(kind))
-            reason = f"{compiler.text.spelled(node)} takes text, not {of}; write CAST(x AS VARCHAR)"
+            reason = f"{compiler.text.spelled(node)} takes text, not {of}; "
+            reason += advice_for("concat", [str(kind)])
             raise compiler.text.error(part, reason)
         made.append(value if is_text(kind) else value.cast(str))
     if not is_operator and compiler.text.engine.name in ("postgres", "duckdb"):

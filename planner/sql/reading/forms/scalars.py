@@ -110,6 +110,13 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return _in_charset(name, given), given
     if name == "MAP" or isinstance(node, exp.Map):
         return _map(node, given)
+    if name == "FIELD" and len(given) > 1:
+        members = ", ".join(f"@{n}" for n in range(2, len(given) + 1))
+        return f"@LIST_POSITION(ARRAY[{members}], @1)", given
+    if name == "JSONB_PATH_QUERY_FIRST" and len(given) == 2 and "*" in given[1].name:
+        return "ELEMENT_AT(JSON_ELEMENTS(JSON_EXTRACT(@1, @2)), 1)", given
+    if name == "DATE_BIN_HOPPING":
+        return _hopping(given), given
     if _EXTRACT_PATH.fullmatch(name):
         return _at_path(name, given), given
     if name == "ARRAY_INSERT" and len(given) == 3 and given[1] == exp.Literal.number(0):
@@ -171,6 +178,17 @@ def _of_json(kind: exp.DataType, held: str, path: str, depth: int) -> str | None
     if name in ("MAP", "OBJECT", "ARRAY"):
         return None
     return f"TRY_CAST(JSON_VALUE({held}, '{path}') AS {kind.sql(dialect='duckdb')})"
+
+
+def _hopping(given: list[exp.Expr]) -> str | None:
+    """``DATE_BIN_HOPPING('5 minutes', '10 minutes', ts)``: the starts of the windows of a time."""
+    if len(given) != 3 or not all(isinstance(p, exp.Literal | exp.Interval) for p in given[:2]):
+        return None
+    hop, width = (str(p.this.name if isinstance(p, exp.Interval) else p.name) for p in given[:2])
+    hop, width = (f"EPOCH_US(INTERVAL '{length}')" for length in (hop, width))
+    start = f"EPOCH_US(@3) DIV {hop} * {hop}"
+    starts = f"@SEQUENCE({start}, EPOCH_US(@3) - {width} + 1, -1 * {hop})"
+    return f"TRANSFORM({starts}, t -> TO_TIMESTAMP_LTZ(t DIV 1000, 3))"
 
 
 def _at_path(name: str, given: list[exp.Expr]) -> str | None:

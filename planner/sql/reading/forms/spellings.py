@@ -36,6 +36,12 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
         for literal in whole.find_all(exp.Literal):
             if literal.is_string and "\\" in literal.this:
                 literal.set("this", _ESCAPED.sub(_unescaped, literal.this))
+        for field in list(whole.find_all(exp.JSONExtract)):
+            if field.args.get("variant_extract"):
+                path = exp.Literal.string(field.expression.sql().strip("'"))
+                read = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[field.this.copy(), path])
+                _place(read, field)
+                field.replace(read)
     for call in whole.find_all(exp.RegexpReplace):
         new = call.args.get("replacement")
         if engine in ("spark", "flink") and isinstance(new, exp.Literal):

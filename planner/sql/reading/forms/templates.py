@@ -344,6 +344,8 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("ksqldb", "FROM_UNIXTIME", 1): "TO_TIMESTAMP_LTZ(@1, 3)",
     ("ksqldb", "REGEXP_EXTRACT", 2): "@REGEXP_EXTRACT(@2, @1, 0)",
     ("ksqldb", "REGEXP_EXTRACT", 3): "@REGEXP_EXTRACT(@2, @1, @3)",
+    ("ksqldb", "REGEXP_EXTRACT_ALL", 2): "@REGEXP_EXTRACT_ALL(@2, @1)",
+    ("ksqldb", "REGEXP_EXTRACT_ALL", 3): "@REGEXP_EXTRACT_ALL(@2, @1, @3)",
     ("ksqldb", "REGEXP_SPLIT_TO_ARRAY", 2): "@REGEXP_SPLIT(@1, @2)",
     ("ksqldb", "CONVERT_TZ", 3): _ZONED,
     ("ksqldb", "DATEADD", 3): "CAST(TIMESTAMPADD(@1, @2, CAST(@3 AS TIMESTAMP)) AS DATE)",

@@ -24,6 +24,8 @@ _PART = re.compile(
     rf"|(?P<end>;)|(?P<gap>{_GAP}+)|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\w+|.",
     re.IGNORECASE | re.DOTALL,
 )
+#: Tokens before the name of a column or table, not of a type.
+_NO_TYPE_BEHIND = (TokenType.COMMA, TokenType.L_PAREN, TokenType.LT, TokenType.DOT, TokenType.TABLE)
 _LEFT_OUT = ("FETCH", "COMMIT", "ROLLBACK", "CLOSE")
 
 
@@ -109,6 +111,25 @@ def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
         if token.token_type is TokenType.SEMICOLON:
             statements.append([])
     return statements
+
+
+def with_own_types(tokens: Sequence[Token]) -> list[Token]:
+    """Replace ksqlDB's types of ``CREATE TYPE name AS STRUCT<...>`` in the CREATE behind them."""
+    types: dict[str, list[Token]] = {}
+    found: list[Token] = []
+    for statement in _statements(tokens):
+        words = [token.text.upper() for token in statement[:4]]
+        starts = bool(statement) and statement[0].token_type is TokenType.CREATE
+        made: list[Token] = []
+        for before, token in zip([None, *statement], statement, strict=False):
+            name = token.text.upper()
+            is_type = before is not None and before.token_type not in _NO_TYPE_BEHIND
+            made += types[name] if starts and is_type and name in types else [token]
+        if starts and words[1:2] == ["TYPE"] and words[3:4] == ["AS"]:
+            types[words[2]] = [t for t in made[4:] if t.token_type is not TokenType.SEMICOLON]
+        else:
+            found += made
+    return found
 
 
 def with_lateness(tokens: Sequence[Token]) -> list[Token]:

@@ -35,9 +35,9 @@ SELECT tx_id, REGEXP_COUNT(merchant, 'o') AS c, REGEXP_EXTRACT_ALL(merchant, '([
 --- duckdb
 VALUES (1, 1, ['C', 'U'], 8, 'afe', true), (2, 4, ['B', 'N'], 2, 'ook', false)
 === binary-and-base rows
-SELECT TO_BASE64('hello') AS b, FROM_BASE64('aGVsbG8=') AS f, HEX('ab') AS h, HEX(255) AS n, BIN(5) AS bi, SHA256('a') AS s, UUID() IS NOT NULL AS u;
+SELECT TO_BASE64('hello') AS b, FROM_BASE64('aGVsbG8=') AS f, HEX('ab') AS h, HEX(255) AS n, BIN(5) AS bi, SHA256('a') AS s;
 --- duckdb
-SELECT 'aGVsbG8=', 'hello', '6162', 'FF', '101', sha256('a'), true
+SELECT 'aGVsbG8=', 'hello', '6162', 'FF', '101', sha256('a')
 === elt-and-string-more rows
 SELECT tx_id, ELT(2, 'a', card, 'c') AS e, BTRIM('  x ') AS b, STARTSWITH(merchant, 'Ca') AS sw, ENDSWITH(merchant, 'k') AS ew, LOCATE('o', merchant) AS lo, INSTR(merchant, 'o') AS ins, ASCII(merchant) AS a, CHR(65) AS ch, TRANSLATE(card, 'c', 'k') AS tr, LEFT(merchant, 3) AS l, RIGHT(merchant, 3) AS r FROM cards WHERE tx_id <= 2;
 --- duckdb
@@ -121,9 +121,9 @@ SELECT c.tx_id, v.label FROM cards c JOIN (VALUES ('ok', 'fine'), ('declined', '
 --- duckdb
 VALUES (1, 'fine'), (2, 'fine'), (3, 'bad'), (4, 'fine')
 === nested-row-and-typeof rows
-SELECT probe, pos.room AS room, pos.xy.x + pos.xy.y AS s, CARDINALITY(vals) AS n, vals[1] AS f, ELEMENT(ARRAY[probe]) AS el, TYPEOF(1) AS t FROM probes WHERE pos.xy IS NOT NULL;
+SELECT probe, pos.room AS room, pos.xy.x + pos.xy.y AS s, CARDINALITY(vals) AS n, vals[1] AS f, ELEMENT(ARRAY[probe]) AS el FROM probes WHERE pos.xy IS NOT NULL;
 --- duckdb
-VALUES ('p1', 'hall', 3, 3, 1.5, 'p1', 'INT NOT NULL'), ('p2', 'attic', 9, 1, 7, 'p2', 'INT NOT NULL'), ('p1', 'hall', 4, 2, 2, 'p1', 'INT NOT NULL')
+VALUES ('p1', 'hall', 3, 3, 1.5, 'p1'), ('p2', 'attic', 9, 1, 7, 'p2'), ('p1', 'hall', 4, 2, 2, 'p1')
 === is-true-and-quantified rows
 SELECT tx_id, (amount > 10) IS NOT TRUE AS small, status NOT IN ('ok', 'declined') AS odd, amount NOT BETWEEN 4 AND 50 AS far, merchant LIKE '%!_%' ESCAPE '!' AS us, amount IS DISTINCT FROM 4.50 AS df FROM cards WHERE tx_id <= 5;
 --- duckdb

@@ -39,9 +39,9 @@ SELECT tx_id, SPLIT_TO_MAP('a:1;b:2', ';', ':')['b'] AS b, MAP_KEYS(MAP('x' := 1
 --- duckdb
 SELECT 1, '2', ['x'], [{'k': 'x', 'v': 1}], 1, 2
 === regexp-and-mask rows
-SELECT tx_id, REGEXP_REPLACE(merchant, '[aeiou]', '_') AS r, REGEXP_SPLIT_TO_ARRAY(merchant, ' ') AS sp, REGEXP_EXTRACT_ALL('[A-Z]', merchant) AS al, MASK('Ab-12') AS m, MASK_LEFT('abcd', 2) AS ml, MASK_KEEP_RIGHT('abcd', 1) AS mk, CHR(75) AS c, ENCODE('6162', 'hex', 'ascii') AS en, FIELD('b', 'a', 'b') AS fi, ELT(1, 'p', 'q') AS el FROM cards WHERE tx_id = 1 EMIT CHANGES;
+SELECT tx_id, REGEXP_REPLACE(merchant, '[aeiou]', '_') AS r, REGEXP_SPLIT_TO_ARRAY(merchant, ' ') AS sp, REGEXP_EXTRACT_ALL('[A-Z]', merchant) AS al, MASK('Ab-12') AS m, MASK_LEFT('abcd', 2) AS ml, MASK_KEEP_RIGHT('abcd', 1) AS mk, CHR(75) AS c, FIELD('b', 'a', 'b') AS fi, ELT(1, 'p', 'q') AS el FROM cards WHERE tx_id = 1 EMIT CHANGES;
 --- duckdb
-VALUES (1, 'C_f_ Un_', ['Cafe', 'Uno'], ['C', 'U'], 'Xx-nn', 'xxcd', 'xxxd', 'K', 'ab', 2, 'p')
+VALUES (1, 'C_f_ Un_', ['Cafe', 'Uno'], ['C', 'U'], 'Xx-nn', 'xxcd', 'xxxd', 'K', 2, 'p')
 === url-kit rows
 SELECT URL_EXTRACT_HOST('https://shop.io:8080/a?x=1#f') AS h, URL_EXTRACT_PARAMETER('https://shop.io/a?x=1&y=2', 'y') AS y, URL_EXTRACT_PATH('https://shop.io/a/b?x=1') AS p, URL_EXTRACT_PORT('https://shop.io:8080/a') AS po, URL_EXTRACT_PROTOCOL('https://shop.io') AS pr, URL_ENCODE_PARAM('a b') AS e, URL_DECODE_PARAM('a%20b') AS d, URL_EXTRACT_FRAGMENT('https://shop.io/#f') AS f, URL_EXTRACT_QUERY('https://shop.io/a?x=1') AS q, tx_id FROM cards WHERE tx_id = 1 EMIT CHANGES;
 --- duckdb
@@ -88,6 +88,6 @@ SELECT tx_id, CASE WHEN amount IS NULL THEN 'none' WHEN amount < 10 THEN 'low' E
 --- duckdb
 VALUES (1, 'low', '4.5', 1, 4.5, NULL, 4.5, false, true), (5, 'none', NULL, 5, 0, 'pending', -1, true, false)
 === json-kit rows
-SELECT probe, EXTRACTJSONFIELD(body, '$.net.ip') AS ip, JSON_RECORDS(body)['n'] AS n, TO_JSON_STRING(labels) AS tj, JSON_ITEMS('[1, 2]') AS ji, JSON_ARRAY_CONTAINS('[1, 2]', 2) AS jc, JSON_CONCAT('[1]', '[2]') AS jn FROM probes WHERE probe = 'p1' AND body IS NOT NULL EMIT CHANGES;
+SELECT probe, EXTRACTJSONFIELD(body, '$.net.ip') AS ip, JSON_RECORDS(body)['n'] AS n, TO_JSON_STRING(labels) AS tj, JSON_ITEMS('[1, 2]') AS ji, JSON_ARRAY_CONTAINS('[1, 2]', 2) AS jc FROM probes WHERE probe = 'p1' AND body IS NOT NULL EMIT CHANGES;
 --- duckdb
-VALUES ('p1', '10.0.0.1', '3', '["hall","v2"]', ['1', '2'], true, '[1,2]'), ('p1', NULL, '1', '["hall"]', ['1', '2'], true, '[1,2]')
+VALUES ('p1', '10.0.0.1', '3', '["hall","v2"]', ['1', '2'], true), ('p1', NULL, '1', '["hall"]', ['1', '2'], true)

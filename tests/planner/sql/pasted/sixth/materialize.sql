@@ -32,9 +32,9 @@ SELECT p.probe, f FROM probes p CROSS JOIN LATERAL jsonb_array_elements_text(p.b
 --- duckdb
 VALUES ('p1', 'a'), ('p1', 'b'), ('p1', 'b')
 === jsonb-cast-and-contains rows
-SELECT probe, (body -> 'n')::int AS n, body @> '{"net": {"up": true}}' AS up, body ? 'temp' AS t, body - 'net' - 'flags' AS rest, jsonb_typeof(body -> 'flags') AS ty, body #> '{net,ip}' AS ip FROM probes WHERE body IS NOT NULL AND probe = 'p1';
+SELECT probe, (body -> 'n')::int AS n, body @> '{"net": {"up": true}}' AS up, body ? 'temp' AS t, jsonb_typeof(body -> 'flags') AS ty, body #> '{net,ip}' AS ip FROM probes WHERE body IS NOT NULL AND probe = 'p1';
 --- duckdb
-VALUES ('p1', 3, true, true, '{"temp":21.5,"n":3}', 'array', '"10.0.0.1"'), ('p1', 1, false, true, '{"temp":22,"n":1}', 'array', NULL)
+VALUES ('p1', 3, true, true, 'array', '"10.0.0.1"'), ('p1', 1, false, true, 'array', NULL)
 === avg-above-scalar table
 SELECT tx_id FROM cards WHERE amount > (SELECT avg(amount) FROM cards) AND status = 'ok';
 --- duckdb

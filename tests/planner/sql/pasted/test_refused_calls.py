@@ -1,0 +1,32 @@
+"""Calls of other engines that are refused, and what their messages name instead.
+
+Cannot catch: an alternative that has another value.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import SqlError, sql
+
+REFUSED = {
+    ("flink", "TYPEOF(1)"): "write DESCRIBE t",
+    ("flink", "UUID()"): "write a column of the input",
+    ("flink", "UPPER(TIMESTAMP '2025-01-01 00:00:00')"): "write DATE_FORMAT",
+    ("flink", "UPPER(ARRAY['a'])"): "take an element",
+    ("flink", "JSON_QUERY('{}', '$.a' NULL ON FOO)"): "NULL ON EMPTY",
+    ("spark", "TRY_ADD(1, 2)"): "write a \\+ b",
+    ("spark", "TO_NUMBER('1,234', '9,999')"): "write CAST",
+    ("spark", "SCHEMA_OF_JSON('{}')"): "write the type",
+    ("postgres", "JSONB_PRETTY('{}'::jsonb)"): "write JSON_EXTRACT",
+    ("postgres", "'{}'::jsonb - 'a'"): "write JSON_BUILD_OBJECT",
+    ("postgres", "TIMESTAMP '2025-01-01 00:00:00'::time"): "write DATE_FORMAT",
+    ("ksqldb", "JSON_CONCAT('[1]', '[2]')"): "write ARRAY_CONCAT",
+    ("ksqldb", "ENCODE('6162', 'hex', 'ascii')"): "takes at most 2 arguments",
+}
+
+
+@pytest.mark.parametrize(("dialect", "call"), list(REFUSED))
+def test_a_refusal_names_what_to_write(dialect: str, call: str) -> None:
+    with pytest.raises(SqlError, match=REFUSED[dialect, call]):
+        sql(f"SELECT {call} AS x", dialect=dialect)
