@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import faulthandler
 import functools
+import os
 import re
 import signal
 import tempfile
 import threading
+from itertools import takewhile
 from typing import IO
 
 #: The least used of the signals that are free for applications.
 _SIGNAL = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (7 if hasattr(signal, "SIGRTMIN") else 0)
 #: How long a thread may take to write its stack, and how often it is checked.
 WRITE_WAIT_S, _CHECK_S = 1.0, 0.05
-FRAMES_MAX = 16
+FRAMES_MAX = 32
+#: This file calls all operators; the frames outside of it are the same for each step.
+_CALLER = os.path.join("rvertex", "operators", "protocol.py")
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 _lock = threading.Lock()
@@ -46,6 +50,7 @@ def stack_of(thread: int) -> str:
             if text and text == before:
                 break
     frames = _FRAME.findall(text.decode(errors="replace"))[:FRAMES_MAX]
+    frames = list(takewhile(lambda frame: not frame[0].endswith(_CALLER), frames))
     return ", ".join(f"{name} ({path}:{line})" for path, line, name in frames)
 
 

@@ -69,6 +69,8 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
     assert early.doing == f"Filter: slow, defined at line {line} of {__file__}"
     assert busy.doing.startswith(f"{early.doing}; its stack, innermost first: wait (")
     assert f", slow ({__file__}:{line + 2}), " in busy.doing
+    assert busy.doing.endswith(")")
+    assert "in_pieces" not in busy.doing
     assert busy.memory_bytes > 1 << 20
     assert told[-1] is None, "the turn is over"
 
