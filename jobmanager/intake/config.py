@@ -156,7 +156,7 @@ def _limits(path: str, limits: Any, given: Any) -> Any:
     for name, value in given.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf:
-            raise IntakeConfigError(path, f"{name} is a number from 0 on, not {value!r}")
+            raise IntakeConfigError(path, f"{name} must be a number of 0 or more, not {value!r}")
         if value == 0 and name in _ABOVE_ZERO:
             raise IntakeConfigError(path, f"{name} = 0 would reject all rows: leave it out")
     return replace(limits, **given)

@@ -60,7 +60,7 @@ def _count(given: Mapping[str, object], word: str, words: Words) -> int:
     text = str(given[word])
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         found = _shown(given[word])
-        raise PostError(f"{words.place} {word} is a number from 0 on, not {found}")
+        raise PostError(f"{words.place} {word} must be a number of 0 or more, not {found}")
     return int(text)
 
 

@@ -145,7 +145,7 @@ class Named(MemoryBlobs):
 
 
 def work(store: BlobStore, told: list[int]) -> None:
-    """Start, take checkpoints; ``told``: the positions of those that are durable in the log."""
+    """Start and take checkpoints; append the positions of the durable ones to ``told``."""
     process = Work(store)
     at, checkpoints = process.start()
     assert at >= max(told, default=0)

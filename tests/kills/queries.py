@@ -126,7 +126,7 @@ class JobSpec:
         return self._query(lambda name: self._topic_stream(name, until))
 
     def live(self) -> Query:
-        """It, delivered to both places."""
+        """Return the query with deliveries to both destinations."""
         topic, table = self.topic("answer"), self.table
         if key := LIVING.get(self.query):
             places = (

@@ -32,8 +32,8 @@ _EMIT = (
     "parentheses, with its EMIT"
 )
 _POINTS = (
-    "{0} compares rows that are valid at the same time, and rows of an instant hardly "
-    "ever are: give the rows a lifetime (ve = NULL in the declaration: for ever), or "
+    "{0} compares rows that are valid at the same time, and two points hardly ever "
+    "are: give the rows a lifetime (ve = NULL in the declaration: for ever), or "
     "compare results of windows"
 )
 

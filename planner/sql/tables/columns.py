@@ -89,7 +89,7 @@ def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Col
             keys.append(tuple(column.name for column in part.expressions))
         elif isinstance(part, exp.ColumnDef):
             if part.name in names:
-                raise text.error(part, f"column {part.name!r} is there twice")
+                raise text.error(part, f"column {part.name!r} is declared twice")
             names.append(part.name)
             nodes[part.name] = part
             if _read_column(part, types, computed, metadata, text):

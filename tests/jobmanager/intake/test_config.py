@@ -58,10 +58,10 @@ def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
         (GOOD + "[limits]\nbody = 7\n", "'body' is not one of"),
         (
             GOOD + '[limits]\nbody_bytes_max = "7"\n',
-            "body_bytes_max is a number from 0 on, not '7'",
+            "body_bytes_max must be a number of 0 or more, not '7'",
         ),
-        (GOOD + "[limits]\nflight_silence_s = nan\n", "is a number from 0 on, not nan"),
-        (GOOD + "[limits]\nflight_silence_s = inf\n", "is a number from 0 on, not inf"),
+        (GOOD + "[limits]\nflight_silence_s = nan\n", "must be a number of 0 or more, not nan"),
+        (GOOD + "[limits]\nflight_silence_s = inf\n", "must be a number of 0 or more, not inf"),
         (
             GOOD + "[limits]\nflight_silence_s = 0\n",
             "flight_silence_s = 0 would reject all rows",

@@ -121,9 +121,9 @@ def test_a_post_that_says_who_wrongly_is_refused(server: IntakeProcess) -> None:
         ({"number": 3}, " needs "),
         ({"epoch": 3}, " needs "),
         ({"producer": "a"}, "dense from 0"),
-        ({"producer": "a", "number": "-1"}, "is a number from 0 on, not '-1'"),
-        ({"producer": "a", "number": "9" * 20}, "is a number from 0 on"),
-        ({"producer": "a", "number": 0, "epoch": "x"}, "is a number from 0 on, not 'x'"),
+        ({"producer": "a", "number": "-1"}, "must be a number of 0 or more, not '-1'"),
+        ({"producer": "a", "number": "9" * 20}, "must be a number of 0 or more"),
+        ({"producer": "a", "number": 0, "epoch": "x"}, "must be a number of 0 or more, not 'x'"),
     ):
         answer = server.post([row("a", 1)], **given)  # type: ignore[arg-type]
         assert (answer.status, answer.body["kind"]) == (400, "Post"), given
