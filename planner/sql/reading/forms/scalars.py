@@ -34,6 +34,8 @@ _OF_NO_LIST = {
     "APPEND": "CASE WHEN @1 IS NULL THEN ARRAY[@2] ELSE @LIST_CONCAT(@1, ARRAY[@2]) END",
     "PREPEND": "CASE WHEN @2 IS NULL THEN ARRAY[@1] ELSE @LIST_CONCAT(ARRAY[@1], @2) END",
 }
+#: Types of numbers of JSON; a text or a truth value is not one.
+_NUMBERS = (*exp.DataType.NUMERIC_TYPES,)
 #: A mark of nodes that are compiled as they are.
 _DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
@@ -177,7 +179,11 @@ def _of_json(kind: exp.DataType, held: str, path: str, depth: int) -> str | None
         return f"CASE WHEN JSON_QUERY({held}, '{path}') IS NOT NULL THEN {made} END"
     if name in ("MAP", "OBJECT", "ARRAY"):
         return None
-    return f"TRY_CAST(JSON_VALUE({held}, '{path}') AS {kind.sql(dialect='duckdb')})"
+    value = f"TRY_CAST(JSON_VALUE({held}, '{path}') AS {kind.sql(dialect='duckdb')})"
+    if name in ("TEXT", "VARCHAR", "CHAR"):
+        return value
+    starts = "[tf]" if name == "BOOLEAN" else "-?[0-9]" if kind.is_type(*_NUMBERS) else '"'
+    return f"CASE WHEN REGEXP_LIKE(JSON_EXTRACT({held}, '{path}'), '^{starts}') THEN {value} END"
 
 
 def _hopping(given: list[exp.Expr]) -> str | None:
