@@ -70,6 +70,10 @@ class OffsetKeys:
         """Mark these codes as keys."""
         self._present.writable(self._range.width)[codes] = 1
 
+    def first_at(self, value: int) -> int:
+        """The first code whose key is at or after ``value``, at most the number of codes."""
+        return min(max(int(value) - self._range.base, 0), len(self.occupied()))
+
     def found(self) -> np.ndarray:
         """The codes that have a key, increasing."""
         return np.flatnonzero(self.occupied())

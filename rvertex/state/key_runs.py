@@ -340,6 +340,11 @@ def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
     return low
 
 
+def is_value(place: Place) -> bool:
+    """Whether the first key of a place is a value, not NaN or null."""
+    return bool(place[0] == _NUMBER)
+
+
 def place_of(keys: Sequence[pa.Array], row: int) -> Place:
     """The key of a row in comparable form."""
     return tuple(part for key in keys for part in _part(key[row]))

@@ -24,6 +24,7 @@ from rvertex.operators.windows.panes.near_groups import (
     Grouping as Grouping,
 )
 from rvertex.operators.windows.panes.near_groups import (
+    NearColumns,
     NearGroups,
     lane_columns,
     restore_lanes,
@@ -190,13 +191,15 @@ class OpenGroups:
             if found:
                 yield _merged(found)
 
-    def _in_memory(self) -> list[SortedColumns]:
+    def _in_memory(self) -> list[SortedColumns | NearColumns]:
         """The groups in memory, which are freed, to be read by key."""
         self._flush_pending()
         near, self._near = self._near, None
         table, self._table = self._table, KeyTable(self._grouping.types)
         accumulators, self._accumulators = self._accumulators, []
-        parts = [] if near is None else [near.sorted_columns()]
+        parts: list[SortedColumns | NearColumns] = []
+        if near is not None:
+            parts.append(near.sorted_columns())
         if near is None or len(table):
             keys, groups = table.keys(), len(table)
             del table  # before the order is made, which takes as much
@@ -244,7 +247,7 @@ class OpenGroups:
             self._overflow.restore(overflow)
 
 
-def _is_one_piece(part: SortedColumns, rows: int) -> bool:
+def _is_one_piece(part: SortedColumns | NearColumns, rows: int) -> bool:
     return len(part) <= rows
 
 

@@ -43,6 +43,6 @@ def test_a_budget_of_many_pieces_contains_the_memory_of_their_work() -> None:
     budget, rows, keys = 256_000_000, 6_000_000, 5_000_000
     whole, little = (measured("window", bytes_, rows, keys) for bytes_ in (0, budget))
     assert little["digest"] == whole["digest"]
-    assert whole["peak_bytes"] > 2 * budget
+    assert whole["peak_bytes"] > budget + 3 * ALLOCATOR
     assert little["peak_bytes"] < budget + ALLOCATOR
     assert little["written_bytes"] > budget

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from rvertex.aggregates.accumulators import Rows, takes_gaps
 from rvertex.keys.direct_keys import OffsetKeys
-from rvertex.state.key_runs import SortedColumns
+from rvertex.state.key_runs import is_value, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rvertex.aggregates.accumulators import Accumulator
+    from rvertex.state.key_runs import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,9 @@ class NearGroups:
             self._keys.add(codes)
         return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
 
-    def sorted_columns(self) -> SortedColumns:
+    def sorted_columns(self) -> NearColumns:
         """The groups, which are freed, to be read by key."""
-        found = self._keys.found()
-        return SortedColumns([self._keys.keys(found)], lane_columns(self._accumulators), found)
+        return NearColumns(self._keys, lane_columns(self._accumulators))
 
     def save(self) -> dict[str, pa.Table]:
         """As :meth:`OpenGroups.save`."""
@@ -78,6 +78,42 @@ class NearGroups:
         made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
         restore_lanes(made._accumulators, tables)
         return made
+
+
+class NearColumns:
+    """As :class:`rvertex.state.key_runs.SortedColumns`: row i has code i, if that is a key."""
+
+    def __init__(self, keys: OffsetKeys, lanes: Sequence[pa.Array]) -> None:
+        self._keys, self._lanes = keys, lanes
+        self._occupied = keys.occupied()
+
+    def __len__(self) -> int:
+        return len(self._occupied)
+
+    def piece_rows(self, piece_bytes: int) -> int:
+        """The number of rows of a piece."""
+        nbytes: int = sum(column.nbytes for column in self._lanes)
+        return max(piece_bytes * len(self) // max(nbytes + 8 * len(self), 1), 1)
+
+    def cuts(self, rows: int) -> list[Place]:
+        """The keys at which to cut into pieces of ``rows``."""
+        codes = np.arange(rows, len(self), rows)
+        keys = self._keys.keys(codes)
+        return [place_of([keys], i) for i in range(len(codes))]
+
+    def first_at(self, place: Place) -> int:
+        """The number of the first row whose key is at or after ``place``."""
+        return self._keys.first_at(place[1]) if is_value(place) else len(self)
+
+    def rows(self, lo: int, hi: int) -> tuple[list[pa.Array], list[pa.Array]]:
+        """Key columns and other columns of the keys among rows ``[lo, hi)``."""
+        codes = np.flatnonzero(self._occupied[lo:hi])
+        keys = [self._keys.keys(codes + lo)]
+        lanes = [column.slice(lo, hi - lo) for column in self._lanes]
+        if len(codes) == hi - lo:
+            return keys, lanes
+        at = pa.array(codes)
+        return keys, [column.take(at) for column in lanes]
 
 
 def update_all(accumulators: Sequence[Accumulator], rows: Rows) -> None:
