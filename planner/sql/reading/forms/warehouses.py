@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.forms.queries.quantified import in_list
+from planner.sql.reading.forms.queries.statements import RefusedTokenError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,8 +108,16 @@ def with_match_conditions(tokens: Sequence[Token]) -> list[Token]:
         like = out[at]
         if end < len(out) and out[end].token_type is TokenType.ON:
             out[end] = _like(out[end], TokenType.AND, "AND")
+        elif end < len(out) and out[end].token_type is TokenType.USING:
+            reason = "USING behind MATCH_CONDITION is not supported; write ON a.k = b.k"
+            raise RefusedTokenError(out[end], reason)
         out[at] = _like(like, TokenType.ON, "ON")
-        out.insert(joins[-1] + 1, _like(out[joins[-1]], TokenType.LEFT, "LEFT"))
+        asof = joins[-1]
+        sides = [n for n in (asof - 1, asof + 1) if out[n].token_type is TokenType.LEFT]
+        for side in reversed(sides):
+            del out[side]
+            asof -= side < asof
+        out.insert(asof + 1, _like(out[asof], TokenType.LEFT, "LEFT"))
     return out
 
 

@@ -5,6 +5,8 @@ Cannot catch: an alternative that has another value.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from planner import SqlError, sql
@@ -30,3 +32,17 @@ REFUSED = {
 def test_a_refusal_names_what_to_write(dialect: str, call: str) -> None:
     with pytest.raises(SqlError, match=REFUSED[dialect, call]):
         sql(f"SELECT {call} AS x", dialect=dialect)
+
+
+def test_a_match_condition_takes_left_on_either_side_of_asof() -> None:
+    path = Path(__file__).parent / "fifth" / "data" / "quotes.csv"
+    tables = f"CREATE STREAM q WITH (path = '{path}', vs = quote_time); "
+    text = tables + "SELECT a.bid FROM q AS a {} q AS b "
+    text += "MATCH_CONDITION (a.quote_time >= b.quote_time) {}"
+    plans = [
+        str(sql(text.format(join, "ON a.symbol = b.symbol")).plan)
+        for join in ("ASOF JOIN", "ASOF LEFT JOIN", "LEFT ASOF JOIN")
+    ]
+    assert len(set(plans)) == 1
+    with pytest.raises(SqlError, match=r"write ON a\.k = b\.k"):
+        sql(text.format("ASOF JOIN", "USING (symbol)"))
