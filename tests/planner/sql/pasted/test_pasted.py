@@ -86,7 +86,6 @@ REFUSED: dict[str, str] = {
     "sixth-ksqldb-insert-values-stream": "put rows of VALUES into a file",
     "fifth-postgres-date-arithmetic": "months and years differ in length",
     "fifth-snowflake-flatten-parse-json": "this is not expected here",
-    "fifth-bigquery-last-value-ignore-nulls": r"write LAG\(x, n\) of the result",
 }
 #: What a message must have: words of an alternative.
 ADVICE = re.compile(
