@@ -29,7 +29,8 @@ from urllib.parse import urlsplit
 
 from processes import Usage, tree, usage_of
 
-FILE_ROWS, FILE_EVERY_S, WAIT_S = 2_000, 0.1, 60.0
+# Few files: a look into a folder lists all of them, so a job would cost more in later phases.
+FILE_ROWS, FILE_EVERY_S, WAIT_S = 20_000, 1.0, 60.0
 JOB = """
 import sys
 import streamscope as ss
