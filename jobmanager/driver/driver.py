@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, assert_never
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.report import status_of
 from jobmanager.driver.root_keeper import RootKeeper
-from jobmanager.driver.shell_parts import KilledForMemory, nothing_to_check
+from jobmanager.driver.shell_parts import KilledForMemory, is_final, nothing_to_check, notice_of
 from jobmanager.logs import note
 from jobmanager.manager import damage
 from jobmanager.state.messages import (
@@ -33,7 +33,6 @@ from jobmanager.state.messages import (
     CheckOutput,
     DeleteFiles,
     DeleteLeftovers,
-    DrainRequested,
     EndJob,
     Feed,
     FinishRequested,
@@ -58,7 +57,6 @@ from rvertex.host.host import HostSpec, peer_name
 from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
-    Collect,
     HostReady,
     Locate,
     StartVertex,
@@ -84,11 +82,6 @@ PAUSE_MAX_S = 5.0
 #: How long hosts of a replaced or failed driver may take to shut down. Their servers have threads
 #: of gRPC, which must not run while Python itself shuts down.
 ORPHANS_WAIT_S = 15.0
-_MEANINGS: dict[str, Notice] = {
-    requests.CANCEL: CancelRequested(),
-    requests.STOP: StopRequested(),
-    requests.FINISH: FinishRequested(),
-}
 #: Sleeps for a number of seconds.
 _pause = threading.Event().wait
 
@@ -163,10 +156,10 @@ class Driver:
         """Make vertices read added log partitions of the durable plan. Safe from any thread."""
         self._notices.put(added)
 
-    def run(self, *, resumed: bool) -> None:
+    def run(self, *, resumed: bool, is_at_cut: bool = False) -> None:
         """Start (or take over) the job and serve it until it has ended."""
         try:
-            self.begin(resumed=resumed)
+            self.begin(resumed=resumed, is_at_cut=is_at_cut)
             while self.ended_s is None:
                 self.poll(self._config.tick_s)
         finally:
@@ -176,8 +169,11 @@ class Driver:
                 if self.ended_s is None:  # hosts notice the broken connection and shut down
                     self._executor.close(ORPHANS_WAIT_S)
 
-    def begin(self, *, resumed: bool) -> None:
-        """Open the port for hosts, replay the log of a resumed job, send the first orders."""
+    def begin(self, *, resumed: bool, is_at_cut: bool = False) -> None:
+        """Open the port for hosts, replay the log of a resumed job, send the first orders.
+
+        ``is_at_cut``: a change has just checked the ends of the outputs, so nothing is read again.
+        """
         self._server = self._open_control(
             self.secret,
             self._receive,
@@ -186,6 +182,7 @@ class Driver:
         )
         if resumed:
             self._manager.recall(self._log.replay())
+        if resumed and not is_at_cut:
             damages = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
             for notice in damage.check_notices(self._manager.job, damages):
                 self._handle(notice)
@@ -248,7 +245,7 @@ class Driver:
         if request in own:
             own[request]()
         else:
-            self._notices.put(_notice_of(request))
+            self._notices.put(notice_of(request))
 
     def _handle(self, notice: Notice) -> None:
         if is_logged(notice) and not self._manager.is_stale(notice):
@@ -258,7 +255,7 @@ class Driver:
         for record in (i for i in instructions if isinstance(i, Record)):
             self._log.append(record.notice)
         begins = isinstance(notice, JobStarted | JobResumed)
-        if begins or any(_is_final(i, notice) for i in instructions):
+        if begins or any(is_final(i, notice) for i in instructions):
             self._keeper.insist(self._log.flush)
             self._keeper.insist(self._keeper.check_owner)
         for instruction in instructions:
@@ -385,15 +382,3 @@ class Driver:
         self._status_due_s = self._clock.monotonic_s() + wait_s
         status = status_of(self._manager, now_us=self._clock.now_us())
         self._on_status({**status, "waiting": self._keeper.waiting or status["waiting"]})
-
-
-def _notice_of(request: str) -> Notice:
-    """Return the notice for a user's request file."""
-    return _MEANINGS.get(request) or DrainRequested(request.removeprefix(requests.DRAIN))
-
-
-def _is_final(instruction: Instruction, notice: Notice) -> bool:
-    """Whether an instruction deletes something, so the notices that led to it must be durable."""
-    if isinstance(instruction, Tell):  # instructions after progress reports only free memory
-        return is_logged(notice) and isinstance(instruction.instruction, Collect)
-    return isinstance(instruction, DeleteFiles | Record | EndJob)

@@ -54,7 +54,10 @@ class Beside(Protocol):
 
 @dataclass(frozen=True)
 class Leg:
-    """The parts that run a job from one change to the next. ``on_end`` gets the final state."""
+    """The parts that run a job from one change to the next. ``on_end`` gets the final state.
+
+    ``is_at_cut``: this leg follows a change that was carried out in this process.
+    """
 
     plan: PhysicalPlan
     driver: Driver
@@ -62,6 +65,7 @@ class Leg:
     beside: Sequence[Beside]
     is_resumed: bool
     on_end: Callable[[str], None]
+    is_at_cut: bool = False
 
 
 Follow = Callable[[Leg, str], "Leg | None"]
@@ -255,7 +259,7 @@ class Job(Readable):
             leg.deliveries.start()
             for one in leg.beside:
                 one.start()
-            leg.driver.run(resumed=leg.is_resumed)
+            leg.driver.run(resumed=leg.is_resumed, is_at_cut=leg.is_at_cut)
             leg.on_end(self._computed["state"])
             next_leg = follow(leg, self._computed["state"])
             if next_leg is None:

@@ -1,15 +1,34 @@
-"""Parts of a driver that a test may replace: connections to hosts, checks of the output."""
+"""Parts of a driver: connections to hosts and checks of the output, which a test may replace."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from jobmanager.state.messages import (
+    CancelRequested,
+    DeleteFiles,
+    DrainRequested,
+    EndJob,
+    FinishRequested,
+    Record,
+    StopRequested,
+    Tell,
+    is_logged,
+)
+from jobmanager.storage import root as requests
 from rvertex.host.allocator import killed_for_memory
+from rvertex.messages import Collect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from jobmanager.state.messages import OutputDamaged
+    from jobmanager.state.messages import Instruction, Notice, OutputDamaged
+
+_MEANINGS: dict[str, Notice] = {
+    requests.CANCEL: CancelRequested(),
+    requests.STOP: StopRequested(),
+    requests.FINISH: FinishRequested(),
+}
 
 
 class ControlService(Protocol):
@@ -64,3 +83,15 @@ class KilledForMemory:
         """Return a sentence to add to a reason if a process was killed since the last call."""
         before, self._last = self._last, self._count()
         return "; the kernel has ended a process for lack of memory" * (self._last > before)
+
+
+def notice_of(request: str) -> Notice:
+    """Return the notice for a user's request file."""
+    return _MEANINGS.get(request) or DrainRequested(request.removeprefix(requests.DRAIN))
+
+
+def is_final(instruction: Instruction, notice: Notice) -> bool:
+    """Whether an instruction deletes something, so the notices that led to it must be durable."""
+    if isinstance(instruction, Tell):  # instructions after progress reports only free memory
+        return is_logged(notice) and isinstance(instruction.instruction, Collect)
+    return isinstance(instruction, DeleteFiles | Record | EndJob)

@@ -29,7 +29,7 @@ from rvertex.checkpoint.checkpointer import CheckpointSlot
 from rvertex.errors import OutputLostError
 from rvertex.host.environment import HostEnvironment, HostLimits
 from rvertex.host.failure_words import family_of, message_of
-from rvertex.host.opening import prepare_instance
+from rvertex.host.opening import Starting, prepare_instance
 from rvertex.host.runner import VertexRunner
 from rvertex.host.watch import Watch
 from rvertex.messages import (
@@ -54,9 +54,7 @@ from rvertex.vertex.spec import with_added
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Future
 
-    from rvertex.host.opening import PreparedInstance
     from rvertex.host.wiring import ControlLink, StreamService, Wiring
     from rvertex.messages import HostInstruction, HostNotice
     from rvertex.vertex.spec import VertexSpec
@@ -92,23 +90,6 @@ class HostExit:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Starting:
-    order: StartVertex
-    opening: Future[PreparedInstance]
-    #: Marks of ``Collect`` messages that arrived during the start.
-    marks: dict[str, int] = field(default_factory=dict)
-
-    def abandon(self) -> None:
-        """Close all resources, now or once opening has finished."""
-        self.opening.add_done_callback(_close_opened)
-
-
-def _close_opened(opening: Future[PreparedInstance]) -> None:
-    if opening.exception() is None:
-        opening.result().close()
-
-
 def peer_name(host: str, attempt: int) -> str:
     """Return the name of a host's attempt on the control link."""
     return f"{host}#{attempt}"
@@ -133,7 +114,7 @@ class Host:
         self._wake = threading.Event()
         self._runners: dict[str, VertexRunner] = {}
         #: Instances whose checkpoint and streams are being opened in the background.
-        self._starting: dict[str, _Starting] = {}
+        self._starting: dict[str, Starting] = {}
         #: Stopped instances whose output is still being made durable.
         self._flushing: list[VertexRunner] = []
         self._is_leaving = False
@@ -302,7 +283,7 @@ class Host:
         checkpoint, epoch = order.checkpoint, order.epoch
         opening = env.background.submit(lambda: prepare_instance(spec, checkpoint, epoch, env))
         opening.add_done_callback(lambda _: self._wake.set())
-        self._starting[order.vertex] = _Starting(order, opening)
+        self._starting[order.vertex] = Starting(order, opening)
 
     def _take_over(self, vertex: str) -> bool:
         """Run an instance that has been opened, if any."""
@@ -313,7 +294,7 @@ class Host:
         self._guard(lambda: self._run(starting), vertex, starting.order.epoch)
         return True
 
-    def _run(self, starting: _Starting) -> bool:
+    def _run(self, starting: Starting) -> bool:
         order, opened = starting.order, starting.opening.result()
         slot = CheckpointSlot(order.checkpoint_slot, order.checkpoint_slots)
         with ExitStack() as undo:
@@ -322,8 +303,10 @@ class Host:
             undo.pop_all()
         self._runners[order.vertex] = runner
         runner.collect(starting.marks)
-        started = VertexStarted(self.spec.host, order.vertex, order.epoch, runner.vertex.consumed)
-        self._notify(started)
+        consumed = runner.vertex.consumed
+        self._notify(VertexStarted(self.spec.host, order.vertex, order.epoch, consumed))
+        if opened.intake is not None:  # a live source uses no row before a confirmed report
+            self._reported_s = float("-inf")
         return True
 
     def _stop(self, vertex: str, epoch: int, *, flush: bool) -> None:

@@ -9,7 +9,7 @@ Invariant: a prepared instance is closed once: by the runner that it is passed t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rstream.items.batch import VS, int64_column
@@ -23,6 +23,8 @@ from rvertex.sources.readers import open_reader
 from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import pyarrow as pa
 
     from rstream import RStream
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from rvertex.checkpoint.productions import History
     from rvertex.checkpoint.value_log import ValueLog
     from rvertex.host.environment import HostEnvironment
+    from rvertex.messages import StartVertex
     from rvertex.sources.readers import SourceReader
     from rvertex.sources.spec import SourceSpec
     from rvertex.vertex.spec import VertexSpec
@@ -55,6 +58,25 @@ class PreparedInstance:
         """Close an instance that was not passed to a runner."""
         for stream in self.outputs:
             stream.close(flush=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """An instance that is being opened in the background."""
+
+    order: StartVertex
+    opening: Future[PreparedInstance]
+    #: Marks of ``Collect`` messages that arrived during the start.
+    marks: dict[str, int] = field(default_factory=dict)
+
+    def abandon(self) -> None:
+        """Close all resources, now or once opening has finished."""
+        self.opening.add_done_callback(_close_opened)
+
+
+def _close_opened(opening: Future[PreparedInstance]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
 
 
 def prepare_instance(

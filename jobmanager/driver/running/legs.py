@@ -41,6 +41,7 @@ def leg_of(
     *,
     resumed: bool,
     former: Leg | None = None,
+    is_at_cut: bool = False,
 ) -> Leg:
     """Assemble the parts that run the job until its end or next change."""
     inputs = InputPositions(plan, job_id)
@@ -75,7 +76,7 @@ def leg_of(
             ended_s = driver.ended_s or SystemClock().monotonic_s()
             note_ends(plan, job._root, leases_end_s=ended_s + config.host.lease_s)
 
-    return Leg(plan, driver, deliveries, (*beside, changing), resumed, at_end)
+    return Leg(plan, driver, deliveries, (*beside, changing), resumed, at_end, is_at_cut)
 
 
 def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
@@ -86,7 +87,7 @@ def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) ->
     if state != "stopped" or not job._is_changing or not job._deliver_rest(leg):
         job._is_changing = False
         return None
-    change_now(root, tries_left=CHANGE_TRIES_MAX - job._changes_tried)
+    outcome = change_now(root, tries_left=CHANGE_TRIES_MAX - job._changes_tried)
     job._changes_tried = 0 if pending(root.store) is None else job._changes_tried + 1
     plan, settings = root.read_plan(to_run=True), root.settings()
     assert plan is not None
@@ -94,4 +95,5 @@ def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) ->
     name, master = settings["executor"], settings["master"]
     runner = open_for_job(plan, name, master, config, job_id, has_claimed=True)
     job._is_changing = False
-    return leg_of(job, plan, runner, config, job_id, resumed=True, former=leg)
+    is_at_cut = outcome is not None and outcome["state"] == "done"
+    return leg_of(job, plan, runner, config, job_id, resumed=True, former=leg, is_at_cut=is_at_cut)
