@@ -10,6 +10,8 @@ does not need, because an earlier one has decided, cannot fail on that row
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
+from math import ceil, floor, isinf, isnan
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,23 +45,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _BOOL = pa.bool_()
-_EXACT_END, _INT64_END = 2**53, 2**63
+_EXACT_END, _INT64_END, _DIGITS_MAX = 2**53, 2**63, 38
 
 
 def _with_whole_numbers(call: Call) -> Call:
-    """Make large doubles integers where all else is: beyond 2^53 doubles skip integers."""
-    found = [arg.literal for arg in call.args if isinstance(arg, Literal)]
-    doubles = [abs(value) for value in found if isinstance(value, float) and value.is_integer()]
-    if not _EXACT_END <= max(doubles, default=0) < _INT64_END:
+    """Make doubles whole where all else is an integer: beyond 2^53 doubles skip integers."""
+    numbers = [a.literal for a in call.args if isinstance(a, Literal)]
+    numbers = [v for v in numbers if isinstance(v, float | int) and not isinstance(v, bool)]
+    others = [arg.type for arg in call.args if not isinstance(arg, Literal)]
+    is_far = any(abs(v) >= _EXACT_END for v in numbers if isinstance(v, float | int))
+    if not (is_far and others and all(t is not None and pa.types.is_integer(t) for t in others)):
         return call
-    args = tuple(
-        Literal(int(arg.literal), pa.int64())
-        if isinstance(arg, Literal) and isinstance(arg.literal, float) and arg.literal.is_integer()
-        else arg
-        for arg in call.args
-    )
-    made = replace(call, args=args)
-    return made if all(map(pa.types.is_integer, arg_types(made))) else call
+    first, *rest = call.args
+    made = [_whole(arg, call.function, place) for place, arg in enumerate(rest)]
+    if call.function == "is_in":
+        made = [arg for arg in made if not _is_fraction(arg)]  # they equal no integer
+    args = (_whole(first, call.function, None), *made)
+    return call if any(map(_is_fraction, args)) or len(args) == 1 else replace(call, args=args)
+
+
+def _whole(arg: Node, function: str, place: int | None) -> Node:
+    """Return a double as an integer or a decimal; ``place``: of a bound of ``between``."""
+    if not (isinstance(arg, Literal) and isinstance(arg.literal, float)) or isinf(arg.literal):
+        return arg
+    if function == "between" and place is not None and not isnan(arg.literal):
+        value = floor(arg.literal) if place else ceil(arg.literal)
+    elif arg.literal.is_integer():
+        value = int(arg.literal)
+    else:
+        return arg
+    if -_INT64_END <= value < _INT64_END:
+        return Literal(value, pa.int64())
+    digits = len(str(abs(value)))
+    return Literal(Decimal(value), pa.decimal128(digits, 0)) if digits <= _DIGITS_MAX else arg
+
+
+def _is_fraction(arg: Node) -> bool:
+    return isinstance(arg, Literal) and isinstance(arg.literal, float)
 
 
 def _resolve_comparison(call: Call) -> Node | None:

@@ -254,6 +254,12 @@ def test_a_filter_in_front_protects_and_stays_there() -> None:
         (col("x").is_in([2.0**53, 1]), [False, True, None]),
         (col("x") < 0.5, [False, False, None]),
         (col("x") < 2.0**63, [True, True, None]),
+        (col("x") < 1e300, [True, True, None]),
+        (col("x").is_in([2.0**53, 5.5]), [False, True, None]),
+        (col("x").is_in([2**53 + 1, 0.5, float("nan")]), [True, False, None]),
+        (col("x").is_in([2.0**63, 5.5]), [False, False, None]),
+        (col("x").between(0.5, 2**53), [False, True, None]),
+        (col("x").between(0.5, 2.0**63), [True, True, None]),
     ],
 )
 def test_whole_doubles_are_compared_exactly_with_integers(
