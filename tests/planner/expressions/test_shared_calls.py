@@ -62,5 +62,5 @@ def test_split_part() -> None:
     parts = planner.sql("SELECT split_part(s, '/', 2) AS part FROM t", {"t": stream})
     assert isinstance(parts, Stream)
     assert [row["part"] for row in jobmanager.collect(parts).to_pylist()] == ["b", "", None, "c"]
-    with pytest.raises(SqlError, match="places from 1"):
+    with pytest.raises(SqlError, match="counts positions from 1"):
         planner.sql("SELECT split_part(s, '/', 0) AS part FROM t", {"t": stream})

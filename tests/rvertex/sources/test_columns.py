@@ -79,8 +79,8 @@ def test_a_column_with_a_dot_beside_a_struct_with_that_field(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('{"time": 2, "k": "b", "x": 1.5, "k": "c"}', r"column 'k': the key 'k' is there more"),
-        ('{"time": 2, "k": "b", "x": 1.5, "\\u006b": "c"}', r"the key 'k' is there more"),
+        ('{"time": 2, "k": "b", "x": 1.5, "k": "c"}', r"column 'k': the key 'k' occurs more"),
+        ('{"time": 2, "k": "b", "x": 1.5, "\\u006b": "c"}', r"the key 'k' occurs more"),
     ],
 )
 def test_a_json_key_twice_is_told_as_that(tmp_path: Path, line: str, told: str) -> None:
