@@ -77,6 +77,7 @@ ROOMS = (
     *(
         "planner/api",
         "planner/sql/reading/forms/queries",
+        "planner/sql/reading/forms/templates",
         "planner/sql/reading/forms",
         "planner/sql/reading",
         "planner/sql/expressions/engines",

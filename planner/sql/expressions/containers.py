@@ -45,20 +45,10 @@ def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
 
 def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
     """``SLICE(list, first, count)`` of Spark."""
-    begin = when(first < 0).then(first + items.list.length()).otherwise(first - 1)
+    size = items.list.length()
+    begin = when(first < 0).then(first + size).otherwise(first - 1)
+    begin = when(begin < 0).then(size).otherwise(begin)  # nothing is before the list
     return items.list.slice(begin, begin + count)
-
-
-def _sorted(items: Expr, asc: Expr | None = None, nulls_first: Expr | None = None) -> Expr:
-    def given(flag: Expr | None, *, default: bool) -> bool:
-        return default if flag is None else bool(getattr(flag.node, "literal", default))
-
-    upwards = items.list.sort()
-    is_up = given(asc, default=True)
-    if given(nulls_first, default=not is_up):
-        none = items.list.filter(lambda x: x.is_null())
-        upwards = none.list.concat(items.list.filter(lambda x: x.is_not_null()).list.sort())
-    return upwards if is_up else upwards.list.reverse()
 
 
 def _total(items: Expr) -> Expr:
@@ -86,7 +76,8 @@ def _is_in(items: Expr, x: Expr) -> Expr:
 
 
 def _overlap(items: Expr, others: Expr) -> Expr:
-    return items.list.filter(lambda x: others.list.contains(x)).list.length() > 0
+    found = items.list.filter(lambda x: others.list.contains(x)).list.length() > 0
+    return when(others.is_null()).then(None).otherwise(found)
 
 
 def _removed(items: Expr, value: Expr) -> Expr:
@@ -175,7 +166,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.MapContainsKey: (("this", "key"), lambda m, k: m.map.contains_key(k)),
     exp.ArrayReverse: (("this",), lambda items: items.list.reverse()),
     exp.ArrayDistinct: (("this",), lambda items: items.list.unique()),
-    exp.ArraySort: (("this", "asc", "nulls_first"), _sorted),
+    exp.ArraySort: (("this",), lambda items: items.list.sort()),
     exp.ArrayConcat: (("this", "expressions"), lambda a, *more: a.list.concat(*more)),
     exp.ArrayAppend: (("this", "expression"), lambda a, x: a.list.concat(list_of(x))),
     exp.ArrayPrepend: (("this", "expression"), lambda a, x: list_of(x).list.concat(a)),

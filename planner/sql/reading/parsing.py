@@ -94,6 +94,8 @@ class _SparkParser(StreamParser):
     """The grammar of Spark, with fields of JSON as in ``s:a.b``."""
 
     COLON_IS_VARIANT_EXTRACT = True
+    #: ``TRIM(characters, text)``.
+    TRIM_PATTERN_FIRST = True
 
 
 @dataclass(frozen=True, slots=True)

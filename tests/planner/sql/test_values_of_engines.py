@@ -81,12 +81,66 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     r"s LIKE 'a\\%b'": (False, True, True, False, False),
     r"s ILIKE 'A\\%B'": (False, True, True, False, False),
     r"s LIKE 'a!%b' ESCAPE '!'": (True, True, True, True, True),
+    "SUBSTRING(s, 0, 2)": ("a%", "a%", "a", "a", "a"),
+    "SUBSTRING(s, i - 5, 2)": ("a%", "a%", "a", "a", "a"),
     "EXTRACT(SECOND FROM m)": (3, 3.5, 3.5, 3, 3),
     "DATE_PART('second', m)": (3, 3.5, 3.5, 3, 3),
     "ARRAY_POSITION(l, NULL)": (None, None, 3, 3, None),
     "ARRAY_DISTINCT(l)": ([1, 2, None], [1, 2, None], [1, 2, None], [1, 2], [1, 2, None]),
     "DATE_DIFF('week', m, TIMESTAMP '2024-01-14 00:00:00')": (0, 0, 0, 1, 0),
 }
+
+#: Values of Spark that nulls, places and the order of arguments decide.
+SPARK: dict[str, Any] = {
+    "SUBSTR(s, i - 5, 2)": "a%",
+    "SUBSTRING(s FROM 0 FOR 2)": "a%",
+    "SUBSTRING(s, -5, 3)": "a",
+    "LTRIM('a', s)": "%b",
+    "RTRIM('b', s)": "a%",
+    "TRIM('ab', s)": "%",
+    "BTRIM(s, 'ab')": "%",
+    "TRIM(BOTH 'ab' FROM s)": "%",
+    "LOCATE('b', NULLIF(s, s), 2)": None,
+    "LOCATE(NULLIF(s, s), s, 2)": None,
+    "LOCATE('b', s, 2)": 3,
+    "LOCATE('a', s, 2)": 0,
+    "LOCATE('a', s, 0)": 0,
+    "LOCATE('', s, 2)": 1,
+    "FIND_IN_SET('a,', NULLIF(s, s))": None,
+    "FIND_IN_SET('b', 'a,b')": 2,
+    "SORT_ARRAY(l)": [None, 1, 2],
+    "SORT_ARRAY(l, TRUE)": [None, 1, 2],
+    "SORT_ARRAY(l, FALSE)": [2, 1, None],
+    "ARRAY_SORT(l)": [1, 2, None],
+    "FLATTEN(ARRAY(l, IF(i < 0, l, NULL)))": None,
+    "FLATTEN(ARRAY(l, l))": [1, 2, None, 1, 2, None],
+    "ISNAN(NULLIF(f, f))": False,
+    "INITCAP('aB,c d')": "Ab,c D",
+    "SLICE(l, -4, 2)": [],
+    "SLICE(l, -3, 2)": [1, 2],
+    "ARRAY_CONTAINS(l, i)": None,
+    "ARRAY_CONTAINS(ARRAY(1), i)": False,
+    "ARRAY_CONTAINS(l, 2)": True,
+    "ARRAYS_OVERLAP(l, ARRAY(9))": None,
+    "ARRAYS_OVERLAP(l, ARRAY(2))": True,
+    "ARRAYS_OVERLAP(ARRAY(1), ARRAY(9))": False,
+    "ARRAYS_OVERLAP(FILTER(l, x -> x > 9), l)": False,
+    "ARRAYS_OVERLAP(ARRAY(1), IF(i < 0, l, NULL))": None,
+    "EXISTS(l, x -> x > 2)": None,
+    "EXISTS(l, x -> x > 1)": True,
+    "EXISTS(ARRAY(1), x -> x > 1)": False,
+    "EXISTS(IF(i < 0, l, NULL), x -> x > 1)": None,
+    "FORALL(l, x -> x > 0)": None,
+    "FORALL(l, x -> x > 1)": False,
+    "FORALL(ARRAY(1), x -> x > 0)": True,
+}
+
+
+def test_spark_computes_so() -> None:
+    assert {text: value(text, "spark") for text in SPARK} == SPARK
+    for text in ("SORT_ARRAY(l, FALSE)", "LOCATE(NULLIF(s, s), s, 2)", "SLICE(l, -4, 2)"):
+        assert value(text) == SPARK[text]
+    assert value("ARRAYS_OVERLAP(l, IF(i < 0, l, NULL))") is ducks("LIST_HAS_ANY(l, NULL)") is None
 
 
 @pytest.mark.parametrize("text", one_in(2, TABLE))

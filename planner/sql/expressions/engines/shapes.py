@@ -123,26 +123,56 @@ def _as_time(node: exp.Expr) -> exp.Expr:
 def _any(node: exp.Expr, compiler: Compiler) -> Expr | None:
     """``ANY_MATCH(list, x -> condition)``: whether the condition holds for an element."""
     match = _matching(node, compiler)
-    return None if match is None else match.list.length() > 0
+    if match is None:
+        return None
+    found = match.list.length() > 0
+    return found | _unless_unknown(node, compiler, False) if _of_spark(compiler) else found
 
 
 def _all(node: exp.Expr, compiler: Compiler) -> Expr | None:
     match = _matching(node, compiler)
     if match is None:
         return None
+    if _of_spark(compiler):
+        failing = _matching(node, compiler, exp.Not)
+        assert failing is not None
+        return (failing.list.length() == 0) & _unless_unknown(node, compiler, True)
     items = compiler.compile(node.expressions[0])
     return match.list.length() == items.list.length()
 
 
-def _matching(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """Return the elements for which the condition holds; None: there is no lambda."""
+def _of_spark(compiler: Compiler) -> bool:
+    return compiler.text.engine.name == "spark"
+
+
+def _unless_unknown(node: exp.Expr, compiler: Compiler, value: bool) -> Expr:
+    """The value; null if the condition is null for an element."""
+    unknown = _matching(node, compiler, _is_null)
+    assert unknown is not None
+    return when(unknown.list.length() > 0).then(None).otherwise(value)
+
+
+def _is_null(this: exp.Expr) -> exp.Expr:
+    return exp.Is(this=this, expression=exp.Null())
+
+
+def _matching(
+    node: exp.Expr, compiler: Compiler, wrap: Callable[..., exp.Expr] | None = None
+) -> Expr | None:
+    """Return the elements for which the condition holds; None: there is no lambda.
+
+    ``wrap`` makes another condition of it.
+    """
     if isinstance(node, exp.Exists):
         given = [node.this, node.args.get("expression")]
     else:
         given = list(node.expressions)
     if len(given) != 2 or not isinstance(given[1], exp.Lambda):
         return None
-    kept = exp.ArrayFilter(this=given[0].copy(), expression=given[1].copy())
+    condition = given[1].copy()
+    if wrap is not None:
+        condition.set("this", wrap(this=exp.Paren(this=condition.this)))
+    kept = exp.ArrayFilter(this=given[0].copy(), expression=condition)
     kept.meta.update(node.meta)
     return compiler.compile(kept)
 

@@ -6,6 +6,8 @@ name begins with ``@`` are compiled ones, which no text can name.
 
 from __future__ import annotations
 
+from planner.sql.reading.forms.templates.spark import PLACED, SPARK
+
 _DAY = "CAST(LPAD(CAST(@1 AS VARCHAR), 4, '0') || '-' || LPAD(CAST(@2 AS VARCHAR), 2, '0') || '-' "
 _MADE = _DAY + "|| LPAD(CAST(@3 AS VARCHAR), 2, '0') AS DATE)"
 _SPLIT = "SPLIT(@1, {0})"
@@ -36,9 +38,10 @@ _EVEN = "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) 
 #: Near 0 a difference loses digits; Kahan's quotients of two such differences do not.
 _SMALL = "CASE WHEN ABS(CAST(@1 AS DOUBLE)) < 0.5 THEN {0} ELSE {1} END"
 _EPOCH = "DATE '1970-01-01'"
-_PLACED = "STRPOS(SUBSTRING({0}, {2}), {1})"
-_FROM = f"CASE WHEN {_PLACED} > 0 THEN {_PLACED} + {{2}} - 1 ELSE 0 END"
 _WIDTH = "CASE WHEN @2 < 0 THEN GREATEST(LENGTH(@1) + @2, 0) ELSE @2 END"
+_NULLS_FIRST = (
+    "ARRAY_CONCAT(FILTER(@1, x -> x IS NULL), @ARRAY_SORT(FILTER(@1, x -> x IS NOT NULL)))"
+)
 _VALUES = "FILTER(@1, x -> x IS NOT NULL)"
 _MASKED = {
     "LEFT": "MASK(LEFT(@1, @2)) || SUBSTRING(@1, @2 + 1)",
@@ -100,7 +103,7 @@ _TEXTS: dict[tuple[str, int], str] = {
         " '[a-z]', 'x', 'g'), '[A-Z]', 'X', 'g'), '[0-9]', 'n', 'g')"
     ),
     **{(f"MASK_{part}", 2): template for part, template in _MASKED.items()},
-    ("STRPOS", 3): _FROM.format("@1", "@2", "@3"),
+    ("STRPOS", 3): PLACED,
     ("IS_DIGIT", 1): r"REGEXP_LIKE(@1, '^\p{Nd}+$')",
     ("IS_ALPHA", 1): r"REGEXP_LIKE(@1, '^\p{L}+$')",
     ("IS_DECIMAL", 1): r"REGEXP_LIKE(@1, '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$')",
@@ -116,7 +119,7 @@ _TEXTS: dict[tuple[str, int], str] = {
         "@REGEXP_SPLIT(@1, @2)",
     ),
     **dict.fromkeys((("STRING_SPLIT", 2), ("STR_SPLIT", 2)), "SPLIT(@1, @2)"),
-    ("FIND_IN_SET", 2): "CASE WHEN STRPOS(@1, ',') > 0 THEN 0 "
+    ("FIND_IN_SET", 2): "CASE WHEN STRPOS(@1, ',') > 0 AND @2 IS NOT NULL THEN 0 "
     "ELSE ARRAY_INDEX(SPLIT(@2, ','), @1) END",
     ("ARRAY_INDEX", 2): "@LIST_POSITION(@1, @2)",
     ("ORD", 1): "ASCII(@1)",
@@ -222,6 +225,11 @@ _LISTS: dict[tuple[str, int], str] = {
         (("LIST_HAS_ALL", 2), ("ARRAY_HAS_ALL", 2)),
         _HAS_ALL.format("x IS NOT NULL AND "),
     ),
+    # Its last argument is sqlglot's: whether nulls are first.
+    ("SORT_ARRAY", 2): _NULLS_FIRST,
+    ("SORT_ARRAY", 3): (
+        f"CASE WHEN @2 THEN {_NULLS_FIRST} WHEN NOT @2 THEN ARRAY_REVERSE({_NULLS_FIRST}) END"
+    ),
     ("ARRAYS_ZIP", 2): "@LIST_ZIP(@1, @2)",
     ("LIST_ZIP", 2): "@LIST_ZIP(@1, @2)",
     ("ARRAY_CAT", 2): "ARRAY_CONCAT(@1, @2)",
@@ -283,13 +291,8 @@ _AGGREGATES: dict[tuple[str, int], str] = {
 NAMED = {**_NUMBERS, **_TEXTS, **_TIMES, **_LISTS, **_JSON, **_AGGREGATES}
 #: Templates of single dialects, by dialect, name and number of arguments.
 OF_ENGINE: dict[tuple[str, str, int], str] = {
-    **{
-        ("spark", name, 1): f"CASE WHEN NOT @1 <= 0 THEN @{name}(@1) END"
-        for name in ("LN", "LOG", "LOG10", "LOG2")
-    },
+    **{("spark", *call): template for call, template in SPARK.items()},
     ("spark", "LOG1P", 1): f"CASE WHEN NOT @1 <= -1 THEN {_NUMBERS['LOG1P', 1]} END",
-    ("spark", "LOG", 2): "CASE WHEN NOT @1 <= 0 AND NOT @2 <= 0 THEN @LOG(@1, @2) END",
-    ("spark", "ADD_MONTHS", 2): "CAST(@ADD_MONTHS(CAST(@1 AS DATE), @2) AS DATE)",
     **{
         (engine, "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)"
         for engine in ("spark", "flink", "duckdb")
@@ -297,20 +300,9 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("postgres", "AGE", 2): "(@1 - @2)",
     ("postgres", "FIRST", 2): "MIN_BY(@1, @2)",
     ("postgres", "LAST", 2): "MAX_BY(@1, @2)",
-    ("spark", "DAYNAME", 1): "STRFTIME(@1, '%a')",
-    ("spark", "MONTHNAME", 1): "STRFTIME(@1, '%b')",
-    ("spark", "TIMESTAMPDIFF", 3): "@TIMESTAMPDIFF_JAVA(@1, @2, @3)",
-    ("spark", "MASK", 1): (
-        r"REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '\p{Ll}', 'x', 'g'), "
-        r"'\p{Lu}', 'X', 'g'), '\p{Nd}', 'n', 'g')"
-    ),
-    ("spark", "SPLIT", 2): "@REGEXP_SPLIT(@1, @2)",
-    ("spark", "SPLIT", 3): "@REGEXP_SPLIT(@1, @2, @3)",
-    ("spark", "DATE_FORMAT", 2): "@DATE_FORMAT(CAST(@1 AS TIMESTAMP), @2)",
+    ("flink", "SUBSTRING", 3): SPARK["SUBSTRING", 3],
     ("flink", "DATE_FORMAT", 2): "@DATE_FORMAT(CAST(@1 AS TIMESTAMP), @2)",
-    ("flink", "ARRAY_SORT", 1): (
-        "ARRAY_CONCAT(FILTER(@1, x -> x IS NULL), @ARRAY_SORT(FILTER(@1, x -> x IS NOT NULL)))"
-    ),
+    ("flink", "ARRAY_SORT", 1): _NULLS_FIRST,
     **{
         ("flink", name, count): f"CASE WHEN {none} THEN NULL ELSE @{name}({listed}) END"
         for name in ("GREATEST", "LEAST")
@@ -372,17 +364,6 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("duckdb", "ARG_MIN", 3): _RANKED.format("ASC"),
     ("duckdb", "MAX_BY", 3): _RANKED.format("DESC"),
     ("duckdb", "MIN_BY", 3): _RANKED.format("ASC"),
-    ("spark", "TRY_ELEMENT_AT", 2): "ELEMENT_AT(@1, @2)",
-    ("spark", "TRY_TO_NUMBER", 2): "TRY_CAST(REPLACE(@1, ',', '') AS DECIMAL(38, 10))",
-    ("spark", "VARIANT_GET", 3): "TRY_CAST(GET_JSON_OBJECT(@1, @2) AS VARCHAR)",
-    ("spark", "PARSE_JSON", 1): "@1",
-    **{
-        ("spark", name, 1): f"CAST(@1 AS {name})"
-        for name in (
-            *("INT", "BIGINT", "SMALLINT", "TINYINT", "DOUBLE", "FLOAT", "STRING", "DATE"),
-            *("TIMESTAMP", "BOOLEAN"),
-        )
-    },
     **{
         (engine, name, count): template
         for engine in ("postgres", "duckdb")

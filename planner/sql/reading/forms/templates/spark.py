@@ -1,0 +1,63 @@
+"""Functions of Spark that are written as other functions, by name and number of arguments."""
+
+from __future__ import annotations
+
+_REST = "STRPOS(@SUBSTRING(@1, @3), @2)"
+#: ``LOCATE(p, s, 2)``: null where one is null.
+PLACED = f"CASE WHEN {_REST} > 0 THEN {_REST} + @3 - 1 WHEN {_REST} = 0 THEN 0 END"
+_NULLS = "CARDINALITY(FILTER({0}, x -> x IS NULL))"
+_NULLS_1, _NULLS_2 = _NULLS.format("@1"), _NULLS.format("@2")
+
+#: Templates of Spark.
+SPARK: dict[tuple[str, int], str] = {
+    **{
+        (name, 1): f"CASE WHEN NOT @1 <= 0 THEN @{name}(@1) END"
+        for name in ("LN", "LOG", "LOG10", "LOG2")
+    },
+    ("LOG", 2): "CASE WHEN NOT @1 <= 0 AND NOT @2 <= 0 THEN @LOG(@1, @2) END",
+    ("ADD_MONTHS", 2): "CAST(@ADD_MONTHS(CAST(@1 AS DATE), @2) AS DATE)",
+    ("DAYNAME", 1): "STRFTIME(@1, '%a')",
+    ("MONTHNAME", 1): "STRFTIME(@1, '%b')",
+    ("TIMESTAMPDIFF", 3): "@TIMESTAMPDIFF_JAVA(@1, @2, @3)",
+    ("MASK", 1): (
+        r"REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '\p{Ll}', 'x', 'g'), "
+        r"'\p{Lu}', 'X', 'g'), '\p{Nd}', 'n', 'g')"
+    ),
+    ("SPLIT", 2): "@REGEXP_SPLIT(@1, @2)",
+    ("SPLIT", 3): "@REGEXP_SPLIT(@1, @2, @3)",
+    ("DATE_FORMAT", 2): "@DATE_FORMAT(CAST(@1 AS TIMESTAMP), @2)",
+    ("TRY_ELEMENT_AT", 2): "ELEMENT_AT(@1, @2)",
+    ("TRY_TO_NUMBER", 2): "TRY_CAST(REPLACE(@1, ',', '') AS DECIMAL(38, 10))",
+    ("VARIANT_GET", 3): "TRY_CAST(GET_JSON_OBJECT(@1, @2) AS VARCHAR)",
+    ("PARSE_JSON", 1): "@1",
+    **{
+        (name, 1): f"CAST(@1 AS {name})"
+        for name in (
+            *("INT", "BIGINT", "SMALLINT", "TINYINT", "DOUBLE", "FLOAT", "STRING", "DATE"),
+            *("TIMESTAMP", "BOOLEAN"),
+        )
+    },
+    # Place 0 is the first; Flink has the same rule.
+    ("SUBSTRING", 3): "@SUBSTRING(@1, CASE WHEN @2 = 0 THEN 1 ELSE @2 END, @3)",
+    ("LTRIM", 2): "TRIM(LEADING @1 FROM @2)",
+    ("RTRIM", 2): "TRIM(TRAILING @1 FROM @2)",
+    ("STRPOS", 3): (
+        "CASE WHEN @3 IS NULL THEN 0 WHEN @1 IS NULL OR @2 IS NULL THEN NULL "
+        f"WHEN @3 < 1 THEN 0 WHEN @2 = '' THEN 1 ELSE {PLACED} END"
+    ),
+    ("INITCAP", 1): (
+        "ARRAY_JOIN(TRANSFORM(@SPLIT(@1, ' '), w -> UPPER(LEFT(w, 1)) || LOWER(SUBSTRING(w, 2))), "
+        "' ')"
+    ),
+    ("IS_NAN", 1): "COALESCE(@IS_NAN(@1), FALSE)",
+    ("FLATTEN", 1): f"CASE WHEN {_NULLS_1} = 0 THEN @FLATTEN(@1) END",
+    ("ARRAY_CONTAINS", 2): (
+        f"CASE WHEN @ARRAY_CONTAINS(@1, @2) THEN TRUE WHEN @2 IS NOT NULL AND {_NULLS_1} = 0 "
+        "THEN FALSE END"
+    ),
+    ("ARRAYS_OVERLAP", 2): (
+        "CASE WHEN @ARRAYS_OVERLAP(@1, @2) THEN TRUE "
+        "WHEN CARDINALITY(@1) = 0 AND @2 IS NOT NULL OR CARDINALITY(@2) = 0 AND @1 IS NOT NULL "
+        f"OR {_NULLS_1} + {_NULLS_2} = 0 THEN FALSE END"
+    ),
+}
