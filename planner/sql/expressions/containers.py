@@ -45,6 +45,10 @@ def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
 
 def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
     """``SLICE(list, first, count)`` of Spark."""
+    known = count.node.literal if isinstance(count.node, Literal) else None
+    if isinstance(known, int) and known < 0:
+        raise InvalidPlanError(f"SLICE takes a length of 0 or more, not {known}")
+    count = when(count < 0).then(0).otherwise(count)
     size = items.list.length()
     begin = when(first < 0).then(first + size).otherwise(first - 1)
     begin = when(begin < 0).then(size).otherwise(begin)  # nothing is before the list

@@ -83,6 +83,10 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     r"s LIKE 'a!%b' ESCAPE '!'": (True, True, True, True, True),
     "SUBSTRING(s, 0, 2)": ("a%", "a%", "a", "a", "a"),
     "SUBSTRING(s, i - 5, 2)": ("a%", "a%", "a", "a", "a"),
+    "SUBSTRING(s, -1, 4)": ("b", "b", "a%", "b", "b"),
+    "SUBSTRING(s, i - 6, 4)": ("b", "b", "a%", "b", "b"),
+    "SUBSTRING(s, -5, 3)": ("", "a", "", "a", "a"),
+    "SUBSTRING(s, i - 10)": ("", "a%b", "a%b", "a%b", "a%b"),
     "EXTRACT(SECOND FROM m)": (3, 3.5, 3.5, 3, 3),
     "DATE_PART('second', m)": (3, 3.5, 3.5, 3, 3),
     "ARRAY_POSITION(l, NULL)": (None, None, 3, 3, None),
@@ -94,7 +98,6 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
 SPARK: dict[str, Any] = {
     "SUBSTR(s, i - 5, 2)": "a%",
     "SUBSTRING(s FROM 0 FOR 2)": "a%",
-    "SUBSTRING(s, -5, 3)": "a",
     "LTRIM('a', s)": "%b",
     "RTRIM('b', s)": "a%",
     "TRIM('ab', s)": "%",
@@ -117,6 +120,9 @@ SPARK: dict[str, Any] = {
     "ISNAN(NULLIF(f, f))": False,
     "INITCAP('aB,c d')": "Ab,c D",
     "SLICE(l, -4, 2)": [],
+    "SLICE(l, 1, i - 6)": [],
+    "ARRAY_REMOVE(l, IF(i < 0, i, NULL))": None,
+    "ARRAY_REMOVE(l, 1)": [2, None],
     "SLICE(l, -3, 2)": [1, 2],
     "ARRAY_CONTAINS(l, i)": None,
     "ARRAY_CONTAINS(ARRAY(1), i)": False,
@@ -140,6 +146,8 @@ def test_spark_computes_so() -> None:
     assert {text: value(text, "spark") for text in SPARK} == SPARK
     for text in ("SORT_ARRAY(l, FALSE)", "LOCATE(NULLIF(s, s), s, 2)", "SLICE(l, -4, 2)"):
         assert value(text) == SPARK[text]
+    with pytest.raises(SqlError, match="a length of 0 or more, not -1"):
+        value("SLICE(l, 1, -1)", "spark")
     assert value("ARRAYS_OVERLAP(l, IF(i < 0, l, NULL))") is ducks("LIST_HAS_ANY(l, NULL)") is None
 
 

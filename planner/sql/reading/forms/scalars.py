@@ -133,16 +133,11 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
     is_append = engine in ("postgres", "duckdb") and _APPENDS.fullmatch(name) and len(given) == 2
     if is_append and not any(isinstance(part, exp.Null) for part in given):  # which has no type
         return _OF_NO_LIST[name.partition("_")[2]], given
-    if name == "SUBSTRING" and len(given) == 3 and _is_place(given[1]):
-        return None, given
+    start = given[1] if name == "SUBSTRING" and len(given) > 1 else None
+    if isinstance(start, exp.Literal) and start.name != "0":
+        return None, given  # engines agree
     known = OF_ENGINE.get((engine, name, len(given)))
     return known or NAMED.get((name, len(given))), given
-
-
-def _is_place(start: exp.Expr) -> bool:
-    """Whether a start is a literal other than 0."""
-    number = start.this if isinstance(start, exp.Neg) else start
-    return isinstance(number, exp.Literal) and number.name != "0"
 
 
 def _in_charset(name: str, given: list[exp.Expr]) -> str | None:

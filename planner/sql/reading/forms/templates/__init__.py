@@ -38,6 +38,7 @@ _EVEN = "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) 
 #: Near 0 a difference loses digits; Kahan's quotients of two such differences do not.
 _SMALL = "CASE WHEN ABS(CAST(@1 AS DOUBLE)) < 0.5 THEN {0} ELSE {1} END"
 _EPOCH = "DATE '1970-01-01'"
+_IN_TEXT = "CASE WHEN LENGTH(@1) + @2 < 0 THEN '' ELSE {0} END"
 _WIDTH = "CASE WHEN @2 < 0 THEN GREATEST(LENGTH(@1) + @2, 0) ELSE @2 END"
 _NULLS_FIRST = (
     "ARRAY_CONCAT(FILTER(@1, x -> x IS NULL), @ARRAY_SORT(FILTER(@1, x -> x IS NOT NULL)))"
@@ -300,7 +301,14 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("postgres", "AGE", 2): "(@1 - @2)",
     ("postgres", "FIRST", 2): "MIN_BY(@1, @2)",
     ("postgres", "LAST", 2): "MAX_BY(@1, @2)",
-    ("flink", "SUBSTRING", 3): SPARK["SUBSTRING", 3],
+    ("flink", "SUBSTRING", 2): _IN_TEXT.format("@SUBSTRING(@1, @2)"),
+    ("flink", "SUBSTRING", 3): _IN_TEXT.format(SPARK["SUBSTRING", 3]),
+    # Places before the first are empty, and count.
+    ("postgres", "SUBSTRING", 2): "@SUBSTRING(@1, CASE WHEN @2 < 1 THEN 1 ELSE @2 END)",
+    ("postgres", "SUBSTRING", 3): (
+        "CASE WHEN @2 >= 1 THEN @SUBSTRING(@1, @2, @3) WHEN @2 + @3 < 1 THEN @LEFT(@1, 0) "
+        "ELSE @LEFT(@1, @2 + @3 - 1) END"
+    ),
     ("flink", "DATE_FORMAT", 2): "@DATE_FORMAT(CAST(@1 AS TIMESTAMP), @2)",
     ("flink", "ARRAY_SORT", 1): _NULLS_FIRST,
     **{
