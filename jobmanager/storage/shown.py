@@ -41,7 +41,9 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
         BrokenFileError: ``job.json`` cannot be read.
     """
     settings = root.settings()
-    status = root.read_status() or _rebuilt(root, settings, now_us)
+    status = root.read_status()
+    if "state" not in status:  # gc adds the bytes that it freed even to a broken file
+        status = {**_rebuilt(root, settings, now_us), **status}
     is_open = status["state"] in OPEN_STATES
     if is_open and "written_us" in status and not _is_worked_on(root, status, now_us):
         status["state"] = INTERRUPTED

@@ -145,6 +145,7 @@ def check_every_command(root: Path, name: str, digest: str) -> int:
     rows = {row["job"]: row["state"] for row in json.loads(listed.stdout)["jobs"]}
     assert rows.keys() == {"job", "other"} or not (root / "job.json").exists(), rows
     clean(call("gc", root), name, "gc")
+    clean(call("status", root, "--json"), name, "status after gc")
     resumed = clean(call("resume", root, "--json"), name, "resume")
     told = json.loads(resumed.stdout.splitlines()[-1])
     if resumed.exit_code == 0:
