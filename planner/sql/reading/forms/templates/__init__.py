@@ -303,6 +303,9 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("postgres", "LAST", 2): "MAX_BY(@1, @2)",
     ("flink", "SUBSTRING", 2): _IN_TEXT.format("@SUBSTRING(@1, @2)"),
     ("flink", "SUBSTRING", 3): _IN_TEXT.format(SPARK["SUBSTRING", 3]),
+    ("ksqldb", "SUBSTRING", 3): (
+        "@SUBSTRING(@1, CASE WHEN @2 = 0 OR LENGTH(@1) + @2 < 0 THEN 1 ELSE @2 END, @3)"
+    ),
     # Places before the first are empty, and count.
     ("postgres", "SUBSTRING", 2): "@SUBSTRING(@1, CASE WHEN @2 < 1 THEN 1 ELSE @2 END)",
     ("postgres", "SUBSTRING", 3): (
