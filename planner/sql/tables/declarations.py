@@ -7,13 +7,14 @@ each direction, and a line in :data:`CONNECTORS`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
+from planner.sql.reading.grammar import dialect_of
 from planner.sql.reading.literals import interval_us
 from planner.sql.reading.pasted import COMMENT, LIKE, PARTITIONED
 from planner.sql.tables import console, filesystem, kafka, postgres
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _FOLLOWS = ("follow", "poll_every", "source.monitor-interval")
 _IDLE = ("idle", "idle_after", "scan.watermark.idle-timeout")
-_GRACE = re.compile(r"\bGRACE\s+PERIOD\s+(\d+)\s+(\w+)", re.IGNORECASE)
+_QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 _CONNECTOR, _TIME, _TOPIC = "connector", "timestamp", "kafka_topic"
 #: By dialect, options of other engines that do not change the rows.
 _WITHOUT_EFFECT = {
@@ -65,6 +66,8 @@ class Declaration:
 
     table: Table
     connector: Connector
+    #: The format of keys of messages, for a topic of ksqlDB.
+    key_format: str = ""
 
     def source(self) -> Stream:
         """Return the stream of the table's rows.
@@ -72,12 +75,14 @@ class Declaration:
         Raises:
             SqlError: the options do not fit, or the files cannot be read.
         """
-        given, source = self.table.given, self.connector.source
-        if source is None or self.table.word == "SINK":
-            what = f"CREATE SINK {given.name.name}" if source else f"a {self.connector.name} table"
-            raise given.error("", f"{what} cannot be read; it is a target of INSERT INTO")
+        table, source = self.table, self.connector.source
+        if source is None or table.word == "SINK":
+            name = table.given.name.name
+            what = f"CREATE SINK {name}" if source else f"a {self.connector.name} table"
+            raise table.given.error("", f"{what} cannot be read; it is a target of INSERT INTO")
         self._check_direction(source.options, "a target of INSERT INTO")
-        return source.open(self.table, read_options(source.options, given, self.table.title))
+        table = _as_source(table, self.key_format) if self.key_format else table
+        return source.open(table, read_options(source.options, table.given, table.title))
 
     def with_idle_timeout(self, timeout: str) -> Declaration:
         """Apply Flink's ``table.exec.source.idle-timeout`` to a live source without its own."""
@@ -175,24 +180,39 @@ def declared(
         options[_TIME] = _time_of(options[_TIME], columns)
     given = Given(text, variables, name, options)
     connector = _connector(given)
-    if text.engine.name == "ksqldb" and connector.name == "kafka":
-        shape = "kafka" if key_format is None else key_format.name.lower()
-        columns = with_message_key(columns, shape, text)
-        _add_grace(options, columns, text)
+    shape = "kafka" if key_format is None else key_format.name.lower()
+    is_topic = text.engine.name == "ksqldb" and connector.name == "kafka"
     records = [side.options for side in (connector.source, connector.sink) if side is not None]
     for key, part in places.items():
         if key != _CONNECTOR and not any(knows(record, key) for record in records):
             names = (_CONNECTOR, *(s for record in records for s in spellings(record)))
             raise text.error(part, unknown_option(key, names))
-    return Declaration(Table(str(node.args["kind"]), given, columns), connector)
+    table = Table(str(node.args["kind"]), given, columns)
+    return Declaration(table, connector, shape if is_topic else "")
 
 
-def _add_grace(options: dict[str, exp.Expr], columns: Columns, text: SqlText) -> None:
-    """Make the longest GRACE PERIOD of the text the delay of a topic that declares none."""
-    graces = [" ".join(time) for time in _GRACE.findall(text.text)]
-    if graces and "delay" not in options and columns.watermark is None:
-        lengths = [exp.Literal.string(grace) for grace in graces]
-        options["delay"] = max(lengths, key=lambda length: interval_us(length, text))
+def _as_source(table: Table, key_format: str) -> Table:
+    """Return a topic of ksqlDB as it is read: its KEY is the key of the message.
+
+    The longest GRACE PERIOD of the text is the delay of a topic that declares none.
+    """
+    text, values = table.text, dict(table.given.values)
+    graces = _graces(text)
+    if graces and "delay" not in values and table.columns.watermark is None:
+        values["delay"] = max(graces, key=lambda length: interval_us(length, text))
+    columns = with_message_key(table.columns, key_format, text)
+    return replace(table, columns=columns, given=replace(table.given, values=values))
+
+
+def _graces(text: SqlText) -> list[exp.Expr]:
+    """Return the lengths after GRACE PERIOD."""
+    tokens = dialect_of(text.engine).tokenize(text.text)
+    words = ["" if t.token_type in _QUOTED else t.text for t in tokens]
+    return [
+        exp.Literal.string(" ".join(words[at + 2 : at + 4]))
+        for at in range(len(words) - 3)
+        if [word.upper() for word in words[at : at + 2]] == ["GRACE", "PERIOD"]
+    ]
 
 
 def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: SqlText) -> None:

@@ -110,6 +110,29 @@ def test_a_key_of_ksqldb_is_the_key_of_the_message() -> None:
                 sql(text.format(*written) + query, dialect="ksqldb")
 
 
+def test_a_key_and_a_grace_period_of_ksqldb_are_those_of_sources_alone() -> None:
+    target = "CREATE {} o (id VARCHAR {}, n BIGINT) WITH (KAFKA_TOPIC='o', servers='h:1');"
+    query = """INSERT INTO o SELECT CAST(a AS VARCHAR) AS id, COUNT(*) AS n FROM s
+        WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 9 MINUTES) GROUP BY a EMIT FINAL"""
+    topic = TOPIC.format("").replace("delay='1s', ", "")
+    for kind, key, is_table in (("STREAM", "KEY", False), ("TABLE", "PRIMARY KEY", True)):
+        made = sql(topic + target.format(kind, key) + query, dialect="ksqldb")
+        assert isinstance(made, Query)
+        keys = "id" if is_table else ()
+        expected = sinks.kafka("o", servers="h:1", key=keys, upsert=is_table)
+        assert made.deliveries == (expected,)
+
+
+def test_a_comment_or_text_is_no_grace_period() -> None:
+    topic = TOPIC.format("").replace("delay='1s', ", "")
+    for query in (
+        "SELECT a FROM s -- GRACE PERIOD 9 DAYS",
+        "SELECT a, 'GRACE PERIOD 9 DAYS' AS b FROM s",
+    ):
+        with pytest.raises(SqlError, match="delay"):
+            sql(topic + query, dialect="ksqldb")
+
+
 def _source(text: str, dialect: str = "flink") -> SourceSpec:
     made = sql(text, dialect=dialect)
     assert isinstance(made, Stream)
