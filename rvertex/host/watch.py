@@ -17,7 +17,7 @@ import logging
 import resource
 import threading
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rvertex.messages import HostBusy, Timing
@@ -120,7 +120,9 @@ class Watch:
         if of is not poll:
             stack, due_s = "", self._stack_after_s
         if lasted_s >= due_s:
-            stack, due_s = stack_of(self._thread), lasted_s * _STACK_AGAIN
+            stack, due_s = "", lasted_s * _STACK_AGAIN
+            with suppress(OSError):  # no folder for temporary files: the watch must go on
+                stack = stack_of(self._thread)
             extra = {"vertex": poll[0], "lasted_s": int(lasted_s), "stack": stack}
             _log.warning("a step lasts long", extra=extra)
         self._stack = poll, stack, due_s

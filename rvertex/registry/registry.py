@@ -17,6 +17,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rstream.errors import StreamEngineError
 from rvertex.registry.errors import (
     RegistryAwayError,
     RegistryChangeError,
@@ -110,10 +111,10 @@ class IdRegistry:
             claims[number] = Claim(token, next_seq, [ids[n] for n in some], times)
         shards = [self._opened(number) for number in claims]
 
-        def attempt(shard: OpenShard, claim: Claim) -> RegistryAwayError | None:
+        def attempt(shard: OpenShard, claim: Claim) -> StreamEngineError | None:
             try:
                 act(shard, claim)
-            except RegistryAwayError as error:
+            except StreamEngineError as error:
                 return error
             return None
 

@@ -134,7 +134,7 @@ def a_position_is_noted_before_the_function_is_called() -> Mutant:
         self.close()
         try:
             self._note(epoch, {"done": [progress.next_seq, progress.digest]})
-            self._check_mine(epoch)
+            self._check_fence(epoch)
         except StoreError as error:
             raise DeliveryUnknownError(self._name, str(error)) from error
         if batches:

@@ -277,6 +277,12 @@ class JoinSide:
         return run.rows
 
 
+def are_mostly_alive(table: pa.Table, frontier: int) -> bool:
+    """Whether a :meth:`JoinSide.table` is worth a reference, which keeps its dead rows, too."""
+    alive = sum(np.count_nonzero(ve.to_numpy() > frontier) for ve in table.column(VE).chunks)
+    return 2 * alive >= len(table)
+
+
 def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[str]) -> Rows:
     """The living rows of a :meth:`JoinSide.table`, by reference, by ordinal within each code."""
     ordinal, ve = (numbers(as_one_array(table.column(name))) for name in (ORDINAL, VE))

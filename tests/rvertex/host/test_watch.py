@@ -5,10 +5,12 @@ Cannot catch: code of a user's that holds the interpreter's lock; the host's lin
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 
 from planner import col, udf
 from planner.expressions.nodes import resolve
@@ -105,3 +107,18 @@ SAMPLERS: list[Watch] = []
 def sampled(x: int) -> bool:
     SAMPLERS[0].sample(2.0)
     return True
+
+
+def test_a_step_is_told_where_no_stack_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_folder() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("rvertex.state.stacks._registered", no_folder)
+    clock = ManualClock()
+    watch = Watch("h0.0", clock, HostLimits(busy_after_s=2.0, stack_after_s=8.0))
+    watch.attach()
+    watch.begin("filter.0", 4)
+    clock.advance(9_000_000)
+    busy = watch.look()
+    assert busy is not None
+    assert (busy.lasted_s, busy.doing) == (9, "its step")

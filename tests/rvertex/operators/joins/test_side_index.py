@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rstream.items.batch import event_schema
+from rvertex.events.run import Run
 from rvertex.keys.code_map import CodeMap
 from rvertex.keys.key_index import KeyIndex
+from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.side_index import (
     ORDINAL,
     IndexedRun,
@@ -149,6 +152,22 @@ def test_a_side_is_restored_by_reference(tmp_path: Path, budget: int | None) -> 
                 assert (keys.codes([pa.array(stored)], insert=False) == run.rows.codes[place]).all()
         again.expire(10**6)
         assert len(again) == 0
+
+
+def test_dead_rows_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rvertex.operators.joins.inner._REFERENCED_MIN", 1)
+    spec = TemporalJoin(("k",), ("k",), (("left", "k", "k"),))
+    join, life = spec.open([STORED, STORED]), 30
+    for step in range(200):
+        keys, vs = np.arange(20 * step, 20 * step + 20), np.full(20, step)
+        columns = [pa.array(vs), pa.array(vs + life), pa.array(keys)]
+        events = pa.RecordBatch.from_arrays(columns, schema=event_schema(STORED))
+        ctis = np.array([step])
+        join.process([Run(events, ctis), Run(events.slice(0, 0), ctis)])
+        state = join.snapshot()
+        assert state.tables["left"].num_rows <= 2 * 20 * life + 40
+        join = spec.open([STORED, STORED])
+        join.load(state)
 
 
 def shuffled(table: pa.Table) -> pa.Table:
