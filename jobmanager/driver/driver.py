@@ -172,7 +172,7 @@ class Driver:
     def begin(self, *, resumed: bool, is_at_cut: bool = False) -> None:
         """Open the port for hosts, replay the log of a resumed job, send the first orders.
 
-        ``is_at_cut``: a change has just checked the ends of the outputs, so they are not read again.
+        ``is_at_cut``: a change has just checked the ends of the outputs; they are not read again.
         Damage inside of them is found when the job ends or at the next start.
         """
         self._server = self._open_control(

@@ -53,7 +53,7 @@ class _Partition:
     lost_at: tuple[int, ...] = ()
     #: Position at which the partition ends after a request to finish; None: unknown.
     closes_at: int | None = None
-    #: With ``until_end`` only: the log's end when this instance first asked for it, and whether the
+    #: With ``until_end`` only: the log's end when this instance first requested it, and whether the
     #: partition has been read up to it.
     goal: int | None = None
     was_at_end: bool = False

@@ -121,7 +121,7 @@ class Watch:
             stack, due_s = "", self._stack_after_s
         if lasted_s >= due_s:
             stack, due_s = "", lasted_s * _STACK_AGAIN
-            with suppress(OSError):  # no folder for temporary files: the watch must go on
+            with suppress(OSError):  # no folder for temporary files: the watch itself continues
                 stack = stack_of(self._thread)
             extra = {"vertex": poll[0], "lasted_s": int(lasted_s), "stack": stack}
             _log.warning("a step lasts long", extra=extra)

@@ -10,7 +10,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pytest
 
 from planner import col, udf
 from planner.expressions.nodes import resolve
@@ -23,6 +22,8 @@ from rvertex.state.doing import Doing
 from tests.support.builders import ev, make_run
 
 if TYPE_CHECKING:
+    import pytest
+
     from rvertex.messages import HostBusy
 
 PAYLOAD = pa.schema([("x", pa.int64())])
