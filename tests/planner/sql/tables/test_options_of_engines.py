@@ -133,6 +133,25 @@ def test_a_comment_or_text_is_no_grace_period() -> None:
             sql(topic + query, dialect="ksqldb")
 
 
+def test_an_own_type_of_ksqldb_is_replaced_where_a_type_stands() -> None:
+    made = sql(
+        """CREATE TYPE address AS STRUCT<city VARCHAR, n DECIMAL(5, 2)>;
+        CREATE TYPE IF NOT EXISTS person AS STRUCT<address address, homes ARRAY<address>>;
+        CREATE STREAM s (address address, p person, m MAP<VARCHAR, address>, ts BIGINT)
+          WITH (KAFKA_TOPIC='s', servers='h:1', delay='1s', TIMESTAMP='ts');
+        CREATE STREAM b AS SELECT p->address AS address, p->homes AS person, m FROM s;
+        SELECT address, person, m FROM b""",
+        dialect="ksqldb",
+    )
+    assert isinstance(made, Stream)
+    address = "struct<city: string, n: decimal128(5, 2)>"
+    assert [str(made.schema.field(name).type) for name in made.schema.names] == [
+        address,
+        f"list<item: {address}>",
+        f"map<string, {address}>",
+    ]
+
+
 def _source(text: str, dialect: str = "flink") -> SourceSpec:
     made = sql(text, dialect=dialect)
     assert isinstance(made, Stream)

@@ -15,7 +15,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _GAP = r"(?:\s|--[^\n]*(?=\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)"
 #: A definition, the end of a statement, blanks and comments, or another part of a statement.
@@ -24,8 +24,6 @@ _PART = re.compile(
     rf"|(?P<end>;)|(?P<gap>{_GAP}+)|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\w+|.",
     re.IGNORECASE | re.DOTALL,
 )
-#: Tokens before the name of a column or table, not of a type.
-_NO_TYPE_BEHIND = (TokenType.COMMA, TokenType.L_PAREN, TokenType.LT, TokenType.DOT, TokenType.TABLE)
 _LEFT_OUT = ("FETCH", "COMMIT", "ROLLBACK", "CLOSE")
 
 
@@ -114,22 +112,51 @@ def _statements(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def with_own_types(tokens: Sequence[Token]) -> list[Token]:
-    """Replace ksqlDB's types of ``CREATE TYPE name AS STRUCT<...>`` in the CREATE behind them."""
+    """Replace ksqlDB's types of ``CREATE TYPE name AS STRUCT<...>`` in the columns behind them."""
     types: dict[str, list[Token]] = {}
-    found: list[Token] = []
+    out: list[Token] = []
     for statement in _statements(tokens):
-        words = [token.text.upper() for token in statement[:4]]
-        starts = bool(statement) and statement[0].token_type is TokenType.CREATE
-        made: list[Token] = []
-        for before, token in zip([None, *statement], statement, strict=False):
-            name = token.text.upper()
-            is_type = before is not None and before.token_type not in _NO_TYPE_BEHIND
-            made += types[name] if starts and is_type and name in types else [token]
-        if starts and words[1:2] == ["TYPE"] and words[3:4] == ["AS"]:
-            types[words[2]] = [t for t in made[4:] if t.token_type is not TokenType.SEMICOLON]
+        words = [token.text.upper() for token in statement]
+        if words[:2] == ["CREATE", "TYPE"]:
+            at = 5 if words[2:5] == ["IF", "NOT", "EXISTS"] else 2
+            if words[at + 1 : at + 2] == ["AS"]:
+                body = [t for t in statement[at + 2 :] if t.token_type is not TokenType.SEMICOLON]
+                if at == 2 or words[at] not in types:
+                    types[words[at]] = _with_types(body, types, has_names=False)
+                continue
+        opened = words.index("(") if "(" in words else 0
+        is_list = words[:1] == ["CREATE"] and "AS" not in words[:opened]
+        if types and opened and is_list and words[opened - 1] != "WITH":
+            columns = _with_types(statement[opened + 1 :], types, has_names=True)
+            statement = [*statement[: opened + 1], *columns]
+        out += statement
+    return out
+
+
+def _with_types(
+    tokens: list[Token], types: Mapping[str, list[Token]], *, has_names: bool
+) -> list[Token]:
+    """Replace own types in a type, or up to the end of a list of ``name type`` if ``has_names``."""
+    out: list[Token] = []
+    lists = [has_names]  # for each open list, whether a name is before each type
+    before, depth, expected = "", 0, "name" if has_names else "type"
+    for at, token in enumerate(tokens):
+        word = token.text.upper()
+        if word in (")", ">") and depth == 0 and len(lists) == 1:
+            return [*out, *tokens[at:]]
+        depth += (word == "(") - (word == ")")
+        is_own = expected == "type" and word in types
+        out += types[word] if is_own else [token]
+        if word == ">":
+            lists.pop()
+        if word == "<" and expected != "name":
+            lists.append(before == "STRUCT")
+        if word == "<" or (word == "," and depth == 0):
+            expected = "name" if lists[-1] else "type"
         else:
-            found += made
-    return found
+            expected = "type" if expected == "name" else ""
+        before = word
+    return out
 
 
 def with_lateness(tokens: Sequence[Token]) -> list[Token]:
