@@ -36,6 +36,14 @@ _OF_NO_LIST = {
 }
 #: Types of numbers of JSON; a text or a truth value is not one.
 _NUMBERS = (*exp.DataType.NUMERIC_TYPES,)
+#: Patterns of JSON values that Spark reads as a type.
+_FLOATS = '-?[0-9]|"([+-]INF|NaN|[+-]?Infinity)"$'
+_STARTS = {
+    "BOOLEAN": "[tf]",
+    "DECIMAL": '"?[+-]?[.0-9]',
+    "FLOAT": _FLOATS,
+    "DOUBLE": _FLOATS,
+}
 #: A mark of nodes that are compiled as they are.
 _DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
@@ -165,10 +173,15 @@ def _from_json(given: list[exp.Expr]) -> str | None:
 def _of_json(kind: exp.DataType, held: str, path: str, depth: int) -> str | None:
     """Return the template of a value of a type at a path; None: the type is not supported."""
     name = str(getattr(kind.this, "value", kind.this))
+    json = f"JSON_EXTRACT({held}, '{path}')"
     if name == "ARRAY" and kind.expressions:
-        element = _of_json(kind.expressions[0], f"e{depth}", "$", depth + 1)
-        listed = f"JSON_ELEMENTS(JSON_EXTRACT({held}, '{path}'))"
-        return element and f"TRANSFORM({listed}, e{depth} -> {element})"
+        e = f"e{depth}"
+        element = _of_json(kind.expressions[0], e, "$", depth + 1)
+        listed = f"JSON_ELEMENTS({json})"
+        bad = f"FILTER({listed}, {e} -> ({element}) IS NULL AND JSON_EXTRACT({e}, '$') <> 'null')"
+        made = f"TRANSFORM({listed}, {e} -> {element})"
+        is_list = f"REGEXP_LIKE({json}, '^[[]')"
+        return element and f"CASE WHEN {is_list} AND CARDINALITY({bad}) = 0 THEN {made} END"
     if name == "STRUCT":
         fields = []
         for part in kind.expressions:
@@ -179,16 +192,21 @@ def _of_json(kind: exp.DataType, held: str, path: str, depth: int) -> str | None
                 return None
             fields.append(f"'{part.name}', {value}")
         made = f"NAMED_STRUCT({', '.join(fields)})"
-        if path == "$":
+        if path == "$" and depth == 0:
             return made if fields else None
-        return f"CASE WHEN JSON_QUERY({held}, '{path}') IS NOT NULL THEN {made} END"
-    if name in ("MAP", "OBJECT", "ARRAY"):
+        return f"CASE WHEN REGEXP_LIKE({json}, '^[{{]') THEN {made} END"
+    if name in ("MAP", "OBJECT", "ARRAY", "BINARY", "VARBINARY"):
         return None
-    value = f"TRY_CAST(JSON_VALUE({held}, '{path}') AS {kind.sql(dialect='duckdb')})"
+    text, written = f"JSON_VALUE({held}, '{path}')", kind.sql(dialect="duckdb")
     if name in ("TEXT", "VARCHAR", "CHAR"):
-        return value
-    starts = "[tf]" if name == "BOOLEAN" else "-?[0-9]" if kind.is_type(*_NUMBERS) else '"'
-    return f"CASE WHEN REGEXP_LIKE(JSON_EXTRACT({held}, '{path}'), '^{starts}') THEN {value} END"
+        return f"COALESCE(TRY_CAST({text} AS {written}), JSON_QUERY({held}, '{path}'))"
+    seconds = ""
+    if name in ("TIMESTAMPTZ", "TIMESTAMPLTZ"):
+        instant = f"TO_TIMESTAMP_LTZ(TRY_CAST({text} AS BIGINT), 0)"
+        seconds = f"WHEN REGEXP_LIKE({json}, '^-?[0-9]+$') THEN CAST({instant} AS {written}) "
+    starts = _STARTS.get(name) or ("-?[0-9]" if kind.is_type(*_NUMBERS) else '"')
+    value = f"TRY_CAST({text} AS {written})"
+    return f"CASE {seconds}WHEN REGEXP_LIKE({json}, '^({starts})') THEN {value} END"
 
 
 def _hopping(given: list[exp.Expr]) -> str | None:

@@ -5,6 +5,9 @@ Cannot catch: forms over joins of several streams, which the pasted cases have.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -392,6 +395,30 @@ def test_values_that_engines_define_in_their_own_way(
 ) -> None:
     query = f"SELECT {call} AS x FROM (SELECT TIMESTAMP '2026-01-04 00:00:00' AS t) AS s"
     assert [row["x"] for row in rows(query, dialect)] == [wanted]
+
+
+def test_from_json_reads_values_as_spark_does() -> None:
+    cases: list[tuple[str, str, object]] = [
+        ('{"a":["Infinity","-Infinity","+INF",2]}', "a ARRAY<DOUBLE>", [inf, -inf, inf, 2.0]),
+        ('{"a":"INF"}', "a DOUBLE", None),
+        ('{"a":"1.5"}', "a DOUBLE", None),
+        ('{"a":"1.5"}', "a DECIMAL(5,2)", Decimal("1.50")),
+        ('{"a":[1,"2",3]}', "a ARRAY<INT>", None),
+        ('{"a":[1,null,3]}', "a ARRAY<INT>", [1, None, 3]),
+        ('{"a":{"b":1}}', "a ARRAY<INT>", None),
+        ('{"a":[{"x":"q"},{"x":1}]}', "a ARRAY<STRUCT<x: INT>>", [{"x": None}, {"x": 1}]),
+        ('{"a":[{"x":1},5]}', "a ARRAY<STRUCT<x: INT>>", None),
+        ('{"a":[1,"x",{"q":1}]}', "a ARRAY<STRING>", ["1", "x", '{"q":1}']),
+        ('{"a":-5}', "a TIMESTAMP", datetime(1969, 12, 31, 23, 59, 55, tzinfo=UTC)),
+        ('{"a":"-5"}', "a TIMESTAMP", None),
+    ]
+    calls = [f"FROM_JSON('{text}', '{kind}').a AS c{i}" for i, (text, kind, _) in enumerate(cases)]
+    calls.append("FROM_JSON('{\"a\":\"NaN\"}', 'a DOUBLE').a AS nan")
+    (row,) = rows(f"SELECT {', '.join(calls)} FROM VALUES (1) AS v (i)", "spark")
+    assert [row[f"c{i}"] for i in range(len(cases))] == [value for _, _, value in cases]
+    assert isnan(row["nan"])
+    with pytest.raises(SqlError, match="FROM_JSON"):
+        rows("SELECT FROM_JSON('{}', 'a BINARY').a AS x FROM VALUES (1) AS v (i)", "spark")
 
 
 def test_spark_rows_of_lists_that_are_null_or_have_places() -> None:
