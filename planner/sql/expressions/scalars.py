@@ -29,7 +29,7 @@ from planner.sql.reading.aggregate_calls import AROUND
 from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import (
     data_type,
-    exact_number,
+    fraction_of,
     interval,
     literal_member,
     plain_value,
@@ -115,9 +115,9 @@ class Expressions:
                     is_day = pa.types.is_date(time.output_type(self.schema))
                     keeps_days = is_day and self.text.engine.name in ("flink", "spark")
                     return later.cast("date") if keeps_days else later
-        exact = exact_number(node)
-        if exact is not None and exact != exact.to_integral_value():
-            return lit(float(exact))
+        fraction = fraction_of(node, self.text)
+        if fraction is not None:
+            return lit(fraction)
         if binary is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
             other = of_engine.arithmetic(node, left, right, self.schema, self.text.engine)

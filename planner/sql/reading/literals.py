@@ -68,6 +68,7 @@ _LENGTHS = {
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"), _FINER),
 }
 _DIGITS_MAX = 38
+_DOUBLE_EXACT = 2**53  # all integers up to it are doubles
 _DECIMAL = "DECIMAL(p, s) has p digits, 1 to 38, of which s, at most p, are after the point"
 _HELP = "is not a duration; write it like '5 seconds', INTERVAL '5' SECOND or '5s'"
 
@@ -231,13 +232,47 @@ def plain_value(node: exp.Expr, text: SqlText) -> Any:
     if isinstance(node, exp.Literal):
         if node.is_string:
             return node.name
-        whole = node.name.isdigit()
-        return int(node.name) if whole else float(node.name)
+        return int(node.name) if node.name.isdigit() else as_double(node, node.name, text)
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Null):
         raise text.error(node, "NULL here makes all of it NULL; a literal is needed")
     raise text.error(node, "a literal is needed here")
+
+
+def as_double(node: exp.Expr, number: str, text: SqlText) -> float:
+    """Return a number with a point as a double.
+
+    Raises:
+        SqlError: it is written without an exponent, and above 2^53 a double is another number.
+    """
+    double = float(number)
+    is_rounded = abs(double) >= _DOUBLE_EXACT and "e" not in number.lower()
+    if is_rounded and Decimal(number) != Decimal(double):
+        reason = (
+            f"the DOUBLE of {number} is {Decimal(double)}; write it without a point if it is "
+            f"whole, or CAST('{number}' AS DECIMAL(p, s)), or {double!r} if this DOUBLE is right"
+        )
+        raise text.error(node, reason)
+    return double
+
+
+def fraction_of(node: exp.Expr, text: SqlText) -> float | None:
+    """Return the double that literals with + - * make, or None: it is whole, or no literal."""
+    exact = exact_number(node)
+    if exact is None or exact == exact.to_integral_value():
+        return None
+    return as_double(node, f"{exact:f}", text)
+
+
+def exact_cast(node: exp.Cast) -> exp.Cast:
+    """Return the cast of a number to DECIMAL with all its digits, which a double may not hold."""
+    number = exact_number(node.this)
+    if number is None or Decimal(repr(float(number))) == number:
+        return node
+    digits = node.copy()
+    digits.set("this", exp.Literal.string(f"{number:f}"))
+    return digits
 
 
 _EXACT: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {

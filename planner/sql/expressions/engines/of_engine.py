@@ -13,7 +13,7 @@ from planner.api.expressions import Expr, as_node, lit
 from planner.errors import ExpressionTypeError
 from planner.expressions.nodes import Literal
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_number, is_text
-from planner.sql.reading.literals import fraction_digits, type_length
+from planner.sql.reading.literals import exact_cast, fraction_digits, type_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -184,7 +184,7 @@ def _of_fractions(
 
 def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     """Compile a cast that differs between engines; ``TRY_CAST`` gives null where it fails."""
-    text = compiler.text
+    text, node = compiler.text, exact_cast(node) if pa.types.is_decimal(to) else node
     engine, value = text.engine, compiler.compile(node.this)
     kind = value.output_type(compiler.schema)
     types = pa.types

@@ -14,7 +14,7 @@ from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer
 
-ROWS = {"t": Stream.from_items({"k": "string"}, [event(0, k="a")])}
+ROWS = {"t": Stream.from_items({"k": "string", "i": "int64"}, [event(0, k="a", i=1)])}
 
 
 def _row(listed: str, dialect: str) -> dict[str, Any]:
@@ -92,3 +92,19 @@ def test_weeks_and_lists_with_nulls_are_duckdbs() -> None:
     row = _row(listed, "duckdb")
     wanted = duckdb.connect().execute(f"SELECT {listed}").fetchone()
     assert tuple(row[f"v{n}"] for n in range(len(texts))) == wanted
+
+
+@pytest.mark.parametrize(
+    "number", ["9007199254740993.0", "-9007199254740992.5", "11111111111111111.89"]
+)
+def test_a_number_that_its_double_changes_is_refused_or_cast_with_all_its_digits(
+    number: str,
+) -> None:
+    for text in (number, f"i = {number}", f"i IN ({number})", f"CAST({number} AS BIGINT)"):
+        with pytest.raises(SqlError, match=r"the DOUBLE of -?\d+\.\d+ is -?\d+; .*CAST\('"):
+            _row(f"{text} AS v", "duckdb")
+    casts = [f"CAST({number} AS DECIMAL({digits}))" for digits in ("20,2", "20,0", "38,20")]
+    casts.append(f"TRY_CAST({number} AS DECIMAL(4, 2))")
+    listed = ", ".join(f"{text} AS v{n}" for n, text in enumerate(casts))
+    row, wanted = _row(listed, "duckdb"), duckdb.connect().execute(f"SELECT {listed}").fetchone()
+    assert tuple(row[f"v{n}"] for n in range(len(casts))) == wanted
