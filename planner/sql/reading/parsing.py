@@ -65,7 +65,7 @@ _WORDS = {
 _SHOWN_CHARACTERS = 40
 #: What a message must have: the words of an alternative.
 _ADVICE = re.compile(
-    r"\b(write|did you mean|takes?|leave|needs?|belongs?|put|there (is|are)|a \w+ is)\b"
+    r"\b(write|choose|did you mean|takes?|leave|needs?|belongs?|put|there (is|are)|a \w+ is)\b"
 )
 #: Flink's hint behind a table, which the grammar reads as a comment.
 _OPTIONS_HINT = re.compile(r"\s*\+\s*OPTIONS\b", re.IGNORECASE)

@@ -421,6 +421,43 @@ def test_from_json_reads_values_as_spark_does() -> None:
         rows("SELECT FROM_JSON('{}', 'a BINARY').a AS x FROM VALUES (1) AS v (i)", "spark")
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "wanted"),
+    [
+        ("f(x INT) RETURNS INT LANGUAGE SQL", "COALESCE(x, 5)", [5, 1]),
+        ("f(x INT) RETURNS INT LANGUAGE SQL STRICT", "COALESCE(x, 5)", [None, 1]),
+        ("f(INT) RETURNS INT RETURNS NULL ON NULL INPUT", "COALESCE($1, 5)", [None, 1]),
+        ("f(x INT) RETURNS VARCHAR", "COALESCE(CAST($1 AS VARCHAR), 'strict')", ["strict", "1"]),
+    ],
+)
+def test_an_own_function_that_is_strict_is_null_for_null(
+    head: str, body: str, wanted: list[Any]
+) -> None:
+    text = f"CREATE FUNCTION {head} AS $$ SELECT {body} $$; SELECT f(NULL) AS a, f(1) AS b FROM s"
+    assert [list(row.values())[2:] for row in rows(text, "postgres")][:1] == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("safe_divide(a INT, b INT) RETURN a / b", "SAFE_DIVIDE exists: choose another name"),
+        ("median(a INT) RETURN a", "MEDIAN exists: choose another name"),
+        ("f(a INT) RETURN a + x", "only its parameters, not x"),
+        ("f(a INT) RETURN SUM(a)", "takes no SUM"),
+        ("f(a ARRAY<INT>, y INT) RETURN TRANSFORM(a, e -> e + y)", ""),
+    ],
+)
+def test_an_own_function_reads_its_parameters_alone_and_has_a_name_of_its_own(
+    function: str, message: str
+) -> None:
+    text = f"CREATE FUNCTION {function}; SELECT k FROM s"
+    if not message:
+        assert isinstance(sql(text, STREAMS, dialect="spark"), Stream)
+        return
+    with pytest.raises(SqlError, match=message):
+        sql(text, STREAMS, dialect="spark")
+
+
 def test_spark_rows_of_lists_that_are_null_or_have_places() -> None:
     held = "FROM (SELECT i, IF(i = 1, ARRAY('a', 'b'), NULL) AS l FROM VALUES (1), (2) AS v (i)) s"
     found = rows(f"SELECT i, POSEXPLODE(l) AS (p, x) {held}", "spark")

@@ -7,13 +7,14 @@ language or of a Java class is an error.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     #: The error at a node of the text, with a reason.
     Error = Callable[[exp.Expr, str], Exception]
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _OTHER = (
     "CREATE FUNCTION takes one SQL expression; write it in Python, and pass functions={{'{0}': f}}"
 )
+_KNOWN = "a function {0} exists: choose another name"
+_READS = "a function reads only its parameters, not {0}: leave it out, or add a parameter"
+_AGGREGATE = "a function takes no {0}: write the aggregate at the call, as in f(SUM(x))"
 _TABLE = "a function of rows is not supported; write CREATE VIEW, and join it"
 _BODY = "write RETURN expression, or LANGUAGE SQL AS 'SELECT expression'"
 
@@ -43,7 +47,10 @@ def own_function(parser: Any) -> exp.Expr | None:
         return None
     parser._advance(at + 1)
     parser._match_text_seq("IF", "NOT", "EXISTS")
-    name = parser._parse_id_var()
+    first, name = parser._curr, parser._parse_id_var()
+    called = name.name.upper()
+    if called in parser.FUNCTIONS or called in parser.FUNCTION_PARSERS:
+        parser.raise_error(_KNOWN.format(called), first)
     if not parser._match(TokenType.L_PAREN):
         parser.raise_error(_OTHER.format(name.name))
     parameters: list[exp.Expr] = []
@@ -56,7 +63,16 @@ def own_function(parser: Any) -> exp.Expr | None:
         if parser._curr.text.upper() in ("TABLE", "SETOF"):
             parser.raise_error(_TABLE)
         to = parser._parse_types()
-    made = OwnFunction(this=name, expressions=parameters, body=_body(parser, name.name), to=to)
+    body = _body(parser, name.name)
+    names = _names_of(parameters)
+    _check_body(parser, body, names)
+    quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+    words = [t.text.upper() for t in parser._tokens[at:] if t.token_type not in quoted]
+    if ("STRICT" in words and "strict" not in names) or ("RETURNS", "NULL") in itertools.pairwise(
+        words
+    ):
+        body = _strict(body, parameters)
+    made = OwnFunction(this=name, expressions=parameters, body=body, to=to)
     made.update_positions(name)
     return made
 
@@ -100,6 +116,31 @@ def _body(parser: Any, name: str) -> exp.Expr:
         node.meta.pop("start", None)
         node.meta.pop("end", None)
     return body
+
+
+def _names_of(parameters: Sequence[exp.Expr]) -> dict[str, int]:
+    """Return the places of parameters by their names, which are also $1, $2 and so on."""
+    numbered = {f"${place + 1}": place for place in range(len(parameters))}
+    return numbered | {p.name.lower(): place for place, p in enumerate(parameters)}
+
+
+def _check_body(parser: Any, body: exp.Expr, names: Mapping[str, int]) -> None:
+    """Raise for columns that are no parameters, and for aggregates."""
+    for column in body.find_all(exp.Column):
+        if column.args.get("table") or column.name.lower() not in names:
+            parser.raise_error(_READS.format(column.sql()))
+    aggregate = body.find(exp.AggFunc)
+    if aggregate is not None:
+        parser.raise_error(_AGGREGATE.format(aggregate.sql_name()))
+
+
+def _strict(body: exp.Expr, parameters: Sequence[exp.Expr]) -> exp.Expr:
+    """Return the body that is NULL if an argument is NULL."""
+    nulls = [
+        exp.If(this=exp.Is(this=exp.column(p.this.copy()), expression=exp.Null()), true=exp.Null())
+        for p in parameters
+    ]
+    return exp.Case(ifs=nulls, default=body) if nulls else body
 
 
 def _quoted(parser: Any, opened: Token) -> str:
@@ -147,21 +188,20 @@ def with_own_functions(statements: Sequence[exp.Expr], error: Error) -> list[exp
 
 def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Expr:
     given = dict(zip(range(len(call.expressions)), call.expressions, strict=True))
-    values: dict[str, exp.Expr] = {}
+    values: list[exp.Expr] = []
     for place, parameter in enumerate(function.expressions):
         value = given.pop(place, None) or next(iter(parameter.args["constraints"]), None)
         if value is None or isinstance(value, exp.Kwarg | exp.PropertyEQ):
             raise error(
                 call, f"{call.name} takes {len(function.expressions)} values, in their order"
             )
-        values[parameter.name.lower()] = exp.cast(value.copy(), parameter.args["kind"].copy())
+        values.append(exp.cast(value.copy(), parameter.args["kind"].copy()))
     if given:
         raise error(call, f"{call.name} takes {len(function.expressions)} values, in their order")
+    names = _names_of(function.expressions)
     made: exp.Expr = exp.Paren(this=function.args["body"].copy())
     for node in list(made.find_all(exp.Column)):
-        name = node.name.lower()
-        if name in values and not node.args.get("table"):
-            node.replace(exp.Paren(this=values[name].copy()))
+        node.replace(exp.Paren(this=values[names[node.name.lower()]].copy()))
     if function.args.get("to") is not None:
         made = exp.cast(made, function.args["to"].copy())
     for part in made.walk():
