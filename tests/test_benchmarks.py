@@ -54,7 +54,7 @@ def test_the_costs_of_operators_are_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_patterns_are_measured(tmp_path: Path) -> None:
-    result = result_of("bench_match.py", "--rows", "20000", "--rounds", "1", folder=tmp_path)
+    result = result_of("bench_match.py", "--rows", "200000", "--rounds", "1", folder=tmp_path)
     assert all(found["rows_per_s"] > 0 and found["matches"] > 0 for found in result.values())
 
 

@@ -127,6 +127,10 @@ class Broker:
     def freeze(self) -> None:
         """Suspend the broker: connections stay open, and requests get no response."""
         os.kill(self.pid, signal.SIGSTOP)
+        deadline_s = time.monotonic() + STOP_S_MAX
+        while not all(map(_is_suspended, Path(f"/proc/{self.pid}/task").glob("*/stat"))):
+            assert time.monotonic() < deadline_s, f"the broker still runs after {STOP_S_MAX} s"
+            time.sleep(_POLL_S)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -330,3 +334,11 @@ def _record(message: Message) -> Record:
 
 def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): value for name, value in config.items()}
+
+
+def _is_suspended(thread: Path) -> bool:
+    """Whether a thread, by its ``stat`` file, is stopped or has ended."""
+    try:
+        return thread.read_text().rpartition(")")[2].split()[0] in "TtZX"
+    except OSError:
+        return True
