@@ -186,7 +186,7 @@ def _from_python(target: str) -> Query:
     except BaseException as error:  # the user's program may raise any exception
         line = _line_in(path, error)
         where = "" if line is None else f"line {line}: "
-        raise QueryFileError(str(path), f"{where}{reason_of(error)}") from error
+        raise QueryFileError(str(path), f"{where}{reason_of(error)}{_near_name(error)}") from error
     finally:
         sys.path.pop(0)
     return _as_query(value, str(path), name)
@@ -208,6 +208,16 @@ def _line_in(path: Path, error: BaseException) -> int | None:
         if frame.f_code.co_filename == str(path.absolute())
     ]
     return lines[-1] if lines else None
+
+
+def _near_name(error: BaseException) -> str:
+    """Return the method that an unknown one of a class of ours is near to, as a hint."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, type):
+        return ""
+    from planner.expressions.suggestions import near
+
+    is_ours = error.obj.__module__.startswith("planner.")
+    return near(error.name, dir(error.obj)) if is_ours else ""
 
 
 def _no_query(defined: Mapping[str, object], name: str) -> str:

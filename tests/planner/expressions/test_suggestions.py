@@ -8,15 +8,19 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
 import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import streamscope as ss
+from jobmanager.errors import QueryFileError
+from jobmanager.storage.query_file import load_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 #: What is asked for is not there, so types have nothing to say.
 STREAM: Any = ss.Stream
@@ -100,3 +104,16 @@ def test_what_asks_for_names_finds_what_is_there() -> None:
     assert pickle.loads(pickle.dumps(ss.agg.sum)) is ss.agg.sum
     assert list(inspect.signature(ss.Stream.from_text).parameters) == ["path", "partitions"]
     assert ss.Stream.from_csv.__doc__ is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("from_jsonl", "did you mean 'from_json'?"), ("read_csv", "did you mean 'from_csv'?")],
+)
+def test_a_file_of_a_query_gets_the_hint_for_a_class_too(
+    name: str, hint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "q.py"
+    path.write_text(f"import streamscope as ss\nquery = ss.Stream.{name}('x', vs='t')\n")
+    with pytest.raises(QueryFileError, match=re.escape(hint)):
+        load_query(str(path))
