@@ -34,7 +34,7 @@ def list_jobs(
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")
         line = health_line(row) if row["state"] in OPEN_STATES and row["health"] != "ok" else ""
-        if row["state"] == "failed" and row["reasons"]:
+        if row["state"] in ("failed", "interrupted") and row["reasons"]:
             line = reason_text(row["reasons"][0])
         if line:
             print(f"  {in_one_line(line)}")

@@ -471,7 +471,9 @@ def test_a_killed_job_manager_is_told_as_interrupted(file: Path, tmp_path: Path)
     assert seen["state"] == "interrupted"
     assert f"jobmanager resume {root}" in seen["error"]
     assert "interrupted" in done("status", root).stdout
-    assert done("list", tmp_path).stdout.count("interrupted") == 1
+    listed = done("list", tmp_path).stdout
+    assert listed.count("interrupted") == 1
+    assert "degraded: its job manager is gone" in listed
     assert call("cancel", root).exit_code == EXIT_USAGE
     resumed = last_json(done("resume", root, "--json"))
     assert resumed["output_digest"] == clean["output_digest"]
