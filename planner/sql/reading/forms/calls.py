@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _MODES = ("lax ", "strict ")
 #: Key in ``meta`` of an UNNEST: positions count from 0.
 FROM_ZERO = "from_zero"
+#: Objects and lists that ``WITH CONDITIONAL WRAPPER`` does not wrap; no text can name it.
+WRAPPED = "JSON_QUERY WITH WRAPPER"
 #: Functions whose first argument is a unit, not a column.
 _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "DATEDIFF")
 
@@ -154,7 +156,8 @@ def json_query(parser: Any) -> exp.Expr:
     found = exp.DPipe(
         this=exp.DPipe(this=ends[0], expression=call("JSON_EXTRACT")), expression=ends[1]
     )
-    made = {"": plain, "ALWAYS": found}.get(wrapper, exp.Coalesce(this=plain, expressions=[found]))
+    wrapped = exp.Coalesce(this=call(WRAPPED), expressions=[found])
+    made = {"": plain, "ALWAYS": found}.get(wrapper, wrapped)
     nothing = exp.EQ(
         this=exp.Coalesce(this=call("JSON_EXTRACT"), expressions=[exp.Literal.string("null")]),
         expression=exp.Literal.string("null"),

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from planner.sql.reading.forms.by_word import of_word
+from planner.sql.reading.forms.calls import WRAPPED
 from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return _PERCENT[name], given
     if name == "FROM_JSON" or isinstance(node, exp.FromJson):
         return _from_json(given), given
+    if name == WRAPPED:
+        lists = "CASE WHEN JSON_EXTRACT(@1, @2) LIKE '[%' THEN JSON_QUERY(@1, @2) END"
+        return (lists if engine == "flink" else "JSON_QUERY(@1, @2)"), given
     if name in ("ENCODE", "DECODE") and engine in ("spark", "flink"):
         return _in_charset(name, given), given
     if name == "MAP" or isinstance(node, exp.Map):
