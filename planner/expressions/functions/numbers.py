@@ -78,17 +78,18 @@ def _resolve_sign(call: Call) -> Node | None:
 
 def _resolve_trunc(call: Call) -> Node | None:
     (kind,) = arg_types(call)
-    digits = call.option("digits")
-    if pa.types.is_integer(kind):
-        return replace(call, type=kind) if digits >= 0 else None
-    if pa.types.is_decimal(kind):
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return replace(call, type=kind)
     return typed(call, _FLOAT, _FLOAT) if pa.types.is_floating(kind) else None
 
 
 def _trunc(values: Sequence[Value], call: Call) -> Value:
-    if pa.types.is_integer(call.type):
-        return values[0]
+    if call.type is not None and pa.types.is_integer(call.type):
+        digits = max(0, -call.option("digits"))
+        bits = call.type.bit_width - pa.types.is_signed_integer(call.type)
+        is_beyond = 10**digits >= 1 << bits
+        unit = pa.scalar(0 if is_beyond else 10**digits, call.type)
+        return pc.multiply(values[0] if is_beyond else pc.divide(values[0], unit), unit)
     if call.type is not None and pa.types.is_decimal(call.type):
         digits = min(call.option("digits"), call.type.scale)
         return pc.round(values[0], ndigits=digits, round_mode="towards_zero")

@@ -60,8 +60,10 @@ def advice_for(operation: str, types: Sequence[str]) -> str:
         return "take fields of a struct only; write JSON_VALUE(s, '$.a') for a text of JSON"
     if operation == "-" and set(types) == {"string"}:
         return (
-            "write JSON_BUILD_OBJECT('a', j -> 'a') with the fields that stay, or cast to numbers"
+            "write CAST(s AS BIGINT) for a number; for JSON, take the fields that stay: j ->> 'a'"
         )
+    if operation == "list.concat" and "null" in types:
+        return "write CAST(NULL AS ARRAY<BIGINT>), or a list of another type, for the null"
     if "null" in types:
         return "write CAST(NULL AS BIGINT), or another type, for the null"
     for begin, advice in _ADVICE.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from planner.sql.reading.errors import sql_type
 from planner.sql.reading.grammar import Metadata, Watermark, as_sql
 from planner.sql.reading.literals import data_type, interval_us, type_length
 
@@ -29,8 +30,16 @@ _ZONED = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
 #: Formats of a message's key that are its text.
 _KEYS_OF_TEXT = ("kafka", "delimited", "none")
 _NO_KEY = (
-    "the key of a message is read as one text: write {0} VARCHAR KEY with KEY_FORMAT = 'KAFKA', or "
-    "leave KEY out if the message's value has {0}, too"
+    "the key of a message is read as one text: for keys such as 42 write {0} VARCHAR KEY and "
+    "CAST({0} AS {1}) in the query, or leave KEY out if the message's value has {0}, too"
+)
+_KEY_FORMAT = (
+    "the key of a message is read as one text: write KEY_FORMAT = 'KAFKA' if it is one, or leave "
+    "KEY out if the message's value has {0}, too"
+)
+_KEYS = (
+    "the key of a message is read as one text: leave KEY out except for one column, if the "
+    "message's value has {0}, too"
 )
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 
@@ -120,11 +129,18 @@ def with_message_key(columns: Columns, format: str, text: SqlText) -> Columns:
         SqlError: the key is no plain text.
     """
     marked = [name for name, node in columns.nodes.items() if _is_message_key(node)]
-    keys = {name for name in (*marked, *columns.primary_key) if name in columns.types}
+    keys = [name for name in columns.types if name in (*marked, *columns.primary_key)]
     for name in keys:
-        is_plain = columns.types[name] == pa.string() and format in _KEYS_OF_TEXT
-        if len(keys) > 1 or not is_plain:
-            raise text.error(columns.nodes[name], _NO_KEY.format(name))
+        kind = columns.types[name]
+        if len(keys) > 1:
+            reason = _KEYS.format(" and ".join(keys))
+        elif kind != pa.string():
+            reason = _NO_KEY.format(name, sql_type(str(kind)))
+        elif format not in _KEYS_OF_TEXT:
+            reason = _KEY_FORMAT.format(name)
+        else:
+            continue
+        raise text.error(columns.nodes[name], reason)
     return replace(columns, metadata={**columns.metadata, **dict.fromkeys(keys, "key")})
 
 

@@ -27,6 +27,11 @@ POINTS = Stream.from_items(
 )
 LASTING = POINTS.set_duration("1s")
 KEPT = POINTS.for_ever()
+#: A number, its type, the digits of TRUNC, and its value.
+CUT = [
+    *((126, "BIGINT", -1, 120), (-119, "BIGINT", -1, -110), (126, "TINYINT", -2, 100)),
+    *((126, "TINYINT", -3, 0), (126, "INT", -30, 0), (126, "BIGINT", 1, 126)),
+]
 STREAMS = {"p": POINTS, "d": LASTING, "s": KEPT}
 
 
@@ -459,6 +464,11 @@ def test_an_own_function_reads_its_parameters_alone_and_has_a_name_of_its_own(
         return
     with pytest.raises(SqlError, match=message):
         sql(text, STREAMS, dialect="spark")
+
+
+def test_trunc_of_whole_numbers_drops_digits_before_the_point() -> None:
+    calls = [f"TRUNC(CAST({x} AS {kind}), {n}) AS c{i}" for i, (x, kind, n, _) in enumerate(CUT)]
+    assert list(rows(f"SELECT {', '.join(calls)} FROM s")[0].values())[2:] == [c[3] for c in CUT]
 
 
 def test_spark_rows_of_lists_that_are_null_or_have_places() -> None:

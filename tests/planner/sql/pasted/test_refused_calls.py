@@ -21,8 +21,9 @@ REFUSED = {
     ("spark", "TO_NUMBER('1,234', '9,999')"): "write CAST",
     ("spark", "SCHEMA_OF_JSON('{}')"): "write the type",
     ("postgres", "JSONB_PRETTY('{}'::jsonb)"): "write JSON_EXTRACT",
-    ("postgres", "'{}'::jsonb - 'a'"): "write JSON_BUILD_OBJECT",
+    ("postgres", "'{}'::jsonb - 'a'"): "take the fields that stay",
     ("postgres", "TIMESTAMP '2025-01-01 00:00:00'::time"): "write DATE_FORMAT",
+    ("duckdb", "LIST_APPEND(NULL, 3)"): "write CAST\\(NULL AS ARRAY<BIGINT>\\)",
     ("ksqldb", "JSON_CONCAT('[1]', '[2]')"): "write ARRAY_CONCAT",
     ("ksqldb", "ENCODE('6162', 'hex', 'ascii')"): "takes at most 2 arguments",
 }

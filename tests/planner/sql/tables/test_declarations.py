@@ -443,7 +443,7 @@ REFUSED = {
     ),
     POSTGRES.format("password = 'x'"): "a password needs username = '...', too",
     "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",
-    "CREATE FUNCTION f AS 'x'; SELECT 1": "CREATE FUNCTION takes one SQL expression",
+    "CREATE FUNCTION f AS 'x'; SELECT 1": "and leave CREATE FUNCTION out",
 }
 
 

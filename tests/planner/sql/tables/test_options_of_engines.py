@@ -105,9 +105,15 @@ def test_a_key_of_ksqldb_is_the_key_of_the_message() -> None:
         assert "id = kafka_key.cast(string)" in "".join(
             node.describe() for node in topological(made.plan)
         )
-        for written in (("INT", ""), ("VARCHAR", ", KEY_FORMAT='JSON'")):
-            with pytest.raises(SqlError, match="write id VARCHAR KEY"):
+        for written, message in (
+            (("INT", ""), r"write id VARCHAR KEY and CAST\(id AS INT\)"),
+            (("VARCHAR", ", KEY_FORMAT='JSON'"), "write KEY_FORMAT = 'KAFKA'"),
+        ):
+            with pytest.raises(SqlError, match=message):
                 sql(text.format(*written) + query, dialect="ksqldb")
+    two = TOPIC.replace("id INT, a INT", "id VARCHAR KEY, a VARCHAR KEY").format("")
+    with pytest.raises(SqlError, match=r"except for one column, .* has id and a, too"):
+        sql(two + "SELECT * FROM s", dialect="ksqldb")
 
 
 def test_a_key_and_a_grace_period_of_ksqldb_are_those_of_sources_alone() -> None:

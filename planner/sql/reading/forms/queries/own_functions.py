@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Error = Callable[[exp.Expr, str], Exception]
 
 _OTHER = (
-    "CREATE FUNCTION takes one SQL expression; write it in Python, and pass functions={{'{0}': f}}"
+    "CREATE FUNCTION takes one SQL expression; write it in Python, pass functions={{'{0}': f}}, "
+    "and leave CREATE FUNCTION out"
 )
 _KNOWN = "a function {0} exists: choose another name"
 _READS = "a function reads only its parameters, not {0}: leave it out, or add a parameter"
