@@ -99,4 +99,4 @@ VALUES (1), (2)
 === from-json-keeps-types rows
 SELECT from_json('{"a": "1", "b": 2, "c": true, "d": "2.5", "i": "true", "k": 1, "l": [1, "2"], "s": 7}', 'a INT, b INT, c INT, d DOUBLE, i BOOLEAN, k BOOLEAN, l ARRAY<INT>, s STRING') AS x;
 --- duckdb
-SELECT {'a': NULL, 'b': 2, 'c': NULL, 'd': NULL, 'i': NULL, 'k': NULL, 'l': [1, NULL], 's': '7'}
+SELECT {'a': NULL, 'b': 2, 'c': NULL, 'd': NULL, 'i': NULL, 'k': NULL, 'l': CAST(NULL AS INT[]), 's': '7'}
