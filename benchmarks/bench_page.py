@@ -50,13 +50,14 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         """Write files; a late one is not made up for."""
-        while not self.over.wait(FILE_EVERY_S):
+        while not self.over.is_set():
             at = range(self.files * FILE_ROWS, (self.files + 1) * FILE_ROWS)
             lines = "".join(f'{{"t": {k * 50}, "key": {k % 97}, "x": {k % 13}}}\n' for k in at)
             part = self._folder / f".{self.files}"
             part.write_text(lines)
             part.rename(self._folder / f"{self.files:06}.json")
             self.files += 1
+            self.over.wait(FILE_EVERY_S)
 
 
 class Sink(BaseHTTPRequestHandler):
