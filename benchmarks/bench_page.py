@@ -29,12 +29,12 @@ from urllib.parse import urlsplit
 
 from processes import Usage, tree, usage_of
 
-# Few files: a look into a folder lists all of them, so a job would cost more in later phases.
+# Few files and looks: each look lists all files, so a job costs more in later phases.
 FILE_ROWS, FILE_EVERY_S, WAIT_S = 20_000, 1.0, 60.0
 JOB = """
 import sys
 import streamscope as ss
-rows = ss.Stream.from_json(sys.argv[1], vs="t", delay="1s", follow=True, poll_every="50ms")
+rows = ss.Stream.from_json(sys.argv[1], vs="t", delay="1s", follow=True, poll_every="1s")
 counts = rows.group_by("key").window(ss.tumbling("1s")).agg(n=ss.agg.count(), x=ss.agg.sum("x"))
 ss.run(counts.to_parquet(), root=sys.argv[2], executor="local").wait()
 """
