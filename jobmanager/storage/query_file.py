@@ -217,7 +217,7 @@ def _near_name(error: BaseException) -> str:
     from planner.expressions.suggestions import near
 
     is_ours = error.obj.__module__.startswith("planner.")
-    return near(error.name, dir(error.obj)) if is_ours else ""
+    return near(error.name or "", dir(error.obj)) if is_ours else ""
 
 
 def _no_query(defined: Mapping[str, object], name: str) -> str:
