@@ -276,7 +276,7 @@ class LiveJob:
 
 
 class Arrivals:
-    """Return the committed messages of the topic ``delays``."""
+    """Reads the committed messages of the topic ``delays``."""
 
     def __init__(self, servers: str) -> None:
         self._consumer = committed_reader(servers)

@@ -23,7 +23,7 @@ _FLOATS = ("DOUBLE", "FLOAT")
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Return what is wrong with a result."""
+    """A result that differs from the expected one."""
 
     expected: Digest
     found: Digest

@@ -174,7 +174,7 @@ class Recomputed:
 
 
 class Positions:
-    """Return the positions of the vertices, from the statuses of a job."""
+    """The positions of the vertices, from the statuses of a job."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, dict[str, tuple[int, ...]]]] = []

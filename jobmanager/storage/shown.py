@@ -28,7 +28,6 @@ BROKEN = "broken"
 #: The state of an open job whose job manager is dead; and of a job without a job manager whose
 #: files do not contain its state.
 INTERRUPTED, UNKNOWN = "interrupted", "unknown"
-_RESUMES = "; jobmanager resume "
 #: Fields that a rebuilt status takes from ``_SUCCESS``, which has no checksum.
 _OF_AN_ANSWER = ("events_out", "output_digest")
 
@@ -47,15 +46,18 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     is_open = status["state"] in OPEN_STATES
     if is_open and "written_us" in status and not _is_worked_on(root, status, now_us):
         status["state"] = INTERRUPTED
-        memory = memory_shortage(status)
-        status["error"] = f"its job manager is gone{memory}{_RESUMES}{display_uri(root.uri)}"
+        status["error"] = f"{_ending(status)}; jobmanager resume {display_uri(root.uri)}"
     return with_health(status)
 
 
 def interruption(root: str) -> str:
     """Return how the job manager of an interrupted job ended; empty for other jobs."""
     last = status(root)
-    return last["error"].partition(_RESUMES)[0] if last["state"] == INTERRUPTED else ""
+    return _ending(last) if last["state"] == INTERRUPTED else ""
+
+
+def _ending(status: dict[str, Any]) -> str:
+    return f"its job manager is gone{memory_shortage(status)}"
 
 
 def memory_shortage(status: dict[str, Any]) -> str:
@@ -66,8 +68,8 @@ def memory_shortage(status: dict[str, Any]) -> str:
     from rvertex.host.allocator import killed_for_memory
 
     kills = 0
-    if status.get("machine") == socket.gethostname():
-        kills = killed_for_memory() - status.get("kernel_kills", killed_for_memory())
+    if "kernel_kills" in status and status.get("machine") == socket.gethostname():
+        kills = killed_for_memory() - status["kernel_kills"]
     if kills > 0:  # after a reboot the number is negative
         what = "a process" if kills == 1 else f"{kills} processes"
         return (

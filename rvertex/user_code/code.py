@@ -90,7 +90,7 @@ def as_unchanged(*fields: Any) -> UserCode:
 
 
 def letter_schema(payload: pa.Schema) -> pa.Schema:
-    """Return the payload schema of dead letters, given that of the events."""
+    """Return the payload schema of dead letters; ``payload``: the schema of the events."""
     head = [(LETTER_SEQ, pa.int64()), (LETTER_ERROR, pa.string())]
     taken = {LETTER_SEQ, LETTER_ERROR}
     fields = [(f.name if f.name not in taken else f"event_{f.name}", f.type) for f in payload]

@@ -158,7 +158,7 @@ def test_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None
 
 
 class PanicException(BaseException):
-    """Raise as a Rust library does when it panics: not an Exception."""
+    """The exception of a Rust library that panics; it is not an ``Exception``."""
 
 
 def panics(_: Any) -> Any:

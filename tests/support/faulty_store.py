@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Faults:
-    """Return the fault of this call."""
+    """The faults of a store's calls."""
 
     #: Share of calls that fail.
     error_rate: float = 0.0

@@ -50,10 +50,9 @@ _EXACT_END, _INT64_END, _DIGITS_MAX = 2**53, 2**63, 38
 
 def _with_whole_numbers(call: Call) -> Call:
     """Make doubles whole where all else is an integer: beyond 2^53 doubles skip integers."""
-    numbers = [a.literal for a in call.args if isinstance(a, Literal)]
-    numbers = [v for v in numbers if isinstance(v, float | int) and not isinstance(v, bool)]
+    literals = [arg.literal for arg in call.args if isinstance(arg, Literal)]
     others = [arg.type for arg in call.args if not isinstance(arg, Literal)]
-    is_far = any(abs(v) >= _EXACT_END for v in numbers if isinstance(v, float | int))
+    is_far = any(abs(v) >= _EXACT_END for v in literals if isinstance(v, float | int))
     if not (is_far and others and all(t is not None and pa.types.is_integer(t) for t in others)):
         return call
     first, *rest = call.args

@@ -69,7 +69,7 @@ def rows_at(name: str, rows: list[Row], at: int) -> list[tuple[int | None, ...]]
 
 
 class RandomSql:
-    """Return a random query; all steps have the columns k, x and y."""
+    """A random query; all steps have the columns k, x and y."""
 
     tables: ClassVar[tuple[str, ...]] = TABLES
 

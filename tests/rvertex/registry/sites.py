@@ -339,7 +339,7 @@ class NotedRegistry(IdRegistry):
 
 
 class Output:
-    """Return the rows at a site's destination."""
+    """A site's destination, with its rows."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -37,7 +37,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 
 @dataclass
 class Place:
-    """Return the committed rows."""
+    """A destination: the committed rows."""
 
     next_seq: int = 0
     committed: list[Any] = field(default_factory=list)

@@ -48,7 +48,7 @@ def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> Non
 
 @dataclass(frozen=True)
 class FunctionPlace:
-    """Return the rows that :func:`keep` has stored."""
+    """A destination; its rows are those that :func:`keep` has stored."""
 
     folder: str
     refused: dict[str, str] = field(default_factory=dict)

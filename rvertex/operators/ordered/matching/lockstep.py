@@ -143,7 +143,7 @@ class _Searching:
         last = np.full(len(key), -1)
         thread = last
         left = _READS_MAX * len(rows.numbers)
-        while len(key) >= GOING_MIN and left > 0 and steps.ensure():  # ends: left falls
+        while len(key) >= GOING_MIN and left > 0 and steps.are_few():  # ends: left falls
             left -= len(key)
             self._trace[at] = state
             state, accepted = steps.step(state, rows.symbols[at])
@@ -215,7 +215,7 @@ class _Steps:
         self._parents: list[int] = []
         self._number(automaton.start)
 
-    def ensure(self) -> bool:
+    def are_few(self) -> bool:
         """Whether the automaton is small enough."""
         return len(self._states) <= _STATES_MAX
 

@@ -95,14 +95,17 @@ class RowPool:
 
     def of(self, codes: np.ndarray) -> Segments:
         """The rows of ``codes``; there need be none."""
-        groups = max(len(self._sizes), int(codes.max(initial=-1)) + 1)
-        if groups > len(self._sizes):
-            for array in (self._at, self._sizes, self._begin):
-                array.writable(groups)
+        self._make_room(codes)
         at, sizes, begin = (a.read()[codes] for a in (self._at, self._sizes, self._begin))
         rows = ranges(at, sizes)
         numbers, times, symbols = (column.read()[rows] for column in self._rows)
         return Segments(codes, sizes, begin, numbers, times, symbols)
+
+    def _make_room(self, codes: np.ndarray) -> None:
+        groups = int(codes.max(initial=-1)) + 1
+        if groups > len(self._sizes):
+            for array in (self._at, self._sizes, self._begin):
+                array.writable(groups)
 
     def take(self, codes: np.ndarray) -> Segments:
         """Remove and return the rows of ``codes``, no key twice."""
@@ -116,7 +119,7 @@ class RowPool:
         codes = segments.codes
         if not len(codes):
             return
-        self.of(codes)  # makes room
+        self._make_room(codes)
         count = len(self._rows[0])
         self._at.writable(len(self._at))[codes] = count + segments.start
         self._sizes.writable(len(self._sizes))[codes] = segments.sizes
@@ -133,8 +136,8 @@ class RowPool:
         kept = self.of(codes)
         if renumber:
             self._at, self._sizes, self._begin = (GroupArray(np.int64, 0) for _ in range(3))
-            self.of(np.arange(len(codes)))
             codes = np.arange(len(codes))
+            self._make_room(codes)
         self._at.writable(len(self._at))[codes] = kept.start
         self._sizes.writable(len(self._sizes))[codes] = kept.sizes
         self._begin.writable(len(self._begin))[codes] = kept.begin

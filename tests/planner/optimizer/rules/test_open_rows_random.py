@@ -43,7 +43,7 @@ DOUBLES = [1.5, 0.0, -2.0, -0.0, float("nan"), float("inf"), None]
 
 
 class RandomPlan:
-    """Return a random query; all of its columns have the types of ``SCHEMA`` after each step."""
+    """A random query; all of its columns have the types of ``SCHEMA`` after each step."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(seed)

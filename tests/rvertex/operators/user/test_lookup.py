@@ -187,7 +187,7 @@ def test_a_failure_is_not_cached() -> None:
 
 
 class AwayError(Exception):
-    """Raise an error like an HTTP client."""
+    """An error of an HTTP client."""
 
     def __init__(self, status: int) -> None:
         self.response = type("Response", (), {"status_code": status})()
