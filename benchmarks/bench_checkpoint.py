@@ -212,6 +212,9 @@ class Host:
     def notify(self, notice: HostNotice) -> None:
         self.notices.append(notice)
 
+    def wake(self) -> None:
+        pass
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -90,7 +90,8 @@ class UnixSocketServer:
         """``explain`` turns an error into a text by which the reader recognises lost items."""
         self._secret, self._find, self._explain = secret, find, explain
         self._lock, self._closed = threading.Lock(), threading.Event()
-        self._threads: dict[threading.Thread, socket.socket] = {}
+        #: By thread: its connection, and the event that wakes the thread up.
+        self._threads: dict[threading.Thread, tuple[socket.socket, threading.Event]] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen(WAITING_MAX)
@@ -104,8 +105,10 @@ class UnixSocketServer:
         with self._lock:
             self._closed.set()
             connections = dict(self._threads)
-        for connection in [self._listener, *connections.values()]:
+        end(self._listener)
+        for connection, again in connections.values():
             end(connection)
+            again.set()
         clock = SystemClock()
         deadline_s = clock.monotonic_s() + CLOSE_WAIT_S
         for thread in [self._accepting, *connections]:
@@ -123,25 +126,26 @@ class UnixSocketServer:
 
     def _begin(self, connection: socket.socket) -> None:
         """Start a thread for the connection, or close it if none can start: the reader uses TCP."""
+        again = threading.Event()
         thread = threading.Thread(
-            target=self._serve, args=(connection,), name="unix-socket-connection", daemon=True
+            target=self._serve, args=(connection, again), name="unix-socket-connection", daemon=True
         )
         with self._lock, contextlib.suppress(RuntimeError):  # no thread can start
             if not self._closed.is_set():
                 thread.start()
-                self._threads[thread] = connection
+                self._threads[thread] = connection, again
                 return
         connection.close()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, again: threading.Event) -> None:
         try:
             with connection, contextlib.suppress(OSError):  # the reader has left
-                self._answer(connection)
+                self._answer(connection, again)
         finally:
             with self._lock:
                 self._threads.pop(threading.current_thread(), None)
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket.socket, again: threading.Event) -> None:
         try:
             request = self._requested(connection)
         except UnauthorizedError:
@@ -153,7 +157,7 @@ class UnixSocketServer:
             self._fail(connection, error)
             return
         try:
-            _Connection(connection, *request).run()
+            _Connection(connection, again, *request).run()
         except OSError:
             return
         except StreamEngineError as error:
@@ -186,7 +190,12 @@ class _Connection:
     """One reader; see the module."""
 
     def __init__(
-        self, connection: socket.socket, stream: RStream, seq: int, is_served: Callable[[], bool]
+        self,
+        connection: socket.socket,
+        again: threading.Event,
+        stream: RStream,
+        seq: int,
+        is_served: Callable[[], bool],
     ) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._socket, self._stream, self._is_served = connection, stream, is_served
@@ -194,7 +203,7 @@ class _Connection:
         self._wire = WireEncoder(stream.schema)
         self._sending = threading.Lock()
         #: Wakes the thread up: it has something to send or to check.
-        self._again = threading.Event()
+        self._again = again
         #: Items read and not sent yet, and the rest of a frame that was sent in part.
         self._waiting: deque[Items] = deque()
         self._rest = b""

@@ -99,6 +99,8 @@ class CheckpointContext(Protocol):
     background: Background
     clock: Clock
     notify: Callable[[HostNotice], None]
+    #: Makes the host's thread poll again.
+    wake: Callable[[], None]
 
     @property
     def limits(self) -> CheckpointLimits:
@@ -205,6 +207,7 @@ class Checkpointer:
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
         """Run the steps in the background, each as a separate task."""
         done: Future[WrittenCheckpoint] = Future()
+        done.add_done_callback(lambda _: self._env.wake())
 
         def step() -> None:
             if self._is_closed:

@@ -93,6 +93,9 @@ class Work:
             self.store.delete(name)
         return out
 
+    def wake(self) -> None:
+        """The next poll completes the checkpoint."""
+
     def make_durable(self) -> None:
         self._log._stream.flush(0)
         self._root.check_owner()

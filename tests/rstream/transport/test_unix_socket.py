@@ -89,7 +89,8 @@ def read(call: UnixSocketCall, until: int) -> list[int]:
 def test_who_writes_sends_what_is_small(stream: RStream) -> None:
     mine, other = socket.socketpair()
     with mine, other:
-        connection = _Connection(mine, stream, 0, lambda: True)  # its thread does not run
+        # its thread does not run
+        connection = _Connection(mine, threading.Event(), stream, 0, lambda: True)
         stream.listeners.add(connection._written)
         stream.append(rows(0, 3))
         stream.append(rows(3, 2))
@@ -121,7 +122,7 @@ def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_wr
 
     mine, other = socket.socketpair()
     with mine, other:
-        connection = _Connection(mine, stream, 0, lambda: True)
+        connection = _Connection(mine, threading.Event(), stream, 0, lambda: True)
         stream.listeners.add(connection._written)
         stream.append(row(0))
         assert connection._again.is_set()
@@ -305,8 +306,8 @@ def test_a_writer_that_met_trouble_sends_no_more(
     mine, other = socket.socketpair()
     with mine, other:
         connections = [
-            _Connection(mine, stream, 0, lambda: True),
-            _Connection(other, stream, 0, lambda: True),
+            _Connection(mine, threading.Event(), stream, 0, lambda: True),
+            _Connection(other, threading.Event(), stream, 0, lambda: True),
         ]
         for connection in connections:
             stream.listeners.add(connection._written)
@@ -339,6 +340,21 @@ def test_a_reader_takes_only_what_is_due_and_no_longer_than_it_may_be(kind: int)
             receive(other, ITEMS)
 
 
+def test_an_idle_connection_ends_at_once_with_its_server(
+    stream: RStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that leaves waits for it, and so does a job that is changed."""
+    monkeypatch.setattr("rstream.transport.unix_socket.IDLE_WAIT_S", WAIT_S)
+    with tempfile.TemporaryDirectory(prefix="s") as folder:
+        path = str(Path(folder) / "s")
+        server = UnixSocketServer(path, SECRET, lambda *key: stream, error_to_text)
+        call = UnixSocketCall(path, hello())
+        (thread,) = server._threads
+        server.shutdown()
+        assert not thread.is_alive()
+        call.close()
+
+
 def test_lines_that_do_not_end_are_waited_for_together(
     stream: RStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,12 +374,12 @@ def test_lines_that_do_not_end_are_waited_for_together(
         stuck = [Stuck(target=is_over.wait, args=(WAIT_S,)) for _ in range(9)]
         for thread in stuck:
             thread.start()
-            server._threads[thread] = socket.socket(socket.AF_UNIX)
+            server._threads[thread] = socket.socket(socket.AF_UNIX), threading.Event()
         server.shutdown()
     assert sum(waited) < 9 * 0.02
     assert waited[-1] == 0.0
     is_over.set()
-    for connection in server._threads.values():
+    for connection, _ in server._threads.values():
         connection.close()
     for thread in stuck:
         threading.Thread.join(thread, WAIT_S)

@@ -78,10 +78,14 @@ class World:
     taken: list[CheckpointTaken] = field(default_factory=list)
     position: int = 0
     is_durable: bool = True
+    wakes: int = 0
 
     def notify(self, notice: HostNotice) -> None:
         assert isinstance(notice, CheckpointTaken)
         self.taken.append(notice)
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def snapshot(self) -> Snapshot:
         tables = {
@@ -116,6 +120,19 @@ class World:
             checkpoints.poll((self.position,))
             self.background.run()
         return len(self.taken) - before
+
+
+def test_a_stored_checkpoint_wakes_the_host() -> None:
+    """An idle host would announce it up to ``idle_wait_s`` later, and a stop waits for it."""
+    world = World()
+    checkpoints = world.checkpointer()
+    checkpoints.request()
+    checkpoints.poll((1,))
+    assert world.wakes == 0
+    world.background.run()
+    assert world.wakes == 1
+    checkpoints.poll((1,))
+    assert len(world.taken) == 1
 
 
 def test_by_time() -> None:
