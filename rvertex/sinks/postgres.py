@@ -177,7 +177,16 @@ class PostgresDestination:
             if delivered_seq:  # by any partition: a new table would lack its rows
                 raise DestinationGoneError(self._name, delivered_seq)
             self._run(self._sql.make_table())
+        else:
+            self._add_columns()
         self._run("COMMIT")
+
+    def _add_columns(self) -> None:
+        """Add the columns of a query that continues this delivery, if the role owns the table."""
+        present = {row[0] for row in self._run(self._sql.table_columns())}
+        added = [column for column in self._columns if column.name not in present]
+        if added and self._run(self._sql.may_add_columns()):
+            self._run(self._sql.add_columns(added))
 
     def _check_table(self) -> None:
         """Check that the columns of an existing table can hold the delivered columns."""
@@ -187,7 +196,8 @@ class PostgresDestination:
         for column in self._columns:
             kind, _ = there.pop(column.name, ("", False))
             if not column.fits(kind):
-                is_there = f"has it as {kind}" if kind else "does not have it"
+                add = f"does not have it; run `{self._sql.add_columns([column])}`"
+                is_there = f"has it as {kind}" if kind else add
                 self._refuse(
                     f"column {column.name!r} needs the type {column.kind}, the table {is_there}"
                 )

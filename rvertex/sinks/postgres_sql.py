@@ -108,6 +108,18 @@ class Statements:
             f"WHERE attrelid = {value(self.table)}::regclass AND attnum > 0 AND NOT attisdropped"
         )
 
+    def may_add_columns(self) -> str:
+        """Query a row if this delivery has written to the table, and its role owns it."""
+        return (
+            f"SELECT 1 FROM pg_class WHERE oid = {value(self.table)}::regclass "
+            f"AND pg_has_role(relowner, 'USAGE') "
+            f"AND (SELECT max(next_seq) FROM {self.progress} WHERE {self._delivery}) > 0"
+        )
+
+    def add_columns(self, columns: Iterable[PostgresColumn]) -> str:
+        parts = (f"ADD COLUMN IF NOT EXISTS {name(c.name)} {c.kind}" for c in columns)
+        return f"ALTER TABLE {self.table} {', '.join(parts)}"
+
     def unique_columns(self) -> str:
         """Query the columns of each unique index, sorted and joined by commas."""
         return (

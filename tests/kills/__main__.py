@@ -23,8 +23,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.kills.changes import with_changes
 from tests.kills.check import check
-from tests.kills.faults import CHANGES, CLUSTER_KINDS, KINDS
+from tests.kills.faults import CLUSTER_KINDS, KINDS
 from tests.kills.feed import PARTITIONS, Feed
 from tests.kills.queries import EVENTS, PAIRS, SIDES, JobSpec
 from tests.kills.scene import START_S_MAX, Scene, is_whole
@@ -89,6 +90,8 @@ class Log:
             for name in ("events", "late", "answer", "restarts")
         }
         lines.append(", ".join(f"{count:,} {name}" for name, count in sums.items()))
+        changes = Counter(one for job in self._jobs for one in job.get("changes", ()))
+        lines += [f"  {count} {change}" for change, count in changes.most_common()]
         in_order = sum(bool(job.get("in_order")) for job in self._jobs)
         lines.append(f"{in_order} jobs compared in order with a run that nothing disturbed")
         lines += [f"WRONG: {job['name']} {job['root']}: {job['wrong']}" for job in self.wrong()]
@@ -116,7 +119,9 @@ def main() -> int:
     parser.add_argument("--kinds", default="", help="of the faults, with commas between")
     parser.add_argument("--log", type=Path, help="a file; lines are added")
     parser.add_argument("--cluster", action="store_true")
-    parser.add_argument("--changes", action="store_true", help="also rescale the jobs")
+    parser.add_argument(
+        "--changes", action="store_true", help="also change the jobs, most of them amid faults"
+    )
     parser.add_argument("--customers", type=int, default=0, help="keys that come once, or nearly")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
@@ -140,7 +145,7 @@ def main() -> int:
             spec = JobSpec(name, query, strategy, idle, str(place / "job"), "", "", master)
             kinds = CLUSTER_KINDS if options.cluster else KINDS
             if options.changes:
-                kinds = {**kinds, **CHANGES}
+                kinds = with_changes(kinds)
             if options.kinds:
                 kinds = {kind: kinds[kind] for kind in options.kinds.split(",")}
             seed = f"{options.seed}-{number}"
@@ -198,10 +203,18 @@ def run_job(
             found = check(scene)
         except Exception as error:
             traceback.print_exc()
-            log.job(spec, wrong=f"after {done} faults: {error!r}", folder=str(folder))
+            wrong = f"after {done} faults: {error!r}"
+            log.job(spec, wrong=wrong, folder=str(folder), changes=scene.changes)
             return False
         status = scene.status
-        log.job(spec, wrong="", faults=done, restarts=status["restarts"], **vars(found))
+        log.job(
+            spec,
+            wrong="",
+            faults=done,
+            restarts=status["restarts"],
+            changes=scene.changes,
+            **vars(found),
+        )
         return True
 
 

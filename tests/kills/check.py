@@ -17,7 +17,7 @@ from jobmanager.storage.root import JobRoot
 from rstream import read_events
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
-from tests.kills.queries import END, EVENT, EVENTS, LIVING, SIDES, START
+from tests.kills.queries import END, EVENT, EVENTS, LIVING, MORE, SIDES, START, SUMS
 from tests.kills.scene import WrongError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def check(scene: Scene) -> Checked:
     """
     spec = scene.spec
     late, events = _late_ids(scene), 0
+    _check_more(scene)
     for name in (EVENTS, SIDES):
         events += _save(scene, name, late.get(name, set()))
     twin = jobmanager.collect_batch(spec.twin(str(scene.folder)))
@@ -82,6 +83,25 @@ def _check_living(
     _compare("topic", Counter(newest.values()), expected)
     _compare("table", Counter(_table_rows(scene, columns)), expected)
     return Checked(events, late, expected.total(), False)
+
+
+def _check_more(scene: Scene) -> None:
+    """Where rows have the added column, it is what the query that adds it computes, or null."""
+    spec = scene.spec
+    if spec.query in SUMS:
+        return
+    rows = [
+        json.loads(record.value)
+        for record in scene.broker.read_committed(spec.topic("answer"))
+        if record.value
+    ]
+    wrong = [row for row in rows if row.get(MORE) not in (None, 2 * (row["id"] or 0))]
+    columns = "SELECT attname::text FROM pg_attribute WHERE attrelid = "
+    if (MORE,) in scene.server.query(f"{columns}'{spec.table}'::regclass"):
+        others = f"SELECT id, {MORE} FROM {spec.table} WHERE {MORE} <> 2 * id"
+        wrong += scene.server.query(others)
+    if wrong:
+        raise WrongError(f"column {MORE} of {len(wrong)} rows: {wrong[:_SHOWN]}")
 
 
 def _compare(place: str, found: Counter[Row], expected: Counter[Row]) -> None:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.driver.running.changes.errors import ChangeWaitsError
-from jobmanager.driver.running.deploying import rescale
 from jobmanager.storage.liveness import STATUS_STALE_US
-from rstream.errors import StreamEngineError
 from tests.kills.life import HOST_SILENCE_S
 from tests.kills.queries import EVENTS
 from tests.kills.scene import (
-    RECOVERY_S_MAX,
     START_S_MAX,
     ZOMBIE_S_MAX,
     Frozen,
@@ -33,8 +28,6 @@ if TYPE_CHECKING:
 #: A freeze of a worker is up to this long: some wake up after another has taken over.
 WORKER_FROZEN_S_MAX = 2 * HOST_SILENCE_S
 FROZEN_S_MIN, FROZEN_S_MAX = 0.3, 4.0
-#: Numbers of vertices that a change chooses from; a fault within it comes this late at most.
-WIDTHS, CHANGE_S_MAX = (1, 2, 3, 4), 3.0
 SERVER_AWAY_S_MAX = 2.0
 #: A frozen driver is not succeeded on another machine before its status is older than this.
 STALE_S = STATUS_STALE_US / 1e6 + 1.0
@@ -142,51 +135,6 @@ def kill_executor(scene: Scene, dice: random.Random) -> str:
     return f"executor {pid}"
 
 
-def rescale_job(scene: Scene, dice: random.Random) -> str:
-    """Stages with rows by key get another number of vertices."""
-    return _change(scene, dice, None)
-
-
-def rescale_and_kill_worker(scene: Scene, dice: random.Random) -> str:
-    """SIGKILL of a host within a rescale."""
-    return _change(scene, dice, kill_worker)
-
-
-def rescale_and_kill_driver(scene: Scene, dice: random.Random) -> str:
-    """SIGKILL of the driver within a rescale, which its successor finishes or undoes."""
-    return _change(scene, dice, kill_driver)
-
-
-def _change(
-    scene: Scene, dice: random.Random, fault: Callable[[Scene, random.Random], str] | None
-) -> str:
-    """Change the job; ``fault``: what happens meanwhile.
-
-    Raises:
-        WrongError: the change has no outcome.
-    """
-    scene.wait_whole()
-    width, found = dice.choice(WIDTHS), []
-
-    def body() -> None:
-        try:
-            found.append(rescale(scene.spec.root, parallelism=width, wait_s=RECOVERY_S_MAX))
-        except StreamEngineError as error:
-            found.append({"state": str(error), "is_pending": isinstance(error, ChangeWaitsError)})
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    shown = ""
-    if fault is not None:
-        time.sleep(dice.uniform(0.0, CHANGE_S_MAX))
-        shown = fault(scene, dice)
-    thread.join(RECOVERY_S_MAX)
-    if not found:
-        raise WrongError(f"no outcome of a rescale to {width}: {scene.status}")
-    scene.rescales += found[0]["state"] == "done" or found[0].get("is_pending", False)
-    return f"rescale to {width}: {found[0]['state']} in {found[0].get('seconds')} s; {shown}"
-
-
 KINDS: dict[str, tuple[int, Callable[[Scene, random.Random], str]]] = {
     "worker killed": (6, kill_worker),
     "workers killed at once": (6, kill_workers),
@@ -200,12 +148,6 @@ KINDS: dict[str, tuple[int, Callable[[Scene, random.Random], str]]] = {
     "driver frozen": (5, freeze_driver),
     "driver succeeded, then woken up": (1, succeed_driver),
     "partition added and driver killed": (2, add_partition),
-}
-#: Changes, which a run without ``--kinds`` does not try; ``--changes`` adds them.
-CHANGES: dict[str, tuple[int, Callable[[Scene, random.Random], str]]] = {
-    "rescaled": (8, rescale_job),
-    "rescaled and worker killed": (8, rescale_and_kill_worker),
-    "rescaled and driver killed": (4, rescale_and_kill_driver),
 }
 #: Only where there are executors: in ``local`` mode the driver's Java is the only one.
 EXECUTOR_KILLED = "executor killed"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from planner import Query, Stream, agg, col, session, sinks, tumbling
+
+if TYPE_CHECKING:
+    from planner.api.agg import Agg
 
 #: ``at``: microseconds since 1970; ``id``: a number that no other event has.
 EVENT = pa.schema([(name, pa.int64()) for name in ("id", "at", "key", "value")])
@@ -19,56 +22,65 @@ STRATEGIES = ("checkpoint", "replay", "replication", "mixed")
 REPLICAS = 2
 #: The stream of a topic, "events" or "sides".
 Open = Callable[[str], Stream]
+#: Column of the query that a job is changed to.
+MORE = "more"
 
 
-def filtered(events: Stream, _: Stream) -> Stream:
+def filtered(events: Stream, _: Stream, more: bool) -> Stream:
     """Two thirds of the events."""
-    return events.filter(col("value") % 3 != 0)
+    return _twice(events.filter(col("value") % 3 != 0), more)
 
 
-def windows(events: Stream, _: Stream) -> Stream:
+def windows(events: Stream, _: Stream, more: bool) -> Stream:
     """Counts and sums by key and half a second, behind an exchange."""
-    found = events.group_by("key").window(tumbling("500ms"))
-    return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
+    return events.group_by("key").window(tumbling("500ms")).agg(**_sums(more))
 
 
-def joined(events: Stream, sides: Stream) -> Stream:
+def joined(events: Stream, sides: Stream, more: bool) -> Stream:
     """Events with what was valid for their key at their time."""
     valid = sides.select("key", side=col("value"), side_id=col("id")).set_duration("1s")
-    return events.join(valid, on="key")
+    return _twice(events.join(valid, on="key"), more)
 
 
-def near(events: Stream, sides: Stream) -> Stream:
+def near(events: Stream, sides: Stream, more: bool) -> Stream:
     """Events with what came for their key before and after them, and what had neither."""
     others = sides.select("key", side=col("value"), side_id=col("id"))
-    return events.join(others, on="key", within=("-300ms", "200ms"), how="full")
+    return _twice(events.join(others, on="key", within=("-300ms", "200ms"), how="full"), more)
 
 
-def sessions(events: Stream, _: Stream) -> Stream:
+def sessions(events: Stream, _: Stream, more: bool) -> Stream:
     """Times in which a key was active."""
-    found = events.group_by("key").window(session("150ms"))
-    return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
+    return events.group_by("key").window(session("150ms")).agg(**_sums(more))
 
 
-def priced(events: Stream, sides: Stream) -> Stream:
+def priced(events: Stream, sides: Stream, more: bool) -> Stream:
     """Events with the newest side of their key, of which many keys have one that never changes."""
     newest = sides.select("key", side=col("value"), side_id=col("id")).upserts("key")
-    return events.join(newest, on="key")
+    return _twice(events.join(newest, on="key"), more)
 
 
-def totals(events: Stream, _: Stream) -> Stream:
+def totals(events: Stream, _: Stream, more: bool) -> Stream:
     """The rows of each key so far; each is valid until the next one of its key."""
-    found = events.group_by("key")
-    return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
+    return events.group_by("key").agg(**_sums(more))
 
 
-def paid(events: Stream, sides: Stream) -> Stream:
+def paid(events: Stream, sides: Stream, more: bool) -> Stream:
     """Events with the side that has their number, so far: first alone, then with it."""
     others = sides.select("id", side=col("value")).for_ever()
-    return events.for_ever().join(others, on="id", how="left")
+    return _twice(events.for_ever().join(others, on="id", how="left"), more)
 
 
-QUERIES: dict[str, Callable[[Stream, Stream], Stream]] = {
+def _sums(more: bool) -> dict[str, Agg]:
+    found = {"n": agg.count(), "ids": agg.sum("id"), "last": agg.max("at")}
+    return {**found, MORE: agg.max("value")} if more else found
+
+
+def _twice(stream: Stream, more: bool) -> Stream:
+    """With a column that a checker can compute from another one."""
+    return stream.with_columns(**{MORE: col("id") * 2}) if more else stream
+
+
+QUERIES: dict[str, Callable[[Stream, Stream, bool], Stream]] = {
     "filter": filtered,
     "windows": windows,
     "join": joined,
@@ -81,6 +93,8 @@ QUERIES: dict[str, Callable[[Stream, Stream], Stream]] = {
 #: Rows of these end later than they come: the places keep the one that is alive of each value of
 #: this column.
 LIVING = {"totals": "key", "paid": "id"}
+#: The added column of these is an aggregate, the one of the others is twice the ``id``.
+SUMS = ("windows", "sessions", "totals")
 #: Which column of an answer's rows says which events they are of.
 TIME_OF = {"filter": "at", "windows": "last", "join": "at", "near": "at", "sessions": "last"}
 TIME_OF |= {"priced": "at", "totals": "last", "paid": "at"}
@@ -121,24 +135,24 @@ class JobSpec:
         """Return the PostgreSQL table of the output."""
         return f"answer_{self.name.replace('-', '_')}"
 
-    def answer(self, *, until: str | None = None) -> Stream:
+    def answer(self, *, until: str | None = None, more: bool = False) -> Stream:
         """The query over the topics."""
-        return self._query(lambda name: self._topic_stream(name, until))
+        return self._query(lambda name: self._topic_stream(name, until), more)
 
-    def live(self) -> Query:
-        """Return the query with deliveries to both destinations."""
-        topic, table = self.topic("answer"), self.table
+    def live(self, *, more: bool = False) -> Query:
+        """Return the query with deliveries to both destinations. ``more``: and one column more."""
+        topic, table, answer = self.topic("answer"), self.table, self.answer(more=more)
         if key := LIVING.get(self.query):
             places = (
                 sinks.kafka(topic, servers=self.servers, key=key, upsert=True),
                 sinks.postgres(self.dsn, table, mode="upsert", key=key),
             )
-            return self.answer().deliver(*places, start=START, end=END)
+            return answer.deliver(*places, start=START, end=END)
         places = (
             sinks.kafka(topic, servers=self.servers),
             sinks.postgres(self.dsn, table),
         )
-        return self.answer().deliver(*places, start=START, end=END)
+        return answer.deliver(*places, start=START, end=END)
 
     def twin(self, folder: str) -> Stream:
         """The query over files of what the topics held, by name, in order of time."""
@@ -155,12 +169,12 @@ class JobSpec:
             "replicas": REPLICAS if self.strategy == "replication" else None,
         }
 
-    def _query(self, opened: Open) -> Stream:
+    def _query(self, opened: Open, more: bool = False) -> Stream:
         is_mixed = self.strategy == "mixed"
-        streams = [opened(name) for name in (EVENTS, SIDES)]
+        events, sides = (opened(name) for name in (EVENTS, SIDES))
         if is_mixed:
-            streams = [stream.recover_with("replay") for stream in streams]
-        found = QUERIES[self.query](*streams)
+            events, sides = events.recover_with("replay"), sides.recover_with("replay")
+        found = QUERIES[self.query](events, sides, more)
         return found.recover_with("replication", replicas=REPLICAS) if is_mixed else found
 
     def _topic_stream(self, name: str, until: str | None) -> Stream:

@@ -141,6 +141,8 @@ class Scene:
         self.killed: set[int] = set()
         #: How often the number of vertices changed: rows of equal time have another order then.
         self.rescales = 0
+        #: What was tried of that, and its outcomes.
+        self.changes: list[str] = []
         self._lives: list[Life] = []
         self._asleep: list[Frozen] = []
         self._restart: threading.Timer | None = None

@@ -122,6 +122,30 @@ def test_user_without_permission(own: PostgresServer) -> None:
 
 
 @pytest.mark.slow
+def test_column_that_a_begun_delivery_adds(own: PostgresServer) -> None:
+    """Its query was changed. The role must own the table; a first start adds no column."""
+    weak = {"user": "weak", "password": "right"}
+    own.query("DROP TABLE IF EXISTS streamscope_deliveries")
+    own.query("CREATE TABLE widened (k text)")
+    own.query("GRANT SELECT, INSERT ON widened TO weak")
+    begun = delivery_of(own, "widened")
+    with pytest.raises(DestinationSchemaError, match=r'run `ALTER TABLE "widened" ADD COLUMN'):
+        begun.open(1)
+    own.query("INSERT INTO widened VALUES ('a')")
+    own.query("GRANT SELECT, INSERT, UPDATE ON streamscope_deliveries TO weak")
+    values = "('job/d', 0, 1, '', now(), 1, 0, now())"
+    own.query(f"INSERT INTO streamscope_deliveries VALUES {values}")
+    with pytest.raises(DestinationSchemaError, match="does not have it; run `ALTER TABLE"):
+        delivery_of(own, "widened", **weak).open(2)
+    begun.open(3)
+    begun.write(rows_of(1, k=["b"], v=[7]))
+    begun.commit(progress(0, 2))
+    begun.close()
+    assert own.query("SELECT k, v FROM widened ORDER BY k") == [("a", None), ("b", 7)]
+    own.query("DROP TABLE streamscope_deliveries")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "row", "reason"),
     [

@@ -5,8 +5,9 @@ Cannot catch: hosts in processes of their own (tests/spark), a broker (tests of 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,9 @@ from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
 from tests.support.changed_jobs import ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from tests.support.postgres_server import PostgresServer
 
 WINDOW = 'rows.group_by("key").window(ss.tumbling("700ms"))'
 COUNTS = f"{WINDOW}.agg(n=ss.agg.count())"
@@ -104,10 +108,14 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None:
-    """Rows with a column that the destination did not have are delivered, too."""
+def test_a_destination_gets_each_row_once_across_changes(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """Rows with columns that the destination did not have are delivered, too."""
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
-    to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
+    table = f"{postgres_schema}.counts"
+    first = f'ss.sinks.parquet({folder!r}, roll="0s")'
+    to = f".deliver({first}, ss.sinks.postgres({postgres.dsn!r}, {table!r}))"
     changed.append(2)
     changed.run(changed.query("counts", f"{COUNTS}{to}"))
     changed.has_read_all()
@@ -123,4 +131,7 @@ def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None
     files = [pq.read_table(path).to_pylist() for path in Path(folder).rglob("*.parquet")]
     delivered = without([row for file in files for row in file], "total", "twice")
     assert sorted(delivered, key=str) == sorted(without(rows, "total", "twice"), key=str)
+    names = ("key", "n", "total", "twice")
+    in_table = postgres.query(f"SELECT {', '.join(names)} FROM {table}")
+    assert Counter(in_table) == Counter(tuple(row[name] for name in names) for row in rows)
     assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)
