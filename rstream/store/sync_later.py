@@ -1,4 +1,4 @@
-"""Puts of many files on a local disk that need to be durable only together.
+"""Puts of many files on a local disk that share the waits for it.
 
 A put waits for the disk, some milliseconds for each file. Files that count only once a later file
 exists are written without that, and synced at once, by several threads: the file system writes them
@@ -16,6 +16,8 @@ from rstream.store.local_files import make_folder, sync_file, sync_folder
 from rstream.store.part_files import PartFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rstream.store.protocol import BlobStore
 
 _THREADS = 8
@@ -49,3 +51,16 @@ class SyncLater:
                 list(threads.map(sync_folder, folders))
         except OSError as error:
             raise StoreError(error.filename or "(sync)", str(error)) from error
+
+
+def put_all(store: BlobStore, blobs: Mapping[str, bytes]) -> None:
+    """Put blobs, of which any part may be left by a crash; on a disk they share the waits.
+
+    Unlike files of a :class:`SyncLater`, they may replace files that are in use.
+    """
+    if not isinstance(store, FsspecBlobs):
+        for path, data in blobs.items():
+            store.put(path, data)
+        return
+    with ThreadPoolExecutor(len(blobs), "put-all") as threads:
+        list(threads.map(store.put, blobs, blobs.values()))

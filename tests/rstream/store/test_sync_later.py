@@ -13,7 +13,9 @@ from rstream import open_store
 from rstream.errors import StoreError
 from rstream.store import local_files, sync_later
 from rstream.store.blobs import unsynced
-from rstream.store.sync_later import SyncLater
+from rstream.store.memory_blobs import MemoryBlobs
+from rstream.store.sync_later import SyncLater, put_all
+from tests.support.crashing_store import CrashingBlobs, Life
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +58,16 @@ def test_a_store_that_does_not_sync_remains_so_and_a_failure_is_an_error(tmp_pat
     synced.delete("a")
     with pytest.raises(StoreError):
         later.sync()
+
+
+def test_blobs_that_are_put_together_are_synced_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[str] = []
+    monkeypatch.setattr(local_files, "sync_folder", folders.append)
+    stores = [open_store(str(tmp_path)), CrashingBlobs(MemoryBlobs(), Life())]
+    for store in stores:
+        store.put("a", b"in use")
+        put_all(store, {"a": b"1", "b": b"2"})
+        assert (store.get("a"), store.get("b")) == (b"1", b"2")
+    assert folders.count(str(tmp_path)) == 3

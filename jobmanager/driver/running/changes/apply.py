@@ -32,7 +32,7 @@ from jobmanager.driver.running.changes.ends import (
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
-from jobmanager.driver.running.changes.saving import save_cut
+from jobmanager.driver.running.changes.saving import complete, save_cut
 from jobmanager.state.messages import LOG_CODEC, StateCopied
 from jobmanager.storage.documents import (
     json_document,
@@ -44,9 +44,10 @@ from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
-from jobmanager.storage.savepoints import folder_of, list_savepoints, read_savepoint
+from jobmanager.storage.savepoints import folder_of, list_savepoints, read_savepoint, write_manifest
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
+from rstream.store.sync_later import put_all
 
 if TYPE_CHECKING:
     from jobmanager.driver.running.changes.cut import Cut
@@ -91,20 +92,20 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         return done
     plan = root.read_plan(to_run=True)
     assert plan is not None
-    number = next_generation(root)
+    number, draft = next_generation(root), Draft(root)
     if change.kind != "savepoint":  # an attempt may have died; a savepoint puts no fences
-        withdraw_fences(root, plan, number)
+        withdraw_fences(draft.root, plan, number)
     cut = read_cut(root, plan)
     try:
         match change.kind:
             case "savepoint":
-                return _saved(root, plan, cut, change, shell)
+                return _saved(draft, plan, cut, change, shell)
             case "deploy":
-                return _deployed(Draft(root), plan, cut, change, shell)
+                return _deployed(draft, plan, cut, change, shell)
             case "rescale":
-                return _rescaled(Draft(root), plan, cut, change, shell)
+                return _rescaled(draft, plan, cut, change, shell)
             case "rollback":
-                return _rolled_back(Draft(root), plan, cut, change, shell)
+                return _rolled_back(draft, plan, cut, change, shell)
     except StreamEngineError as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
@@ -121,9 +122,10 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
 
 
 def _saved(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
-    made = save_cut(root, plan, cut, change.savepoint, shell.clock.now_us())
+    root = draft.final
+    made = complete(draft, save_cut(draft, plan, cut, change.savepoint, shell.clock.now_us()))
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
     pending.close(root.store, change.id, outcome)
     return outcome
@@ -141,7 +143,7 @@ def _deployed(
     if change.approved and change.approved != comparison.hash:
         reason = "the job has changed since the comparison was approved; deploy again"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    savepoint = save_cut(draft.final, plan, cut, before_name(number), shell.clock.now_us())
+    savepoint = save_cut(draft, plan, cut, before_name(number), shell.clock.now_us())
     built = Builder(root, savepoint, (plan, comparison.plan), comparison.links, number).build()
     fence_off(root, (plan, built.plan), cut, number, {})
     settings = {**(change.settings or {}), GENERATION: number}
@@ -153,7 +155,7 @@ def _rescaled(
 ) -> dict[str, Any]:
     root = draft.root
     number = next_generation(root)
-    savepoint = save_cut(draft.final, plan, cut, before_name(number), shell.clock.now_us())
+    savepoint = save_cut(draft, plan, cut, before_name(number), shell.clock.now_us())
     built = Rescaler(root, savepoint, plan, change.widths or {}, number).build()
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
     fence_off(root, (plan, built.plan), cut, number, {})
@@ -176,6 +178,8 @@ def _commit(
     root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
     root = draft.synced()
     root.check_owner()
+    if ends is None:  # a rollback takes no savepoint
+        write_manifest(root.store, savepoint)
     commit = {
         "id": change.id,
         "kind": change.kind,
@@ -264,10 +268,9 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     for uri, end in commit["ends"].items():
         truncate(root.open_store(uri), end, commit["settings"][GENERATION])
     placed = store.get(f"{folder}/{_PLACED}")
-    store.put(PLAN, placed)
-    store.put(QUERY, store.get(f"{folder}/{pending.NEXT_QUERY}"))
+    query = store.get(f"{folder}/{pending.NEXT_QUERY}")
     settings = {**root.settings(), **commit["settings"]}
-    store.put(JOB, json_document(settings))
+    put_all(store, {PLAN: placed, QUERY: query, JOB: json_document(settings)})
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
     renew_claim(root.open_store(plan.output), plan, display_uri(root.uri), settings["id"])
     copy = LOG_CODEC.decode(store.get(f"{folder}/{_COPY}"))

@@ -33,11 +33,19 @@ def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
     plan = root.read_plan()
     if plan is None:
         raise NoJobError(display_uri(root.uri))
-    return save_cut(root, plan, read_cut(root, plan), name, now_us)
+    draft = Draft(root)
+    return complete(draft, save_cut(draft, plan, read_cut(root, plan), name, now_us))
 
 
-def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
-    """Take a savepoint of the cut."""
+def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
+    """Make all files of the draft durable, and then write the manifest of its savepoint."""
+    savepoints.write_manifest(draft.synced().store, savepoint)
+    return savepoint
+
+
+def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
+    """Write the files of a savepoint of the cut; :func:`complete` completes it."""
+    root = draft.final
     store, folder = root.store, savepoints.folder_of(name)
     if store.exists(f"{folder}/{savepoints.MANIFEST}"):
         savepoints.expire(store, name)
@@ -49,15 +57,13 @@ def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int
         for vertex, ref in cut.refs.items()
         if plan.vertex(vertex).source is not None
     ]
-    draft = Draft(root)
     for rest in cut.rests:
         log = DurableLog(draft.root.store.child(f"{folder}/{rest.stream}"), rest.stream)
         for items in rest_items(root.open_store(rest.uri), rest):
             log.write(items)
     for file in (PLAN, QUERY, JOB):
         draft.root.store.put(f"{folder}/{file}", store.get(file))
-    draft.synced()
-    savepoint = savepoints.Savepoint(
+    return savepoints.Savepoint(
         name=name,
         created_us=now_us,
         time_us=min(times, default=int(INF_TIME)),
@@ -69,8 +75,6 @@ def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int
         rests=tuple(savepoints.SavedRest(r.stream, r.lo, r.hi) for r in cut.rests),
         deliveries=_delivered(root, plan),
     )
-    savepoints.write_manifest(store, savepoint)
-    return savepoint
 
 
 def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
