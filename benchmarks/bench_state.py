@@ -2,12 +2,13 @@
 
 Each point is a process of its own: a count, an integer sum and a double sum per key over one
 tumbling window of random keys, fed to the operator in batches. Peak memory is what is private to
-the process (``RssAnon``); pages of mapped scratch files belong to the kernel, which may drop them.
+the process (``RssAnon``); ``peak_rss_bytes`` has the mapped pages of scratch files, too.
 DuckDB aggregates the same rows with one thread, in memory and with that share as ``memory_limit``
 (at least 60 MB: it starts with no less). Rows are made before. ``--engines hopping text`` measures
 windows of 12 panes, and keys that are text of 36 characters. ``--engines process deduplicate``
 measures a keyed process with a count and a sum, and exact ids without a bound in time. ``--engines
-restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the first
+join`` remembers rows of about 100 B, which a sixteenth as many rows look up. ``--engines restore``
+reads a checkpoint of the process, whose keys have 400 B more each, up to the first
 output. The last line is one JSON object.
 """
 
@@ -36,9 +37,11 @@ from rvertex.aggregates.spec import AggregateSpec
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.codec import CheckpointWriter
 from rvertex.events.run import Run
+from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import WindowAggregate
+from rvertex.state.array_spill import ArraySpill
 from rvertex.state.memory import StateMemory, give_memory
 from rvertex.state.scratch import Scratch
 from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
@@ -53,6 +56,8 @@ SPREAD = 1_000_003
 #: A hopping window moves this number of times.
 STEPS_OF_HOPPING = 20
 SAMPLE_S = 0.02
+#: A join remembers rows with a text of this length; one row of this number looks for others.
+REMEMBERED_TEXT, LOOKED_UP = 76, 16
 MB = 1e6
 #: DuckDB does not start with less.
 DUCKDB_MIN = 60_000_000
@@ -121,13 +126,14 @@ def window_point(
     size, aggregates = every * panes, AGGREGATES if panes == 1 else AGGREGATES[:2]
     payload = PAYLOAD.set(0, pa.field("k", pa.string())) if text else PAYLOAD
     operator = WindowAggregate(("k",), size, every, aggregates, points=True).open([payload])
-    give_memory(operator, memory)
+    arrays = ArraySpill([operator], memory)
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         spent, state = 0.0, 0
         groups = pieces = total = 0
 
         def step(run: Run) -> None:
             nonlocal groups, pieces, total
+            arrays.fit(run.events.nbytes)
             for out in in_pieces([operator], [run]):
                 assert out is not None
                 pieces += 1
@@ -148,7 +154,7 @@ def window_point(
         "cpu_s": spent + closing,
         "closing_s": closing,
         "state_bytes": state,
-        "peak_bytes": peak[0],
+        **_peaks(peak),
         "peak_before_close_bytes": before_close,
         "written_bytes": memory.scratch.written_bytes,
         "groups": groups,
@@ -190,22 +196,51 @@ def _process(process: type[KeyedProcess]) -> Any:
     return spec.spec.open([PAYLOAD])
 
 
-def keys_point(operator: Any, rows: int, keys: int, budget: int | None) -> dict[str, Any]:
+def _one_port(rows: int, keys: int) -> Iterator[list[Run]]:
+    for batch in batches(rows, keys):
+        yield [Run(batch, np.array([batch.column(0)[-1].as_py()]))]
+
+
+def _join_ports(rows: int, keys: int) -> Iterator[list[Run]]:
+    """Rows that are remembered, on the right, and rows that look for them, on the left."""
+    for batch in batches(rows, keys):
+        ctis = np.array([batch.column(0)[-1].as_py()])
+        text = pc.utf8_lpad(batch.column("n").cast(pa.string()), REMEMBERED_TEXT, "x")
+        ends = pa.array(np.full(len(text), int(INF_TIME)))
+        columns = [batch.column("_vs"), ends, batch.column("k"), batch.column("x"), text]
+        right = pa.RecordBatch.from_arrays(columns, names=["_vs", "_ve", "k", "x", "text"])
+        yield [Run(batch.slice(0, len(text) // LOOKED_UP), ctis), Run(right, ctis)]
+
+
+def _join() -> Any:
+    output: Any = (("left", "n", "n"), ("right", "x", "x"), ("right", "text", "text"))
+    right = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("text", pa.string())])
+    return TemporalJoin(("k",), ("k",), output).open([PAYLOAD, right])
+
+
+def keys_point(
+    operator: Any,
+    ports_of: Callable[[int, int], Iterator[list[Run]]],
+    rows: int,
+    keys: int,
+    budget: int | None,
+) -> dict[str, Any]:
     """An operator that emits as it goes, with a CTI after each batch."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
-    give_memory(operator, memory)
+    arrays = ArraySpill([operator], memory)
     spent, state, total = 0.0, 0, 0
     with _peak_bytes() as peak, np.errstate(over="ignore"):
-        for batch in batches(rows, keys):
+        for ports in ports_of(rows, keys):
             begun = time.process_time()
-            out: Run = operator.process([Run(batch, np.array([batch.column(0)[-1].as_py()]))])
+            arrays.fit(sum(run.events.nbytes for run in ports))
+            out: Run = operator.process(ports)
             spent += time.process_time() - begun
             state = max(state, memory.used_bytes)
             total = (total + _checksum(out.events)) % 2**64
     return {
         "cpu_s": spent,
         "state_bytes": state,
-        "peak_bytes": peak[0],
+        **_peaks(peak),
         "written_bytes": memory.scratch.written_bytes,
         "spilled_bytes": memory.scratch.used_bytes,
         "digest": f"{total:016x}",
@@ -271,7 +306,7 @@ def duckdb_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
         spent = time.process_time() - begun
     assert out is not None
     assert rows_of.num_rows == rows
-    return {"cpu_s": spent, "peak_bytes": peak[0], "state_bytes": peak[0], "groups": out[0]}
+    return {"cpu_s": spent, **_peaks(peak), "state_bytes": peak[0], "groups": out[0]}
 
 
 ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
@@ -279,39 +314,46 @@ ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
     "hopping": lambda *point: window_point(*point, panes=12),
     "text": lambda *point: window_point(*point, text=True),
     "duckdb": duckdb_point,
-    "process": lambda *point: keys_point(_process(Totals), *point),
+    "process": lambda *point: keys_point(_process(Totals), _one_port, *point),
     "deduplicate": lambda *point: keys_point(
-        Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD]), *point
+        Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD]), _one_port, *point
     ),
+    "join": lambda *point: keys_point(_join(), _join_ports, *point),
     "restore": restore_point,
 }
 
 
 class _peak_bytes:  # noqa: N801 - used as a context manager function
-    """The greatest private memory within the block, less that at its begin."""
+    """The greatest private and resident memory within the block, less that at its begin."""
 
     def __enter__(self) -> list[int]:
         self._stop = threading.Event()
-        self._peak = [0]
-        self._base = _private_bytes()
+        self._peak = [0, 0]
+        self._base = _memory_bytes()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
         return self._peak
 
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            self._peak[0] = max(self._peak[0], _private_bytes() - self._base)
+            for i, now in enumerate(_memory_bytes()):
+                self._peak[i] = max(self._peak[i], now - self._base[i])
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 
 
-def _private_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _peaks(peak: list[int]) -> dict[str, int]:
+    return {"peak_bytes": peak[0], "peak_rss_bytes": peak[1]}
+
+
+def _memory_bytes() -> tuple[int, int]:
+    """Private and resident memory of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
+    private, files = (int(found.get(name, 0)) * 1024 for name in ("RssAnon", "RssFile"))
+    return private, private + files
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ _SPAN_MIN = 1 << 16
 #: the rows.
 _SPAN_ROWS = 2
 _SLOTS_MIN = 1 << 12
+#: Keys that are placed at once in a new hash table.
+_REHASH_ROWS = 1 << 18
 _CHUNK_MIN = 1 << 12
 #: A call with more rows than this, and more than this per known key, is cut into pieces.
 _FRESH_ROWS_MAX = 1 << 12
@@ -246,7 +248,9 @@ class IntIndex:
         self._is_direct = False
         self._table = np.full(1 << bits, UNKNOWN, np.int32)
         self._shift = np.uint64(64 - bits)
-        keys, self._count = self.keys, 0
-        _, at = self._place(keys, self._slots_of(keys))
+        keys = self.keys
+        for lo in range(0, len(keys), _REHASH_ROWS):  # temporaries stay small
+            some, self._count = keys[lo : lo + _REHASH_ROWS], lo
+            _, at = self._place(some, self._slots_of(some))
+            self._table[at] = np.arange(lo, lo + len(some), dtype=np.int32)
         self._count = len(keys)
-        self._table[at] = np.arange(len(keys), dtype=np.int32)

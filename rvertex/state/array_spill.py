@@ -109,6 +109,7 @@ class ArraySpill:
         """
         if self._memory.budget_bytes is None:
             return
+        self._memory.drop_pages()
         self._grown_bytes += grown_bytes + _CALL_BYTES
         if self._grown_bytes < LOOK_BYTES:
             return

@@ -27,7 +27,7 @@ from rvertex.events.ordering import stable_order
 from rvertex.keys.sort_keys import is_packable, packed_keys, sorted_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rvertex.state.memory import Holder
 
@@ -268,7 +268,7 @@ def key_ranges(
         yield batches, end
 
 
-def sorted_runs(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[SortedRun] | None:
+def sorted_runs(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> list[SortedRun] | None:
     """Consecutive batches that are sorted by key, as few runs; None if the rows are not sorted.
 
     Only keys of one integer or time are examined.

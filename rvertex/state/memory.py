@@ -22,7 +22,7 @@ from rstream.types import implements
 from rvertex.state.scratch import Scratch, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rvertex.messages import Memory
 
@@ -35,10 +35,10 @@ PIECE_BYTES_MAX = 16 << 20
 #: Memory that a step needs beside the state: its batch, the rows that it sorts, a piece of output.
 #: This much of a budget is kept free for it, but at most 1 / _WORK_PART.
 WORK_BYTES, _WORK_PART = 192 << 20, 4
+#: The part of a budget for mapped pages, and its least size: reading a run maps more than is read.
+_PAGES_PART, PAGES_BYTES_MIN = 8, 16 << 20
 #: To close state in one table takes about this number of times its memory.
 _CLOSING_COPIES = 3
-#: Mapped pages up to this much are never dropped; the code of libraries is mapped, too.
-RESIDENT_BYTES_MIN = 256 << 20
 #: A holder gathers 1 / _RUNS_PER_SHARE of its share before it writes a run.
 _RUNS_PER_SHARE = 4
 #: Items of a longer list or dictionary are measured by a sample.
@@ -98,6 +98,7 @@ class StateMemory:
         stored = self.scratch.store(batches, self.stored)
         self.spills += 1
         self.spilled_bytes += sum(batch.nbytes for batch in stored)
+        self.drop_pages()
         return stored
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
@@ -108,9 +109,9 @@ class StateMemory:
         return stored
 
     def drop_pages(self) -> None:
-        """Drop mapped pages of files beyond a share of the budget."""
+        """Drop mapped pages of scratch files beyond their part of the budget."""
         if (budget := self.host.budget_bytes) is not None:
-            self.scratch.drop_pages(max(budget // _RUNS_PER_SHARE, RESIDENT_BYTES_MIN))
+            self.scratch.drop_pages(max(budget // _PAGES_PART, PAGES_BYTES_MIN))
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
@@ -144,9 +145,10 @@ class StateMemory:
 
     @property
     def limit_bytes(self) -> int:
-        """Bytes of state at which holders begin to spill: the budget without the work memory."""
-        assert self.budget_bytes is not None
-        return self.budget_bytes - min(self.budget_bytes // _WORK_PART, WORK_BYTES)
+        """Bytes of state at which holders begin to spill: the budget without work and pages."""
+        budget = self.budget_bytes
+        assert budget is not None
+        return budget - min(budget // _WORK_PART, WORK_BYTES) - budget // _PAGES_PART
 
 
 class Holder:
@@ -218,8 +220,14 @@ class Holder:
         return budget is not None and _CLOSING_COPIES * self.used_bytes > budget
 
     def drop_pages(self) -> None:
-        """Drop mapped pages of files beyond a share of the budget."""
+        """Drop mapped pages of scratch files beyond their part of the budget."""
         self._memory.drop_pages()
+
+    def read_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, which may be on scratch; pages of those before may be dropped."""
+        for batch in batches:
+            yield batch
+            self.drop_pages()
 
     @property
     def run_bytes_min(self) -> int:

@@ -61,6 +61,8 @@ class Scratch:
         self._owners: dict[int, int] = {}
         self._numbers = itertools.count()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        #: Bytes of mapped files that remained after pages were dropped, as the code of libraries.
+        self._resident_bytes = resident_file_bytes()
 
     @property
     def used_bytes(self) -> int:
@@ -123,17 +125,20 @@ class Scratch:
             return None
 
     def drop_pages(self, resident_max: int) -> None:
-        """Drop mapped pages if more than ``resident_max`` bytes of files are resident.
+        """Drop mapped pages if more than ``resident_max`` bytes of these files are resident.
 
         They count as memory of the process, although the system could drop them at any time.
         The next read of such a page finds it in the page cache, or on the disk.
         """
-        if self._used_bytes <= resident_max or _resident_file_bytes() <= resident_max:
+        if self._used_bytes <= resident_max:
+            return
+        if resident_file_bytes() - self._resident_bytes <= resident_max:
             return
         with self._lock:
             maps = list(self._maps)
         for pages in maps:
             pages.madvise(mmap.MADV_DONTNEED)
+        self._resident_bytes = resident_file_bytes()
 
     def _is_over(self, nbytes: int) -> bool:
         return self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes
@@ -198,7 +203,7 @@ class Scratch:
                 del self._ends[start], self._owners[start]
 
 
-def _resident_file_bytes() -> int:
+def resident_file_bytes() -> int:
     """Bytes of mapped files that this process has in memory; 0 without ``/proc``."""
     try:
         with open("/proc/self/statm", "rb") as file:

@@ -38,6 +38,7 @@ LIMITS: dict[str, int] = {
     "rvertex.keys.int_index._CHUNK_MIN": 2,
     "rvertex.keys.int_index._FRESH_ROWS_MAX": 2,
     "rvertex.keys.int_index._SLOTS_MIN": 4,
+    "rvertex.keys.int_index._REHASH_ROWS": 2,
     "rvertex.keys.int_index._SPAN_MIN": 4,
     "rvertex.keys.sort_keys._LOOK_ROWS": 2,
     "rvertex.keys.key_table._KEYS_MIN": -50,

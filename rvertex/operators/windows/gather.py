@@ -242,10 +242,8 @@ class WindowGather:
             if closed is not None:
                 for number, keys, lanes in closed:
                     yield self._rows(np.full(len(lanes[0]), number), keys, lanes)
-                self._live = later
-                self._count_live()
+                self._go_on(window, later)
                 self._sliding_bytes = held_bytes(self._sliding) if self._holder.may_spill else 0
-                self._open = window
                 return
             self._live, self._sliding_bytes = [*self._sliding.release(), *later], 0
             self._count_live()
@@ -253,25 +251,22 @@ class WindowGather:
         if self._is_large and self._live_bytes:
             self._store_live()
         before, later = self._candidates(window)
-        if self._spilled:
-            kept = yield from self._emitted_by_key(before, window)
-            self._live = [*kept, *later]
-            self._count_live()
-            self._open = window
-            return
-        only = self._only_window(before)
-        if only is not None and self._open <= only < window and self._has_long_runs:
-            runs = sorted_runs(before, self._grouping.names)
+        only = self._only_window(before, window)
+        if only is not None and (self._spilled or self._has_long_runs):
+            runs = sorted_runs(self._holder.read_once(before), self._grouping.names)
             if runs is not None:
                 before.clear()
                 yield from self._merged(runs, only)
-                self._live, self._open = later, window
-                self._count_live()
+                self._go_on(window, later)
                 return
+        if self._spilled:
+            kept = yield from self._emitted_by_key(before, window)
+            self._go_on(window, [*kept, *later])
+            return
         rows = _joined(before, self._input_schema)
         self._live = []  # ``rows`` is a copy: free the batches
         before.clear()
-        if only is not None and self._open <= only < window:
+        if only is not None:
             windows = np.full(rows.num_rows, only)
             out.append(self._rows(*closed_groups(self._grouping, rows, windows, None)))
             rows = rows.slice(0, 0)
@@ -279,10 +274,13 @@ class WindowGather:
             first, last = self._assigner.spans(rows)
             self._emit(rows, np.maximum(first, self._open), last, window, out)
             rows = _those(rows, last >= window)
-        self._live = ([rows] if rows.num_rows else []) + later
-        self._count_live()
-        self._open = window
+        self._go_on(window, ([rows] if rows.num_rows else []) + later)
         yield from out
+
+    def _go_on(self, window: int, live: list[pa.RecordBatch]) -> None:
+        """Continue with ``window`` as the first open one, and with these rows."""
+        self._live, self._open = live, window
+        self._count_live()
 
     @property
     def _has_long_runs(self) -> bool:
@@ -296,6 +294,7 @@ class WindowGather:
                 events = join_batches(batches)
                 numbers = np.full(events.num_rows, window)
                 yield self._rows(*closed_groups(self._grouping, events, numbers, None))
+            self._holder.drop_pages()
 
     def _emitted_by_key(
         self, before: list[pa.RecordBatch], window: int
@@ -305,10 +304,11 @@ class WindowGather:
         Returns: the rows that are in later windows, too.
         """
         spans = self._assigner.spans  # recomputed for each use, to save memory
-        windows = sorted({w for rows in before for w in _distinct(*spans(rows))})
+        read_once = self._holder.read_once
+        windows = sorted({w for rows in read_once(before) for w in _distinct(*spans(rows))})
         for closing in (w for w in windows if self._open <= w < window):
             runs = KeyRuns(self._grouping.names, self._holder)
-            for rows in before:
+            for rows in read_once(before):
                 first, last = spans(rows)
                 runs.add(_those(rows, (first <= closing) & (closing <= last)))
             for batches, _ in runs.pieces():
@@ -316,11 +316,11 @@ class WindowGather:
                     events = in_key_order(batches, self._grouping.names)
                     numbers = np.full(events.num_rows, closing)
                     yield self._rows(*closed_groups(self._grouping, events, numbers, None))
-        kept = (_those(rows, spans(rows)[1] >= window) for rows in before)
+        kept = (_those(rows, spans(rows)[1] >= window) for rows in read_once(before))
         return [rows for rows in kept if rows.num_rows]
 
-    def _only_window(self, batches: list[pa.RecordBatch]) -> int | None:
-        """The window that has all rows, if no other has any of them; None: unknown or none.
+    def _only_window(self, batches: list[pa.RecordBatch], until: int) -> int | None:
+        """The open window below ``until`` that has all rows, and no other any; None: unknown.
 
         It is searched for many rows only, and follows from the first and last start and the
         greatest end.
@@ -328,10 +328,11 @@ class WindowGather:
         if sum(batch.num_rows for batch in batches) < _MANY_ROWS:
             return None
         begins = [int64_column(batches[0], VS)[0], int64_column(batches[-1], VS)[-1]]
-        end = max(int64_column(batch, VE).max() for batch in batches)
+        end = max(int64_column(b, VE).max() for b in self._holder.read_once(batches))
         bounds = self._assigner.bounds(np.array(begins), np.array([end, end]))
         found = {int(window) for windows in bounds for window in windows}
-        return found.pop() if len(found) == 1 else None
+        only = found.pop()
+        return only if not found and self._open <= only < until else None
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """The live rows that may be in a window below ``window``, and the later rows."""

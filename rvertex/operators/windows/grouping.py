@@ -46,8 +46,8 @@ _TOGETHER_ROWS = 1024
 NEAR, OVERFLOW = "near.", "overflow."
 #: Bytes per group to sort the keys of a closing window: copies of the key, the order.
 _CLOSING_BYTES = 48
-#: Rows between two memory measurements: this number, or one per 256 bytes of groups if more.
-_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 8
+#: Rows between two memory measurements: this number, or one per 1024 bytes of groups if more.
+_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 10
 
 
 def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...]:

@@ -194,7 +194,7 @@ def test_without_a_budget_nothing_is_looked_at() -> None:
 
 
 def test_small_state_takes_no_share_of_the_budget() -> None:
-    memory = StateMemory(133)  # a quarter is kept free for work
+    memory = StateMemory(160)  # a quarter is kept free for work, an eighth for pages
     holder = memory.holder()
     holder.used_bytes = 100
     ArraySpill([Owner()], memory).fit(1 << 40)

@@ -16,7 +16,7 @@ from rvertex.state.memory import UNLIMITED, StateMemory, held_bytes
 
 
 def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
-    memory = StateMemory(133)  # a quarter is kept free for work
+    memory = StateMemory(160)  # a quarter is kept free for work, an eighth for pages
     busy, idle = memory.holder(), memory.holder()
     busy.used_bytes = 100
     assert [busy.must_spill] == [False], "the idle one does not need its share"
@@ -29,7 +29,7 @@ def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
 
 
 def test_vertices_share_the_budget_of_their_host_and_have_counts_of_their_own() -> None:
-    host = StateMemory(133)
+    host = StateMemory(160)
     busy, idle = host.of_vertex(), host.of_vertex()
     holders = busy.holder(), idle.holder()
     holders[0].used_bytes, holders[1].used_bytes = 90, 20

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from rvertex.state.errors import ScratchFullError, ScratchUnusableError
-from rvertex.state.scratch import Scratch
+from rvertex.state.memory import StateMemory
+from rvertex.state.scratch import Scratch, resident_file_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,3 +112,19 @@ def test_a_file_elsewhere_or_beyond_the_limit_is_not_mapped(tmp_path: Path) -> N
     assert Scratch(str(tmp_path), 7).map_file(str(file)) is None
     assert Scratch("/proc").map_file(str(file)) is None
     assert Scratch(str(tmp_path)).map_file(str(tmp_path / "none")) is None
+
+
+def test_mapped_pages_that_were_read_once_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.state.memory.PAGES_BYTES_MIN", 1 << 20)
+    holder = StateMemory(4 << 20, Scratch(str(tmp_path))).holder()
+    numbers = np.arange(1 << 20)
+    stored = [holder.store([pa.record_batch({"n": numbers + i})])[0] for i in range(4)]
+    before, most, total = resident_file_bytes(), 0, 0
+    for batch in holder.read_once(stored):
+        total += int(batch.column(0).to_numpy().sum())
+        most = max(most, resident_file_bytes() - before)
+    assert total == 4 * int(numbers.sum()) + 6 * len(numbers)
+    assert 4 << 20 < most < 17 << 20, "one batch of 8 MiB, and what the reads before left"
+    assert resident_file_bytes() - before < 4 << 20
