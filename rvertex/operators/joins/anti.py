@@ -41,7 +41,7 @@ from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.horizon import SameLifetimes, greatest_us, sum_us
 from rvertex.operators.joins.coverage import Coverage, Ended, Rights
 from rvertex.operators.joins.max_tree import MaxTree
-from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
+from rvertex.operators.joins.side_index import JoinSide, Rows
 from rvertex.operators.lifetimes.clipping import Clipping
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.memory import UNLIMITED
@@ -168,9 +168,7 @@ class AntiJoinOperator:
         self._clipping.load(tables["pieces"], self._left_codes)
         self._clipping.pending.last_cti = header["last_cti"]
         self._lefts.next_ordinal = header["next_ordinal"]
-        ve, ordinal, stored = living_rows(tables["alive"], frontier)
-        if len(ve):
-            self._lefts.insert(Rows(self._left_codes(stored), ve, ordinal, stored), frontier)
+        self._lefts.load(tables["alive"], frontier, self._keys, self._spec.left_on)
 
     def _advance(
         self, left: pa.RecordBatch, right: pa.RecordBatch, before: int, frontier: int

@@ -29,13 +29,7 @@ from rvertex.keys.int_index import UNKNOWN
 from rvertex.keys.key_index import KeyIndex
 from rvertex.operators.horizon import greatest_us, least_us
 from rvertex.operators.joins.new_pairs import NewRows, Pairs, Source, pairs_of, within_batch
-from rvertex.operators.joins.side_index import (
-    JoinSide,
-    Rows,
-    are_mostly_alive,
-    living_rows,
-    restored_rows,
-)
+from rvertex.operators.joins.side_index import JoinSide, Rows
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.memory import UNLIMITED
 
@@ -51,8 +45,6 @@ How = Literal["inner"]
 
 _SIDES: tuple[Side, Side] = ("left", "right")
 _CODES_SLACK = 1 << 17
-#: A side of at least this many bytes is restored without a copy of its rows.
-_REFERENCED_MIN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,14 +237,7 @@ class Join:
 
     def _remember_all(self, tables: list[pa.Table]) -> None:
         for name, side, table in zip(_SIDES, self._sides, tables, strict=True):
-            on = self._spec.on(name)
-            if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, self._frontier):
-                side.restore(restored_rows(table, self._frontier, self._keys, on))
-                continue
-            ve, ordinal, stored = living_rows(table, self._frontier)
-            if len(ve):
-                codes = self._keys.codes([stored.column(c) for c in on])
-                side.insert(Rows(codes, ve, ordinal, stored), self._frontier)
+            side.load(table, self._frontier, self._keys, self._spec.on(name))
 
     # The output.
 

@@ -41,6 +41,8 @@ ORDINAL = SEQ
 _GROWTH = 3
 #: Greatest size of a merged run on scratch, in sizes of a single run.
 _MERGED = 4
+#: A side of at least this many bytes is restored without a copy of its rows.
+_REFERENCED_MIN = 1 << 20
 
 
 class Rows:
@@ -197,6 +199,15 @@ class JoinSide:
             rows = _living(last, frontier).followed_by(rows)
         self._runs.append(IndexedRun(rows, self._open_map()))
         self._keep_to_memory()
+
+    def load(self, table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[str]) -> None:
+        """Store the living rows of a :meth:`table` in an empty side; many are not copied."""
+        if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
+            self.restore(restored_rows(table, frontier, keys, on))
+            return
+        ve, ordinal, stored = living_rows(table, frontier)
+        codes = keys.codes([stored.column(name) for name in on])
+        self.insert(Rows(codes, ve, ordinal, stored), frontier)
 
     def restore(self, rows: Rows) -> None:
         """Store the rows of a checkpoint in an empty side; if they are mapped, so is the index."""

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rstream.items.batch import event_schema
 from rvertex.events.run import Run
 from rvertex.keys.code_map import CodeMap
 from rvertex.keys.key_index import KeyIndex
+from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.side_index import (
     ORDINAL,
@@ -155,7 +157,7 @@ def test_a_side_is_restored_by_reference(tmp_path: Path, budget: int | None) -> 
 
 
 def test_dead_rows_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rvertex.operators.joins.inner._REFERENCED_MIN", 1)
+    monkeypatch.setattr("rvertex.operators.joins.side_index._REFERENCED_MIN", 1)
     spec = TemporalJoin(("k",), ("k",), (("left", "k", "k"),))
     join, life = spec.open([STORED, STORED]), 30
     for step in range(200):
@@ -168,6 +170,32 @@ def test_dead_rows_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch)
         assert state.tables["left"].num_rows <= 2 * 20 * life + 40
         join = spec.open([STORED, STORED])
         join.load(state)
+
+
+def test_left_rows_of_an_anti_join_are_restored_by_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rvertex.operators.joins.side_index._REFERENCED_MIN", 1)
+    spec = AntiJoin(("k",), ("k",), (("k", "k"),))
+    keys, vs = np.arange(50), np.arange(50)
+    columns = [pa.array(vs), pa.array(vs + 1_000), pa.array(keys)]
+    events = pa.RecordBatch.from_arrays(columns, schema=event_schema(STORED))
+    anti, ctis = spec.open([STORED, STORED]), np.array([60])
+    anti.process([Run(events, ctis), Run(events.slice(0, 0), ctis)])
+    saved = anti.snapshot()
+    again = spec.open([STORED, STORED])
+    again.load(saved)
+    both = (state.tables["alive"].column("k").chunk(0) for state in (saved, again.snapshot()))
+    before, after = (column.buffers()[1].address for column in both)
+    assert before == after
+    closing = np.array([500])
+    match = pa.RecordBatch.from_arrays([*map(pa.array, ([400], [450], [7]))], schema=events.schema)
+    rows = again.process([Run(events.slice(0, 0), closing), Run(match, closing)])
+    ended = np.array([2_000])
+    late = again.process([Run(events.slice(0, 0), ended)] * 2)
+    pieces = pa.Table.from_batches([rows.events, late.events]).filter(pc.field("k") == 7)
+    lives = [(row["_vs"], row["_ve"]) for row in pieces.to_pylist()]
+    assert lives == [(7, 400), (450, 1_007)], "the second piece is of a row in the checkpoint"
 
 
 def shuffled(table: pa.Table) -> pa.Table:
