@@ -103,11 +103,21 @@ class RowLog:
 
     def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
         """The current, not held rows of these keys, in any order; ``hold``: hold them."""
-        if not self.free_rows or not len(columns[0]):
-            return []
-        plain = [plain_array(column) for column in columns]
-        hashes = hash_rows(plain)
-        return [rows for part in self._parts for rows in self._find(part, plain, hashes, hold)]
+        found = []
+        for part, candidates, _, at in self._matches(columns):
+            rows = np.flatnonzero(heads_of(at))
+            if hold:
+                part.held[at[rows]] = True
+                part.count()
+            found.append(candidates if len(rows) == len(at) else candidates.take(pa.array(rows)))
+        return found
+
+    def look_up(self, columns: Sequence[pa.Array], name: str, missing: int) -> np.ndarray:
+        """The int64 column ``name`` of the newest current, not held row of each key, int64[n]."""
+        values = np.full(len(columns[0]), missing, np.int64)
+        for _, candidates, needle, _ in self._matches(columns):  # oldest first
+            values[needle] = candidates.column(name).to_numpy()
+        return values
 
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
         """Which of these numbers belong to current, not held rows, bool[n]."""
@@ -233,32 +243,42 @@ class RowLog:
         if self._parts:
             self.next_number = int(self._parts[-1].numbers(np.array([count - 1]))[0]) + 1
 
-    def _find(
-        self, part: LogPart, columns: Sequence[pa.Array], hashes: np.ndarray, hold: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """The current, not held rows of a part; ``hashes``: one per row of ``columns``."""
-        if not part.free:
+    def _matches(
+        self, columns: Sequence[pa.Array]
+    ) -> Iterator[tuple[LogPart, pa.RecordBatch, np.ndarray, np.ndarray]]:
+        """Each part that has current, not held rows of these keys, and the rows, oldest first.
+
+        With the rows: where their keys are in ``columns`` and their positions in the part. A key
+        that is in ``columns`` twice has its rows twice.
+        """
+        if not self.free_rows or not len(columns[0]):
             return
+        columns = [plain_array(column) for column in columns]
+        hashes = hash_rows(columns)
+        for part in self._parts:
+            if not part.free:
+                continue
+            needle, at = self._index_of(part).candidates(hashes)
+            is_free = part.current[at] & ~part.held[at]
+            needle, at = needle[is_free], at[is_free]
+            by_position = np.argsort(at, kind="stable")
+            needle, at = needle[by_position], at[by_position]
+            if not len(at):
+                continue
+            candidates, wanted = part.take(at), pa.array(needle)
+            keys = [plain_array(candidates.column(name)) for name in self._keys]
+            same = equal_keys(keys, [column.take(wanted) for column in columns])
+            if not same.all():
+                candidates = candidates.filter(pa.array(same))
+            if same.any():
+                yield part, candidates, needle[same], at[same]
+
+    def _index_of(self, part: LogPart) -> HashIndex:
+        """The index of a part, which is made at its first use."""
         if part.index is None:
             store = self.holder.store if part.is_stored else list
             part.index = HashIndex.of(part.hashes(self._keys), store)
-        needle, at = part.index.candidates(hashes)
-        is_free = part.current[at] & ~part.held[at]
-        needle, at = needle[is_free], at[is_free]
-        by_position = np.argsort(at, kind="stable")
-        needle, at = needle[by_position], at[by_position]
-        if not len(at):
-            return
-        candidates = part.take(at)
-        wanted = pa.array(needle)
-        keys = [plain_array(candidates.column(name)) for name in self._keys]
-        same = np.flatnonzero(equal_keys(keys, [column.take(wanted) for column in columns]))
-        rows = same[heads_of(at[same])]
-        if len(rows):
-            if hold:
-                part.held[at[rows]] = True
-                part.count()
-            yield candidates if len(rows) == len(at) else candidates.take(pa.array(rows))
+        return part.index
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
         """Each part, and the positions of its current, not held rows with these numbers."""

@@ -2,8 +2,8 @@
 
 An event is kept unless a kept event of its key started less than ``within_us`` before it. That is
 known when the event arrives, so no event is buffered. If the keys exceed the memory budget, all
-keys move to a log on scratch files. Each batch looks its keys up in the log, and moves those it
-finds back to memory.
+keys move to a log on scratch files. Each batch looks its keys up in the log. A key goes back to
+memory only if its time ends within the batch: all earlier events are dropped.
 
 Invariants: (1) events keep their order and lifetimes, CTIs (watermarks) are unchanged; (2) a key is
 dropped when its time is over, since its next event is kept as the first event of a new key is; (3)
@@ -105,13 +105,18 @@ class _Deduplicator:
         if events.num_rows == 0:
             return run
         columns = [plain_array(events.column(key)) for key in self._spec.keys]
+        times = int64_column(events, VS)
+        kept = np.zeros(events.num_rows, bool)
+        open_rows = np.arange(events.num_rows)
+        if self._log.free_rows:
+            open_rows = self._undecided(columns, int(times[-1]))
+            columns = [column.take(pa.array(open_rows)) for column in columns]
         known = len(self._keys)
-        codes = self._keys.codes(columns, events.num_rows)
+        codes = self._keys.codes(columns, len(open_rows))
         if self._log.free_rows and len(self._keys) > known:
             new = pa.array(np.flatnonzero(codes >= known))
             self._recall([column.take(new) for column in columns])
-        times = int64_column(events, VS)
-        kept = self._kept(codes, times)
+        kept[open_rows] = self._kept(codes, times[open_rows])
         self.duplicates += len(kept) - int(kept.sum())
         if self._keys.is_crowded():
             needed = np.flatnonzero(self._free.read() > times[-1])
@@ -144,6 +149,15 @@ class _Deduplicator:
                 n.removeprefix(LOG): t for n, t in state.tables.items() if n[: len(LOG)] == LOG
             }
             self._log.load(logged)
+
+    def _undecided(self, columns: list[pa.Array], last: int) -> np.ndarray:
+        """The events that the log does not drop; its keys that are free after ``last`` stay."""
+        in_memory = self._keys.find(columns, len(columns[0])) >= 0
+        others = np.flatnonzero(~in_memory)
+        until = self._log.look_up([c.take(pa.array(others)) for c in columns], _UNTIL, MIN_TIME)
+        in_memory[others] = until <= last
+        undecided: np.ndarray = np.flatnonzero(in_memory)
+        return undecided
 
     def _recall(self, columns: list[pa.Array]) -> None:
         """Move keys from the log to memory; they have codes already."""
