@@ -67,14 +67,31 @@ _ZONE = (
 )
 
 
+_DROPS = tuple(
+    f"DROP {word}"
+    for word in ("VIEW", "TABLE", "TEMPORARY", "MATERIALIZED", "STREAM", "SOURCE", "SINK")
+)
+
+
 def is_sink_of_query(node: exp.Expr) -> bool:
     """Whether it is ``CREATE SINK s AS SELECT ...``, or CREATE TABLE with a connector or path."""
     kind = str(node.args.get("kind")).upper()
     if not isinstance(node, exp.Create) or node.args.get("expression") is None:
         return False
     options = node.args.get("properties")
-    names = {option.name.lower() for option in (options.expressions if options else ())}
+    parts = options.expressions if options else ()
+    names = {option.name.lower() for option in parts if isinstance(option, exp.Property)}
     return kind == "SINK" or (kind == "TABLE" and not names.isdisjoint(("connector", "path")))
+
+
+def dropped(node: ClientStatement) -> list[str]:
+    """Return the name that ``DROP TABLE | VIEW name`` drops, which a CREATE may use again."""
+    words = [part.name for part in node.expressions]
+    if node.name.upper() not in _DROPS:
+        return []
+    kinds = [at for at, word in enumerate(words) if word.upper() in ("VIEW", "TABLE")]
+    at = (kinds or [0])[0] + 1
+    return words[at + 2 :][:1] if words[at : at + 1] in (["IF"], ["if"]) else words[at:][:1]
 
 
 def tell(

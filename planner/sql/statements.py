@@ -14,12 +14,19 @@ from sqlglot import exp
 
 from planner.sql.answers import Answers, with_merged
 from planner.sql.clauses.select import compile_query, rows_of_query
-from planner.sql.client import IDLE_TIMEOUT, is_sink_of_query, refuse_local_times, tell
+from planner.sql.client import (
+    IDLE_TIMEOUT,
+    dropped,
+    is_sink_of_query,
+    refuse_local_times,
+    tell,
+)
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
 from planner.sql.reading.forms.queries.own_functions import with_own_functions
+from planner.sql.reading.forms.queries.stored_rows import with_stored_rows
 from planner.sql.reading.parameters import bound
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.pasted import ClientStatement
@@ -44,7 +51,7 @@ _QUERIES = ("STREAM", "VIEW", "TABLE")
 #: Options of other engines' CREATE ... AS SELECT about storage; they have no effect here.
 _WITHOUT_EFFECT = (
     *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
-    *("freshness", "refresh_mode"),
+    *("freshness", "refresh_mode", "partitioned by"),
     *("kafka_topic", "retention_ms", "retain history", "value_delimiter", "key_delimiter"),
     *("wrap_single_value", "value_avro_schema_full_name"),
     *(f"{side}_schema_{part}" for side in ("key", "value") for part in ("full_name", "id")),
@@ -94,6 +101,7 @@ def compile_statements(
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
+        statements = with_stored_rows(statements, text.engine.name, text.error)
         statements = with_own_functions(statements, text.error)
         with_processing_times(statements, text.engine.name)
         ready = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
@@ -146,7 +154,8 @@ class _Statements:
             if node.args.get("exists"):
                 return
             raise self.text.error(table, f"there is a stream {name!r} already")
-        if node.args.get("expression") is None and kind in _TABLES:
+        is_files = kind == "VIEW" and node.args.get("properties") is not None
+        if node.args.get("expression") is None and (kind in _TABLES or is_files):
             declaration = declared(node, self.text, self._variables, self._declared)
             self._declared[name] = declaration
             made: list[Stream] = []
@@ -211,6 +220,9 @@ class _Statements:
         """Run a statement for the client: print tables, or apply a setting."""
         if node.name == "SET" and node.expressions[0].name.lower() == IDLE_TIMEOUT:
             self._idle_timeout = node.expressions[1].name
+        for name in dropped(node):
+            self._declared.pop(name, None)
+            self._names = self._names.without(name)
         zone = tell(node, self._names, self._declared, self.answer)
         if zone is not None:
             self._names = replace(self._names, zone=zone)

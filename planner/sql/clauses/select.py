@@ -300,7 +300,7 @@ def _plain_relation(node: exp.Expr, names: Names) -> Scope:
         raise text.error(node, _LATERAL)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise text.error(node, "FROM takes the name of a stream or a subquery")
-    if node.args.get("db") is not None:
+    if node.args.get("db") is not None and names.called(node) not in names.streams:
         raise text.error(node, "the name of a stream has one part")
     refuse_version(node, names)
     reject(node, _TABLE_PARTS, names)

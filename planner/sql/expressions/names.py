@@ -67,3 +67,10 @@ class Names:
         """Return the names and one more, which hides another of the same name."""
         streams = {**self.streams, name: lambda: rows.stream}
         return replace(self, streams=streams, queries={**self.queries, name: rows})
+
+    def without(self, name: str) -> Names:
+        """Return the names without one that was dropped."""
+        streams, queries = dict(self.streams), dict(self.queries)
+        streams.pop(name, None)
+        queries.pop(name, None)
+        return replace(self, streams=streams, queries=queries)

@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.reading.forms import calls
 from planner.sql.reading.forms.queries.own_functions import own_function
 from planner.sql.reading.forms.tokens import OPERATORS
-from planner.sql.reading.hints import CLAUSES
+from planner.sql.reading.hints import check_clause
 from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, dotted_name, option_of
 from planner.sql.reading.row_patterns import MatchTable, RowOf, RowPatterns, Semantics
 
@@ -78,16 +78,6 @@ class Emit(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-#: Tokens that may follow the alias of a table.
-_BEHIND_ALIASES = frozenset(
-    getattr(TokenType, name)
-    for name in (
-        *("COMMA", "R_PAREN", "L_PAREN", "SEMICOLON", "WHERE", "JOIN", "INNER", "LEFT", "RIGHT"),
-        *("FULL", "CROSS", "ON", "USING", "GROUP_BY", "HAVING", "ORDER_BY", "LIMIT", "OFFSET"),
-        *("UNION", "EXCEPT", "INTERSECT", "QUALIFY", "LATERAL", "FETCH", "ASOF", "SEMI", "ANTI"),
-        "NATURAL",
-    )
-)
 #: Types that only DuckDB's dialect names.
 _UNSIGNED = (TokenType.UTINYINT, TokenType.USMALLINT, TokenType.UBIGINT)
 
@@ -131,9 +121,12 @@ class _SmallNulls(StreamDialect):
 
 
 class _Spark(_SmallNulls):
-    """Numbers may have a suffix: ``5L``, ``1.5D``."""
+    """Numbers may have a suffix: ``5L``, ``1.5D``. Texts may be in double quotes."""
 
     class Tokenizer(StreamDialect.Tokenizer):
+        QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'", '"']
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`"]
+        STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
         NUMERIC_LITERALS: ClassVar[dict[str, str]] = {
             "L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT",
             "D": "DOUBLE", "F": "FLOAT", "BD": "DECIMAL",
@@ -208,6 +201,10 @@ class StreamParser(RowPatterns):
             self.raise_error("an option needs a value")
         assert value is not None, name
         return option_of(name, value, "".join(token.text for token in called))
+
+    def _parse_property_before(self) -> exp.Expr | list[exp.Expr] | None:
+        """Parse a clause behind a name without columns as one behind columns."""
+        return self._parse_property()
 
     def _parse_field_def(self) -> exp.Expr | None:
         if not self._match_text_seq("WATERMARK", "FOR"):
@@ -284,19 +281,8 @@ class StreamParser(RowPatterns):
     def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
         if self._emit_word() or self._is_match():
             return None
-        self._check_clause()
+        check_clause(self)
         return super()._parse_table_alias(*args, **options)
-
-    def _check_clause(self) -> None:
-        """Raise for another engine's clause that would be parsed as an alias."""
-        word, after = self._curr, self._next
-        if word is None or word.text.upper() not in CLAUSES:
-            return
-        follows, hint = CLAUSES[word.text.upper()]
-        text = "" if after is None else after.text.upper()
-        is_number = after is not None and after.token_type is TokenType.NUMBER
-        if text in follows or ("1" in follows and is_number) or (not follows and _is_clause(after)):
-            self.raise_error(f"{word.text.upper()} is not supported; {hint}", word)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         table = self._parse_window_table() or super()._parse_table(*args, **options)
@@ -390,8 +376,3 @@ class StreamParser(RowPatterns):
     def _parse_as_command(self, start: Token) -> exp.Command:
         self.raise_error("this cannot be read here", self._curr or start)
         return super()._parse_as_command(start)
-
-
-def _is_clause(after: Token | None) -> bool:
-    """Whether a word begins a clause, because the clause's next word follows it."""
-    return after is not None and after.token_type not in _BEHIND_ALIASES

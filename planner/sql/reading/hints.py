@@ -6,6 +6,13 @@ The key is the text in upper case: the name of a function, an operator, a keywor
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from sqlglot.tokenizer_core import TokenType
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
 _ADD = "write t + INTERVAL '1' DAY"
 _SUB = "write t - INTERVAL '1' DAY"
 _BETWEEN = "write a - b, a duration, or EPOCH_US(a - b), its microseconds"
@@ -149,3 +156,30 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),
     **dict.fromkeys(("EXPLODE", "UNNEST", "POSEXPLODE", "INLINE"), _EACH),
 }  # fmt: skip
+#: Tokens that may follow the alias of a table.
+_BEHIND_ALIASES = frozenset(
+    getattr(TokenType, name)
+    for name in (
+        *("COMMA", "R_PAREN", "L_PAREN", "SEMICOLON", "WHERE", "JOIN", "INNER", "LEFT", "RIGHT"),
+        *("FULL", "CROSS", "ON", "USING", "GROUP_BY", "HAVING", "ORDER_BY", "LIMIT", "OFFSET"),
+        *("UNION", "EXCEPT", "INTERSECT", "QUALIFY", "LATERAL", "FETCH", "ASOF", "SEMI", "ANTI"),
+        "NATURAL",
+    )
+)
+
+
+def check_clause(parser: Any) -> None:
+    """Raise for such a clause."""
+    word, after = parser._curr, parser._next
+    if word is None or word.text.upper() not in CLAUSES:
+        return
+    follows, hint = CLAUSES[word.text.upper()]
+    text = "" if after is None else after.text.upper()
+    is_number = after is not None and after.token_type is TokenType.NUMBER
+    if text in follows or ("1" in follows and is_number) or (not follows and _is_clause(after)):
+        parser.raise_error(f"{word.text.upper()} is not supported; {hint}", word)
+
+
+def _is_clause(after: Token | None) -> bool:
+    """Whether a word begins a clause, because the clause's next word follows it."""
+    return after is not None and after.token_type not in _BEHIND_ALIASES

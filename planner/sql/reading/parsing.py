@@ -23,6 +23,7 @@ from planner.sql.reading.adapting import adapted
 from planner.sql.reading.engines import PLAIN
 from planner.sql.reading.errors import SqlError, advice_for, sql_type
 from planner.sql.reading.forms.queries.statements import RefusedTokenError, with_variables
+from planner.sql.reading.forms.tokens import with_escapes
 from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
 from planner.sql.reading.hints import SPARK_WINDOW, STATEMENTS
 from rstream.errors import UsageError
@@ -254,7 +255,9 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
     dialect = dialect_of(engine)
     text = with_variables(text) if engine.name == "ksqldb" else text
     try:
-        tokens = tuple(adapted(dialect.tokenize(text), engine.name))
+        given = dialect.tokenize(text)
+        given = with_escapes(given, text) if engine.name == "spark" else given
+        tokens = tuple(adapted(given, engine.name))
     except TokenError as error:
         _raise_token_error(SqlText(text, ()), error)
     except RefusedTokenError as error:

@@ -111,9 +111,17 @@ def _format(parser: Any) -> list[exp.Expr]:
 def _like(parser: Any) -> exp.Expr:
     name = parser._curr
     parser._advance()
-    table = parser._parse_table_parts()
+    table = exp.Table(this=parser._parse_id_var())
+    choices: list[tuple[str, str]] = []
     if parser._match(TokenType.L_PAREN):
-        parser.raise_error("LIKE takes all of a table: leave the options in parentheses out", name)
+        while not parser._match(TokenType.R_PAREN):  # ends: each pass takes two words
+            pair = [parser._curr, parser._next]
+            words = [token.text.upper() if token else "" for token in pair]
+            if words[0] not in _CHOICES or words[1] not in _CHOSEN:
+                parser.raise_error(_NO_CHOICE, pair[0] or name)
+            choices.append((words[0], words[1]))
+            parser._advance(2)
+    table.meta["choices"] = choices
     return option_of(name, table, LIKE)
 
 
@@ -132,6 +140,27 @@ def _append_only(parser: Any) -> exp.Expr:
     return option_of(name, exp.Literal.string(""), COMMENT)
 
 
+def _stored(parser: Any) -> exp.Expr:
+    """Parse a clause about storage, such as ``CLUSTERED BY (k) INTO 4 BUCKETS``; no effect."""
+    name = parser._curr
+    parser._advance()
+    while parser._curr and parser._curr.text.upper() in _OF_STORAGE:  # ends: the text does
+        parser._advance()
+    if parser._match(TokenType.L_PAREN, advance=False):
+        parser._parse_wrapped_csv(lambda: parser._parse_ordered() and _skip_value(parser))
+    if parser._match_text_seq("INTO"):
+        parser._advance()
+        parser._match_text_seq("BUCKETS")
+    return option_of(name, exp.Literal.string(""), COMMENT)
+
+
+def _skip_value(parser: Any) -> exp.Expr:
+    """Parse the value of a property, with or without ``=``."""
+    if parser._match(TokenType.EQ) or parser._curr.text not in (",", ")"):
+        parser._parse_disjunction()
+    return exp.var("stored")
+
+
 def _refused(words: str) -> Callable[[Any], Any]:
     def refuse(parser: Any) -> None:
         parser.raise_error(words, parser._curr)
@@ -139,6 +168,16 @@ def _refused(words: str) -> Callable[[Any], Any]:
     return refuse
 
 
+_CHOICES = ("INCLUDING", "EXCLUDING", "OVERWRITING")
+_CHOSEN = (
+    *("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS"),
+    "WATERMARKS",
+)
+_NO_CHOICE = (
+    "LIKE takes INCLUDING, EXCLUDING or OVERWRITING, each with ALL, CONSTRAINTS, DISTRIBUTION, "
+    "GENERATED, METADATA, OPTIONS, PARTITIONS or WATERMARKS"
+)
+_OF_STORAGE = ("BY", "HASH", "RANGE")
 #: Parsers of clauses by their first word.
 CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "COMMENT": _comment,
@@ -150,6 +189,7 @@ CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "FORMAT": _format,
     "LIKE": _like,
     "APPEND": _append_only,
+    **dict.fromkeys(("TBLPROPERTIES", "CLUSTERED", "CLUSTER", "SORTED", "DISTRIBUTED"), _stored),
     "INCLUDE": _refused("INCLUDE is not supported; write at TIMESTAMP METADATA FROM 'timestamp'"),
     "ON": _refused(
         "ON CONFLICT is not supported; write 'changelog.mode' = 'upsert' in WITH, and a PRIMARY KEY"

@@ -18,8 +18,10 @@ from planner.sql.reading.grammar import dialect_of
 from planner.sql.reading.literals import interval_us
 from planner.sql.reading.pasted import COMMENT, LIKE, PARTITIONED
 from planner.sql.tables import console, filesystem, kafka, postgres
+from planner.sql.tables.accepted import accepted
 from planner.sql.tables.columns import columns_of, columns_with, with_message_key
 from planner.sql.tables.lasting import CHANGELOG
+from planner.sql.tables.liked import columns_kept, kept_of
 from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option
 from planner.sql.tables.table import Connector, Table
 
@@ -35,16 +37,6 @@ _FOLLOWS = ("follow", "poll_every", "source.monitor-interval")
 _IDLE = ("idle", "idle_after", "scan.watermark.idle-timeout")
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 _CONNECTOR, _TIME, _TOPIC = "connector", "timestamp", "kafka_topic"
-#: By dialect, options of other engines that do not change the rows.
-_WITHOUT_EFFECT = {
-    "ksqldb": ("partitions", "replicas", "key_format", "retention_ms"),
-    "postgres": ("force_append_only", "sink_decouple"),
-}
-#: Options with a value that does not change the rows, and what to write for other values.
-_ONE_VALUE = {
-    "wrap_single_value": ("true", 'write messages as objects, as in {"a": 1}, and leave it out'),
-    "snapshot": ("true", "a job writes all of its rows: write start = '...' for later rows"),
-}
 #: Connectors by the name in ``WITH (connector = '...')``; the first is the default.
 CONNECTORS: dict[str, Connector] = {
     connector.name: connector
@@ -165,12 +157,14 @@ def declared(
     if base is None:
         columns = columns_of(schema, text)
     else:
-        like = known.get(options.pop(LIKE).name)
+        wanted = options.pop(LIKE)
+        like = known.get(wanted.name)
         if like is None:
             raise text.error(base, "LIKE takes a table that was declared before")
-        of = like.table.columns
+        kept = kept_of(wanted)
+        of = columns_kept(like.table.columns, kept)
         columns = columns_with(of, columns_of(schema, text, of.names))
-        options = {**like.table.given.values, **options}
+        options = {**(like.table.given.values if "OPTIONS" in kept else {}), **options}
     key_format = options.get("key_format") or options.get("format")
     _translate(options, places, text)
     is_table = str(node.args["kind"]).upper() == "TABLE" and text.engine.name == "ksqldb"
@@ -183,6 +177,7 @@ def declared(
     shape = "kafka" if key_format is None else key_format.name.lower()
     is_topic = text.engine.name == "ksqldb" and connector.name == "kafka"
     records = [side.options for side in (connector.source, connector.sink) if side is not None]
+    accepted(options, places, records, text)
     for key, part in places.items():
         if key != _CONNECTOR and not any(knows(record, key) for record in records):
             names = (_CONNECTOR, *(s for record in records for s in spellings(record)))
@@ -216,15 +211,9 @@ def _graces(text: SqlText) -> list[exp.Expr]:
 
 
 def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: SqlText) -> None:
-    """Translate options of ksqlDB and RisingWave: the topic, and options without effect on rows."""
-    for name in _WITHOUT_EFFECT.get(text.engine.name, ()):
-        options.pop(name, None)
-        places.pop(name, None)
-    for name in _ONE_VALUE.keys() & options.keys() if text.engine.name in _WITHOUT_EFFECT else ():
-        known, instead = _ONE_VALUE[name]
-        value, place = options.pop(name), places.pop(name)
-        if str(value.this if isinstance(value, exp.Boolean) else value.name).lower() != known:
-            raise text.error(place, f"{name} is {known.upper()} here: {instead}")
+    """Translate options of ksqlDB: the topic, and options without effect on rows."""
+    if text.engine.name == "ksqldb":
+        accepted(options, places, (), text)
     if text.engine.name == "ksqldb" and _TOPIC in options:
         topic, place = options.pop(_TOPIC), places.pop(_TOPIC)
         if "path" not in options and _CONNECTOR not in options:

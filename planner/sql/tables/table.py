@@ -13,7 +13,7 @@ from planner.api.sources import checked_rows
 from planner.api.stream import Stream
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column
-from planner.expressions.types import TIMESTAMP_UTC
+from planner.expressions.types import TIMESTAMP_UTC, is_number
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, scope_of
 from planner.sql.reading.errors import sql_type
@@ -165,11 +165,19 @@ class Table:
                     f"column {name!r} is {sql_type(str(wanted))}, and {field.name!r} is "
                     f"{sql_type(str(field.type))}; write CAST({field.name} AS ...)"
                 )
-                if not _fits(field.type, wanted):
+                if not (_fits(field.type, wanted) or self._is_assigned(field.type, wanted)):
                     raise self.text.error(self.columns.nodes[name], reason)
                 value = value.cast(wanted)
             columns.append(value.alias(name))
         return stream.select(*columns)
+
+    def _is_assigned(self, kind: pa.DataType, wanted: pa.DataType) -> bool:
+        """Whether the dialect casts a number on its way into a column of another type."""
+        engine = self.text.engine.name
+        if pa.types.is_decimal(wanted):
+            is_exact = pa.types.is_decimal(kind) or pa.types.is_integer(kind)
+            return bool(engine) and is_exact
+        return engine == "spark" and is_number(kind) and is_number(wanted)
 
     def _end(self, node: exp.Expr, schema: pa.Schema) -> Any:
         """Parse ``ve``: a length, such as ``'+1h'`` or an INTERVAL, or a column or expression."""

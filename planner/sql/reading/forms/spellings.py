@@ -1,7 +1,7 @@
 """Translate clauses and literals of other engines into the spellings that are compiled.
 
 ``GROUP BY a WITH ROLLUP``, lists in SELECT that become rows, GENERATE_SERIES of literals in FROM,
-``x IS JSON``, backslashes in texts of Spark, and ``$1`` in replacements.
+``x IS JSON``, and ``$1`` in replacements.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     Error = Callable[[exp.Expr, str], Exception]
 
 _ROWS_MAX = 10_000
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
-_KEPT = "%_"
 _GROUP = re.compile(r"\\\$|\$([0-9])|\\(?![0-9])")
 _TWO_LISTS = "one list becomes rows in a SELECT; write FROM t CROSS JOIN UNNEST(list) AS u (x)"
 _SERIES = "GENERATE_SERIES in FROM takes whole numbers, at most 10,000 of them"
@@ -33,9 +30,6 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
         SqlError: one of them has no other spelling.
     """
     if engine == "spark":
-        for literal in whole.find_all(exp.Literal):
-            if literal.is_string and "\\" in literal.this:
-                literal.set("this", _ESCAPED.sub(_unescaped, literal.this))
         for field in list(whole.find_all(exp.JSONExtract)):
             if field.args.get("variant_extract"):
                 path = exp.Literal.string(field.expression.sql().strip("'"))
@@ -65,13 +59,6 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
             made = exp.Anonymous(this="JSON_EXISTS", expressions=given)
             _place(made, node)
             node.replace(made)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    character = match[1]
-    if character in _KEPT:
-        return match[0]
-    return _CHARACTERS.get(character, character)
 
 
 def _group(match: re.Match[str]) -> str:

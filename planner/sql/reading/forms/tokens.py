@@ -6,6 +6,7 @@ power in PostgreSQL and DuckDB. ``SUBSCRIBE TO (query)`` and ``TABLE t`` are que
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -24,10 +25,33 @@ OPERATORS = {
     "||/": TokenType.DPIPE_SLASH,
     "^@": TokenType.CARET_AT,
 }
+_ESCAPED = re.compile(r"\\([0-7]{3}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
 _COMPARED = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _OPENED = {TokenType.L_BRACKET: TokenType.R_BRACKET, TokenType.L_BRACE: TokenType.R_BRACE}
 _OPENING = (*_OPENED, TokenType.L_PAREN)
 _CLOSING = (*_OPENED.values(), TokenType.R_PAREN)
+
+
+def with_escapes(tokens: Sequence[Token], text: str) -> list[Token]:
+    """Return the tokens with Spark's backslashes in texts replaced; ``r'...'`` keeps them."""
+    out = []
+    for token in tokens:
+        written = text[token.start : token.end + 1]
+        if token.token_type is TokenType.STRING and written[:1] in ("'", '"'):
+            quote = written[0]
+            inner = written[1:-1].replace(quote * 2, quote)
+            token = _like(token, TokenType.STRING, _ESCAPED.sub(_unescaped, inner))
+        out.append(token)
+    return out
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """Return the character; a wildcard of LIKE keeps its backslash."""
+    written = match[1]
+    if len(written) > 1:
+        return chr(int(written, 8)) if written.isdigit() else chr(int(written[1:], 16))
+    return match[0] if written in "%_" else _CHARACTERS.get(written, written)
 
 
 def rewritten_tokens(tokens: Sequence[Token], engine: str) -> list[Token]:
