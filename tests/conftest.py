@@ -40,7 +40,7 @@ REAL_FSYNC = os.fsync
 
 
 def _no_fsync(file: int) -> None:
-    """In place of ``os.fsync``."""
+    """Replace ``os.fsync``: do nothing."""
 
 
 os.fsync = _no_fsync
@@ -69,7 +69,7 @@ LIVE_PARTS = {"broker", "own_broker", "postgres"}
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is collected; what was made so far stays until the end."""
+    """Turn garbage collection on; objects made so far are never collected before the end."""
     gc.freeze()
     gc.enable()
 
@@ -82,7 +82,7 @@ SLOW_TIMEOUT_S = 600
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` one process runs all tests of Spark, so that Java starts once.
 
-    Whatever needs a broker or a database server is slow. Slow tests have a longer timeout, unless
+    Tests that need a broker or a database server are slow. Slow tests have a longer timeout, unless
     ``--timeout`` sets one for all.
     """
     for item in items:
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are to be rewritten."""
+    """Whether to write golden files instead of comparing with them."""
     return bool(request.config.getoption("--rewrite"))
 
 
@@ -114,7 +114,7 @@ def s3_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def fresh_s3() -> Iterator[None]:
-    """No file system of S3 is remembered: another test's talks to that one's endpoint."""
+    """Forget cached S3 file systems: they would connect to another test's endpoint."""
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()
@@ -138,7 +138,7 @@ def s3_bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture(params=["path", "memory", pytest.param("s3", marks=pytest.mark.slow)])
 def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
-    """A store that several processes could share, of every kind that creates exclusively."""
+    """A store of every kind that supports exclusive creation, so several processes can share it."""
     from rstream import open_store
 
     match request.param:
@@ -152,7 +152,7 @@ def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
 
 @pytest.fixture
 def spark() -> SparkSession:
-    """A session on the context that jobs share: one of a test's own could not move to theirs."""
+    """A session on the Spark context that jobs share; a test cannot start a second context."""
     from pyspark.sql import SparkSession
 
     from jobmanager.config import SPARK_DAEMON

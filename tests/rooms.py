@@ -1,7 +1,7 @@
-"""The rooms of the four packages from the ground up, and which of them are pure.
+"""The rooms (folders) of the four packages in import order, and which of them are pure.
 
-A room is a folder's own files. A file that stands below the rest of its folder, or above folders
-inside of it, is a room of its own. A room imports rooms before it and nothing after it.
+A room is a folder's own files. A file that comes before the rest of its folder, or after its
+subfolders, is its own room. A room may import only earlier rooms.
 
 ``python -m tests.rooms`` prints the files whose branches ``make coverage`` counts.
 """
@@ -139,7 +139,7 @@ _KNOWN = frozenset(FILES)
 
 
 def room_of(file: str) -> str:
-    """The room that a file stands in: itself, or its folder."""
+    """The room of a file: itself, or its folder."""
     return file if file in ROOMS else file.rpartition("/")[0]
 
 
@@ -156,12 +156,12 @@ def tree(file: str) -> ast.Module:
 
 @functools.cache
 def nodes(file: str) -> tuple[ast.AST, ...]:
-    """All nodes of a file, each before its parts."""
+    """All nodes of a file, each before its children."""
     return tuple(walk(tree(file)))
 
 
 def walk(root: ast.AST) -> list[ast.AST]:
-    """All nodes, each before its parts; ``ast.walk`` takes three times as long."""
+    """All nodes, each before its children; ``ast.walk`` takes three times as long."""
     found: list[ast.AST] = []
     rest = [root]
     while rest:
@@ -177,7 +177,7 @@ def walk(root: ast.AST) -> list[ast.AST]:
 
 @functools.cache
 def file_of(name: str) -> str | None:
-    """The file that a dotted name is in, or None if it is not of the four packages."""
+    """The file of a dotted name, or None if it is not in the four packages."""
     parts = name.split(".")
     if parts[0] not in PACKAGES and parts[:2] != [ABOVE, "testing"]:
         return None
@@ -191,7 +191,7 @@ def file_of(name: str) -> str | None:
 
 @functools.cache
 def imported_files(file: str) -> set[str]:
-    """The files of the packages that ``file`` imports anywhere, also for its types alone."""
+    """The package files that ``file`` imports anywhere, also for types only."""
     return {found for name in imported_names(file) if (found := file_of(name)) not in (None, file)}
 
 

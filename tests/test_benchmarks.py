@@ -1,4 +1,4 @@
-"""The smoke benchmark runs, checks its answers and ends in the promised line."""
+"""The smoke benchmark runs, checks its results, and prints the documented last line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
 def result_of(name: str, *arguments: str, folder: Path, timeout_s: float = 120) -> dict[str, Any]:
-    """Run a benchmark in a folder; the JSON object that is its last line."""
+    """Run a benchmark in a folder. Return the JSON object in its last line."""
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / name), *arguments],
         cwd=folder,

@@ -1,6 +1,6 @@
 """The options in docs/cli.md are those of the command; ``--rewrite`` writes them again.
 
-Cannot catch: a sentence above the mark that is wrong.
+Cannot catch: a wrong sentence above the mark.
 """
 
 from __future__ import annotations

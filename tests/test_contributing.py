@@ -1,6 +1,6 @@
-"""The code of CONTRIBUTING.md runs, and the files it sends people to are there.
+"""The code of CONTRIBUTING.md runs, and the files that it names exist.
 
-Cannot catch: a step that is missing.
+Cannot catch: a missing step.
 """
 
 from __future__ import annotations

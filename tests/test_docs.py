@@ -1,8 +1,8 @@
-"""What the documents say is so: links lead somewhere, examples run and print what stands there.
+"""The documents are right: links work, and examples run with the output shown.
 
 Marked blocks of all pages run in one folder, with the files that any page shows. A ``console``
-block is a session in a shell; ``...`` stands for what differs from run to run, and standard error
-is not shown. Cannot catch: a sentence that is wrong, or output that was pasted without a mark.
+block is a session in a shell; ``...`` stands for text that differs from run to run, and standard
+error is not shown. Cannot catch: a wrong sentence, or output that was pasted without a mark.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PROGRAMS = {"python": [sys.executable], "jobmanager": [sys.executable, "-m", "jo
 
 
 def blocks(kind: str) -> list[tuple[str, str]]:
-    """The marked blocks of a kind in all pages: what the mark names, and the content."""
+    """The marked blocks of a kind in all pages: the mark's argument, and the content."""
     found = [
         (name, body)
         for page in SHOWN
@@ -67,14 +67,14 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as renderers of Markdown make them."""
+    """The anchors of a page's headings, as Markdown renderers make them."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def module_at(path: Path) -> ModuleType:
-    """A file that no package has, as a module."""
+    """Load a file outside of any package as a module."""
     spec = importlib.util.spec_from_file_location(f"shown_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -121,7 +121,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_folder(tmp_path: Path) -> Path:
-    """One in which nothing has run yet."""
+    """A folder in which nothing has run yet."""
     return with_files(tmp_path)
 
 
@@ -133,7 +133,7 @@ def with_files(path: Path) -> Path:
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A command of the README, in ``folder``, with this interpreter."""
+    """Run a command of the README in ``folder``, with this interpreter."""
     program, *arguments = command.split()
     return subprocess.run(
         [*PROGRAMS[program], *arguments],
@@ -146,7 +146,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_programs_print_what_is_printed(folder: Path) -> None:
-    """All in one process after each other, as most of their time is that of the imports."""
+    """All in one process, one after the other, because imports take most of the time."""
     shown = dict(blocks("output"))
     programs = [command for command in shown if command.startswith("python ")]
     assert len(programs) > 4

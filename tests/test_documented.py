@@ -1,6 +1,6 @@
-"""What documents and messages say of packages and of limits is what the code has.
+"""Packages and limits in documents and messages match the code.
 
-Cannot catch: a figure that stands without the name of its limit.
+Cannot catch: a figure without the name of its limit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FACTORS = {"KiB": 2**10, "MiB": 2**20, "days": 86_400.0}
 
 
 def limits_of(record: Any) -> dict[str, float]:
-    """The numbers of a record of limits and of those in it, by name."""
+    """The numbers in a record of limits and its nested records, by name."""
     found: dict[str, float] = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
@@ -50,7 +50,7 @@ LIMITS = {**limits_of(JobConfig()), **limits_of(IntakeLimits()), **limits_of(App
 
 
 def packages() -> set[str]:
-    """The names of all packages that this one names, and those that users bring along."""
+    """The names of all packages that this one names, and those that users install themselves."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = config["options"]["install_requires"] + "\n"
@@ -78,12 +78,12 @@ def test_defaults_are_those_of_the_code(page: Path) -> None:
 
 
 def test_the_documents_name_limits() -> None:
-    """Else the test above sees nothing."""
+    """Otherwise the test above checks nothing."""
     assert len({name for page in PAGES for name, _ in named(page)}) >= 10
 
 
 def test_what_pip_is_to_install_can_be_installed() -> None:
-    """This package is on no index, so no command names it alone."""
+    """This package is on no index, so no command installs it by name alone."""
     extras = configparser.ConfigParser()
     extras.read(ROOT / "setup.cfg")
     known, wrong = packages(), []

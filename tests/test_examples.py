@@ -1,6 +1,6 @@
-"""The examples give what a plain DuckDB batch query over the same files gives.
+"""The examples return what a plain DuckDB batch query over the same files returns.
 
-Cannot catch: what only the Spark executor does wrong; tests/spark compares the two executors.
+Cannot catch: errors of the Spark executor; tests/spark compares the two executors.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ WORDS_SQL = """
 
 
 def example(name: str) -> ModuleType:
-    """An example as a module."""
+    """Load an example as a module."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -113,7 +113,7 @@ def run_flights(folder: Path, *options: str) -> dict[str, Any]:
 
 
 def batch(sql: str, **parameters: Any) -> pa.Table:
-    """The answer of DuckDB, on one thread and in UTC."""
+    """DuckDB's result, on one thread and in UTC."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("set timezone = 'UTC'")
         return connection.sql(sql, params=parameters).to_arrow_table()
@@ -196,7 +196,7 @@ def test_the_digest_is_the_same_on_spark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_live_flights_arrive_exactly_once() -> None:
-    """Through a broker that freezes and a driver that is killed; the script compares the topic."""
+    """Through a broker that freezes and a killed driver; the script compares the topic."""
     command = [sys.executable, str(EXAMPLES / "live.py"), "--executor", "local"]
     done = subprocess.run(
         [*command, "--seconds", "20"], capture_output=True, text=True, check=False, timeout=240
@@ -207,7 +207,7 @@ def test_live_flights_arrive_exactly_once() -> None:
 
 @pytest.mark.slow
 def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
-    """Rows like those of the example, through the same failures."""
+    """Rows like those of the example, with the same failures."""
     pytest.importorskip("nats")
     lines = ["date_time,srch_destination_id,hotel_cluster,is_booking"]
     lines += [f"2013-01-{n // 80 + 1:02} {n % 24:02}:00:00,{n},7,{n % 2}" for n in range(2000)]
@@ -223,7 +223,10 @@ def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
-    """In real flights, within three buckets; the year's other alerts are holidays and clocks."""
+    """In real flights, within three hours.
+
+    The year's other alerts are holidays and clock changes.
+    """
     zeitgeist, found = example("zeitgeist"), final_alerts()
     hour = {(a["origin"], a["kind"], a["bucket"] // HOUR_US): a["buckets"] for a in found}
     assert len(hour) == len(found)
@@ -242,7 +245,7 @@ def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
 def test_early_alerts_are_delivered_and_corrected(
     postgres: PostgresServer, postgres_schema: str, tmp_path: Path
 ) -> None:
-    """Flights of a closed airport leave hours later: its early alerts are withdrawn."""
+    """Flights of a closed airport depart hours later: its early alerts are withdrawn."""
     zeitgeist = example("zeitgeist")
     queries = zeitgeist.delivered(zeitgeist.flights(), postgres.dsn, postgres_schema)
     ss.run(queries, root=str(tmp_path), executor="local").wait()

@@ -1,6 +1,6 @@
-"""What an import costs: the large libraries are imported by the names that use them.
+"""The cost of an import: large libraries are imported only by the names that use them.
 
-Counts modules, because times depend on the machine. Cannot catch: one module that is slow.
+Counts modules, because times depend on the machine. Cannot catch: one slow module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODULES = "print(*sys.modules)"
 
 
 def modules_of(code: str) -> set[str]:
-    """The modules that a new process has after ``code``."""
+    """The modules that a new process has loaded after ``code``."""
     run = [sys.executable, "-c", f"import sys; {code}; {MODULES}"]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
     return set(done.stdout.split())
@@ -50,7 +50,7 @@ def test_every_public_name_is_found(package: str) -> None:
 
 
 def test_a_host_that_unpickles_an_expression_knows_its_functions() -> None:
-    """Whichever of the modules of expressions is imported first."""
+    """In whatever order the modules of expressions are imported."""
     for module in ("nodes", "types", "predicates"):
         assert "planner.expressions.functions" in modules_of(f"import planner.expressions.{module}")
     data = pickle.dumps((col("n") > 4).node)

@@ -1,7 +1,7 @@
 """Nexmark: the generator's promises, and every query against DuckDB on 20,000 events.
 
 The events are 20 pieces of 1,000, two seconds apart, so that there are several windows. Cannot
-catch: what only shows at the rate and size of the benchmark, which checks its own answers.
+catch: effects of the benchmark's rate and size; the benchmark checks its own results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The open-loop benchmarks measure what they say: the schedule, the answer, what a kill does."""
+"""The open-loop benchmarks measure correctly: the schedule, the result, the effect of a kill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WINDOW_US = 20_000
 
 @pytest.fixture(autouse=True)
 def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The benchmarks' modules can be imported."""
+    """Make the benchmarks' modules importable."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield
     for name in (
@@ -39,7 +39,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def seen_run(load: Any, delay_us: Any, kill_us: int) -> Any:
-    """A run in which each window was seen ``delay_us(its end)`` after its end, or never (None)."""
+    """A run in which each window arrived ``delay_us(its end)`` after its end, or never (None)."""
     from open_loop import START_US
     from recovery.measures import Run
 

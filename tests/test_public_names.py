@@ -1,6 +1,6 @@
-"""The public names of docs and scripts: they are there, and a foreign package is told of.
+"""The public names in docs and scripts exist, and a foreign package is reported.
 
-Cannot catch: a name that is there and does something else.
+Cannot catch: a name that exists and does something else.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def imported(
 
 
 def foreign(folder: Path, name: str = "planner") -> Path:
-    """A folder with a package that has the name of one of ours, and would do harm."""
+    """A folder with a foreign package that has one of our names, and would do harm."""
     package = folder / name
     package.mkdir(parents=True)
     (package / "__init__.py").write_text('print("foreign code ran")\n')
@@ -117,7 +117,7 @@ def test_a_package_in_the_way_is_named_and_not_run(name: str, tmp_path: Path) ->
 
 
 def recorded(site: Path) -> Path:
-    """``site`` with a record of a distribution that owns its ``planner``."""
+    """``site`` with the record of a distribution that owns its ``planner``."""
     record = site / "day_planner-3.1.dist-info"
     record.mkdir()
     (record / "METADATA").write_text(METADATA)
@@ -134,13 +134,13 @@ def test_a_distribution_in_the_way_is_named(tmp_path: Path) -> None:
 
 
 def test_a_package_of_the_users_folder_is_named(tmp_path: Path) -> None:
-    """``python -c`` and ``-m`` put the folder they start in first."""
+    """``python -c`` and ``-m`` put their working folder first on the path."""
     message = imported(folder=foreign(tmp_path)).stderr.splitlines()[-1]
     assert "start Python in another folder" in message
 
 
 def test_an_overwritten_package_is_told_of(tmp_path: Path) -> None:
-    """All lies in one folder, and another distribution was installed over ours."""
+    """Both are in one folder, and the other distribution was installed over ours."""
     site = tmp_path / "site"
     for name in OURS:
         foreign(site, name)

@@ -1,6 +1,6 @@
 """The lines of docs/output.md that read an output, each with its tool, on real outputs.
 
-Cannot catch: other versions of these tools, and readers that are not named.
+Cannot catch: other versions of these tools, and other readers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read(tool: str) -> Any:
 
 
 def rows_of(frame: Any) -> list[Row]:
-    """Times as microseconds, whatever tool has read them."""
+    """Convert times of any tool to microseconds."""
     if hasattr(frame, "toArrow"):
         frame = frame.toArrow().to_pandas()
     if not hasattr(frame, "to_dict") or hasattr(frame, "rows"):
@@ -77,7 +77,7 @@ def expected(folder: Path, start: str, end: str) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the README's query has run, as the command would."""
+    """A folder in which the README's query has run, as with the command."""
     folder = tmp_path_factory.mktemp("rooms")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -90,7 +90,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def growing(tmp_path: Path) -> tuple[Path, Callable[[], None]]:
-    """An output that is not complete, and what lets it grow: two streams, one with CTIs alone."""
+    """An unfinished output, and a function that lets it grow: two streams, one with CTIs only."""
     folder = tmp_path / OUTPUT
     folder.mkdir(parents=True)
     form = TableForm("start", "end")

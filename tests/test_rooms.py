@@ -1,6 +1,6 @@
-"""The tree: rooms in an order, imports that flow one way, no circle of files, short folders.
+"""The tree: rooms in order, imports in one direction, no import cycle, small folders.
 
-Cannot catch: a line in the wrong room, or an import that is hidden in a string.
+Cannot catch: a line in the wrong room, or an import hidden in a string.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def test_every_file_has_a_room() -> None:
 
 
 def test_imports_lead_to_rooms_below_and_in_no_circle() -> None:
-    """A package's ``__init__.py`` gathers names for its users; its own files do not import it.
+    """A package's ``__init__.py`` collects names for its users; its own files do not import it.
 
-    Both laws in one test, as reading the imports of all files is what they cost.
+    One test checks both laws, because reading the imports of all files takes most of the time.
     """
     rank = {file: ROOMS.index(room_of(file)) for file in FILES}
     above = [

@@ -1,6 +1,6 @@
 """The promises in docs/seeds.md and docs/exactly-once.md name tests and files that exist.
 
-Cannot catch: a test that shows something else than its promise.
+Cannot catch: a test that does not show its promise.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def exists(path: str, name: str) -> bool:
 
 @functools.cache
 def names_of_tests(file: Path) -> frozenset[str]:
-    """The names of the tests in a module, those of classes too."""
+    """The names of the tests in a module, including those in classes."""
     nodes = ast.walk(ast.parse(file.read_text()))
     functions = (node.name for node in nodes if isinstance(node, ast.FunctionDef))
     return frozenset(name for name in functions if name.startswith("test_"))

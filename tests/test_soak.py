@@ -1,4 +1,4 @@
-"""The soak's criterion of growth, and its right output, computed from the numbers of events."""
+"""The soak's criterion for growth, and its expected output, computed from the event numbers."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_pure_modules_are_deterministic() -> None:
 
 
 def deterministic_part(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those of ``__hash__``, which serves dictionaries only."""
+    """All nodes except those of ``__hash__``, which only dictionaries use."""
     yield node
     for child in ast.iter_child_nodes(node):
         if getattr(child, "name", "") != "__hash__":
@@ -209,7 +209,7 @@ def test_top_level_is_as_agreed() -> None:
 
 
 def every_error() -> list[type[StreamEngineError]]:
-    """All error classes, also those that stand beside the code that raises them."""
+    """All error classes, also those defined beside the code that raises them."""
     for file in NAMES:
         if "StreamEngineError" in (text := (ROOT / file).read_text()) or "Error):" in text:
             importlib.import_module(
@@ -299,10 +299,10 @@ CHANGED_BY_MADE_CODE = ("Timer",)
 
 
 def test_records_that_nothing_changes_are_frozen() -> None:
-    """So they can be keys, as plans and specifications are, and no one changes what others hold.
+    """Frozen records can be keys, as plans and specifications are, and never change for others.
 
-    Messages and plans are never changed, whatever is done to fields of the same name elsewhere.
-    What a class sets of itself is no change of another.
+    Messages and plans must be frozen even if a field of that name is set elsewhere. A class that
+    sets its own fields does not count.
     """
     classes = [
         (name, node) for name in NAMES for node in nodes(name) if isinstance(node, ast.ClassDef)
@@ -337,7 +337,7 @@ def _is_loose(node: ast.ClassDef) -> bool:
 
 
 def test_private_names_are_used() -> None:
-    """By their own file, or by one that imports them: what nobody reads only misleads."""
+    """By their own file or by a file that imports them: unused names mislead readers."""
     imported = {name for file in NAMES for name in _names_imported(file)}
     unused = []
     for file in NAMES:
@@ -356,7 +356,7 @@ def _names_imported(file: str) -> Iterator[str]:
 
 
 def _names_made(file: str) -> Iterator[str]:
-    """The names of a module's top level."""
+    """The names defined at a module's top level."""
     for node in tree(file).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name

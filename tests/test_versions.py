@@ -1,6 +1,6 @@
-"""The version policy says the numbers that the code has, and the pins fit what is allowed.
+"""The version policy has the numbers of the code, and the pins fit the allowed versions.
 
-Cannot catch: a stored form that changed while its number did not.
+Cannot catch: a stored format that changed without its number.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_what_is_pinned_is_allowed(needed: Requirement) -> None:
 
 
 def test_pins_hold_for_one_python_only() -> None:
-    """Another one may have no such version; it takes what setup.cfg allows."""
+    """Another Python may lack such a version; it uses what setup.cfg allows."""
     assert len({str(pin.marker) for pin in pins().values()}) == 1
     assert all("python_version ==" in str(pin.marker) for pin in pins().values())
 

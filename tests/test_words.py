@@ -1,8 +1,7 @@
-"""Plain words: pages, messages, docstrings, comments and names have none of those that go.
+"""Plain words: pages, messages, docstrings, comments and names avoid the listed words.
 
-``tests/words.py`` lists them. The numbers in ``tests/golden/words.json`` are lines that have not
-been rewritten yet, by folder; they may only sink. Cannot catch: a sentence that needs a second
-reading though each of its words is plain.
+``tests/words.py`` lists them. The numbers in ``tests/golden/words.json`` count the old lines per
+folder; they may only fall. Cannot catch: an unclear sentence of plain words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words that go, with what to write instead, and the lines of the project that have them.
+"""The words to avoid, with replacements, and the lines of the project that have them.
 
 ``python -m tests.words [PART OF A PATH]`` prints these lines; ``--rewrite`` lowers the numbers in
 ``tests/golden/words.json``.
@@ -113,7 +113,7 @@ class Finding(NamedTuple):
 
 
 def findings(path: Path) -> Iterator[Finding]:
-    """All lines of a file that have such words, or are too long."""
+    """All lines of a file with such words, and lines that are too long."""
     name = path.relative_to(ROOT).as_posix()
     parts = _page(path) if path.suffix == ".md" else _module(path)
     for kind, line, text in parts:
@@ -130,7 +130,7 @@ def findings(path: Path) -> Iterator[Finding]:
 
 
 def pages() -> list[Path]:
-    """The pages of the project, without the record of each release."""
+    """The pages of the project, except the change fragments."""
     return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 
 
@@ -140,7 +140,7 @@ def modules() -> list[Path]:
 
 
 def _page(path: Path) -> Iterator[tuple[str, int, str]]:
-    """The lines of a page that are prose, and what is too long among them."""
+    """The prose lines of a page, and those that are too long."""
     in_code, paragraph = False, 0
     for number, line in enumerate(path.read_text().splitlines(), 1):
         in_code ^= line.lstrip().startswith("```")
@@ -191,7 +191,7 @@ def _name(node: ast.AST) -> str:
 
 
 def folder_of(finding: Finding) -> str:
-    """Where a finding counts: kind and page, or kind and the first two folders."""
+    """Where a finding is counted: kind and page, or kind and the first two folders."""
     parts = finding.path.split("/")
     if finding.path.endswith(".md"):
         where = finding.path if "adr" not in parts else "docs/adr"

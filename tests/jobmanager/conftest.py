@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def brittle_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of local hosts that :func:`tests.support.trouble.cut_off` can cut."""
+    """Connections of local hosts that :func:`tests.support.trouble.cut_off` can break."""
     BrittleWiring.lines.clear()
     monkeypatch.setattr(
         engine,
@@ -29,7 +29,7 @@ def brittle_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """Stands before the sources of local hosts; open until the test closes it."""
+    """Blocks the sources of local hosts when the test closes it."""
     gate = Gate()
     gate.stand(monkeypatch)
     return gate
@@ -37,13 +37,13 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The events of :func:`tests.support.jobs.two_exchanges`; some modules have others."""
+    """The events of :func:`tests.support.jobs.two_exchanges`; some modules override them."""
     return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
 
 
 @pytest.fixture(scope="module")
 def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
-    """The job over them that nothing disturbs, ended."""
+    """The finished job over these events, without failures."""
     root = tmp_path_factory.mktemp("expected") / "job"
     job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
     job.wait(WAIT_S)

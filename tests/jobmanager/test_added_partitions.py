@@ -1,8 +1,8 @@
-"""Partitions that a topic gets after a job was planned: taken in while it runs, or when it resumes.
+"""Partitions added to a topic after a job was planned: read while it runs, or when it resumes.
 
-What was put out before stays as it is (a delivery would refuse another past), what is new is read
-from its beginning, and what comes too late for the windows that were put out is counted.
-Cannot catch: brokers that give topics ids.
+Earlier output does not change (a delivery would reject that). New partitions are read from their
+start, and rows too late for emitted windows are counted. Cannot catch: brokers that give topics
+ids.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_they_are_read_from_their_beginning_when_the_job_is_resumed(
 def test_they_are_read_from_their_beginning_while_the_job_runs(
     broker: Broker, tmp_path: Path, recovery: Strategy, config: JobConfig
 ) -> None:
-    """Twice; then whoever resumes puts out the same, as the delivery would refuse another past."""
+    """Run it twice; a successor emits the same items, or the delivery would fail."""
     had, feed, watch, root = 2, Feed(broker, 2), Watch(), str(tmp_path)
     for second in (0, 1, 2):
         for partition in range(had):
@@ -123,7 +123,7 @@ def test_they_are_read_from_their_beginning_while_the_job_runs(
 
 
 def ends_exact(job: jobmanager.Job, feed: Feed, broker: Broker, delivered: str) -> None:
-    """It finishes with the right answer and no late event, and has delivered each row once."""
+    """Check that it ends with the right result, no late event, and each row delivered once."""
     status = finish(job)
     assert (status["state"], status["late_events"]) == ("finished", 0)
     assert answer(job) == feed.expected()
@@ -132,7 +132,7 @@ def ends_exact(job: jobmanager.Job, feed: Feed, broker: Broker, delivered: str) 
 
 
 def partitions_of(job: jobmanager.Job) -> list[int]:
-    """The partitions that the plan of a job has, which is that of its root."""
+    """The partitions in the stored plan of a job."""
     plans = job.plan, JobRoot(job.root).read_plan()
     mine, there = (
         sorted(u.stream for v in plan.vertices if v.source for u in v.source.log_units)
@@ -202,7 +202,7 @@ def test_a_driver_that_dies_when_it_has_written_the_plan_is_followed_by_one_that
 
 
 def was_read(status: dict[str, Any], *feeds: Feed) -> bool:
-    """Whether the positions of the sources are those of all that was written."""
+    """Whether the sources have reached the ends of all feeds."""
     logs = [log for vertex in status.get("vertices", ()) for log in vertex["logs"]]
     return sum(log["position"] for log in logs) >= sum(feed.sent for feed in feeds)
 
@@ -235,9 +235,9 @@ def test_what_is_older_than_what_was_put_out_is_late_and_counted(
 def test_a_plan_with_them_is_written_before_anything_follows_from_it(
     own_broker: Broker, tmp_path: Path
 ) -> None:
-    """And brokers that are away keep nobody from going on.
+    """Unreachable brokers do not prevent a resume.
 
-    They were away when the job ended last, too, so it is looked anew where the topic ends.
+    They were unreachable at the job's last end, too, so the end of the topic is read again.
     """
     feed, watch, root = Feed(own_broker, 2), Watch(), str(tmp_path)
     feed.write(0, 0, ROWS)

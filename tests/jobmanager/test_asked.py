@@ -1,6 +1,6 @@
-"""What users ask of a job while job managers come and go: it is done, or refused by name.
+"""Requests of users while job managers start and end: done, or rejected with the reason.
 
-Cannot catch: a store on which what one process wrote is seen late by another.
+Cannot catch: a store that shows a write late to other processes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The ``jobmanager`` of another process."""
+    """Run ``jobmanager`` as another process."""
     line = [sys.executable, "-m", "jobmanager", *arguments]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S)
 
 
 @pytest.fixture
 def dead(events: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A job manager of ``tmp_path`` that was killed, and that its parent has not looked after."""
+    """A killed job manager of ``tmp_path`` that its parent has not waited for."""
     line = [sys.executable, "-m", "tests.support.killed_driver", str(events), str(tmp_path)]
     process = subprocess.Popen(
         [*line, str(PACE), str(ROWS // 2)], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -76,7 +76,7 @@ def test_a_job_whose_job_manager_was_killed_is_not_asked(
 def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
     dead: subprocess.Popen[str], events: Path, tmp_path: Path
 ) -> None:
-    """From another machine one is taken for alive for some seconds."""
+    """On another machine, a job manager counts as alive for some seconds."""
     root = JobRoot(str(tmp_path))
     root.request(STOP)
     root.request(DRAIN + "h0.0")
@@ -95,7 +95,7 @@ def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
 
 
 def cancelled_half_way(events: Path, tmp_path: Path, gate: Gate) -> str:
-    """The root of a job that was cancelled, whose other rows the gate still holds back."""
+    """The root of a cancelled job, whose remaining rows the gate still blocks."""
     gate.close_at(ROWS // 2)
     root = str(tmp_path / "job")
     job = jobmanager.run(two_exchanges(events), root=root, executor="local")
@@ -143,7 +143,7 @@ def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
 def test_a_request_outlives_a_job_manager_that_has_taken_it(
     events: Path, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is forgotten when the job has ended: what stops as it dies is stopped by the next one."""
+    """A request lives until the job has ended, so if a stopping manager dies, the next stops."""
     gate.close_at(ROWS // 2)
     root = JobRoot(str(tmp_path / "job"))
     before: dict[str, list[str]] = {}

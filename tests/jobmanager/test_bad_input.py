@@ -1,7 +1,7 @@
-"""Bad input fails a job with a message that names the place; after a repair ``resume`` goes on.
+"""Bad input fails a job with a message that names the place; after a repair ``resume`` continues.
 
-Every case is two files of which the second is bad. What became durable before is a prefix of the
-right answer, and the answer after the repair is that of a job that never met the trouble, item for
+Each case has two files, of which the second is bad. The durable rows before the error are a prefix
+of the right result. After the repair, the result equals that of a job with good files, item by
 item.
 """
 
@@ -42,7 +42,7 @@ HELD_US = ROWS // 2 * 1_000
 
 
 def csv(start: int) -> bytes:
-    """An event per ms, each 10 ms long."""
+    """One event per ms, each 10 ms long."""
     rows = ((i * 1_000, i * 1_000 + 10_000, f"k{i % 3}") for i in range(start, start + ROWS))
     return ("time,end,k\n" + "".join(f"{t},{e},{k}\n" for t, e, k in rows)).encode()
 
@@ -56,7 +56,7 @@ def json_lines(start: int) -> bytes:
 
 
 def parquet(start: int, *, null_row: int | None = None) -> bytes:
-    """The same in row groups of a hundred."""
+    """The same in row groups of 100 rows."""
     times = [i * 1_000 if i - start != null_row else None for i in range(start, start + ROWS)]
     ends = [i * 1_000 + 10_000 for i in range(start, start + ROWS)]
     keys = [f"k{i % 3}" for i in range(start, start + ROWS)]
@@ -72,7 +72,7 @@ def parquet(start: int, *, null_row: int | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """The files of a format, what becomes of the second (None: it vanishes), and the message."""
+    """The files of a format, the change to the second (None: it is deleted), and the message."""
 
     make: Callable[[int], bytes]
     spoil: Callable[[bytes], bytes | None]
@@ -87,7 +87,7 @@ class Case:
     def query(self, folder: Path) -> Query:
         """Events by key and 50 ms, from one partition, so that both files are read in order.
 
-        The delay is given, so nobody looks at the times before the job runs.
+        The delay is given, so the planner does not read the times.
         """
         source = {
             "csv": Stream.from_csv,
@@ -106,7 +106,7 @@ def swap(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
 
 
 def with_broken_page(data: bytes) -> bytes:
-    """The third row group's first page overwritten."""
+    """The data with the third row group's first page overwritten."""
     group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(2)
     at = group.column(0).dictionary_page_offset or group.column(0).data_page_offset
     return data[:at] + b"\xff" * 40 + data[at + 40 :]
@@ -166,7 +166,7 @@ CASES = {
 
 
 def wait_for_output(folder: Path) -> None:
-    """Until something is durable."""
+    """Wait until something is durable."""
     deadline_s = time.monotonic() + WAIT_S
     while not any(folder.rglob("*.parquet")):
         assert time.monotonic() < deadline_s, "nothing became durable"
@@ -228,7 +228,7 @@ def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str
     ],
 )
 def test_a_look_at_all_times_finds_it_before_anything_runs(name: str, tmp_path: Path) -> None:
-    """With delay="auto": the same message, and nothing is left of the job."""
+    """With delay="auto": the same message, and the job leaves no files."""
     case = CASES[name]
     data = tmp_path / "data"
     data.mkdir()
@@ -244,7 +244,7 @@ def test_a_look_at_all_times_finds_it_before_anything_runs(name: str, tmp_path: 
 
 
 def test_a_file_that_is_corrupt_from_the_beginning(tmp_path: Path) -> None:
-    """A Parquet footer is read when the job is planned, so nothing is left of the job."""
+    """Planning reads the Parquet footer, so the job leaves no files."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "a.parquet").write_bytes(parquet(0))

@@ -1,4 +1,4 @@
-"""A job over dirty files: its answer, counts and dead letters, and the batch twin's answer."""
+"""A job over dirty files: its result, counts and dead letters, and the result of the batch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_bad_rows_are_left_out_counted_and_kept(delay: str, tmp_path: Path) -> N
 
 
 def test_a_bad_row_that_comes_first_does_not_hold_a_paced_job_back(tmp_path: Path) -> None:
-    """Nothing is counted from it: the row after it would be due decades later."""
+    """The pace does not count from the bad row: the next row would be due decades later."""
     (tmp_path / "a.csv").write_text("time,x\nnoon,1\n1767225600000000,2\n1767225601000000,3\n")
     types = {"time": "int64", "x": "int64"}
     rows = Stream.from_csv(

@@ -1,4 +1,4 @@
-"""Vertices whose checkpoints were damaged begin anew, and so do those who write for them. Pure."""
+"""Vertices with damaged checkpoints start over, and so do their writers; pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.shapes import chain, snapshot_at
 
 
 def at(tracker: SnapshotTracker, vertex: str, name: str, seq: int) -> None:
-    """A vertex whose only checkpoint is this one."""
+    """A vertex with this checkpoint only."""
     ref = snapshot_at(name, (seq,), (seq,))
     tracker.add(vertex, ref)
     tracker.drop_before(vertex, ref)
@@ -39,7 +39,10 @@ def test_a_volatile_input_is_written_again_from_its_beginning() -> None:
 
 
 def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
-    """It may live, with all of its memory; were it lost, it would have to begin anew too."""
+    """The writer may be alive with all of its memory.
+
+    If it were lost, it would have to start over, too.
+    """
     topology = chain("volatile")
     tracker = SnapshotTracker(topology)
     at(tracker, "a", "a1", 9)

@@ -1,4 +1,4 @@
-"""A step that does not return ends the job after a limit, with the vertex and what it was in."""
+"""A step that does not return ends the job after a limit; the message names vertex and call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Jobs that read what other jobs have written: the same answer as one job that does both.
+"""Jobs that read the output of other jobs: the same result as one job that does both.
 
-Cannot catch: orders of failure that these few runs do not produce (tests/sim).
+Cannot catch: rare orders of failures (tests/sim).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def first(path: Path) -> Stream:
 
 
 def second(sums: Stream) -> Stream:
-    """How many keys had how much, over time."""
+    """Count the keys per sum, over time."""
     windows = sums.filter(col("n") > 1).group_by("n").window(tumbling("6s"))
     return windows.agg(keys=agg.count(), most=agg.max("total"))
 
@@ -75,7 +75,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def table(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
-    """The first job, which has written a clean table."""
+    """The finished first job, whose output is a table."""
     return finished(first(events), tmp_path_factory.mktemp("table") / "job")
 
 
@@ -168,7 +168,7 @@ def test_a_promise_about_lifetimes_is_checked(table: jobmanager.Job) -> None:
 
 
 def test_a_promise_about_endless_lifetimes_is_checked(tmp_path: Path) -> None:
-    """One that begins before 1970 has no room in int64, where it would be negative."""
+    """An event before 1970 whose end would overflow int64."""
     items = Stream.from_items({"k": "int64"}, [event(-5, INF_TIME, k=1)])
     written = Stream.from_rstream(finished(items, tmp_path / "job").output)
     with pytest.raises(jobmanager.JobFailedError, match="the declared max_duration"):
@@ -178,7 +178,7 @@ def test_a_promise_about_endless_lifetimes_is_checked(tmp_path: Path) -> None:
 def test_a_job_that_goes_on_reads_what_it_was_planned_over(
     table: jobmanager.Job, gate: Gate, tmp_path: Path
 ) -> None:
-    """Cancelled on its way and resumed: the files are those of the plan."""
+    """Cancelled while it runs and resumed: it reads the files of the plan."""
     query = second(Stream.from_rstream(table.output)).to_parquet()
     calm = finished(query, tmp_path / "calm")
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.02, step_rows_max=20)
@@ -202,7 +202,7 @@ def test_a_job_that_goes_on_reads_what_it_was_planned_over(
 
 @pytest.fixture
 def copy(table: jobmanager.Job, tmp_path: Path) -> Path:
-    """The output of the first job, to be spoilt."""
+    """A copy of the first job's output, to be damaged."""
     return Path(shutil.copytree(table.output, tmp_path / "copy"))
 
 
@@ -251,7 +251,7 @@ def test_a_mark_that_cannot_be_read_is_named(copy: Path) -> None:
 
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
 def test_single_streams(form: TableForm | None, tmp_path: Path) -> None:
-    """Segments may overlap; what was collected or is not finished is refused."""
+    """Segments may overlap; collected or unfinished streams are an error."""
     uri = str(tmp_path / "stream")
     stream = RStream.open(uri, PAYLOAD, limits=small_limits(), form=form, durability="sync")
     stream.append(items(0, 20))
@@ -270,7 +270,7 @@ def test_single_streams(form: TableForm | None, tmp_path: Path) -> None:
 
 
 def test_an_inner_stream_is_read(events: Path, tmp_path: Path) -> None:
-    """The folder of a durable channel that was retained."""
+    """The folder of a retained durable channel."""
     job = finished(second(first(events)), tmp_path / "job", retain="all", recovery="checkpoint")
     folders = sorted(path for path in (tmp_path / "job" / "streams").glob("*") if path.is_dir())
     assert folders, "no channel is durable"

@@ -1,6 +1,6 @@
-"""What a resumed job says of what is no longer as it was: its input files, its query file, itself.
+"""What a resumed job reports about changes: input files, query file, release.
 
-Cannot catch: what file systems do not show (tests/rvertex/sources/test_versions.py).
+Cannot catch: changes that file systems do not show (tests/rvertex/sources/test_versions.py).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def write(path: Path, first: int, *, more: dict[str, list[Any]] | None = None) -
 
 
 def query_of(path: object, format: Format) -> Query:
-    """Fails at the row whose time is the greatest, while there is the file that says so."""
+    """A query that fails at the row with the greatest time, as long as a marker file exists."""
     marker = f"{path}/_fails"
 
     def checked(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def query_of(path: object, format: Format) -> Query:
 
 
 def failed_job(tmp_path: Path, format: Format, **options: Any) -> tuple[Path, str]:
-    """A folder of two files, and a job that has failed at the last row of it and will not again."""
+    """A job over two files that has failed at its last row, and will not fail again."""
     data = tmp_path / "data"
     data.mkdir()
     write(data / f"a.{format}", 0)
@@ -134,7 +134,7 @@ def test_files_that_come_and_go_are_named(tmp_path: Path) -> None:
 def test_paths_are_those_of_the_folder_where_the_query_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers of a cluster, and who resumes the job, work in other folders."""
+    """Workers of a cluster, and the user who resumes the job, have other working directories."""
     (tmp_path / "data").mkdir()
     (tmp_path / "elsewhere").mkdir()
     write(tmp_path / "data" / "a.csv", 0)
@@ -201,7 +201,7 @@ def test_an_edited_query_is_said(tmp_path: Path) -> None:
 def test_an_edited_module_of_a_query_is_said_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A value of it is in the plan; a function of it is only named there."""
+    """The plan contains a value of the module, but only the name of a function."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "data").mkdir()
     write(tmp_path / "data" / "a.csv", 0)
@@ -229,7 +229,7 @@ def test_an_edited_module_of_a_query_is_said_or_refused(
 
 
 def test_a_finished_job_says_that_it_is_finished(tmp_path: Path) -> None:
-    """An unchanged query file is no news, one that is gone is nobody's business."""
+    """An unchanged query file is not reported, and a missing one does not matter."""
     file = tmp_path / "query.py"
     file.write_text(QUERY)
     (tmp_path / "data").mkdir()

@@ -1,6 +1,6 @@
-"""Whole jobs whose checkpoints consist of parts: what goes, what stays, what is damaged.
+"""Whole jobs whose checkpoints consist of parts: which are deleted, kept or damaged.
 
-Cannot catch: damage that a checksum of 128 bits does not show.
+Cannot catch: damage that keeps a 128-bit checksum.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def cancelled(events: Path, root: Path, config: JobConfig, gate: Gate) -> None:
-    """A job that was cancelled when it had read half of its input."""
+    """A job cancelled when it had read half of its input."""
     query = two_exchanges(events).recover_with("checkpoint")
     options: dict[str, Any] = {"root": str(root), "paced": PACE / 2, "config": config}
     run_and_cancel(query, gate, ROWS // 2, **options)

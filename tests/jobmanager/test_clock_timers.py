@@ -25,7 +25,7 @@ QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
 
 
 class Silence(ss.KeyedProcess):
-    """A device that has sent nothing for 300 ms."""
+    """Reports a device that has sent nothing for 300 ms."""
 
     output: ClassVar = {"last": "int64"}
     last: int = 0

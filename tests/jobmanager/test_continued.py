@@ -1,4 +1,4 @@
-"""Jobs that are continued day by day give, item for item, what one run over all files gives.
+"""Jobs continued day by day have the same output as one run over all files, item by item.
 
 Cannot catch: files that are written so slowly that two scans see the same half of one.
 """
@@ -45,7 +45,7 @@ FILES_PER_DAY = 2
 
 
 def query_of(folder: Path, *, size: str = "1500ms", follow: bool = True) -> Query:
-    """Counts whose windows are open at the end of a file, joined with the rows that they count."""
+    """Counts in windows that are open at the end of a file, joined with the counted rows."""
     live: dict[str, Any] = {"follow": True, "poll_every": "20ms"} if follow else {}
     events = Stream.from_json(str(folder), vs="t", delay="100ms", **live)
     counts = events.group_by("key").window(tumbling(size)).agg(n=agg.count(), last=agg.max("t"))
@@ -239,7 +239,7 @@ def test_bad_rows_of_each_day_are_left_out_and_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_plain_folders_and_single_files(tmp_path: Path) -> None:
-    """A folder grows, a file beside it is read once; rows are delivered at the end of each day."""
+    """A folder grows, a single file is read once; rows are delivered at the end of each day."""
     folder, root, table = tmp_path / "in", tmp_path / "job", tmp_path / "table"
     folder.mkdir()
     write_day(folder, 0)
@@ -265,7 +265,7 @@ def test_plain_folders_and_single_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["t,v\n", "t,v\n0,x\n"], ids=["header only", "text"])
 def test_other_types_of_the_first_file_are_named_as_that(tmp_path: Path, first: str) -> None:
-    """It was: the query has changed, it computes something else."""
+    """The message was: the query has changed, it computes something else."""
     folder, root = tmp_path / "in", str(tmp_path / "job")
     folder.mkdir()
     (folder / "b.csv").write_text("t,v\n1,1\n2,2\n")

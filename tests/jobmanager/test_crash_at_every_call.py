@@ -1,7 +1,7 @@
-"""A process dies at every call of its store while it takes a root over, logs notices, writes down.
+"""A process dies at every store call while it takes over a root and logs notices.
 
-Laws: what was acknowledged is found by who comes next, in order and nothing twice; what was not may
-be there or not, but is never half there. See tests/rstream/log/test_crash_at_every_call.py.
+Laws: a successor finds all acknowledged notices once and in order; other notices are there or not,
+but never half. See tests/rstream/log/test_crash_at_every_call.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Told = list[str]
 
 
 def manage(store: BlobStore, told: Told) -> None:
-    """Take the root over, log three notices, make them durable after the second and the third."""
+    """Take over the root, log three notices, and flush after the second and the third."""
     root = JobRoot(store, pid=1, machine="m")
     root.claim(1_000_000)
     log = NoticeLog(root, ManualClock(7), JobConfig(), InlineBackground())
@@ -78,7 +78,7 @@ def entries(store: BlobStore) -> Told:
 def test_a_process_dies_at_every_call(
     work: Callable[[BlobStore, Told], None], read: Callable[[BlobStore], Told]
 ) -> None:
-    """It is the second one on the root: the first has left something, the third goes on."""
+    """The process is the second one on the root; the first has left files, the third continues."""
     store, undisturbed, before = MemoryBlobs(), Life(), []
     work(store, before)
     work(CrashingBlobs(store, undisturbed), list(before))
@@ -101,9 +101,9 @@ COPY = "copy"
 
 
 def begin_anew(store: BlobStore, said: Told, durable: Told) -> None:
-    """Take the root over, log notices, let the log begin with a copy of the state, log another.
+    """Take over the root, log notices, restart the log from a copy, and log another notice.
 
-    ``said``: all that was ever logged; ``durable``: what of that was acknowledged.
+    ``said``: all logged notices; ``durable``: the acknowledged ones.
     """
     root = JobRoot(store, pid=1, machine="m")
     root.claim(1_000_000)
@@ -135,7 +135,7 @@ def told_of(notices: Sequence[Notice]) -> Told:
 
 
 def check_whole(found: Told, said: Told, durable: Told) -> None:
-    """All that was acknowledged is there from the start on, or from a copy on; ``said`` is that."""
+    """Check that all acknowledged notices are there, from the start or from a copy."""
     starts = [0, *(k for k, host in enumerate(said) if host == COPY)]
     whole = [k for k in starts if said[k:][: len(found)] == found]
     assert whole, (found, said)

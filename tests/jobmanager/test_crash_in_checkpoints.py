@@ -1,11 +1,11 @@
-"""A process dies at every call of its store while a checkpoint is stored, announced, made obsolete.
+"""A process dies at every store call while it stores, announces and deletes a checkpoint.
 
-One process is the job manager and the host of one vertex; who comes next takes the root over, loads
-what the log names and goes on. Laws: all that it knows of can be loaded and is what was stored at
-that position; it is at or after what was acknowledged as durable; no name is used twice; once the
-next one is done, no file is left that nobody names.
+One process is the job manager and the host of one vertex; its successor takes over the root, loads
+the checkpoint that the log names and continues. Laws: every known checkpoint can be loaded and has
+the state of its position; it is at or after the last acknowledged one; no name is used twice; after
+the next checkpoint, every remaining file is named by one.
 
-Cannot catch: a host and a job manager of which one lives on (tests/sim).
+Cannot catch: a death of only the host or only the job manager (tests/sim).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Work:
         self._root.check_owner()
 
     def start(self) -> tuple[int, Checkpointer]:
-        """The vertex begins from its newest checkpoint; gives where it stands."""
+        """Start the vertex from its newest checkpoint. Return its position."""
         self.notify(self._begin(1, 0))
         self.make_durable()
         host = self.manager.hosts[0].name
@@ -125,7 +125,7 @@ class Work:
         )
 
     def move(self, checkpoints: Checkpointer) -> int:
-        """The vertex gets on, and a checkpoint of that is stored and announced; its position."""
+        """Advance the vertex, and store and announce its checkpoints. Return its position."""
         self._at += 1
         checkpoints.request()
         checkpoints.poll((self._at,))
@@ -134,7 +134,7 @@ class Work:
 
 
 class Named(MemoryBlobs):
-    """A store that takes each checkpoint, and each part of one, once."""
+    """A store that accepts each name of a checkpoint or a part once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ def work(store: BlobStore, told: list[int]) -> None:
 
 
 def newest(store: BlobStore) -> int:
-    """Return the position at which the next process continues; all known parts are intact."""
+    """Return the position of the next process, whose known parts must all be intact."""
     refs = Work(store).manager.tracker.refs("a")
     for ref in (ref for ref in refs if ref.name):
         loaded = read_checkpoint(store, ref.name, SPEC)
@@ -175,7 +175,10 @@ def newest(store: BlobStore) -> int:
 
 @pytest.mark.slow
 def test_a_process_dies_at_every_call_of_a_checkpoint() -> None:
-    """It is the second one on the root: the first has left checkpoints, the third goes on."""
+    """The process is the second one on the root.
+
+    The first has left checkpoints, the third continues.
+    """
     store, undisturbed = Named(), Life()
     work(store, [])
     work(CrashingBlobs(store, undisturbed), [])
@@ -201,6 +204,6 @@ def dies_at(at: int, how: str) -> None:
 
 
 def named(store: BlobStore) -> set[str]:
-    """Files that the log names."""
+    """The files that the log names."""
     refs = Work(store).manager.tracker.refs("a")
     return {name for ref in refs for name in (ref.name, *ref.parts) if name}

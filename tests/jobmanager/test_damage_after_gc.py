@@ -1,4 +1,4 @@
-"""An answer that is damaged when ``gc`` has deleted all that it was made of.
+"""A result that is damaged after ``gc`` has deleted everything it was computed from.
 
 Cannot catch: flipped bits (test_damage).
 """
@@ -39,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finished(query: Query, root: Path, **options: Any) -> tuple[Any, Any]:
-    """A job that has come to its end, with a root from which all but its answer is deleted."""
+    """A finished job, with a root that contains only the result."""
     job = jobmanager.run(query, root=str(root), executor="local", config=STEPS, **options)
     expected = outcome(job.wait(WAIT_S)), output_items(job.output)
     collect_garbage(JobRoot(str(root)), JobConfig(), {}, is_dry_run=False)
@@ -50,7 +50,7 @@ def finished(query: Query, root: Path, **options: Any) -> tuple[Any, Any]:
 def test_it_is_refused_at_once_by_name_until_the_file_is_back(
     make: Callable[[Path], Query], verify: bool, data: Path, tmp_path: Path
 ) -> None:
-    """Its inputs are gone, or what a vertex had written down."""
+    """Its inputs, or a vertex's recorded values, are deleted."""
     root = tmp_path / "job"
     expected = finished(make(data), root, verify=verify)
     harmed = segments(root / "output")[-1]

@@ -1,7 +1,7 @@
-"""Decisions that single lines of the job manager make, each in the scene in which it matters.
+"""Decisions of the job manager that depend on a single line, each in a scene that shows it.
 
-Every one of these was planted as a mistake that the other tests let pass. Cannot catch: what hosts
-do with what they are told (tests/sim).
+Each was a planted bug that no other test detected. Cannot catch: how hosts follow instructions
+(tests/sim).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TWO, THREE = Recovery("replication", 2), Recovery("replication", 3)
 def announced(
     scene: Scene, epoch: int, name: str, at: int, *, reads: int | None = None, parts: str = ""
 ) -> list[object]:
-    """``b`` has taken a checkpoint; what the job manager says to that."""
+    """``b`` announces a checkpoint. Return the job manager's instructions."""
     where, rows = (at,), (at if reads is None else reads,)
     names = tuple(parts.split())
     notice = CheckpointTaken("b", epoch, name, where, where, 1, rows, names, 0, asked=False)
@@ -77,7 +77,7 @@ def test_a_drain_begins_only_as_many_twins_as_may_be() -> None:
 
 
 def test_the_end_of_one_vertex_lets_the_next_leave_a_drained_host() -> None:
-    """With one twin at a time: when the vertex that has it ends, it is the turn of another."""
+    """Only one twin runs at a time: when its vertex ends, the next vertex gets one."""
     scene = Scene(siblings(5), hosts=2, twins_max=1)
     scene.start_all()
     scene.answers = False
@@ -89,7 +89,7 @@ def test_the_end_of_one_vertex_lets_the_next_leave_a_drained_host() -> None:
 
 
 def test_a_notice_of_one_that_is_gone_starts_nothing() -> None:
-    """It is not logged, so a successor would not know why an instance began."""
+    """Such a notice is not logged, so a successor would not know why an instance started."""
     scene = Scene(hosts=5, twins_max=1)
     scene.start_all()
     slow = scene.at("c").epoch
@@ -113,7 +113,7 @@ def test_a_notice_of_one_that_is_gone_starts_nothing() -> None:
 
 
 def test_the_only_checkpoint_stays_though_it_cannot_be_read_while_a_replica_lives() -> None:
-    """The replica goes on, and the next checkpoint will be another one."""
+    """The replica keeps running and will take another checkpoint."""
     scene = Scene(chain("async", b=TWO))
     scene.start_all()
     for epoch in (2, 3):
@@ -145,7 +145,7 @@ def test_one_of_several_checkpoints_goes_when_it_cannot_be_read_though_a_replica
 
 
 def test_what_a_replay_reads_again_is_needed_until_it_has_read_it() -> None:
-    """A writer that dies meanwhile restarts from low enough."""
+    """If the writer dies meanwhile, it restarts low enough."""
     scene = Scene(chain("volatile", b=Recovery("replay", 1, 20)))
     scene.start_all()
     scene.checkpoint("a", "a30", 30, 30)
@@ -181,7 +181,10 @@ def test_an_instance_that_waits_for_its_host_computes_again_before_one_that_serv
 
 
 def test_a_writer_that_was_chosen_before_its_reader_is_chosen_anew() -> None:
-    """``a`` and ``c`` died; ``b`` must go back for ``c``, and then ``a`` further than at first."""
+    """``a`` and ``c`` died.
+
+    ``b`` must restart for ``c``, and then ``a`` further back than planned.
+    """
     topology = chain()
     tracker = SnapshotTracker(topology)
     for name, at in [("a", 10), ("a", 50), ("b", 20), ("b", 60), ("c", 20)]:
@@ -228,7 +231,7 @@ def names_given(scene: Scene) -> list[str]:
 
 
 def test_no_host_has_the_name_of_another_one() -> None:
-    """Not that of one that a predecessor had ordered and never heard of."""
+    """Nor the name of a host that a predecessor ordered and never got a report from."""
     scene = Scene(hosts=2)
     given = names_given(scene)
     scene.start_all()
@@ -253,7 +256,7 @@ def test_who_has_ended_is_not_run_again_after_a_takeover() -> None:
 
 
 def test_the_second_successor_knows_what_the_first_one_did() -> None:
-    """A takeover collects, also where a large plan is collected now and then only."""
+    """A takeover applies the marks, also in a large plan, where this is done only now and then."""
     plan = siblings(40)
     scene = Scene(plan, hosts=2)
     scene.start_all()
@@ -272,7 +275,7 @@ def test_the_second_successor_knows_what_the_first_one_did() -> None:
 
 @pytest.mark.parametrize("how", ["its host is lost", "it fails"])
 def test_who_had_finished_has_if_the_one_that_was_to_repeat_it_is_gone(how: str) -> None:
-    """Found by the simulation: nobody said so any more, and the job never ended."""
+    """Found by the simulation: its end was not reported again, and the job never ended."""
     scene = Scene(chain("volatile", b=TWO), hosts=4)
     scene.start_all()
     for epoch in (2, 3):

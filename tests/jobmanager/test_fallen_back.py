@@ -1,4 +1,4 @@
-"""What a successor knows of checkpoints that were given up, of retention and of names. Pure.
+"""What a successor knows of discarded checkpoints, of retention and of names; pure.
 
 Cannot catch: files that are deleted before the reason is durable (tests/sim).
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def successor_of(scene: Scene) -> JobManager:
-    """A job manager that has recalled the log, through its bytes."""
+    """A job manager that has read the log from its bytes."""
     manager = JobManager(scene.manager.topology, scene.manager.config)
     manager.recall([LOG_CODEC.decode(LOG_CODEC.encode(notice)) for notice in scene.log()])
     return manager
@@ -43,7 +43,7 @@ def refs(manager: JobManager, vertex: str) -> list[str]:
 
 
 def two_checkpoints() -> Scene:
-    """``b`` has b20 and b40; one of its instances has not passed b40, which no successor knows."""
+    """``b`` has b20 and b40. One instance has not passed b40, which no successor knows."""
     scene = Scene(chain("async", b=Recovery("replication", 2)))
     scene.start_all()
     scene.progress("b", 20, 20, epoch=2)
@@ -106,7 +106,7 @@ def test_a_successor_knows_of_a_vertex_that_begins_anew() -> None:
 
 
 def test_what_ends_the_job_is_not_given_up() -> None:
-    """Once its file was put back, a job that failed for it can be resumed."""
+    """A job that failed because of a missing file can be resumed once the file is back."""
     scene = Scene(durability="async")
     scene.start_all()
     scene.progress("b", 60, 30)
@@ -152,7 +152,7 @@ def hosts_ordered(out: list[Instruction]) -> list[str]:
 
 
 def test_hosts_have_other_names_though_the_loss_behind_an_order_was_not_durable() -> None:
-    """Nor was that of any before it: the successor knows only how often the job was taken over."""
+    """Earlier losses were not durable either: a successor knows only the number of takeovers."""
     ordered: list[str] = []
     log: list[Notice] = []
     for takeover in range(3):

@@ -1,6 +1,6 @@
-"""A job manager that slept and was replaced: it ends with one message, and its hosts before it.
+"""A suspended job manager that was replaced ends with one message, after its hosts.
 
-Cannot catch: a server of Flight that does not stop though it is told to.
+Cannot catch: a Flight server that ignores a shutdown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def replace_manager(root: Path) -> None:
 
 
 def test_hosts_leave_before_a_replaced_job_manager_has_ended(tmp_path: Path, gate: Gate) -> None:
-    """Their threads, and those of their servers, lived on into the end of the process."""
+    """Their threads and servers used to live on until the process ended."""
     root, working = tmp_path / "job", threading.Event()
     query = two_exchanges(write_events(tmp_path / "events.parquet"))
 

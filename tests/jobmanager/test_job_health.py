@@ -93,7 +93,7 @@ def test_delivery_without_permission_is_seen_everywhere_and_goes_on_without_a_re
 
 @pytest.mark.slow
 def test_delivery_that_waits_says_so_and_retry_ends_its_pause(tmp_path: Path) -> None:
-    """The pause is longer than the test: only the request ends it."""
+    """The pause is longer than the test, so only the request can end it."""
     calls: list[int] = []
 
     def fails_once(first_seq: int, batch: Any) -> None:
@@ -122,7 +122,7 @@ def run_live(query: Query, root: Path, watch: Watch) -> jobmanager.Job:
 
 @pytest.mark.slow
 def test_row_that_never_ends_is_named(tmp_path: Path) -> None:
-    """Each price lasts until the next one of its key: the last ones have none."""
+    """Each price is valid until the next one of its key; the last ones have no end."""
     prices = follow(tmp_path / "in").set_duration("365d")
     watch, root = Watch(), tmp_path / "job"
     job = run_live(prices.clip(prices, on="key").to_parquet(), root, watch)
@@ -154,7 +154,7 @@ def test_partition_without_rows_is_named(broker: Broker, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_rows_that_wait_for_later_ones_say_so(broker: Broker, tmp_path: Path) -> None:
-    """The first that a newcomer asks: three rows were sent, and nothing comes out."""
+    """A beginner's first question: three rows were sent, and no result appears."""
     feed, watch = Feed(broker, 1), Watch()
     feed.write(0, 0)
     job = run_live(feed.query(), tmp_path / "job", watch)

@@ -47,7 +47,7 @@ def kill_when(
     *,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Status:
-    """Run the job in a process and SIGKILL that when it has read so many; gives its status then."""
+    """Run the job in a process, SIGKILL it after this number of rows. Return its status then."""
     command = [sys.executable, "-m", "tests.support.killed_driver"]
     process = subprocess.Popen(
         [*command, str(events), str(root), str(PACE), str(events_in)],
@@ -106,7 +106,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Act as a driver that slept while another machine continued the job and then stopped."""
+    """Act as a suspended driver, while another machine has continued and then stopped the job."""
     folder = str(tmp_path) if where == "path" else request.getfixturevalue("s3_bucket")
     root = JobRoot(f"{folder}/job")
     others = JobRoot(f"{folder}/job", pid=1, machine="elsewhere")

@@ -1,4 +1,4 @@
-"""For large plans the job manager skips some work, without losing information.
+"""For large plans the job manager skips some work without losing information.
 
 Cannot catch: costs, which ``make bench-thousand`` measures.
 """
@@ -18,7 +18,7 @@ SINKS = 4 * SMALL_PLAN
 
 
 def taken(scene: Scene, number: int, at: int, *, taken_us: int = 0) -> list[object]:
-    """A sink has taken a checkpoint; what the job manager says to that."""
+    """A sink announces a checkpoint. Return the job manager's instructions."""
     vertex = f"b{number}"
     epoch, where = scene.at(vertex).epoch, (at,)
     name = f"{vertex}-{at}"

@@ -1,7 +1,7 @@
-"""Every limit of a job is lowered until it acts: nothing waits, grows or is tried without end.
+"""Every limit of a job is lowered until it takes effect: nothing waits or grows without bound.
 
-Limits that other modules of tests lower are not repeated here; the last test says that none of
-:class:`JobConfig` and :class:`HostLimits` is left out. Cannot catch: a wait that has no limit.
+Limits that other test modules lower are not repeated here; the last test checks that every limit of
+:class:`JobConfig` and :class:`HostLimits` has a test. Cannot catch: a wait that has no limit.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_a_vertex_is_restarted_in_vain_so_many_times() -> None:
     ],
 )
 def test_a_job_that_waits_for_days_may_lose_a_host_each_day(limits: dict[str, int]) -> None:
-    """Restarts count for a while, also if nothing came that could have been progress."""
+    """Only recent restarts count, even without any progress in between."""
     scene = Scene(hosts=1, restart_window_s=600.0, stall_wait_s=1e9, host_silence_s=1e9, **limits)
     for day in range(10):
         scene.start_all()
@@ -136,7 +136,7 @@ def test_a_checkpoint_that_does_not_come_is_asked_for_again() -> None:
 
 
 def test_a_newcomer_that_is_never_answered_does_not_hold_the_job() -> None:
-    """What goes on counts: nobody waits for it, and memory is held from where it was asked."""
+    """Only running instances count: the job keeps the memory that it may read without waiting."""
     scene = Scene(chain("volatile", b=Recovery("replication", 2)), join_wait_s=2.0)
     scene.start_all()
     scene.answers = False
@@ -167,7 +167,7 @@ def test_a_silent_host_and_a_stalled_job_end_at_their_limits_not_before() -> Non
 
 
 class CountingHosts(Hosts):
-    """Remembers how long it was waited for."""
+    """Records how long it waited."""
 
     def __init__(self) -> None:
         self.waited_s: list[float] = []
@@ -177,7 +177,7 @@ class CountingHosts(Hosts):
 
 
 def driver_of(config: JobConfig, hosts: Hosts, **surroundings: Any) -> Driver:
-    """A driver that has begun, of the job ``a -> b -> c``; ``clock`` and what else is to differ."""
+    """A started driver of the job ``a -> b -> c``; ``surroundings``: the clock and other parts."""
     clock = surroundings.setdefault("clock", ManualClock(1_000_000))
     root = surroundings.setdefault("root", JobRoot(MemoryBlobs()))
     surroundings.setdefault("on_status", lambda status: None)
@@ -228,7 +228,7 @@ def test_a_root_that_is_away_is_tried_less_and_less_often() -> None:
 
 
 def test_the_status_of_many_is_written_less_often() -> None:
-    """Four rows (three vertices and a host) of at most one a second: every four seconds."""
+    """Four rows (three vertices and a host) at one row a second: a status every four seconds."""
     written: list[float] = []
     clock = ManualClock(0)
     driver = driver_of(
@@ -245,7 +245,7 @@ def test_the_status_of_many_is_written_less_often() -> None:
 
 
 class StuckBackground(InlineBackground):
-    """Its threads never come to what they are given; waits end at once."""
+    """Threads that never start their work; waits end at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -291,7 +291,7 @@ def test_a_volatile_channel_keeps_less_than_other_streams() -> None:
 
 @pytest.mark.parametrize("limits", [JobConfig, HostLimits])
 def test_each_limit_is_lowered_by_a_test(limits: type) -> None:
-    """Somewhere beside the simulation, whose laws do not say which limit acts."""
+    """In a test other than the simulation, whose laws do not show which limit took effect."""
     texts = [
         path.read_text()
         for path in sorted(TESTS.rglob("*.py"))

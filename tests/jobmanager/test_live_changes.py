@@ -1,6 +1,6 @@
-"""Rows of endless streams that have no end yet are in the destination all the same, while it runs.
+"""Rows of endless streams whose end is unknown reach the destination while the job runs.
 
-Cannot catch: what a failure does to them.
+Cannot catch: failures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAYMENTS = {"id": "int64", "paid": "int64"}
 
 
 class Live:
-    """Topics of a test, and jobs over them."""
+    """The topics of a test, and jobs over them."""
 
     def __init__(self, broker: Broker, tmp_path: Path) -> None:
         self._broker, self._tmp_path = broker, tmp_path
@@ -53,7 +53,7 @@ class Live:
             self._broker.produce(topic, some, partition)
 
     def run(self, query: ss.Query) -> Callable[[Callable[[], bool]], object]:
-        """Start a job; what waits, while it runs, until something holds."""
+        """Start a job. Return a function that waits for a condition while the job runs."""
         watch = Watch()
         root = str(self._tmp_path / f"job{len(self._jobs)}")
         self._jobs.append(ss.run(query, root=root, executor="local", on_status=watch))
@@ -127,7 +127,7 @@ def test_orders_with_payments_so_far(
 
 
 def _rows(postgres: PostgresServer, statement: str) -> dict[Any, Any]:
-    """The rows by their first column; none before the table is there."""
+    """The table's rows by their first column; empty before the table exists."""
     table = statement.split("FROM ")[1].split()[0]
     if postgres.query(f"SELECT to_regclass('{table}') IS NULL") == [(True,)]:
         return {}

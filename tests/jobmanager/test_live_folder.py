@@ -1,6 +1,6 @@
-"""Jobs over folders that grow while they run: what comes out is what a batch would have given.
+"""Jobs over folders that grow while they run: the result equals that of a batch.
 
-Cannot catch: an object store that shows a file before it is whole.
+Cannot catch: an object store that lists a file before it is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
 
 
 def counts(folder: Path, *, follow: bool, partitions: int = 1) -> Query:
-    """Rows by key and half second."""
+    """Count rows by key and half second."""
     live = {"follow": True, "poll_every": "20ms", "idle_after": "100ms"} if follow else {}
     events = Stream.from_json(str(folder), vs="t", delay="1s", partitions=partitions, **live)  # type: ignore[arg-type]
     return events.group_by("key").window(tumbling("500ms")).agg(n=agg.count()).to_parquet()
@@ -62,7 +62,7 @@ def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
-    """All files but the first go to one of two partitions; windows close all the same."""
+    """All files but the first go to one of two partitions; windows close anyway."""
     folder, watch = tmp_path / "in", Watch()
     folder.mkdir()
     write_file(folder, 0)
@@ -80,7 +80,7 @@ def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
 
 
 def test_a_window_with_an_offset_is_out_when_it_has_ended(tmp_path: Path) -> None:
-    """Days from seven on waited for the next midnight, as CTIs stood on whole days alone."""
+    """Windows of days that start at 7:00 waited for the next midnight, the only CTI of a day."""
     folder, watch = tmp_path / "in", Watch()
     folder.mkdir()
     times = ("2026-03-01T08:00:00", "2026-03-02T07:00:00")

@@ -1,4 +1,4 @@
-"""Joins of two topics by the time between their rows, while both fill and the job is cancelled.
+"""Time-bounded joins of two topics while both grow and the job is cancelled.
 
 Cannot catch: kills of workers and of the driver; ``python -m tests.kills --only near`` does them.
 """
@@ -36,7 +36,7 @@ def rows_of(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
 
 
 class Both:
-    """Two topics that fill."""
+    """Two growing topics."""
 
     def __init__(self, broker: Broker) -> None:
         self.feeds = [Feed(broker, 2), Feed(broker, 2)]
@@ -51,7 +51,7 @@ class Both:
         return joined(events, others, how)
 
     def were_read(self, status: dict[str, Any]) -> bool:
-        """Whether the positions of the sources are those of all that was written."""
+        """Whether the sources have reached the ends of both topics."""
         sources = [v["inputs"] for v in status["vertices"] if v["stage"][:3] in ("s01", "s02")]
         found = sum(sum(inputs[: len(inputs) // 2]) for inputs in sources)
         return bool(found >= sum(feed.sent for feed in self.feeds))

@@ -1,6 +1,6 @@
-"""Jobs over topics of a real broker while they fill: what comes out is what a batch would give.
+"""Jobs over topics of a real broker while they grow: the result equals that of a batch.
 
-Cannot catch: what a broker loses when it is killed, and brokers that give topics ids.
+Cannot catch: losses of a killed broker, and brokers that give topics ids.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_a_job_that_is_resumed_goes_on_at_its_offsets(broker: Broker, tmp_path: 
 def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_to_be(
     own_broker: Broker, tmp_path: Path
 ) -> None:
-    """A predecessor has read, and put out, more than its successor when that is told to finish."""
+    """The finish request reaches the successor, which has read less than its predecessor."""
     feed, watch = Feed(own_broker, 2), Watch()
     feed.write(0, 0)
     feed.write(1, 0)

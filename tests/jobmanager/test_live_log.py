@@ -1,6 +1,6 @@
-"""Jobs over logs of pushed rows while rows are pushed: the same answer as over all of them at once.
+"""Jobs over logs while rows are pushed: the result equals that over all rows at once.
 
-Cannot catch: what a server in front of the log does (tests/jobmanager/intake).
+Cannot catch: the intake server (tests/jobmanager/intake).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_log_keeps_what_a_stopped_job_needs_and_nothing_of_a_finished_one(tmp_path: Path) -> None:
-    """Its retention is over at once: whatever the job does not hold goes."""
+    """Its retention is 0, so only the rows that the job needs are kept."""
     uri, root, watch = str(tmp_path / "log"), tmp_path / "job", Watch()
     folder, limits = tmp_path / "log", AppendLimits(segment_commits_max=1, retention_s=0.0)
     with Appender(uri, SCHEMA, limits=limits) as log:

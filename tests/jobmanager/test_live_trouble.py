@@ -1,7 +1,7 @@
-"""Jobs over topics whose records are gone, whose partitions are uneven, whose clock is set back.
+"""Jobs over topics with deleted records, uneven partitions, or a clock that is set back.
 
-Bad records, topics that are created anew and brokers that are away: test_live_kafka. Files that are
-cut: test_live_folder. Producers that repeat: intake.
+For bad records, recreated topics and unreachable brokers see test_live_kafka, for truncated files
+test_live_folder, for repeating producers the intake tests.
 
 Cannot catch: retention that removes records while they are fetched (the reader's own tests).
 """
@@ -79,7 +79,7 @@ def test_records_that_were_removed_end_the_job_or_are_counted(
 def test_a_partition_that_is_ahead_by_more_than_skew_is_not_read_on(
     broker: Broker, tmp_path: Path
 ) -> None:
-    """Partition 0 has eight seconds, partition 1 one, until it gets the others."""
+    """Partition 0 has eight seconds of events; partition 1 has one, and gets the rest later."""
     feed, watch = Feed(broker, 2), Watch()
     for second in range(8):
         feed.write(0, second)
@@ -100,14 +100,14 @@ def test_a_partition_that_is_ahead_by_more_than_skew_is_not_read_on(
 
 
 def positions(status: dict[str, Any]) -> list[int]:
-    """Of the partitions of the first vertex."""
+    """Positions of the partitions of the first vertex."""
     return [partition["position"] for partition in status["vertices"][0]["logs"]]
 
 
 def test_a_clock_that_is_set_back_an_hour_takes_nothing_back(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promises by the clock stay valid: rows of the repeated hour are late and counted."""
+    """Earlier CTIs from the clock stay valid: rows of the repeated hour are late and counted."""
     feed, watch = Feed(broker, 2), Watch()
     now_s = time.time_ns() // 1_000_000_000
     for partition in (0, 1):
@@ -133,7 +133,7 @@ def test_a_clock_that_is_set_back_an_hour_takes_nothing_back(
 
 
 def frontier(status: dict[str, Any]) -> int:
-    """The least of the sources."""
+    """The lowest frontier of the sources."""
     logs = [log for row in status["vertices"] for log in row["logs"]]
     return min((log["frontier_us"] for log in logs), default=0)
 
@@ -152,7 +152,7 @@ GROUP BY key, window_start, window_end
 
 
 def test_a_live_job_of_sql_from_topic_to_topic(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """While it runs rows come; it is stopped and resumed on the way."""
+    """Rows arrive while it runs; it is stopped and resumed in between."""
     feed, watch = Feed(broker, 2), Watch()
     feed.write(0, 0)
     feed.write(1, 0)

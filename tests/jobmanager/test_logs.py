@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error or in a file, quiet unless asked for."""
+"""Logs: one JSON object a line on standard error or in a file, with errors only by default."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_written_is_a_mistake(
 def test_messages_of_a_client_are_written_once_in_a_while(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Librdkafka says twenty times a second that a broker is away."""
+    """The client reports an unreachable broker twenty times a second."""
     logs.configure(verbose=False)
     logger = logging.getLogger(logs.CLIENT)
     for client in range(5):

@@ -1,7 +1,6 @@
-"""A job with a lookup is killed again and again: rows that were seen stay, in order, once each.
+"""A job with a lookup is killed repeatedly: emitted rows stay, in order, and appear once.
 
-The service answers something else each time, so an answer that was fetched twice and used twice
-would show.
+The service answers each call differently, so the use of a second answer would show.
 
 Cannot catch: kills between two operations of the store (tests/rvertex/checkpoint).
 """
@@ -30,7 +29,7 @@ ROWS, CALL_S = 600, 0.02
 
 
 def fetched(sku: int, calls: str) -> float:
-    """The answer of a service that never says the same twice, and notes each call."""
+    """A service that never repeats an answer, and records each call."""
     with Path(calls).open("a") as file:
         file.write(f"{sku}\n")
     time.sleep(CALL_S)
@@ -46,7 +45,7 @@ def query(folder: Path) -> ss.Query:
 
 
 def charge(sku: int, calls: str) -> float:
-    """The same; the ledger prevents a second call of a key."""
+    """The same; the ledger prevents a second call for a key."""
     return fetched(sku, calls)
 
 
@@ -63,7 +62,7 @@ QUERIES = {"lookup": query, "call_once": charges}
 
 
 def main(folder: str) -> None:
-    """Run the job, or resume it."""
+    """Run or resume the job."""
     root = str(Path(folder) / "root")
     if (Path(root) / "job.json").exists():
         job = jobmanager.resume(root)
@@ -82,7 +81,7 @@ def rows_of(folder: Path) -> list[tuple[object, ...]]:
 
 
 def killed_and_finished(folder: Path, calls_max: int) -> list[tuple[object, ...]]:
-    """Kill the job when it has made so many calls more, then let it end; the rows."""
+    """Kill the job after this number of further calls, then let it finish. Return the rows."""
     command = [sys.executable, "-c", f"from {__name__} import main; main({str(folder)!r})"]
     seen: dict[object, tuple[object, ...]] = {}
     calls = folder / "calls"

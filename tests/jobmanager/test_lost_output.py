@@ -1,4 +1,4 @@
-"""The pure job manager when durable items turn out to be gone; files are in test_damage.py."""
+"""The pure job manager when durable items turn out to be lost; test_damage.py has files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.scene import Scene, started
 
 
 def finished_scene(*, with_checkpoints: bool = True) -> Scene:
-    """All vertices have finished, and the output was not looked at yet."""
+    """All vertices have finished, and the output has not been checked yet."""
     scene = Scene()
     scene.manager._checks_output = True
     scene.start_all()

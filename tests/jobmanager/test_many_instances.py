@@ -1,7 +1,7 @@
-"""Random histories of jobs with replicas, twins, drains, replay and takeovers: all come to an end.
+"""Random histories of jobs with replicas, twins, drains, replay and takeovers: every job ends.
 
-The model (model.py) forgets and deletes what the job manager lets go; whatever any strategy may
-still need is then missing. Cannot catch: wrong contents (tests/sim), or needless recomputation.
+The model (model.py) deletes what the job manager releases, so anything that a strategy still needs
+would be missing. Cannot catch: wrong contents (tests/sim), or needless recomputation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = (
 
 
 def random_chain(rng: random.Random) -> Topology:
-    """Three to five vertices in a row, each with a strategy and a kind of channel of its own."""
+    """Three to five vertices in a row, each with its own strategy and kind of channel."""
     n = rng.randint(3, 5)
     kinds: list[Durability] = [rng.choice(["volatile", "async"]) for _ in range(n - 1)]
     specs = []

@@ -74,7 +74,7 @@ def test_without_it_and_where_it_fails_the_row_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_far_row_of_a_growing_folder_is_bad_also_for_a_successor(tmp_path: Path) -> None:
-    """Rows behind it are in time, in this life and in the next one."""
+    """Rows after it are in time, in this run and after a resume."""
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     now_us = SystemClock().now_us() // 1_000_000 * 1_000_000
     write(folder, 0, [now_us, now_us + 10 * YEAR_US, now_us + 1])
@@ -142,7 +142,7 @@ def test_the_output_of_a_job_has_its_times_already(tmp_path: Path) -> None:
 
 
 def test_a_message_that_is_too_far_ahead_is_kept_with_its_key() -> None:
-    """Two rows of one message, behind one that is decoded in time."""
+    """Two rows of one message, after a message that is decoded in time."""
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
     assert spec.source is not None
     source = replace(spec.source.spec, vs="at", shown="orders")

@@ -1,4 +1,4 @@
-"""Columns that must have values or short texts: a row that does not is reported, and no other.
+"""NOT NULL columns and bounded texts: only the violating rows are reported.
 
 Cannot catch: messages of a broker (tests of the Kafka source have the decoder).
 """
@@ -26,7 +26,7 @@ X = pa.schema([pa.field("x", pa.int64(), nullable=False)])
 @pytest.mark.parametrize("query", ["SELECT x FROM s WHERE x > 94 AND y < 98", "SELECT y FROM s"])
 @pytest.mark.parametrize("options", ["", ", delay = '1s'", ", late = 'adjust'"])
 def test_parquet_that_is_not_read_has_no_nulls(tmp_path: Path, query: str, options: str) -> None:
-    """Payload of row groups that no filter passes, and columns that only late rows would keep."""
+    """Payload of row groups that no filter passes, and columns that only late rows would need."""
     numbers = list(range(ROWS))
     table = pa.table({"t": [1 + n for n in numbers], "x": numbers, "y": numbers})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=GROUP)
@@ -42,7 +42,7 @@ def test_parquet_that_is_not_read_has_no_nulls(tmp_path: Path, query: str, optio
 
 @pytest.mark.parametrize("format_", ["csv", "parquet", "json"])
 def test_texts_longer_than_their_column(tmp_path: Path, format_: str) -> None:
-    """``VARCHAR(n)`` of PostgreSQL counts characters; DuckDB's has no effect."""
+    """``VARCHAR(n)`` counts characters in PostgreSQL, and has no effect in DuckDB."""
     path = tmp_path / f"a.{format_}"
     rows = [
         {"t": 1, "x": "äöü"},

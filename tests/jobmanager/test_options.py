@@ -154,7 +154,7 @@ def test_a_verifying_job_flushes_every_channel_from_its_beginning() -> None:
 
 
 def test_an_option_is_declared_once() -> None:
-    """The command has each option, and a run with it is that of Python."""
+    """The command has each option, and equals a run from Python."""
     command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
     assert set(OPTIONS) == RunOptions.__annotations__.keys()
     assert set(OPTIONS) <= {parameter.name for parameter in command.params}

@@ -1,7 +1,7 @@
-"""What a job makes durable it has synced before it says so: every file of its root but the status.
+"""A job syncs what it reports as durable: every file of its root except the status.
 
-That a put which returned survives is shown in tests/rstream/store/test_local_files.py; that jobs
-go on after a loss of power, in the simulation.
+For the durability of a completed put see tests/rstream/store/test_local_files.py; for jobs after a
+power loss, the simulation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def test_every_file_of_a_job_is_synced_or_none(
     fsync: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table that the query was given is one of them, and what is published outside of it."""
+    """This includes the query's input table and the output outside of the root."""
     events = pq.read_table(write_events(tmp_path / "in.parquet", 20 * ROWS))
     (tmp_path / "in.parquet").unlink()
     disk = Disk(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""Queries over a log of pushed rows: as many as there were when the job was planned, by any time.
+"""Queries over a log of pushed rows: they read the rows of the planning time, by any time column.
 
 Cannot catch: a log that grows while a job follows it.
 """
@@ -24,7 +24,7 @@ TIMES = (3, 1, 2, 6, 4, 5, 9, 7, 8, 12, 10, 11)
 
 @pytest.fixture
 def appender(tmp_path: Path) -> Appender:
-    """A log with some rows in segments and the others not."""
+    """A log with some rows in segments and some not."""
     found = Appender(str(tmp_path / "log"), SCHEMA, limits=AppendLimits(segment_commits_max=4))
     for k, time in enumerate(TIMES):
         found.append([{"time": time, "room": "ab"[k % 2], "n": k}], producer="p", number=k)

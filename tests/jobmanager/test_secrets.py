@@ -1,4 +1,4 @@
-"""Planted secrets are nowhere but where a query itself holds them.
+"""Planted secrets appear only where the query itself stores them.
 
 A job delivers to servers that are not there, with passwords of all kinds. Then its root, its
 status, its logs, its messages and the output of the command are searched. Cannot catch: what a
@@ -72,7 +72,7 @@ def stream() -> ss.Stream:
 
 
 def run_until_it_waits(root: Path, specs: list[SinkSpec], **given: Any) -> list[str]:
-    """Return the statuses until each destination was tried and the job was cancelled."""
+    """Run until each destination was tried, then cancel. Return the statuses."""
     job = ss.run(stream().deliver(*specs), root=str(root), executor="local", **given)
     told, end_s = [], time.monotonic() + WAIT_S
     try:
@@ -120,7 +120,7 @@ def test_secrets_that_a_query_names_are_nowhere(
 
 
 def shown(root: Path) -> str:
-    """Return the output of the command about a job."""
+    """Return the command's output about a job."""
     found = ""
     for verb in (["status"], ["status", "--json"], ["list"], ["logs"], ["gc", "--dry-run"]):
         done = CliRunner().invoke(app, [*verb, str(root)])
@@ -272,7 +272,7 @@ def test_no_message_shows_one(
 
 
 def modes(root: Path) -> set[tuple[bool, int]]:
-    """Return, for the root and all files in it, whether it is a folder, and its mode."""
+    """For the root and all its files: whether it is a folder, and its mode."""
     found = [root, *root.rglob("*")]
     return {(p.is_dir(), stat.S_IMODE(p.stat().st_mode)) for p in found}
 
@@ -304,7 +304,7 @@ def test_a_job_that_has_begun_stays_as_it_is() -> None:
 
 @pytest.mark.slow
 def test_a_capsule_has_no_secret_of_its_job(tmp_path: Path) -> None:
-    """Neither the plan nor the file of the query, which holds a password as plain text."""
+    """Neither the plan nor the query file, which has a password as plain text."""
     code, root, made = tmp_path / "query.py", tmp_path / "root", tmp_path / "row.zip"
     dsn = f"postgresql://me:{LITERAL}@{NOWHERE}/db"
     code.write_text(f"DSN = {dsn!r}\nCONFIG = {{'sasl.password': {LITERAL!r}}}\npassword = 'x y'\n")

@@ -1,6 +1,6 @@
-"""Jobs with several outputs: shared sources and stages run once, each output is whole by itself.
+"""Jobs with several outputs: shared sources and stages run once, each output is complete.
 
-Cannot catch: a store that fails between the marks of two outputs; tests/sim has jobs with one.
+Cannot catch: a store that fails between completing two outputs; jobs in tests/sim have one output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
 
 
 def writes_to(folder: Path) -> Callable[..., None]:
-    """A destination: a file for each call, by partition and number, so a repeat replaces it."""
+    """A destination that writes a file per call, by partition and number; a repeat replaces it."""
     folder.mkdir()
     place = str(folder)
 
@@ -53,7 +53,10 @@ def arrived(folder: Path) -> list[dict[str, Any]]:
 
 
 def has_taken(files: int) -> Callable[[dict[str, Any]], bool]:
-    """The source has read so many files; what it holds to sort is not among its events yet."""
+    """Whether the source has read this number of files.
+
+    Buffered rows do not count as events yet.
+    """
     return lambda status: any(
         log["position"] >= files << 32 for row in status["vertices"] for log in row["logs"]
     )
@@ -112,7 +115,7 @@ def test_what_outputs_share_is_planned_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_outputs_and_deliveries_go_on_after_a_job_that_was_cancelled(tmp_path: Path) -> None:
-    """The job reads a folder that grows, is cancelled in the middle, and its successor ends it."""
+    """The job reads a growing folder and is cancelled in the middle; its successor ends it."""
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     folder.mkdir()
     write_file(folder, 0)

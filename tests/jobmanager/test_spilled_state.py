@@ -1,4 +1,4 @@
-"""Whole jobs whose state does not fit into its memory: the same output items, also after a resume.
+"""Whole jobs whose state exceeds memory: the same output items, also after a resume.
 
 Cannot catch: memory that grows in a process of its own (``benchmarks/bench_state.py`` measures it).
 """
@@ -46,7 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB; only root can make one."""
+    """A file system of 64 KiB; needs root."""
     folder = tmp_path / "disk"
     folder.mkdir()
     size = ["-o", "size=64k", "tmpfs", str(folder)]
@@ -79,7 +79,7 @@ def query(events: Path) -> Query:
 
 
 class Count(ss.KeyedProcess):
-    """A row per event, and one when its key has been quiet for 5 s."""
+    """Emits a row per event, and one when its key was quiet for 5 s."""
 
     output = {"n": "int64"}  # noqa: RUF012  as docs/USERCODE.md shows it
     n: int = 0
@@ -102,7 +102,7 @@ def keyed(events: Path) -> Query:
 
 
 def sessions(events: Path) -> Query:
-    """An operator that knows nothing of scratch: its arrays are mapped."""
+    """An operator without spilling of its own: its arrays are memory-mapped."""
     rows = Stream.from_parquet(str(events), vs="t", delay="1s").select(
         "x", k=(col("x") * 1_000).floor().cast("int64")
     )

@@ -1,6 +1,6 @@
-"""A standby goes on with a job whose driver was killed; of several, one does.
+"""One of several standbys continues a job whose driver was killed.
 
-Cannot catch: a driver on another machine, which is gone once its status is old (tests of
+Cannot catch: a driver on another machine, which counts as dead when its status is old (tests of
 :mod:`jobmanager.storage.liveness`).
 """
 
@@ -48,7 +48,7 @@ def test_where_there_is_no_job_it_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def failed(tmp_path: Path) -> JobRoot:
-    """A job that fails each time it runs."""
+    """A job that fails in each run."""
     words = Stream.from_items({"x": "string"}, [event(1, x="a")])
     root = str(tmp_path / "job")
     query = words.select(n=col("x").cast("int64")).to_parquet()
@@ -83,7 +83,7 @@ def test_a_root_that_cannot_be_read_is_told_once_while_it_waits(
 
 
 def test_a_job_of_which_no_file_tells_the_state_is_gone_on_with(failed: JobRoot) -> None:
-    """A driver may die before it writes the first status."""
+    """A driver may die before its first status."""
     failed.store.delete(STATUS)
     job = stand_by(failed.uri, executor="local")
     assert job is not None
@@ -94,7 +94,7 @@ def test_a_job_of_which_no_file_tells_the_state_is_gone_on_with(failed: JobRoot)
 def test_it_waits_between_two_tries_to_take_a_job_over(
     failed: JobRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another machine has claimed the job and then nothing was heard of it."""
+    """Another machine has claimed the job and then stopped reporting."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(WAIT_S)
     now_us = SystemClock().now_us()

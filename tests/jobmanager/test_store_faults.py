@@ -1,8 +1,7 @@
-"""Whole jobs on stores that fail, fill up, vanish or are slow: the answer, or a clear end.
+"""Whole jobs on stores that fail, fill up, vanish or are slow: the right result or a clear error.
 
-Whatever happens, the job either gets over it, or has failed with one message that names the store,
-and ``resume`` gives the answer of an undisturbed run. Cannot catch: a store that loses what it
-acknowledged.
+The job either recovers, or fails with one message that names the store; ``resume`` then gives the
+result of an undisturbed run. Cannot catch: a store that loses acknowledged writes.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A root on the faulty store, whose faults end with the test."""
+    """A root on the faulty store; the faults end with the test."""
     faulty_store.register()
     monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.002)
     calm = vars(faulty_store.Faults())
@@ -115,7 +114,7 @@ def test_an_outage_that_ends_in_time(
 def test_a_store_that_is_away_for_longer_than_a_vertex_may_fail(
     events: Path, expected: dict[str, Any], gate: Gate, root: str
 ) -> None:
-    """The job says what it waits for; when that is back, it goes on by itself."""
+    """The status names what the job waits for; the job then continues by itself."""
     told: list[str] = []
     goes = at(500, gate, outage_calls=1 << 30)
 
@@ -162,7 +161,7 @@ def test_a_store_that_fills_up(
 
 
 def at(events_in: int, gate: Gate, **faults: Any) -> Disturber:
-    """Return a callback of statuses that sets these faults from a number of events on."""
+    """Return a status callback that sets these faults after this number of events."""
     return Disturber([events_in], lambda _: vars(FAULTS).update(faults), gate)
 
 
@@ -193,7 +192,7 @@ def mount(disk: str, size: str) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> None:
-    """A real one: a tmpfs of 100 kB in a mount namespace of its own."""
+    """A real full disk: a tmpfs of 100 kB in its own mount namespace."""
     in_namespace = ["unshare", "--map-root-user", "--mount"]
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -1,6 +1,6 @@
-"""Jobs that former releases began go on with this one, and stored records accept other fields.
+"""Jobs of former releases continue with this one, and stored records may have unknown fields.
 
-Cannot catch: a state that no operator of the stored queries keeps.
+Cannot catch: state of operators that the stored queries do not use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_every_format_that_is_read_has_a_stored_root() -> None:
 
 @pytest.fixture(scope="module")
 def expected() -> list[tuple[Any, ...]]:
-    """The answer of one run over both days."""
+    """The result of one run over both days."""
     stored_roots.clear()
     for number in (0, 1):
         stored_roots.put_day(number)
@@ -102,7 +102,7 @@ SNAPSHOT = Snapshot(VertexId("v"), "s", (1,), (2,), (b"d",), (OperatorState({"dr
 
 
 def changed_manifest(change: Any) -> bytes:
-    """The manifest of SNAPSHOT with another header."""
+    """The manifest of SNAPSHOT with a changed header."""
     data, start = encode_snapshot(SNAPSHOT), len(codec.MAGIC) + 8
     header = msgpack.unpackb(data[start:-16])
     change(header)
@@ -133,7 +133,7 @@ WRITTEN = Recovery("strong", 2, 7)
 
 
 def with_class(monkeypatch: pytest.MonkeyPatch, *names: Any) -> type:
-    """In place of ``Recovery`` a class with these fields, as another release may have it."""
+    """Replace ``Recovery`` by a class with these fields, as another release may define it."""
     made = make_dataclass("Recovery", names, frozen=True, slots=True)
     made.__module__ = Recovery.__module__
     monkeypatch.setattr("rvertex.vertex.spec.Recovery", made)
@@ -141,7 +141,7 @@ def with_class(monkeypatch: pytest.MonkeyPatch, *names: Any) -> type:
 
 
 def test_a_stored_plan_is_read_by_the_names_of_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field was added before the others; Python's own pickles read each value into the next."""
+    """A new field comes first; plain pickles would read each value into the next field."""
     data = pickle_document(WRITTEN)
     later = with_class(
         monkeypatch,
@@ -161,7 +161,7 @@ def test_a_stored_plan_that_lacks_a_field_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_an_unknown_field_of_a_stored_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may say what the plan means; unless a release knows that it says nothing any more."""
+    """The field may change the plan, unless this release knows that it has no effect."""
     data = pickle_document(WRITTEN)
     later = with_class(monkeypatch, ("strategy", str), ("horizon_us", int))
     with pytest.raises(StoredRecordError, match="does not know field 'replicas'"):
@@ -179,7 +179,7 @@ def test_a_class_that_has_moved_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def unframed(data: bytes) -> bytes:
-    """A pickle without the frame, whose length has changed."""
+    """A pickle without the frame, whose length is now wrong."""
     at = data.index(b"\x95")
     return data[:at] + data[at + 9 :]
 

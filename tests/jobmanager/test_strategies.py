@@ -1,4 +1,4 @@
-"""Whole jobs recovered by replay and by replication: hosts are cut off, the answer is the same.
+"""Whole jobs recovered by replay and by replication: hosts are cut off, results are the same.
 
 Cannot catch: processes that are killed (tests/spark); rare orders of events (tests/sim).
 """

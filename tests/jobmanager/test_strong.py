@@ -1,9 +1,9 @@
 """Jobs with unrepeatable code or drawn values: no row that a subscriber got changes later.
 
-There is no expected output: each run has another one. So the items that a subscriber got while
+Each run has another output, so none is expected. Instead, the items that a subscriber got while
 hosts were cut off are compared, one by one, with the durable output.
 
-Cannot catch: two instances that overlap at one operation of the store
+Cannot catch: two instances that overlap in one store call
 (tests/rvertex/checkpoint/test_productions.py).
 """
 
@@ -48,7 +48,7 @@ ROLLED = {"key": "int64", "roll": "float64", "at": "float64"}
 
 
 def rolled(batch: pa.RecordBatch) -> Any:
-    """Another answer each time, and the time."""
+    """Random values and the time."""
     roll = [random.random() for _ in range(batch.num_rows)]
     return {"key": batch.column("key"), "roll": roll, "at": [time.time()] * batch.num_rows}
 
@@ -58,7 +58,7 @@ def looked_up(key: int) -> dict[str, float]:
 
 
 class Drawing(KeyedProcess):
-    """Draws in events and in timers; what it drew stays in the state of the key."""
+    """Draws in events and in timers; the draws stay in the key's state."""
 
     output = {"at": "int64", "total": "float64", "kind": "string"}  # noqa: RUF012
     total: float = 0.0
@@ -78,7 +78,7 @@ def source(path: str | Path) -> Stream:
 
 
 def strong(path: str | Path) -> Query:
-    """Rolls below an exchange and a window, so a contradiction would show in both."""
+    """Draws before an exchange and a window, so a contradiction would show in both."""
     rolls = source(path).apply(rolled, ROLLED, deterministic=False)
     windows = rolls.group_by("key").window(tumbling("1s"))
     return windows.agg(n=agg.count(), total=agg.sum("roll"), at=agg.max("at")).to_parquet()

@@ -1,8 +1,8 @@
-"""A job manager and one that recalls its log: what the second keeps the first keeps, too.
+"""A successor that reads a job manager's log keeps no checkpoint that the first one deletes.
 
-The first knows who lives and holds back for them; a successor assumes that nobody does, so its
-oldest checkpoint may be a later one. Both must refuse the same announcements all the same, or the
-successor keeps what its predecessor has deleted.
+The first one keeps more for running instances. A successor assumes that none runs, so its oldest
+checkpoint may be later. Both must still reject the same announcements, or the successor keeps what
+its predecessor has deleted.
 
 Cannot catch: files that are deleted before the reason is durable (tests/sim).
 """
@@ -27,7 +27,7 @@ collections = st.tuples(st.integers(0, 12), st.integers(0, 12), st.just("collect
 @example([(6, (3, 3), "announced"), (0, 9, "collected"), (7, (3, 5), "announced")])
 @example([(9, (9, 9), "announced"), (6, (1, 1), "announced"), (0, 1, "collected")])
 def test_what_a_successor_keeps_is_the_end_of_what_is_kept(history: list[tuple]) -> None:  # type: ignore[type-arg]
-    """Announced in any order, reading from anywhere; marks that are ahead in the successor."""
+    """Announcements in any order, from any position; the successor's marks may be ahead."""
     live, successor = SnapshotTracker(diamond()), SnapshotTracker(diamond())
     deleted: set[str] = set()
     for number, (one, other, what) in enumerate(history):

@@ -1,6 +1,6 @@
-"""Jobs with code of users: poison by each policy, with hosts that are lost and drivers that stop.
+"""Jobs with user code: each policy for poison events, with lost hosts and stopped drivers.
 
-Cannot catch: orders of failure that these few runs do not produce (tests/sim).
+Cannot catch: rare orders of failures (tests/sim).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECOND = 1_000_000
 
 
 def halves(batch: pa.RecordBatch) -> Any:
-    """Raises where any x is in one narrow range."""
+    """Raises for any x in a narrow range."""
     x = batch.column("x")
     if pc.any(pc.and_(pc.greater(x, 0.5), pc.less(x, 0.6))).as_py():
         raise ValueError("a value that this function does not take")
@@ -36,7 +36,7 @@ def halves(batch: pa.RecordBatch) -> Any:
 
 
 class Runs(KeyedProcess):
-    """The sum per key and second; raises on values in one range, and on one key's fifth timer."""
+    """The sum per key and second; raises for values in a range, and at one key's fifth timer."""
 
     output = {"total": "float64", "n": "int64", "timers": "int64"}  # noqa: RUF012
     total: float = 0.0
@@ -85,7 +85,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def told(status: dict[str, Any], root: str) -> dict[str, Any]:
-    """All that must not depend on how the job ran."""
+    """All facts that must not depend on how the job ran."""
     letters = {n: jobmanager.read_dead_letters(root, n).to_pylist() for n in ("halved", "runs")}
     items = output_items(status["output"])
     count = status["poisoned_events"]
@@ -166,7 +166,7 @@ def panics(_: Any) -> Any:
 
 
 class Leaves(KeyedProcess):
-    """Ends Python with the first event."""
+    """Exits Python at the first event."""
 
     output = {"n": "int64"}  # noqa: RUF012
 
@@ -175,7 +175,7 @@ class Leaves(KeyedProcess):
 
 
 class Panics(KeyedProcess):
-    """Panics with the first event."""
+    """Panics at the first event."""
 
     output = {"n": "int64"}  # noqa: RUF012
 
@@ -195,7 +195,7 @@ class Panics(KeyedProcess):
 def test_code_that_leaves_python_fails_the_job_and_ends_no_host(
     kind: str, function: Any, process: type[KeyedProcess], reason: str, tmp_path: Path
 ) -> None:
-    """It took host after host along, and the job said that their lines broke."""
+    """It killed one host after the other, and the job reported broken connections."""
     events = Stream.from_items({"x": "int64"}, [event(1, x=1)])
     stream = {
         "udf": lambda: events.select(y=udf(function, returns=int)(col("x") + 2)),

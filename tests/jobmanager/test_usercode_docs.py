@@ -1,9 +1,9 @@
-"""Every block of docs/USERCODE.md runs, in order, and prints or raises what stands below it.
+"""Every block of docs/USERCODE.md runs, in order, with the output or error shown below it.
 
-Each block is a test that runs alone, too: it gets what the first block says, and the functions and
-classes of those above it.
+Each block is also a separate test: it gets the first block, and the functions and classes of the
+blocks above it.
 
-Cannot catch: a sentence between the blocks that is wrong.
+Cannot catch: a wrong sentence between the blocks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 
 def page(folder: Path, number: int) -> dict[str, Any]:
-    """A module with a file, so that lines can be shown, as block ``number`` finds it."""
+    """Block ``number`` as a module with a file, so that errors can show lines."""
     path = folder / "page.py"
     path.write_text("")
     spec = importlib.util.spec_from_file_location("usercode_page", path)

@@ -1,5 +1,5 @@
-"""Live jobs on Spark that are killed and frozen again and again: ``python -m tests.kills``.
+"""Live jobs on Spark that are repeatedly killed and frozen: ``python -m tests.kills``.
 
-A job reads topics that fill meanwhile and delivers into a topic and a table; afterwards both must
-hold, row for row, what Spark SQL computes as a batch from what is in the topics.
+A job reads growing topics and delivers into a topic and a table. In the end both must have exactly
+the rows that Spark SQL computes as a batch over the topics.
 """

@@ -1,9 +1,9 @@
-"""``python -m tests.kills --kills 300 --seed 0``: prints what was done, and what was found wrong.
+"""``python -m tests.kills --kills 300 --seed 0``: prints the faults and any wrong results.
 
-Each job is killed and frozen some forty times, at random moments, at times again before it has
-recovered; then what it delivered is compared. Every fault and every comparison is a line of
-``--log``, so that a run that was ended still tells what it has shown. ``--cluster`` runs on a
-standalone cluster of one master and two workers, and also kills executors.
+Each job is killed and frozen about forty times at random moments, sometimes before it has
+recovered. Then its delivered rows are compared. Each fault and each comparison is a line of
+``--log``, so an aborted run is not lost. ``--cluster`` runs on a standalone cluster of one master
+and two workers, and also kills executors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MASTER = "local[4]"
 
 
 class Log:
-    """The log of all actions, one line each, and their counts."""
+    """A log of all actions, one line each, and their counts."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -63,11 +63,11 @@ class Log:
         self._jobs.append(self._add(job, **facts))
 
     def count(self) -> int:
-        """How many faults were done."""
+        """The number of faults so far."""
         return len(self._faults)
 
     def wrong(self) -> list[dict[str, Any]]:
-        """The jobs that went wrong."""
+        """The jobs with wrong results."""
         return [job for job in self._jobs if job["wrong"]]
 
     def summary(self) -> str:
@@ -110,7 +110,7 @@ class Log:
 
 
 def main() -> int:
-    """Run jobs until there were enough faults; 1 if something was wrong."""
+    """Run jobs until there were enough faults. Return 1 if a result was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -168,7 +168,7 @@ def run_job(
     log: Log,
     customers: int = 0,
 ) -> bool:
-    """Run one job under ``kills`` faults, and compare; False if something was wrong."""
+    """Run one job under ``kills`` faults, and compare. Return False if a result was wrong."""
     dice = random.Random(seed)
     done = 0
     with ExitStack() as cleanup:
@@ -221,7 +221,7 @@ def run_job(
 def strike(
     scene: Scene, dice: random.Random, kinds: dict[str, Any], log: Log, *, is_last: bool
 ) -> None:
-    """Do one fault; wait until its trace is gone, but not always."""
+    """Do one fault. Usually wait until the job has recovered."""
     kind = dice.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
     at_us = time.time_ns() // 1000
     shown = kinds[kind][1](scene, dice)

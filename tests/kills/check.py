@@ -1,4 +1,4 @@
-"""Whether the places that a job delivered to hold the batch answer to what its topics hold."""
+"""Compares the destinations of a job with the batch result over its topics."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Checked:
 
 
 def check(scene: Scene) -> Checked:
-    """Compare the topic and the table of a finished job with its batch twin.
+    """Compare the topic and the table of a finished job with its batch result.
 
     Raises:
-        WrongError: a row is missing, there twice, another one, or out of order.
+        WrongError: a row is missing, repeated, different or out of order.
     """
     spec = scene.spec
     late, events = _late_ids(scene), 0
@@ -73,7 +73,7 @@ def check(scene: Scene) -> Checked:
 def _check_living(
     scene: Scene, twin: pa.Table, columns: list[str], events: int, late: int
 ) -> Checked:
-    """Compare the rows of keys that are alive."""
+    """Compare the rows that are valid per key."""
     alive = twin.filter(pc.equal(twin[VE], INF_TIME)).drop_columns([VE])
     expected = Counter(_rows_of(alive))
     newest: dict[Any, Row] = {}
@@ -115,7 +115,7 @@ def _compare(place: str, found: Counter[Row], expected: Counter[Row]) -> None:
 
 
 def _compare_order(scene: Scene, partitions: list[list[Row]]) -> None:
-    """Row for row in each partition: a run over the same topics that nothing disturbs."""
+    """Compare each partition, row by row, with an undisturbed run over the same topics."""
     query = scene.spec.answer(until="latest")
     job = jobmanager.run(query, root=str(scene.folder / "undisturbed"), executor="local")
     job.wait()
@@ -131,7 +131,7 @@ def _rows_of(table: pa.Table) -> list[Row]:
 
 
 def _late_ids(scene: Scene) -> dict[str, set[int]]:
-    """By topic the events that were dropped because they came too late."""
+    """The ids of the events per topic that were dropped because they were late."""
     plan = JobRoot(scene.spec.root).read_plan()
     assert plan is not None
     found: dict[str, set[int]] = {}
@@ -144,7 +144,7 @@ def _late_ids(scene: Scene) -> dict[str, set[int]]:
 
 
 def _save(scene: Scene, name: str, late: set[int]) -> int:
-    """Write what a topic holds, in order of time and without what was late; how many that is."""
+    """Write a topic's rows by time, without late ones. Return their number."""
     records = scene.broker.read_committed(scene.spec.topic(name))
     rows = [json.loads(record.value or b"") for record in records]
     kept = sorted((row for row in rows if row["id"] not in late), key=lambda row: row["at"])
@@ -153,7 +153,7 @@ def _save(scene: Scene, name: str, late: set[int]) -> int:
 
 
 def _topic_rows(scene: Scene, columns: list[str]) -> list[list[Row]]:
-    """By partition the rows in their order."""
+    """The rows of each partition, in order."""
     topic = scene.spec.topic("answer")
     found: list[list[Row]] = [[] for _ in scene.broker.partitions(topic)]
     for record in scene.broker.read_committed(topic):
@@ -168,7 +168,7 @@ def _table_rows(scene: Scene, columns: list[str]) -> list[Row]:
 
 
 def _value(value: object) -> object:
-    """Times as microseconds."""
+    """Convert times to microseconds."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""Events that are written into the topics of a job as time goes by."""
+"""Writes events into the topics of a job over time."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _FLUSH_S_MAX = 120.0
 
 
 class Feed:
-    """Writes until it is stopped; what a broker does not take meanwhile waits."""
+    """Writes until it is stopped; events that a broker does not accept are buffered."""
 
     def __init__(
         self, servers: str, topics: dict[str, str], seed: int, *, silent: bool, customers: int = 0
     ) -> None:
-        """``topics``: where "events" and "sides" go.
+        """``topics``: the topics of "events" and "sides".
 
-        ``customers``: keys that get one event and one side at the beginning. A share of the later
-        events have such a key, so most of them come once.
+        ``customers``: keys that get one event and one side at the beginning. Some later events have
+        such a key, so most of these keys occur once.
         """
         self._topics, self._silent, self._customers = topics, silent, customers
         #: How many of each topic get events.
@@ -56,7 +56,7 @@ class Feed:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more; all that was written is in the topics."""
+        """Stop writing. All written events are in the topics."""
         self._stopped.set()
         self._thread.join()
         assert self._failure is None, self._failure
@@ -64,7 +64,7 @@ class Feed:
         assert not left, f"{left} events were not taken within {_FLUSH_S_MAX} s"
 
     def add_partition(self, name: str) -> int:
-        """Write into one partition more, which the topic has by now; how many there are."""
+        """Write into one more partition, which the topic already has. Return their number."""
         self.partitions[name] += 1
         return self.partitions[name]
 
@@ -101,7 +101,7 @@ class Feed:
             send(self._producer, self._topics[name], replace(record, partition=0))
 
     def _key(self, number: int) -> int:
-        """One of a few that are in use; the customers' are behind them."""
+        """Return a random key: one of the few busy ones, or of a customer."""
         if number < 0:
             return KEYS - 1 - number
         if self._customers and self._dice.random() < CUSTOMERS_SHARE:

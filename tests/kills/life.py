@@ -1,4 +1,4 @@
-"""A life of a job: a process that runs it, or goes on with it, and prints its statuses as lines.
+"""A run of a job: a process that starts or resumes it, and prints its statuses as lines.
 
 ``python -m tests.kills.life SPEC``, a :class:`tests.kills.queries.JobSpec` as JSON. The line
 "finish" on its standard input ends the sources where their topics end.
@@ -43,7 +43,7 @@ def main(spec: JobSpec) -> None:
 
 
 def obey(job: jobmanager.Job) -> None:
-    """Do as the lines say."""
+    """Act on each line of standard input."""
     for line in sys.stdin:
         if line.strip() == FINISH:
             job.stop(finish=True)

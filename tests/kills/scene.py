@@ -1,4 +1,4 @@
-"""The killed and frozen processes: a job's drivers and hosts, its broker, its database server."""
+"""The processes to kill and suspend: a job's drivers and hosts, its broker, its database server."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _NO_STATUS: dict[str, Any] = {"state": "starting", "hosts": [], "vertices": [], 
 
 
 class WrongError(Exception):
-    """A job did not do what it must."""
+    """A job broke a guarantee."""
 
 
 class Frozen:
-    """A process that was stopped; it can be woken up, and nothing else that has its number."""
+    """A suspended process. It can be woken up, but not another process that has got its pid."""
 
     def __init__(self, pid: int) -> None:
         self._handle = os.pidfd_open(pid)
@@ -61,10 +61,10 @@ class Frozen:
 
 
 class Life:
-    """A process that runs the job, and what it says."""
+    """A process that runs the job, and the lines that it prints."""
 
     def __init__(self, spec: JobSpec, log: Path, *, machine: str = "") -> None:
-        """``machine``: the name of the machine that it takes itself to be on."""
+        """``machine``: the name of the machine that the process believes to run on."""
         command = [sys.executable, "-m", "tests.kills.life", json.dumps(asdict(spec))]
         if machine:
             renamed = 'hostname "$0" && exec "$@"'
@@ -90,7 +90,7 @@ class Life:
     def until(
         self, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
     ) -> dict[str, Any]:
-        """The first status for which it holds.
+        """Wait for a status that satisfies ``holds``, and return it.
 
         Raises:
             WrongError: the process ended, the job failed, or it takes too long.
@@ -108,7 +108,7 @@ class Life:
             return self.status
 
     def finish(self) -> None:
-        """Have the sources end where their topics end, and wait until all is delivered."""
+        """End the sources at the ends of their topics, and wait until all is delivered."""
         assert self.process.stdin is not None
         self.process.stdin.write(FINISH + "\n")
         self.process.stdin.flush()
@@ -133,7 +133,7 @@ class Life:
 
 
 class Scene:
-    """A job that runs, with all that it runs on."""
+    """A running job with its broker, servers and topics."""
 
     def __init__(self, spec: JobSpec, broker: Broker, server: PostgresServer, folder: Path) -> None:
         self.spec, self.broker, self.server, self.folder = spec, broker, server, folder
@@ -151,21 +151,21 @@ class Scene:
 
     @property
     def life(self) -> Life:
-        """The newest one."""
+        """The newest process."""
         return self._lives[-1]
 
     @property
     def status(self) -> dict[str, Any]:
-        """Return the last lines of its log."""
+        """Return the last lines of the log."""
         return self.life.status
 
     def begin_life(self, *, machine: str = "") -> Life:
-        """Start a process that runs, or goes on with, the job."""
+        """Start a process that runs or resumes the job."""
         self._lives.append(Life(self.spec, self.folder / "driver.log", machine=machine))
         return self.life
 
     def freeze(self, pid: int, seconds: float) -> None:
-        """Stop a process and have it wake up by and by."""
+        """Suspend a process, and wake it up after some time."""
         frozen = Frozen(pid)
         self._asleep.append(frozen)
         timer = threading.Timer(seconds, frozen.thaw)
@@ -173,12 +173,12 @@ class Scene:
         timer.start()
 
     def wake(self) -> None:
-        """Have what sleeps wake up now, not by and by: two sleeps of one process are one."""
+        """Wake suspended processes now: a process can be suspended only once at a time."""
         for frozen in self._asleep:
             frozen.thaw()
 
     def kill_server(self, seconds: float) -> None:
-        """End the database server, once it runs, and start it again by and by."""
+        """Kill the database server once it runs, and restart it after some time."""
         if self._restart is not None:
             self._restart.join()
         self.server.kill()
@@ -186,7 +186,7 @@ class Scene:
         self._restart.start()
 
     def newest_us(self) -> int:
-        """The time of the newest event of which a row is in the table; 0 if none can be seen."""
+        """The time of the newest event with a row in the table; 0 if none can be read."""
         statement = f"SELECT max({TIME_OF[self.spec.query]}) FROM {self.spec.table}"
         with contextlib.suppress(Exception):  # the server is away, or has no such table yet
             ((found,),) = self.server.query(statement)
@@ -209,11 +209,11 @@ class Scene:
             time.sleep(POLL_S)
 
     def wait_whole(self) -> dict[str, Any]:
-        """Wait until all hosts and all instances of the job are at work."""
+        """Wait until all hosts and all instances of the job run."""
         return self.life.until(is_whole, RECOVERY_S_MAX, "all at work")
 
     def resume_until_all_is_read(self) -> None:
-        """Have partitions taken in that were added when a resumed job could not ask for them."""
+        """Resume the job so that it reads partitions that it could not discover before."""
         assert self.feed is not None
         for _ in range(RESUMES_MAX):
             plan = JobRoot(self.spec.root).read_plan()
@@ -233,7 +233,7 @@ class Scene:
         raise WrongError(f"partitions are not taken in: {sorted(read)}")
 
     def close(self) -> None:
-        """End whatever was started here."""
+        """End all processes started here."""
         self.wake()
         for life in self._lives:
             life.kill()
@@ -242,7 +242,7 @@ class Scene:
 
 
 def is_whole(status: dict[str, Any]) -> bool:
-    """Whether all of the job is at work."""
+    """Whether all hosts and instances of the job run."""
     instances = [i for row in status["vertices"] for i in row["instances"]]
     return (
         status["state"] == "running"

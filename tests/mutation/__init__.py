@@ -1,1 +1,1 @@
-"""Small mistakes planted by machine in the pure modules: which of them do the tests catch?"""
+"""Small bugs planted by machine in the pure modules: which of them do the tests detect?"""

@@ -1,14 +1,13 @@
-"""``python -m tests.mutation --count 300 --seed 1``: plants mistakes, one at a time, and tests.
+"""``python -m tests.mutation --count 300 --seed 1``: plants one bug at a time, and tests.
 
-All fast tests run once, to know which of them take which line. Then each mistake is planted in a
-copy of the tree, and the tests that take its line run, fastest first; where none does, as in tables
-that an import makes, those nearest to its module, of its room, of the tree, of its package. Last
-comes the simulation; the first failure ends it. What nothing catches has survived: it is printed
-with its change. Tests that are not through within their time have said nothing, nor has one that
-takes too long by itself, if it is as slow without the mistake; unless a later stage has them all
-and is through, the mistake is counted as ``open``.
-``--only PATTERN`` restricts the files, ``--stages`` the tests, ``--from`` and ``--to`` the mistakes
-of the sample.
+All fast tests run once, to record which lines each of them executes. Then each bug is planted in a
+copy of the tree, and the tests that execute its line run, fastest first. If there are none, as for
+tables built at import, the tests nearest to the module run. The simulation is last. The first
+failure ends the run. A bug that no test detects has survived, and is printed with its change. Tests
+that exceed their time limit count as undecided, as does a single slow test that is equally slow
+without the bug. If no later stage completes them, the bug is counted as ``open``. ``--only
+PATTERN`` restricts the files, ``--stages`` the tests, ``--from`` and ``--to`` the bugs of the
+sample.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ PYTEST = [sys.executable, *FAST, "-x", f"--timeout={TEST_SECONDS_MAX}"]
 
 
 def main() -> int:
-    """Plant, run, count; 0 if the share that is caught is at least ``--least``."""
+    """Plant, run, count. Return 0 if the share of detected bugs is at least ``--least``."""
     options = _options()
     paths = [name for name in FILES if is_pure(name) and fnmatch.fnmatch(name, options.only)]
     mutants = sample(ROOT, paths, options.count, options.seed)[options.first : options.last]
@@ -125,7 +124,7 @@ def _judged(
 
 
 def _chosen(tests: list[str], folder: Path) -> list[str]:
-    """Return pytest's arguments that run these tests in their order."""
+    """The test commands for a module, in order."""
     if not tests:
         return []
     chosen = folder / "chosen.json"
@@ -151,7 +150,7 @@ def _stages(path: str, covering: list[str], options: argparse.Namespace) -> dict
 
 
 def _passes(tree: Path, command: list[str], seconds_max: float) -> tuple[bool | None, str]:
-    """Whether the tests pass, None if they were not through; and which one fails."""
+    """Whether the tests pass, None if they timed out; and the failing test."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
@@ -171,7 +170,7 @@ def _passes(tree: Path, command: list[str], seconds_max: float) -> tuple[bool | 
 
 
 def _copied(tree: Path) -> Path:
-    """The tree as it lies here, committed or not, without what is built."""
+    """A copy of the working tree, committed or not, without build products."""
     shutil.copytree(
         ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "streamscope-jobs")
     )

@@ -1,4 +1,4 @@
-"""A pytest plugin: tells coverage which test runs, so that it knows who takes each line."""
+"""A pytest plugin that reports the running test to coverage, to record which test runs a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Fixtures of a test count as the test."""
+    """Count the fixtures of a test as part of it."""
     measured = coverage.Coverage.current()
     assert measured is not None, "run it under coverage"
     measured.switch_context(item.nodeid)

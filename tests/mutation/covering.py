@@ -1,6 +1,6 @@
-"""Which fast tests take a line: all of them run once under coverage, each a context of its own.
+"""Which fast tests execute a line: all run once under coverage, each as its own context.
 
-Lines that are taken only while a module is imported (defaults, tables, classes) have no tests.
+Lines that run only while a module is imported (defaults, tables, classes) have no tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLUGIN = ("-p", "tests.mutation.plugin")
 
 
 class Covering:
-    """The tests by line of a tree."""
+    """The tests per line of a tree."""
 
     def __init__(self, tree: Path, data: Path, times: Path) -> None:
         """``data`` and ``times`` are what :func:`measure` left."""
@@ -32,7 +32,7 @@ class Covering:
         self._seconds: dict[str, float] = json.loads(times.read_text())
 
     def tests(self, path: str, line: int) -> list[str]:
-        """Tests that take the statement around a line of a module, fastest first."""
+        """The tests that execute the statement around a line of a module, fastest first."""
         file = self._tree / path
         contexts = self._data.contexts_by_lineno(str(file))
         lines = statement(file.read_text(), line)
@@ -52,7 +52,7 @@ def statement(source: str, line: int) -> range:
 
 
 def measure(tree: Path, folder: Path, pytest: list[str], packages: list[str]) -> Covering:
-    """Run the fast tests of a tree once; files are left in ``folder``."""
+    """Run the fast tests of a tree once. The files stay in ``folder``."""
     data, times = folder / "coverage", folder / "times.json"
     command = [sys.executable, "-m", "coverage", "run", f"--source={','.join(packages)}", *pytest]
     environment = {**os.environ, "PYTHONPATH": str(tree), "COVERAGE_FILE": str(data)}

@@ -1,4 +1,4 @@
-"""Which tests run for a module: the nearest first, then those of its room, then wider ones."""
+"""Which tests run for a module: the nearest first, then those of its folder, then others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMPORTING_MAX = 6
 
 
 def nearest(root: Path, path: str) -> list[str]:
-    """Test modules named after a module, those of its room first, then some that import it."""
+    """Test modules named after a module, those of its folder first, then some that import it."""
     module = path.removesuffix(".py").replace("/", ".")
     stem, package = module.rpartition(".")[2], module.partition(".")[0]
     if stem == "__init__":
@@ -43,7 +43,7 @@ def nearest(root: Path, path: str) -> list[str]:
 
 
 def of_room(root: Path, path: str) -> list[str]:
-    """The folder of tests that mirrors the module's, or the one around it; not a whole package."""
+    """The folder of tests that mirrors the module's, or its parent; not a whole package."""
     folder = (root / "tests" / path).parent
     while not list(folder.glob("test_*.py")):
         folder = folder.parent
@@ -53,7 +53,7 @@ def of_room(root: Path, path: str) -> list[str]:
 
 @cache
 def _imports(root: Path) -> dict[str, frozenset[str]]:
-    """By test module the modules that it imports, itself or by way of tests/support."""
+    """The modules that each test module imports, directly or through tests/support."""
     direct = {
         path.relative_to(root).as_posix(): _imported(path)
         for path in sorted((root / "tests").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""A pytest plugin: tells coverage which test runs, leaves their times, selects tests by a list."""
+"""A pytest plugin: reports the running test to coverage, stores durations, selects tests."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Set-up, call and tear-down, one after the other."""
+    """Add up the times of set-up, call and tear-down."""
     seconds = report.duration if report.passed else math.nan
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + seconds
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what was not chosen."""
+    """Deselect tests that are not in the list."""
     if path := config.getoption("chosen"):
         places = {test: k for k, test in enumerate(json.loads(path.read_text()))}
         items[:] = [item for item in items if item.nodeid in places]
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tests that do not pass show nothing."""
+    """Discard the results of failed tests: they prove nothing."""
     if path := session.config.getoption("times"):
         passed = {test: taken for test, taken in _seconds.items() if not math.isnan(taken)}
         path.write_text(json.dumps(passed))

@@ -1,8 +1,8 @@
-"""Which mistakes are planted: a seeded sample of what cosmic-ray can change in the pure modules.
+"""Chooses the bugs: a seeded sample of the changes that cosmic-ray can make to the pure modules.
 
-A *place* is an expression or a statement that an operator of cosmic-ray can change; where there are
-several changes, one is drawn. Places that no run can notice are left out: annotations, imports for
-types, assertions, docstrings, the texts of errors and the slots of dataclasses.
+A *place* is an expression or a statement that an operator of cosmic-ray can change; if there are
+several changes, one is drawn. Places whose change no run can detect are skipped: annotations,
+imports for types, assertions, docstrings, the texts of errors and the slots of dataclasses.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Mutant:
     occurrence: int
 
     def code(self, source: str) -> str | None:
-        """The changed source, None if the operator finds nothing there."""
+        """The changed source; None if the operator does not apply."""
         operator = get_operator(self.operator)()
         changed: str | None = mutate_code(source, operator, self.occurrence)
         return changed
 
 
 def sample(root: Path, paths: list[str], count: int, seed: int) -> list[Mutant]:
-    """``count`` places of these files, each with one of its changes that is Python."""
+    """``count`` places of these files, each with one valid change."""
     places = [place for path in paths for place in _places(root, path)]
     chosen = random.Random(seed)
     chosen.shuffle(places)
@@ -65,7 +65,7 @@ def sample(root: Path, paths: list[str], count: int, seed: int) -> list[Mutant]:
 
 
 def _is_python(source: str | None) -> bool:
-    """Not where the star before keyword-only parameters was taken for a product."""
+    """Whether the changed source parses: the ``*`` before keyword-only parameters is no product."""
     try:
         ast.parse(source or "")
     except SyntaxError:
@@ -74,7 +74,7 @@ def _is_python(source: str | None) -> bool:
 
 
 def _places(root: Path, path: str) -> list[list[Mutant]]:
-    """The changes of a file, place by place."""
+    """The changes of a file, per place."""
     source = (root / path).read_text()
     hidden = _hidden(ast.parse(source))
     nodes = list(ast_nodes(get_ast(source)))
@@ -93,7 +93,7 @@ def _places(root: Path, path: str) -> list[list[Mutant]]:
 
 
 def _hidden(tree: ast.Module) -> list[tuple[Position, Position]]:
-    """Ranges in which a change cannot be noticed."""
+    """Ranges in which no test can detect a change."""
     found: list[ast.AST] = []
     for node in ast.walk(tree):
         match node:

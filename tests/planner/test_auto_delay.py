@@ -1,7 +1,7 @@
-"""``delay="auto"``: whatever order the rows of files are in, none is late and all are sorted.
+"""``delay="auto"``: for files with rows in any order, no row is late and all are sorted.
 
-Cannot catch: what a run over real files costs (benchmarks), and files that change while a job runs
-but keep their order of time.
+Cannot catch: the cost over real files (benchmarks), and files that change while a job runs but keep
+their time order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(folder: Path, format: str, files: list[list[int]], group_rows: int = 4) -> str:
-    """Files with times ``t`` and the number of each row, ``n``, over all of them."""
+    """Files with times ``t`` and row numbers ``n`` across all files."""
     folder.mkdir(exist_ok=True)
     n = 0
     for k, times in enumerate(files):
@@ -111,7 +111,7 @@ def test_nothing_is_late_in_any_files(
 
 
 def _counted_by_duckdb(rows: pa.Table) -> pa.Table:
-    """Count and greatest number of each ten microseconds."""
+    """Count and maximum per ten microseconds."""
     connection = duckdb.connect()
     connection.register("given", rows)
     start = f"{VS} // 10 * 10"
@@ -131,7 +131,7 @@ def _ctis(plan: PhysicalPlan) -> list[int]:
 
 
 def test_a_price_list_by_product_is_sorted(tmp_path: Path) -> None:
-    """Each of ten files has one product's prices over the same days."""
+    """Each of ten files has the prices of one product over the same days."""
     path = write(tmp_path / "prices", "csv", [list(range(0, 500, 5)) for _ in range(10)])
     stream = Stream.from_csv(path, vs="t", partitions=1)
     plan = lower(stream.to_parquet(), root="memory://prices")
@@ -142,7 +142,10 @@ def test_a_price_list_by_product_is_sorted(tmp_path: Path) -> None:
 
 
 def test_files_are_read_in_the_order_of_their_times(tmp_path: Path) -> None:
-    """Names are no order: 10 before 2. And row groups from the newest to the oldest."""
+    """The order of names is wrong: 10 comes before 2.
+
+    Row groups go from the newest to the oldest.
+    """
     path = write(tmp_path / "months", "json", [[20, 21], [0, 1], [10, 11]])
     (source,) = sources(lower(Stream.from_json(path, vs="t", partitions=1).to_parquet(), root="r"))
     assert [Path(unit.path).stem for unit in source.units] == ["1", "2", "0"]
@@ -199,7 +202,7 @@ def test_times_that_no_delay_spans_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_that_was_not_there_then_ends_the_job(tmp_path: Path) -> None:
-    """Files that changed are found out by their size and date; these have kept both."""
+    """Changed files are detected by size and date; these files have kept both."""
     path = write(tmp_path / "data", "csv", [[1, 2, 30, 40]])
     plan = lower(Stream.from_csv(path, vs="t", partitions=1).to_parquet(), root="r")
     vertex = RVertex(plan.vertices[0], pending_rows_max=10)

@@ -1,8 +1,8 @@
-"""Small worked cases in the manner of other engines' documentation, with rows made by hand.
+"""Small worked examples in the style of other engines' documentation, with our own rows.
 
-The rules are theirs, in our words; the rows and the numbers are our own. Where this engine
-deliberately differs, ``differs`` says how, and the rows are what this engine answers. Cannot
-catch: a rule that we misread; what needs processes, as all plans run in one thread.
+The rules are theirs, the rows and numbers are ours. If this engine differs on purpose, ``differs``
+explains how, and the rows are this engine's result. Cannot catch: a misread rule; effects between
+processes, since all plans run in one thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNSAID_MAX = 8
 
 
 def answered(stream: Stream, parallelism: int, rows_max: int) -> list[Row]:
-    """The answer as rows, in an order of their own."""
+    """The result as sorted rows."""
     plan = lower(stream.to_parquet(), root="memory://engines", parallelism=parallelism)
     rows = [tuple(row.values()) for row in answer(plan, rows_max=rows_max).to_pylist()]
     return sorted(rows, key=lambda row: (row[0], row[1], repr(row)))

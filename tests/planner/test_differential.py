@@ -1,8 +1,8 @@
 """Random expressions, windows and joins against DuckDB, in the fluent interface and in SQL.
 
-``DIFFERENTIAL_SEED`` asks for other cases, ``DEPTH`` for more of them. Differences
-that are meant are in "Where this differs" of SQL.md and spelled out in tests/support. Cannot catch:
-what the generator does not say, and what both engines get wrong.
+``DIFFERENTIAL_SEED`` selects other cases, ``DEPTH`` more of them. Intended differences are in
+"Where this differs" of SQL.md, and handled in tests/support. Cannot catch: queries that the
+generator cannot write, and mistakes of both engines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EMPTY = Stream.from_items(SCHEMA, [])
 
 
 def plain(value: Any) -> Any:
-    """A value as it is compared: numbers by value, -0.0 as 0.0, times without zone."""
+    """Normalise a value: numbers by value, -0.0 as 0.0, times without zone."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
     if isinstance(value, Decimal):
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def of_stream(said: Said, batch: pa.RecordBatch) -> list[Any] | str:
-    """The values of the fluent interface; those of SQL are the same."""
+    """The values from the fluent interface, which must equal those from SQL."""
     try:
         stream = sql(f"SELECT {said.sql} AS v FROM s", {"s": EMPTY})
         said.expr.output_type(SCHEMA)

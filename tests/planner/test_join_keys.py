@@ -1,7 +1,7 @@
-"""Keys of two types are compared by a column of their own: what users see stays as it was.
+"""Keys of two types are compared in a column of their own: the user's columns do not change.
 
-Cannot catch: two numbers that are one in the type in which they are compared (2**53 + 1 as a
-double), which expressions compare in the same way.
+Cannot catch: two numbers that are equal in the common type (2**53 + 1 as a double); expressions
+compare them in the same way.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def test_exists_reads_values_of_the_outer_event(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())])], ids=str)
 def test_a_key_of_parts_is_refused_as_one(kind: pa.DataType) -> None:
-    """Not as two types that do not match, when they are the same."""
+    """The error must not claim that two equal types do not match."""
     rows = Stream.from_items(pa.schema([("k", kind)]), [event(1, 5, k=None)])
     with pytest.raises(InvalidPlanError, match=r"join\('k'\): a key cannot be "):
         rows.join(rows, on="k")

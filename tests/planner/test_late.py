@@ -1,7 +1,7 @@
-"""Late rows: the stream and the batch twin call the same rows late, also by an estimated delay.
+"""Late rows: the stream and the batch find the same rows late, also with an estimated delay.
 
-Cannot catch: a rule that both read from the same wrong words; tests/rvertex/vertex/test_reorder.py
-has a per-row twin.
+Cannot catch: a mistake in the shared definition; tests/rvertex/vertex/test_reorder.py has a per-row
+model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROWS = 6_000
 
 @pytest.fixture(scope="module")
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows ever later, by up to 3 ms at the end, in four row groups."""
+    """Rows that are increasingly late, by up to 3 ms at the end, in four row groups."""
     rng = np.random.default_rng(3)
     order = np.arange(ROWS)
     times = order * 100 - rng.integers(0, 1 + order // 2)

@@ -1,6 +1,6 @@
-"""Random queries: whatever is done to the plan on its way, the answer is what nested loops give.
+"""Random queries: whatever the optimizer does, the result equals that of nested loops.
 
-Cannot catch: what expressions get wrong (both sides share them), late events.
+Cannot catch: errors in expressions (both sides share them), late events.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_against_loops(
 
 
 def check_every_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
-    """Every item of every stream of the plan, in sequence, whatever the schedule."""
+    """Every item of every stream of the plan, in sequence, for any schedule."""
     plan = lower(stream.to_parquet(), root="r", parallelism=parallelism)
     whole = run_plan(plan)
     assume(sum(i.batch.num_rows for items in whole.values() for i in items) <= ROWS_MAX)
@@ -83,7 +83,7 @@ def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule:
 def test_small_limits_change_no_row(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
 ) -> None:
-    """Paths that otherwise need thousands of rows: dropped keys, partial emissions, new indexes."""
+    """Code that otherwise needs thousands of rows: dropped keys, partial emissions, new indexes."""
     with small_limits():
         check_against_loops(stream, parallelism, optimized, partial, schedule)
 

@@ -1,9 +1,9 @@
-"""Tables of events for the operators that the guides of temporal stream systems work through.
+"""Tables of events for the operators in the guides of temporal stream systems.
 
 The situations are those of Trill's query-writing guide and of its tests of snapshots, quantized
-windows, stitch, chop, clip, extension and anti joins; the events are our own. Where a convention
-differs, the case shows how to get theirs. Cannot catch: CTIs, and order among equal starts; the
-operator tests have these.
+windows, stitch, chop, clip, extension and anti joins; the events are our own. If a convention
+differs, the case shows how to write theirs. Cannot catch: CTIs, and the order of equal starts; see
+the operator tests.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ Row = tuple[Any, ...]
 
 
 def events(*rows: Row, **columns: str) -> Stream:
-    """A stream of rows; a row of two columns fewer than needed has nulls."""
+    """A stream of rows; if a row lacks its last two columns, they are null."""
     names = list(columns)
     items = [event(vs, ve, **dict(zip(names, values, strict=True))) for vs, ve, *values in rows]
     return Stream.from_items(columns, items)
 
 
 def keyed(*rows: Row) -> Stream:
-    """Rows of a key and a number."""
+    """Rows with a key and a number."""
     return events(*rows, k="string", x="int64")
 
 
 def named(*rows: Row) -> Stream:
-    """Rows of one text."""
+    """Rows with one text."""
     return events(*rows, k="string")
 
 
 def table(stream: Stream) -> list[Row]:
-    """The answer as rows."""
+    """The result as rows."""
     plan = lower(stream.to_parquet(), root="memory://tables", parallelism=2)
     rows = [tuple(row.values()) for row in answer(plan).to_pylist()]
     return sorted(rows, key=lambda row: (row[0], row[1], repr(row)))
@@ -299,7 +299,7 @@ ELSEWHERE = {"schema", "name", "pipe", "hint", "recover_with", "group_by", "wind
 
 
 def test_every_operator_is_drawn() -> None:
-    """Each section of an operator has a drawing or a worked table."""
+    """The section of each operator has a drawing or a worked table."""
     text = DOCUMENT.read_text()
     sections = {part.split("\n")[0]: part for part in re.split(r"^###? ", text, flags=re.M)[1:]}
     methods = [name for name in vars(Stream) if not name.startswith(("_", "from_", "to_"))]

@@ -1,4 +1,4 @@
-"""Lifetime operators, clips, stitches and outer joins as users write them, up to the answer.
+"""Lifetime operators, clips, stitches and outer joins as users write them, with their results.
 
 Cannot catch: anything about Spark, which runs the same vertices.
 """

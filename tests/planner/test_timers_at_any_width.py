@@ -1,4 +1,4 @@
-"""Timers and ``ctx.at_end`` at any parallelism, cutting and restore, against a loop per key.
+"""Timers and ``ctx.at_end`` at any parallelism, cut and restore, against a loop per key.
 
 The loop knows the last finite CTI of all sources, which every vertex behind an exchange gets.
 Cannot catch: a source whose own CTIs differ with its number of partitions (late rows, estimates).
@@ -44,7 +44,7 @@ Row = tuple[int, int, int, int]
 
 
 class Heartbeat(KeyedProcess):
-    """A row every three, from the first event of the key until the end is known."""
+    """A row every three time units, from the first event of the key until the end."""
 
     output = {"n": "int64", "is_end": "int64"}  # noqa: RUF012
     n: int = 0
@@ -61,7 +61,7 @@ class Heartbeat(KeyedProcess):
 
 
 class Quiet(Heartbeat):
-    """Two timers, moved and deleted by events, and rows of events; it never asks for the end."""
+    """Two timers, moved and deleted by events; emits rows for events and never reads ``at_end``."""
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
         self.n += 1
@@ -76,7 +76,7 @@ class Quiet(Heartbeat):
 
 
 def beats(times: list[int], last_cti: int) -> list[tuple[int, int, int]]:
-    """Time, events so far, and whether it is the end: of one key's heartbeat."""
+    """The heartbeat of one key: time, events so far, and whether it is the end."""
     known, at = max(last_cti, times[-1]), times[0] + BEAT
     found = []
     while True:
@@ -87,7 +87,7 @@ def beats(times: list[int], last_cti: int) -> list[tuple[int, int, int]]:
 
 
 def by_key(stream: Stream, parallelism: int, schedule: Schedule) -> dict[int, list[Row]]:
-    """The rows of each key in the order in which they come."""
+    """The rows of each key in order."""
     table = answer(lower(stream.to_parquet(), root="r", parallelism=parallelism), schedule=schedule)
     found: dict[int, list[Row]] = defaultdict(list)
     for row in table.to_pylist():
@@ -150,7 +150,7 @@ def test_a_key_has_the_same_sequence_at_any_parallelism(given_: Any, schedule: S
 def test_behind_windows_joins_and_another_process(
     left: Any, right: Any, partial: bool, schedule: Schedule
 ) -> None:
-    """Each of these has CTIs that follow from those that it gets, not from its rows."""
+    """The CTIs of each of these follow from the CTIs that it gets, not from its rows."""
     sums = stream_of(*left).group_by("x").window(hopping(6, 4)).agg(k=agg.min("k"), y=agg.sum("x"))
     other = stream_of(*right).select("k", z=col("x") % 4).extend(9)
     beats_ = sums.join(other, on="k").shift(2).group_by("k").process(Heartbeat)
@@ -161,7 +161,7 @@ def test_behind_windows_joins_and_another_process(
 
 
 class Waiting:
-    """Passes events on when the first CTI after them has come, and no CTI before the last one."""
+    """Emits events after the first CTI that follows them, and no CTI before the last one."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, int, int]] = []
@@ -184,7 +184,7 @@ class Waiting:
 
 
 class Telling(Waiting):
-    """Passes events on at once, and says with each that none before it will come."""
+    """Emits events at once, each with a CTI that no earlier event will follow."""
 
     def execute(self, events: pa.RecordBatch, ctis: list[int]) -> tuple[Any, list[int]]:
         told = {*ctis, *events.column("_vs").to_pylist()}
@@ -195,7 +195,7 @@ class Telling(Waiting):
 
 
 def _held_back(stream: Stream, other: Stream, how: str) -> Stream:
-    """The stream behind something that holds CTIs back on account of its rows."""
+    """The stream after a step that delays CTIs because of its rows."""
     long = stream.extend(5)
     by_x = long.group_by("x")
     match how:
@@ -226,7 +226,7 @@ HELD += ["left", "anti", "left-where", "anti-where"]
 
 
 def check_behind(how: str, left: Any, right: Any, schedule: Schedule) -> None:
-    """The last CTI of the sources passes in the end, whichever rows it had to wait for."""
+    """The last CTI of the sources arrives in the end, regardless of the buffered rows."""
     held = _held_back(stream_of(*left), stream_of(*right), how)
     times: dict[int, list[int]] = defaultdict(list)
     plan = lower(held.to_parquet(), root="r", parallelism=1)
@@ -277,7 +277,7 @@ def test_nothing_holds_ctis_back_any_number_of_stages_before_timers(how: str) ->
 
 
 class Ahead(Waiting):
-    """Moves rows and CTIs by itself."""
+    """Shifts rows and CTIs itself."""
 
     def execute(self, events: pa.RecordBatch, ctis: list[int]) -> tuple[dict[str, Any], list[int]]:
         columns = {name: events.column(name).to_pylist() for name in ("k", "x")}

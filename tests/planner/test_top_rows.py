@@ -1,6 +1,6 @@
-"""The first rows of a key: against Python's sort at every instant, at any cutting and width.
+"""The first rows of a key, against Python's sort at every instant, with any cuts and parallelism.
 
-Cannot catch: what the batch twin makes of them, which ``tests/spark`` asks.
+Cannot catch: errors of the batch, which ``tests/spark`` checks.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def stream_of(rows: list[dict[str, Any]]) -> Stream:
 
 
 def ranks(rows: list[dict[str, Any]], by: Any, kind: str) -> list[tuple[int, dict[str, Any]]]:
-    """The rows in order, each with its place."""
+    """The rows in order, each with its rank."""
     ordered = sorted(rows, key=lambda r: (*by(r), r[VS], r["n"]))
     places: list[int] = []
     distinct = 0
@@ -79,7 +79,7 @@ def alive(found: list[dict[str, Any]], at: int) -> list[str]:
 
 
 def answers(stream: Stream) -> list[list[dict[str, Any]]]:
-    """At any width and cutting; all of them the same rows."""
+    """At any parallelism and cut; all have the same rows."""
     plans = [lower(stream.to_parquet(), root="memory://top", parallelism=n) for n in (1, 3)]
     schedules = [Schedule((0,)), Schedule((3, 0, 1, 5, 2), rows_max=4, restores=True)]
     found = [
@@ -224,7 +224,7 @@ def test_the_first_rows_of_a_stream(n: int, parallelism: int) -> None:
 
 
 def test_a_limit_stays_where_it_is() -> None:
-    """A filter above it sees the first rows alone."""
+    """A filter above it applies to the first rows only."""
     stream = stream_of(made(points=True))
     plan = lower(stream.limit(5).filter(col("n") > 2).to_parquet(), root="memory://limit")
     assert answer(plan).column("n").to_pylist() == [3, 4]
@@ -236,7 +236,7 @@ def test_a_limit_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("latest", [False, True])
 def test_what_is_kept_of_parts_is_what_is_kept_of_all(latest: bool) -> None:
-    """Whether rows are merged with the first of those before them once, or again and again."""
+    """Whether rows are merged with the first of the earlier rows once or repeatedly."""
     rng = Random(5)
     codes = np.array([rng.randrange(2) for _ in range(40)])
     rows = [{"by0": k // 16, "vs": k // 8, "row": {"n": k}} for k in range(40)]

@@ -1,6 +1,6 @@
-"""What is seen in code of users: what cannot be sent, what cannot be repeated, and what can.
+"""Checks of user code: what cannot be sent, what cannot be repeated, and what can.
 
-Cannot catch: impurity that no bytecode shows, inside a library or behind a name made at run time.
+Cannot catch: unrepeatable code inside a library or behind a name built at run time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows that come again: the table that updates leave at each instant, and the first of ids."""
+"""Rows that are updated: the table of updates at each instant, and the first row of each id."""
 
 from __future__ import annotations
 

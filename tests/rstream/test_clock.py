@@ -1,4 +1,4 @@
-"""Clocks: the manual one moves only by hand."""
+"""Clocks: the manual one advances only on request."""
 
 from __future__ import annotations
 

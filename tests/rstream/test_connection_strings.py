@@ -1,4 +1,4 @@
-"""Passwords in connection strings: found, read, put in, and never shown."""
+"""Passwords in connection strings: found, read, inserted, and never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The living rows of a stream, read at once or through copies at any item, and by brute force."""
+"""The valid rows of a stream: read at once, through copies at any item, and by brute force."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def some_rows(chance: Random) -> list[Row]:
 
 
 def written(uri: str, rows: list[Row], chance: Random) -> int:
-    """The rows with a begin and an end each, and CTIs; how many items that are."""
+    """Write the rows with a start and an end each, and CTIs. Return the number of items."""
     edges: list[tuple[int, int, Ev | Cti]] = []
     edges += [(start, 1, ev(start, FOREVER, k=k)) for start, _, k in rows]
     edges += [(end, 0, ev(end, start, k=k)) for start, end, k in rows if end != FOREVER]

@@ -1,4 +1,4 @@
-"""Errors say what happened, who must act, and survive pickling."""
+"""Errors say what happened and who must act, and survive pickling."""
 
 from __future__ import annotations
 

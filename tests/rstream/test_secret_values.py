@@ -1,4 +1,4 @@
-"""Secrets are read where they are used; messages name them and do not hold them."""
+"""Secrets are read where they are used; messages contain their names only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow's error of memory is one of its errors of data, too, and is never taken for a bad row.
+"""Arrow's out-of-memory error is a subclass of its data errors, but never makes a row bad.
 
 Cannot catch: a handler of ``Exception``, or of Arrow's errors under another name.
 """

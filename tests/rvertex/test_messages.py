@@ -1,4 +1,4 @@
-"""Control messages: every type survives the wire, and anything else is refused."""
+"""Control messages: every type can be sent and received; anything else is rejected."""
 
 from __future__ import annotations
 

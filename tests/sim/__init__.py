@@ -1,4 +1,4 @@
-"""Whole jobs under a seeded scheduler; what goes wrong there on purpose is not worth a warning."""
+"""Whole jobs under a seeded scheduler; warnings about intended faults are suppressed."""
 
 import logging
 

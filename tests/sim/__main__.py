@@ -1,12 +1,11 @@
 """``python -m tests.sim --runs N --seed S``: runs seeds S, S+1, ...; prints the seed of a failure.
 
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
-prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
-``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
-logs; ``--grow`` over logs that get partitions; ``--open-rows --deliver`` over rows that end later
-than they come; ``--change`` jobs that users change, with ``--ranges N`` until N
-ranges of keys were split, merged or moved; ``--deliver`` has the answers delivered, with
-faults of deliveries.
+prints the last events of a failed run; ``--stats`` prints which faults, strategies and notices
+occurred; ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs
+over live logs; ``--grow`` over logs that get partitions; ``--open-rows --deliver`` over rows whose
+ends arrive later; ``--change`` jobs that users change, with ``--ranges N`` until N ranges of keys
+were split, merged or moved; ``--deliver`` delivers the results, with faults of deliveries.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ RANGES = ("ranges split", "ranges merged", "notice DrainRequested")
 
 
 def main() -> int:
-    """Run, count, report; 1 if a law was broken."""
+    """Run, count, report. Return 1 if a law was broken."""
     options = _options()
     kinds = None if options.kinds == "all" else _kinds(options.kinds)
     gc.freeze()  # what is imported stays: the collector need not look at it again and again

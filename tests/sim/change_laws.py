@@ -1,7 +1,7 @@
-"""The laws of jobs that change: the answer is that of a job that never did, and no change is half.
+"""The laws of changing jobs: the result equals that of an unchanged job; no change is half done.
 
-A change replaces the plan, so the laws about streams and checkpoints begin anew with each one. What
-users read goes on: the output keeps its sequence numbers, and its rows are compared at the end.
+A change replaces the plan, so the laws about streams and checkpoints start over. The output
+continues: it keeps its sequence numbers, and its rows are compared at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ChangeCheckers(Checkers):
-    """Fed with every put and delete of the store."""
+    """Called for every put and delete of the store."""
 
     #: Told of the job as it is after each change.
     on_changed: Callable[[Workload], None] = staticmethod(lambda workload: None)
@@ -59,7 +59,7 @@ class ChangeCheckers(Checkers):
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """In force while a job manager carries out a change."""
+        """A context in which a job manager carries out a change."""
         self.is_changing = True
         try:
             yield
@@ -118,7 +118,7 @@ class ChangeCheckers(Checkers):
         return self._shadow.core.vertices[shape.writer.vertex].ends[shape.writer.index]
 
     def savepoints_are_whole(self, when: str) -> None:
-        """Nothing is deleted that a savepoint names."""
+        """No file is deleted that a savepoint names."""
         prefix = f"{HOME}{SAVEPOINTS}/"
         for path in [p for p in self.blobs if p.startswith(prefix) and p.endswith(MANIFEST)]:
             document = read_json_document(self.blobs[path])
@@ -129,7 +129,7 @@ class ChangeCheckers(Checkers):
                         self._world.violate("savepoints are whole", detail)
 
     def _begin_anew(self) -> None:
-        """A change is done: from here on the laws go by the new plan."""
+        """A change is complete: from now on the laws refer to the new plan."""
         plan = plan_on(self.blobs)
         assert plan is not None
         self._count_ranges(plan)
@@ -158,7 +158,7 @@ class ChangeCheckers(Checkers):
             super().marks_are_monotone(path, mark)
 
     def _count_ranges(self, plan: PhysicalPlan) -> None:
-        """Count the ranges of keys that were split and merged: of stages of both plans."""
+        """Count the key ranges that were split and merged between both plans."""
         before, after = Stages(self.workload.plan), Stages(plan)
         for stage in before.keys.keys() & after.keys.keys():
             more = len(after.layout(stage).owners) - len(before.layout(stage).owners)
@@ -173,7 +173,7 @@ class ChangeCheckers(Checkers):
     # ---- at the end
 
     def output_is_complete(self) -> None:
-        """All partitions together hold each row of a job that never changed, once, in order."""
+        """All partitions together have each row of an unchanged job once, in order."""
         left = [name for name in (COMMIT,) if HOME + name in self.blobs]
         if left:
             self._world.violate("no change is half", str(left))
@@ -201,7 +201,7 @@ class ChangeCheckers(Checkers):
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> Counter[str]:
-    """How often each row occurs."""
+    """The number of occurrences of each row."""
     return Counter(
         json.dumps([row[name] for name in columns], default=str)
         for batch in batches

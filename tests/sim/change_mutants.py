@@ -1,4 +1,4 @@
-"""Planted bugs of jobs that change while they run."""
+"""Planted bugs in changes of running jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_range_is_owned_twice() -> Mutant:
 
 
 def a_row_is_left_behind() -> Mutant:
-    """Rows that no vertex has read yet get lost at a rescale."""
+    """Rows that no vertex has read yet are lost at a rescale."""
     return Mutant(Rescaler, "_lanes", lambda self, vertex, old, slots: {}, change=True)
 
 
@@ -41,7 +41,7 @@ def a_file_goes_that_a_savepoint_names() -> Mutant:
 
 
 def rows_are_left_out_at_the_change() -> Mutant:
-    """The output goes on one row later than it ended."""
+    """The output continues one row later than it ended."""
     original = Rescaler._with_outputs
 
     def with_outputs(self: Any, vertex: Any, snapshot: Any) -> Any:
@@ -52,7 +52,7 @@ def rows_are_left_out_at_the_change() -> Mutant:
 
 
 def rows_are_repeated_at_the_change() -> Mutant:
-    """A deployed query begins to write one row too early."""
+    """A deployed query starts to write one row too early."""
     original = Builder._with_outputs
 
     def with_outputs(self: Any, *given: Any) -> Any:
@@ -74,7 +74,7 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
 
 
 def nobody_looks_whether_all_are_level() -> Mutant:
-    """Sources stop before restarted vertices have caught up, and any checkpoints are a cut."""
+    """Sources stop before restarted vertices have caught up, so checkpoints are inconsistent."""
     return Mutant(
         stopping,
         "_have_caught_up",
@@ -89,7 +89,7 @@ def nobody_looks_whether_all_are_level() -> Mutant:
 
 
 def a_rollback_goes_to_another_time() -> Mutant:
-    """The output goes back one row further than the state."""
+    """The output is rolled back one row further than the state."""
 
     def too_far(store: Any, end: int, generation: int) -> None:
         truncate(store, max(end - 1, 0), generation)
@@ -109,7 +109,7 @@ def a_change_is_closed_before_its_log_begins() -> Mutant:
 
 
 def a_suspended_host_writes_on() -> Mutant:
-    """Readers ignore fences: what a host of the former generation writes later counts."""
+    """Readers ignore fences: later writes of a former generation's host count."""
     counting = partial(valid_segments, before=0)
     return Mutant(durable, "valid_segments", counting, FREEZES, change=True)
 

@@ -129,7 +129,7 @@ def sessions(random: Random, more: bool) -> Query:
 
 
 def stitched(random: Random, more: bool) -> Query:
-    """Lifetimes that touch become one; the same query twice."""
+    """Touching lifetimes become one; the same query twice."""
     del more
     return spans_of(random, random.randint(80, 200)).select("k").stitch("k").to_parquet()
 
@@ -152,12 +152,12 @@ def opener(disk: Disk, process: Process) -> Callable[[str], BlobStore]:
 
 
 def trap_changing(world: World) -> None:
-    """The job manager dies inside an operation of the store while it carries out a change."""
+    """The job manager dies during a store operation while it carries out a change."""
     world.change_traps += 1
 
 
 def crash_changing(world: World) -> None:
-    """All hosts die, and a user asks for a change before their successors have caught up."""
+    """All hosts die, and a user requests a change before their successors have caught up."""
     workload, random = world.changes, world.scheduler.random
     if not isinstance(workload, ChangingWorkload):
         return
@@ -171,7 +171,7 @@ def crash_changing(world: World) -> None:
 
 
 def _slow_successors(world: World, known: set[int], left: int) -> None:
-    """The next hosts are slow for a while, so that a change finds them on their way."""
+    """The next hosts are slow for a while, so that a change comes while they catch up."""
     for host in world.live_hosts():
         if id(host) not in known:
             known.add(id(host))
@@ -184,9 +184,9 @@ def _slow_successors(world: World, known: set[int], left: int) -> None:
 
 
 def freeze_changing(world: World) -> None:
-    """A suspended machine writes its buffers after the job was changed, as no check can prevent.
+    """A suspended machine writes its buffers after a change, which no check can prevent.
 
-    The buffer holds other rows than its successors compute; it is written only after a change.
+    The buffer has other rows than its successors compute.
     """
     store = user_root(world)
     root = JobRoot(store, opener=opener(store._disk, store._process))
@@ -232,7 +232,7 @@ OPERATIONS_MAX = 150
 
 
 def set_trap(world: World, process: Process) -> None:
-    """Have a process die in the change that it begins, if that is due."""
+    """Make a process die in the change that it starts, if one is due."""
     if world.change_traps:
         world.change_traps -= 1
         random = world.scheduler.random
@@ -241,7 +241,7 @@ def set_trap(world: World, process: Process) -> None:
 
 
 def ask_for_changes(world: World, workload: ChangingWorkload) -> None:
-    """Have a user ask for each of the changes at its time."""
+    """Let a user request each of the changes at its time."""
     for number, (at_s, kind) in enumerate(workload.wishes):
         world.calm_s = max(world.calm_s, at_s + 60)
         ask = partial(_ask, world, workload, number, kind, TRIES_MAX)

@@ -1,4 +1,4 @@
-"""The laws of jobs that may read live logs and deliver their answers."""
+"""The laws of jobs that may read live logs and deliver their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Checkers(of_query.Checkers):
-    """Fed with every put and delete of the store."""
+    """Called for every put and delete of the store."""
 
     workload: Workload
 
@@ -58,7 +58,7 @@ class Checkers(of_query.Checkers):
             self.follows_from_log_and_journal()
 
     def promises_stand_behind_what_was_fetched(self, path: str, data: bytes) -> None:
-        """A partition is found idle only where the instance has offered all it has fetched."""
+        """A partition counts as idle only after the instance has offered all fetched rows."""
         assert self.disk is not None
         vertex = path.removeprefix(INTAKE).rpartition("/")[0]
         for entry in entries_of({path: data})[vertex]:
@@ -75,7 +75,7 @@ class Checkers(of_query.Checkers):
         return [] if source is None else [unit.stream for unit in source.log_units]
 
     def follows_from_log_and_journal(self) -> None:
-        """Whatever was durable of a live job is what its log and its journals say."""
+        """Everything durable of a live job follows from its log and its journals."""
         try:
             vertices = vertices_on(self.blobs, self.workload)
             answers = expected_of(self.workload, vertices, self.intake)
@@ -98,7 +98,7 @@ class Checkers(of_query.Checkers):
                 return
 
     def silence_makes_nobody_late(self, vertices: Sequence[VertexSpec]) -> None:
-        """A silent partition's promise costs no row that is in step with the others."""
+        """The promise of a silent partition makes no row late that is in step with the others."""
         assert self.workload.log is not None
         entries = entries_of(self.intake)
         has_jumped = self._world.met["fault clock_jump"] > 0

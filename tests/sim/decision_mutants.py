@@ -1,6 +1,6 @@
-"""Planted bugs of the job manager's decisions, each one line of production code that is another.
+"""Planted bugs in decisions of the job manager: one changed line of production code each.
 
-See :mod:`tests.sim.mutants`. Faults that wait for their moment bring them out (``moments``).
+See :mod:`tests.sim.mutants`. Faults with chosen moments reveal them (``moments``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def line(
     new: str,
     faults: tuple[str, ...] = FAULTS,
 ) -> Callable[[], Mutant]:
-    """A mutant in whose ``function`` the text ``old`` is ``new``, wherever it is imported."""
+    """A mutant in whose ``function`` the text ``old`` becomes ``new``, in all importing modules."""
 
     def make() -> Mutant:
         original = getattr(module, function)

@@ -1,4 +1,4 @@
-"""Jobs whose answers are delivered while they run: where to, and how soon."""
+"""Jobs that deliver their results while they run: the destinations and the interval."""
 
 from __future__ import annotations
 

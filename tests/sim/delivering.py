@@ -1,7 +1,7 @@
-"""Who delivers in the simulated world: the job's own process, and ``jobmanager deliver`` beside it.
+"""The delivering processes of the simulation: the job's own, and ``jobmanager deliver``.
 
-All that decides anything is production code: ``JobDeliveries``, ``Deliveries`` and what they are
-made of, ``deliver_plan``. Their threads are strands.
+All decisions are production code: ``JobDeliveries``, ``Deliveries`` with their parts, and
+``deliver_plan``. Their threads are strands.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class SimDeliveryWiring:
 
 
 class DeliveryProcess:
-    """``jobmanager deliver``: a process of its own, from its start to its end."""
+    """The process of a ``jobmanager deliver``, from its start to its end."""
 
     def __init__(self, world: World, sinks: Sequence[AnySink], start_seq: int = 0) -> None:
-        """``start_seq``: where they begin if they have not."""
+        """``start_seq``: where new deliveries start."""
         self._world, self._sinks, self._start_seq = world, tuple(sinks), start_seq
         self.process = Process(world.fresh_name("deliver"), self._died)
         self.is_over = False

@@ -1,6 +1,6 @@
-"""What befalls deliveries: lost answers, death or sleep in a call, others that deliver, too.
+"""Faults of deliveries: lost answers, death or sleep in a call, and rival deliveries.
 
-Only jobs with deliveries have these faults. The destination outlives them all.
+Only jobs with deliveries have these faults. The destination survives all faults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WHEN = ("before", "between", "after")
 
 
 def _deliverers(world: World) -> list[Process]:
-    """The processes that deliver, or would like to."""
+    """The processes that deliver or try to."""
     found = [d.process for d in world.deliverers if not d.is_over]
     return found if world.manager.is_dead else [world.manager, *found]
 
@@ -45,14 +45,14 @@ def _for_a_while(world: World, longest_s: float, heal: Callable[[], None]) -> No
 
 
 def lose_answers(world: World) -> None:
-    """Calls of the destination, and its answers, are lost for a while."""
+    """Calls to the destination, and its answers, are lost for a while."""
     there = world.destinations
     there.loss = world.scheduler.random.choice([0.1, 0.5, 1.0])
     _for_a_while(world, 3.0, lambda: setattr(there, "loss", 0.0))
 
 
 def slow_destination(world: World) -> None:
-    """Its answers take seconds, some longer than anybody waits."""
+    """Its answers take seconds, some longer than any limit."""
     there = world.destinations
     there.delay_s = world.scheduler.random.choice([0.2, 1.0, 4.0])
     _for_a_while(world, 6.0, lambda: setattr(there, "delay_s", 0.005))
@@ -70,7 +70,7 @@ def _back(world: World) -> None:
 
 
 def die_in_a_call(world: World) -> None:
-    """A process that delivers dies in one of its next calls of the destination."""
+    """A delivering process dies in one of its next calls to the destination."""
     if (process := _some(world)) is not None:
         random = world.scheduler.random
         strike = Strike(random.randint(0, CALLS_MAX), random.choice(WHEN))
@@ -78,7 +78,7 @@ def die_in_a_call(world: World) -> None:
 
 
 def zombie_delivery(world: World) -> None:
-    """A delivery sleeps in a call, another one delivers, and the first wakes up."""
+    """A delivery sleeps in a call, another one delivers, and the first one wakes up."""
     if (process := _some(world)) is None:
         return
     random, scheduler = world.scheduler.random, world.scheduler
@@ -108,14 +108,14 @@ def _deliver_too(world: World, sink: AnySink) -> None:
 
 
 def crash_delivery(world: World) -> None:
-    """A process of its own that delivers is killed between two of its steps."""
+    """A ``jobmanager deliver`` is killed between two of its steps."""
     found = [d.process for d in world.deliverers if not d.is_over]
     if found:
         world.scheduler.random.choice(found).kill("killed while it delivers")
 
 
 def mine_delivery(world: World) -> None:
-    """A delivering process dies within an operation of the store."""
+    """A delivering process dies during an operation of the store."""
     if (process := _some(world)) is not None:
         random = world.scheduler.random
         world.disk.mines[process.name] = (random.randint(0, 12), random.choice(WAYS_TO_DIE))
@@ -125,7 +125,7 @@ WAYS_TO_DIE = ("before", "torn", "after")
 
 
 def second_delivery(world: World) -> None:
-    """A user has the same deliveries made by a process of its own, while the job runs."""
+    """A user starts the same deliveries in another process while the job runs."""
     if world.state:
         return
     sinks = list(world.laws.sinks.values())
@@ -134,7 +134,7 @@ def second_delivery(world: World) -> None:
 
 
 def late_delivery(world: World) -> None:
-    """A delivery is added that begins somewhere; if there is one, it is run again."""
+    """A delivery with a random start is added; if there is one, it is run again."""
     random = world.scheduler.random
     sink: AnySink = SimSink("late", random.choice(["epochs", "sessions"]))
     topics = [other for other in world.workload.deliveries if isinstance(other, TopicSink)]
@@ -150,7 +150,7 @@ def late_delivery(world: World) -> None:
 
 
 def _durable_end(world: World) -> int:
-    """All partitions are durable up to there, at least."""
+    """The minimum durable position of all partitions."""
     names = [SEGMENT.fullmatch(name) for name in world.disk.blobs]
     ends = [
         max((int(m[3]) for m in names if m is not None and m[1] == root_of(uri)), default=0)
@@ -160,7 +160,7 @@ def _durable_end(world: World) -> int:
 
 
 def deliver(world: World, sink: AnySink) -> DeliveryProcess:
-    """Start a process that delivers to ``sink``, from where that begins or is."""
+    """Start a process that delivers to ``sink``, from its start or its position."""
     start_seq = world.laws.starts[sink.name] if world.scheduler.chance(0.5) else 0
     is_new = not any(name == sink.name for name, _ in world.destinations.shelves)
     return DeliveryProcess(world, [sink], world.laws.starts[sink.name] if is_new else start_seq)

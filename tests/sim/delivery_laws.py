@@ -1,7 +1,7 @@
-"""The laws of deliveries, looked at where rows arrive: at the destination.
+"""The laws of deliveries, checked where rows arrive: at the destination.
 
-What is to be there is worked out from the output's items by plain arithmetic; of production code
-only the names of the time columns are asked for.
+The expected rows are computed from the output's items by plain arithmetic; only the names of the
+time columns come from production code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HAS_BEGUN = "continue it without --from"
 
 
 class DeliveryLaws:
-    """Told of everything that happens at the destinations."""
+    """Gets every event at the destinations."""
 
     def __init__(self, world: Scheduler, workload: Workload) -> None:
         self._world, self._workload = world, workload
@@ -63,12 +63,12 @@ class DeliveryLaws:
 
     @property
     def keys(self) -> list[Key]:
-        """Each partition of each delivery that was ever begun, and could."""
+        """Each partition of each delivery that was ever started."""
         count = len(self._workload.sinks)
         return [(n, k) for n in self.sinks if n not in self.too_late for k in range(count)]
 
     def topic(self, key: Key) -> TopicLaws:
-        """The laws of a topic, which knows what the output has."""
+        """The laws of a topic, with the contents of the output."""
         name, k = key
         if key not in self._topics:
             stream, _ = self._workload.sinks[k]
@@ -104,7 +104,10 @@ class DeliveryLaws:
         rows: Sequence[DeliveredRows],
         progress: DeliveryProgress,
     ) -> None:
-        """In order, nothing twice, nothing by who was replaced; progress goes with its rows."""
+        """Rows are in order, without repeats, and never from a replaced writer.
+
+        Progress matches them.
+        """
         name, _ = key
         self._world.note(f"{key} is delivered to {progress.next_seq} by {epoch}")
         self._world.met["delivery: commits"] += 1
@@ -125,7 +128,7 @@ class DeliveryLaws:
         self._note_digest(key, progress.next_seq, progress.digest)
 
     def was_called(self, key: Key, first_seq: int, batch: pa.RecordBatch) -> None:
-        """A function is called again only with the number and the rows it was called with."""
+        """A function is called again only with the same number and rows."""
         self._world.note(f"{key} is called with {batch.num_rows} rows from {first_seq}")
         self._world.met["delivery: calls"] += 1
         calls, rows = self._calls[key], rows_of(batch)
@@ -135,7 +138,7 @@ class DeliveryLaws:
             self._world.violate("a call is repeated as it was", f"{key}: {first_seq}")
 
     def was_reported(self, process: str, rows: Iterable[dict[str, Any]]) -> None:
-        """No delivery gives up: whatever goes wrong here is over some time."""
+        """No delivery gives up, because every fault here is temporary."""
         for row in rows:
             key = row["delivery"], row["partition"]
             if row["state"] == "finished":
@@ -155,7 +158,7 @@ class DeliveryLaws:
     def all_is_delivered(
         self, items: Mapping[str, Sequence[Items]], blobs: dict[str, bytes]
     ) -> None:
-        """The rows are those of the output, from where the delivery began, in their order."""
+        """The rows are those of the output from the delivery's start, in order."""
         self.retention.beginnings_are_right(items)
         streams = [stream for stream, _ in self._workload.sinks]
         for key in self.keys:
@@ -208,7 +211,7 @@ class DeliveryLaws:
         return [(seq, row) for seq, row in enumerate(rows) if kind[seq] == EVENT]
 
     def _files(self, key: Key, blobs: dict[str, bytes]) -> list[Row]:
-        """The rows of a folder of tables as any reader sees them, and the progress in them."""
+        """The rows in a folder of tables as any reader gets them, and the stored progress."""
         from tests.sim.destinations import FOLDER
 
         name, k = key

@@ -1,6 +1,6 @@
-"""Planted bugs of deliveries: what the destination says is not believed, or not looked at.
+"""Planted bugs of deliveries: answers of the destination are not believed or not checked.
 
-See :mod:`tests.sim.mutants`. They run over live jobs whose answers are delivered.
+See :mod:`tests.sim.mutants`. They run in live jobs with deliveries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ delivered = partial(Mutant, live=True, deliver=True)
 
 
 def a_position_is_committed_before_its_rows() -> Mutant:
-    """Two acts instead of one: whoever dies between them leaves a hole."""
+    """Two steps instead of one: a process that dies between them leaves a hole."""
     original_write, original = PartitionDelivery._write, PartitionDelivery._commit
 
     def write(self: Any, items: Any) -> None:
@@ -109,7 +109,7 @@ def a_lost_answer_counts_as_a_failure() -> Mutant:
 
 
 def a_zombie_does_not_look_who_is_newest() -> Mutant:
-    """The delivery opens late, at a destination that fences only earlier writers, and delivers."""
+    """The delivery opens late at a destination that fences only earlier writers, and delivers."""
     return delivered(DeliveryClaim, "is_newest", lambda self: True, ("late_zombie",))
 
 
@@ -145,7 +145,7 @@ def a_position_is_noted_before_the_function_is_called() -> Mutant:
 
 
 def a_function_is_called_by_the_replaced() -> Mutant:
-    """A call is not held against later epochs: rows arrive in other cuts, too."""
+    """A call is not checked against later epochs: rows also arrive in other batches."""
     more = ((FunctionDestination, "open", _open_without_the_last_call()),)
     return delivered(
         FunctionDestination, "_check_fence", lambda self, epoch: None, (*ZOMBIES, *DEATHS), more
@@ -166,7 +166,7 @@ def _open_without_the_last_call() -> Any:
 
 
 def a_folder_is_not_fenced() -> Mutant:
-    """Files are put whether or not somebody has put one of the same number."""
+    """Files are written even if another writer has written one with the same number."""
 
     def put(self: Any, number: int, data: Any) -> None:
         self._store.put(self._file_name(number), data)
@@ -175,7 +175,7 @@ def a_folder_is_not_fenced() -> Mutant:
 
 
 def an_old_writer_s_digest_is_added_again() -> Mutant:
-    """A delivery whose writer was replaced counts what it reads again."""
+    """A delivery whose writer was replaced counts the items that it reads again."""
 
     def attached(self: Any, seq: int) -> int:
         del seq
@@ -203,7 +203,7 @@ def items_are_left_out_at_a_new_writer() -> Mutant:
 
 
 def the_last_commit_is_left_out() -> Mutant:
-    """A delivery ends with what it has read, not with what has arrived."""
+    """A delivery ends after it has read the items, before they have arrived."""
 
     def finish(self: Any) -> None:
         self.state = "finished"

@@ -1,14 +1,13 @@
-"""A destination in the simulated world: what survives there, and the handles of those who deliver.
+"""A simulated destination: its surviving contents, and the handles of delivering processes.
 
-A handle sends each call as a message and waits for the answer: either may be lost or late, the
-destination may be slow or away, and the process may die or fall asleep before the message leaves,
-while it is under way, or with the answer in its hands. Rows and progress become visible in one act.
+A handle sends each call as a message and waits for the answer. Either may be lost or late, the
+destination may be slow or unreachable, and the process may die or be suspended before the message
+leaves, while it is in transit, or after the answer arrived. Rows and progress become visible
+atomically. One kind stores the epoch of its opener, as PostgreSQL does; another only fences earlier
+writers, as Kafka does. The real destinations that need only a store run here: a function, and a
+folder of Parquet files.
 
-One kind keeps the epoch of who opens, as PostgreSQL does; another only fences whoever was there
-before, as Kafka does. Of the real destinations those run here that need nothing but a store: a
-function, and a folder of Parquet files.
-
-Laws: see :mod:`tests.sim.delivery_laws`, which is told of every open, commit and call.
+Laws: see :mod:`tests.sim.delivery_laws`, which gets every open, commit and call.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ FOLDER = "delivered/"
 
 @dataclass(frozen=True, slots=True)
 class SimSink(SinkSpec):
-    """A spec of a destination here."""
+    """The spec of a simulated destination."""
 
     name: str = ""
     kind: Kind = "epochs"
@@ -59,7 +58,7 @@ class SimSink(SinkSpec):
         return self.name
 
     def check(self, schema: pa.Schema) -> None:
-        """All rows are taken."""
+        """Accept all rows."""
 
 
 #: What rows of a job are delivered to.
@@ -68,7 +67,7 @@ AnySink = SimSink | TopicSink
 
 @dataclass
 class Shelf:
-    """The destination's data of one partition of a delivery."""
+    """The destination's data for one partition of a delivery."""
 
     progress: DeliveryProgress | None = None
     #: The greatest epoch that has opened.
@@ -79,7 +78,7 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Strike:
-    """A fault of a process in one of its next calls, and its moment in the call."""
+    """A fault that hits a process in one of its next calls, and its moment in the call."""
 
     calls: int
     #: "before" the message leaves, "between" message and answer, "after" the answer came.
@@ -90,7 +89,7 @@ class Strike:
 
 @dataclass
 class Destinations:
-    """The outside world that rows are delivered to; no process of ours takes it along."""
+    """The external destinations, which survive all of our processes."""
 
     world: Scheduler
     strands: Strands
@@ -122,7 +121,7 @@ class Destinations:
         return self.shelves.setdefault((place.delivery, place.partition), Shelf())
 
     def _called(self, process: Process, place: DeliveryPlace, first_seq: int, batch: Any) -> None:
-        """The user's function: it takes a while, raises now and then, before or after its work."""
+        """The user's function: it takes a while, and sometimes raises before or after its work."""
         self.befall(process, "before")
         if self.is_away or self.world.chance(self.loss):
             raise ConnectionError("the function fails")
@@ -153,7 +152,7 @@ class Destinations:
 
 
 class LossyBlobs(FaultyBlobs):
-    """A folder at the destination: also the answer to a put may be lost."""
+    """A folder at the destination; the answer to a put may be lost."""
 
     there: Destinations
 
@@ -222,7 +221,7 @@ class SimDestination:
             raise DestinationError(self._sink.name, "it is not open")
 
     def _call(self, name: str, effect: Callable[[], Any], lost: type[Exception]) -> Any:
-        """A message, its effect there, and the answer."""
+        """Send a message, apply it there, and wait for the answer."""
         there, world, process = self._there, self._world, self._process
         there.befall(process, "before")
         if there.is_away:
@@ -278,7 +277,7 @@ class SimDestination:
 
 
 class SimTopic(SimDestination):
-    """A topic whose readers keep rows by key; production makes the records."""
+    """A topic whose readers keep rows by key; production code makes the records."""
 
     def __init__(
         self, there: Destinations, process: Process, sink: TopicSink, place: DeliveryPlace

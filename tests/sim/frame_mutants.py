@@ -1,4 +1,4 @@
-"""Planted bugs of the connections: the numbers of messages and of batches are not looked at.
+"""Planted bugs of connections: numbers of messages and batches are not checked.
 
 See :mod:`tests.sim.mutants`.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def a_second_copy_is_taken() -> Mutant:
-    """A message that was there before is performed again, whenever it comes."""
+    """A repeated message is handled again, whenever it arrives."""
     original = InOrder.accept
 
     def accept(self: Any, number: int) -> str:
@@ -27,7 +27,7 @@ def a_second_copy_is_taken() -> Mutant:
 
 
 def a_gap_is_passed_over() -> Mutant:
-    """A message that was lost is not missed."""
+    """A lost message is not missed."""
 
     def accept(self: Any, number: int) -> str:
         if number < self._expected:
@@ -39,7 +39,7 @@ def a_gap_is_passed_over() -> Mutant:
 
 
 def batches_are_taken_as_they_come() -> Mutant:
-    """A reader trusts that pushed batches are in order."""
+    """A reader assumes that pushed batches are in order."""
 
     def take(self: Any, items: Any) -> bool:
         if self._queue.put(items):

@@ -1,4 +1,4 @@
-"""Planted bugs of jobs that never end: a log that is begun anew, segments that are merged."""
+"""Planted bugs of endless jobs: a log restarted from a copy, and merged segments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAULTS = ("crash_manager", "trap_manager", "trap_takeover", "crash_beginning")
 
 
 def the_old_generation_goes_before_the_copy_is_durable() -> Mutant:
-    """A log begins with a copy that is only in memory, and the notices before it are deleted."""
+    """A log starts with a copy that is only in memory, and the notices before it are deleted."""
     has_copy = property(lambda self: self._copy_seq is not None)
     return Mutant(NoticeLog, "has_durable_copy", has_copy, FAULTS)
 
@@ -56,7 +56,7 @@ def a_replaced_manager_begins_the_log_anew() -> Mutant:
 
 
 def the_small_go_before_the_large_is_there() -> Mutant:
-    """Segments are deleted while what holds their items is only in memory."""
+    """Segments are deleted while the merged segment is only in memory."""
     original = Compactor._merge
 
     def merge(self: Compactor, run: Sequence[SeqRange]) -> None:

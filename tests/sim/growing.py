@@ -1,6 +1,6 @@
 """Jobs over a live log that gets partitions while they run.
 
-Their plan lies in the root, as it does of real jobs, and is read from there by whoever takes over.
+Their plan is in the root, as in real jobs, and successors read it there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AWAY_RATE = 0.1
 
 @lru_cache(maxsize=WORKLOADS_MAX)
 def make_growing_workload(seed: int) -> Workload:
-    """The live job of a seed, whose log gets one to three partitions."""
+    """The live job of a seed, whose log gets one to three new partitions."""
     workload = next(
         found
         for k in range(100)
@@ -69,7 +69,7 @@ def make_growing_workload(seed: int) -> Workload:
 
 
 def _of_topic(vertex: VertexSpec, partitions: int) -> VertexSpec:
-    """The vertex that knows how many partitions its log had when the job was planned."""
+    """The vertex that knows the number of partitions when the job was planned."""
     source = vertex.source
     if source is None:
         return vertex
@@ -83,7 +83,7 @@ def grows(workload: Workload) -> bool:
 
 
 def vertices_on(blobs: Mapping[str, bytes], workload: Workload) -> Sequence[VertexSpec]:
-    """The vertices by which whoever takes over goes."""
+    """The vertices in the stored plan, which a successor uses."""
     data = blobs.get(root_of(ROOT) + PLAN) if grows(workload) else None
     return workload.vertices if data is None else _plan_in(data).vertices
 
@@ -95,7 +95,7 @@ def _plan_in(data: bytes) -> PhysicalPlan:
 
 
 class Brokers:
-    """Says which partitions there are, or does not answer."""
+    """Lists the partitions, or does not answer."""
 
     def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
         assert workload.log is not None

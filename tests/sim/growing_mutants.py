@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def the_plan_is_not_durable_when_it_is_followed() -> Mutant:
-    """Vertices read what only this job manager knows of."""
+    """Vertices read partitions that only this job manager knows."""
     return Mutant(JobRoot, "replace_plan", lambda self, plan: None, ("crash_manager",), grow=True)
 
 

@@ -1,7 +1,7 @@
-"""The seed with which each planted bug was last seen to be caught; it is tried first.
+"""For each planted bug, the seed that last detected it; it is tried first.
 
-Any change of production code or of the simulation makes other runs of all seeds, so one of these
-may stop catching its bug: then the search goes on, and what it finds belongs here.
+Any change of production code or of the simulation changes the runs of all seeds, so a seed may no
+longer detect its bug. The search then finds another one, to be stored here.
 """
 
 from __future__ import annotations

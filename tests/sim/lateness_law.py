@@ -1,13 +1,11 @@
 """The law of silence: it costs no row that is in step with the others.
 
-A producer is *in step* if it gives its rows times that lie at most so far behind the newest time
-that any producer may give at that moment as is promised to users (ADR 32): by the delay less the
-grant where silent partitions follow the others, by the delay where they follow the clock. No such
-row may lie behind a promise that was made for its partition and below the time of that promise:
-neither one that the log had when the promise was made, read or not, nor one that came after it.
-
-What is late among the rows of its own partition is no matter of this law, nor is anything where a
-wall clock has jumped that promises follow.
+A producer is *in step* if the times of its rows are at most a promised distance (ADR 32) behind the
+newest time that any producer may use at that moment. The distance is the delay minus the grant if
+silent partitions follow the others, and the delay if they follow the clock. No such row may have a
+time below a promise that precedes it in its partition, whether the log had the row when the promise
+was made or not. The law does not cover rows that are late within their own partition, nor promises
+by a wall clock that has jumped.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ def late_by_silence(
     *,
     has_jumped: bool,
 ) -> Iterator[str]:
-    """Rows in step that promises have made late; ``entries``: by vertex, all that were durable."""
+    """Rows in step that promises have made late; ``entries``: all durable ones per vertex."""
     for vertex in vertices:
         source = vertex.source
         rules = None if source is None else source.spec.log
@@ -56,7 +54,7 @@ def late_by_silence(
 def _rows(
     log: LiveLog, number: int, partition: int, entries: Sequence[LogEntry]
 ) -> list[tuple[int, LiveRow]]:
-    """With their positions."""
+    """Rows with their positions."""
     if not log.files:
         return [(row.position, row) for row in log.partitions[number]]
     files = [e for e in entries if e.kind == "file" and e.partition == partition]

@@ -1,7 +1,7 @@
-"""A live log in the simulated world: its rows appear over virtual time, its partitions fall silent.
+"""A simulated live log: its rows appear over virtual time, and its partitions become silent.
 
-A reader fetches what is there when it is asked, gives it in random pieces, and says where the log
-ends once all it has fetched was given. It never fails: the log is the one thing that survives.
+A reader fetches the available rows on request, returns them in random pieces, and reports the end
+of the log once all fetched rows are returned. It never fails: the log survives everything.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LiveLog:
     births: tuple[float, ...] = ()
 
     def partitions_at(self, now_s: float) -> int:
-        """How many there are by then."""
+        """The number of partitions at this time."""
         return sum(birth <= now_s for birth in self.births)
 
     def file_rows(self, entries: Sequence[LogEntry], partition: int) -> LogRows:
@@ -120,7 +120,7 @@ class LiveReader:
         positions: Sequence[int],
         fetched: dict[tuple[str, int], int],
     ) -> None:
-        """``fetched``: by process and partition, how far it was fetched."""
+        """``fetched``: the fetched position per process and partition."""
         self._log, self._world, self._process, self._fetched = log, world, process, fetched
         self._numbers = [unit.stream for unit in source.log_units]
         self._positions = list(positions)
@@ -172,11 +172,11 @@ class LiveReader:
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
 
 class LiveFolder(FolderLog):
-    """The reader of growing folders, over files of the simulated world."""
+    """The reader of growing folders, over simulated files."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Planted bugs of live sources: what chance or the clock decides is not what a successor reads.
+"""Planted bugs of live sources: a successor reads other decisions than those of chance or clock.
 
 See :mod:`tests.sim.mutants`. They run over the jobs of :mod:`tests.sim.live_workload`.
 """
@@ -55,19 +55,19 @@ def a_choice_is_written_down_after_its_use() -> Mutant:
 
 
 def rows_overtake_an_entry_on_its_way() -> Mutant:
-    """A partition is read on while an entry of it is not durable."""
+    """A partition is read on while one of its entries is not durable."""
     kinds = ("slow_store", "straggler")
     return Mutant(Intake, "holds", lambda self, partition: False, kinds, live=True)
 
 
 def a_partition_is_silent_though_rows_were_fetched() -> Mutant:
-    """A timer alone decides, not what the log says of its end."""
+    """Only a timer decides, regardless of the log's reported end."""
     is_idle = lambda self, now_s, after_s: not self.is_ended  # noqa: E731
     return Mutant(PartitionFacts, "is_idle", is_idle, live=True)
 
 
 def promises_climb_on_promises() -> Mutant:
-    """A silent partition follows what was promised for others, not what their rows say."""
+    """A silent partition follows the promises for others instead of the times of their rows."""
     original = LogFeed._facts
 
     def facts(self: Any, **options: Any) -> list[PartitionFacts]:
@@ -82,12 +82,12 @@ def the_others_are_read_on_meanwhile() -> Mutant:
 
 
 def the_cut_off_use_rows() -> Mutant:
-    """An instance goes on though its job manager has not confirmed it for long."""
+    """An instance continues although its job manager has not confirmed it for long."""
     return Mutant(LogFeed, "_has_lease", lambda self: True, ZOMBIES, live=True)
 
 
 def entries_go_with_any_checkpoint() -> Mutant:
-    """Blobs are named whose entries have not taken effect."""
+    """Blobs are named although their entries have not taken effect."""
 
     def names(self: Any) -> tuple[str, ...]:
         return tuple(self._journal.name(number) for number, *_ in self._unnamed)

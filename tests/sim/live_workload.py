@@ -1,7 +1,7 @@
-"""Jobs over a live log, and what their streams must hold, given what was written down on the way.
+"""Jobs over a live log, and the expected contents of their streams.
 
-The right answer is not known beforehand: it follows from the rows of the log and from the entries
-that became durable. So it is worked out at the end, from all entries that were ever put.
+The right result is not known in advance: it follows from the rows of the log and from the durable
+entries. So it is computed at the end, from all entries ever stored.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def make_live_workload(seed: int) -> Workload:
 
 
 def _windows(stream: Stream) -> Query:
-    """Late rows and CTIs decide what a window holds and when it closes."""
+    """Late rows and CTIs decide about the contents of a window and when it closes."""
     window = stream.group_by("k").window(tumbling("200ms"))
     return window.agg(n=agg.count(), last=agg.last("x")).to_parquet()
 
@@ -113,7 +113,7 @@ def _rows(stream: Stream) -> Query:
 
 
 def _log(random: Random) -> LiveLog:
-    """Rows over some ten seconds, ties, gaps; each partition is silent now and then."""
+    """Rows over about ten seconds, with ties and gaps; each partition is sometimes silent."""
     over_s = random.uniform(6.0, 20.0)
     partitions, ends = [], []
     for _ in range(random.choice([1, 2, 2, 3])):
@@ -124,13 +124,13 @@ def _log(random: Random) -> LiveLog:
 
 
 def _idle(random: Random, *, is_ahead: bool) -> Idle:
-    """Following rows that are ahead may make rows in step late, which is allowed."""
+    """Following partitions with future rows may make rows in step late, which is allowed."""
     chosen: Idle = random.choice(["follow", "follow", "follow", "clock", "wait"])
     return "wait" if is_ahead else chosen
 
 
 def _with_early_rows(log: LiveLog, random: Random) -> LiveLog:
-    """The log with rows that are bad if they are read soon, or whenever they are read."""
+    """The log with rows that are bad if they are read early, or always."""
 
     def moved(row: LiveRow) -> LiveRow:
         ahead_us = random.choice([0, 0, 0, 0, 0, 0, 700, 1_500, 3_000, 600_000]) * MS
@@ -142,24 +142,24 @@ def _with_early_rows(log: LiveLog, random: Random) -> LiveLog:
 
 
 def exact_us(at_s: float) -> int:
-    """The wall clock of the world then."""
+    """The world's wall clock at this time."""
     return START_US + int(at_s * 1e6)
 
 
 def newest_us(log: LiveLog, at_s: float) -> int:
-    """No producer gives a row a greater time then."""
+    """The greatest time that a producer may use at this moment."""
     return exact_us(at_s) + FILE_SPAN_US if log.files else _now_us(at_s)
 
 
 def _now_us(at_s: float) -> int:
-    """As producers of rows tell it."""
+    """The clock of the producers."""
     return START_US + int(at_s * 100) * 10 * MS
 
 
 def rows_of_partition(
     random: Random, over_s: float, *, since_s: float = 0.0
 ) -> tuple[list[LiveRow], int]:
-    """The rows that a partition gets from ``since_s`` on, and its end."""
+    """The rows of a partition from ``since_s`` on, and its end."""
     rows: list[LiveRow] = []
     at_s, position = since_s + random.uniform(0.0, 1.0), 0
     while at_s < over_s:
@@ -173,7 +173,7 @@ def rows_of_partition(
 
 
 def _folder(random: Random) -> LiveLog:
-    """Files that come over some ten seconds, each written for a while."""
+    """Files that arrive over about ten seconds, each written for a while."""
     over_s = random.uniform(6.0, 15.0)
     files, at_s = [], 0.0
     while at_s < over_s:
@@ -189,7 +189,7 @@ def _folder(random: Random) -> LiveLog:
 
 
 def entries_of(puts: Mapping[str, bytes]) -> dict[str, list[LogEntry]]:
-    """By vertex the entries of all blobs of its journal, in order."""
+    """The entries of all blobs of each vertex's journal, in order."""
     found: dict[str, list[LogEntry]] = defaultdict(list)
     for path in sorted(puts):
         vertex = path.removeprefix(INTAKE).rpartition("/")[0]
@@ -214,7 +214,7 @@ def expected_of(
 def _run_source(
     spec: VertexSpec, log: LiveLog, entries: Sequence[LogEntry], streams: Streams
 ) -> None:
-    """All of the log at once; a partition takes part that has an entry by which it does."""
+    """Read the whole log at once; a partition counts if it has an entry that adds it."""
     assert spec.source is not None
     told = {entry.partition for entry in entries}
     had = len(spec.source.units)

@@ -1,4 +1,4 @@
-"""Job managers of jobs that may get partitions and deliver their answers."""
+"""Job managers of jobs that may get partitions and deliver their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ManagerProcess(of_query.ManagerProcess):
-    """A process with a driver, its deliveries, and what it knows of a topic."""
+    """A process with a driver, its deliveries, and its knowledge of a topic."""
 
     _world: World
     _deliveries: JobDeliveries | None = None
@@ -52,7 +52,7 @@ class ManagerProcess(of_query.ManagerProcess):
         return self._plan.vertices
 
     def _changed(self, root: JobRoot) -> PhysicalPlan:
-        """The plan, once a change that a dead job manager has left is carried out."""
+        """The plan, after completing a change that a dead job manager has left."""
         root.open_store = opener(self._world.disk, self.process)
         self._change(root, CHANGE_TRIES_MAX)
         plan = root.read_plan()
@@ -98,7 +98,7 @@ class ManagerProcess(of_query.ManagerProcess):
 
     @property
     def have_caught_up(self) -> bool:
-        """Whether the output has again all that was delivered."""
+        """Whether the output has again all delivered items."""
         return self._deliveries is None or self._deliveries.have_caught_up
 
     def on_tick(self, manager: JobManager) -> None:
@@ -113,13 +113,13 @@ class ManagerProcess(of_query.ManagerProcess):
         self.wake()
 
     def state_of(self, status: dict[str, Any]) -> str:
-        """Finish as ``Job`` does: the state of deliveries is a part of it."""
+        """Finish as ``Job`` does: the state includes that of the deliveries."""
         view = {} if self._deliveries is None else self._deliveries.view(status)
         self._world.laws.was_reported(self.process.name, view.get("deliveries", ()))
         return str(view.get("state", status["state"]))
 
     def _change_if_stopped(self) -> None:
-        """Continue as ``leg_after`` does, when the job has stopped for a change."""
+        """Continue as ``leg_after`` does, if the job has stopped for a change."""
         core, changing, root = self.core, self._changing, self._root
         assert core is not None
         if changing is None or root is None or core.state != "stopped" or not changing.has_begun:
@@ -137,7 +137,7 @@ class ManagerProcess(of_query.ManagerProcess):
             self._world.strands.start(self.process, self._finish)
 
     def _finish(self) -> None:
-        """Finish as ``Job`` does when its driver has ended; this may block."""
+        """Finish as ``Job`` does after its driver has ended; this may block."""
         deliveries, core = self._deliveries, self.core
         assert deliveries is not None
         assert core is not None

@@ -1,9 +1,9 @@
-"""Planted bugs: each breaks one rule that the project rests on, and the simulation must see it.
+"""Planted bugs: each breaks one rule, and the simulation must detect it.
 
-A mutant replaces a production function while a simulation runs (the right answer is computed
-before). ``python -m tests.sim.mutants`` runs seeds under the faults that can bring it out, at most
-:data:`RUNS_MAX`, and begins with the one that is known to (:mod:`tests.sim.killers`); the seed that
-catches it must pass without it. 1 if one survives.
+A mutant replaces a production function while a simulation runs (the right result is computed
+before). ``python -m tests.sim.mutants`` runs at most :data:`RUNS_MAX` seeds with faults that can
+reveal the bug, starting with the known seed (:mod:`tests.sim.killers`). The seed that detects a bug
+must pass without it. The exit status is 1 if a bug survives.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ OUTDATED = ("AttributeError", "KeyError", "NameError", "TypeError")
 
 
 class UnfitError(Exception):
-    """The run proves no detection: the planted bug, or its place, is broken."""
+    """The run proves nothing: the planted bug no longer fits the code."""
 
 
 def merge_emits_one_cti_too_few() -> Mutant:
-    """The first of two or more CTIs released at once is omitted, so the cutting matters."""
+    """The first of several CTIs released at once is omitted, so batches matter."""
     original = Merge._new_ctis
     return Mutant(
         Merge,
@@ -117,7 +117,7 @@ def old_marks_collect_a_new_instance() -> Mutant:
 
 
 def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
-    """Invariant (1) of rvertex.host.runner is dropped."""
+    """Drop invariant (1) of rvertex.host.runner."""
     return Mutant(
         VertexRunner, "is_durable", lambda self, seqs, is_urgent: True, ("crash_host", "slow_store")
     )
@@ -134,7 +134,7 @@ def stale_epochs_are_believed() -> Mutant:
 
 
 def restart_from_a_checkpoint_too_new() -> Mutant:
-    """The newest checkpoint, whatever readers of volatile outputs still need."""
+    """Use the newest checkpoint, even if readers of volatile outputs need earlier items."""
     return Mutant(
         SnapshotTracker,
         "usable",
@@ -144,17 +144,17 @@ def restart_from_a_checkpoint_too_new() -> Mutant:
 
 
 def lost_items_are_ignored() -> Mutant:
-    """A reader's call for recomputation is not answered."""
+    """A reader's request for recomputation is not answered."""
     return Mutant(jobmanager.manager.damage, "items_lost", lambda job, notice: None, LOST)
 
 
 def deletes_before_notices_are_durable() -> Mutant:
-    """Checkpoints and segments go while the reason is only in memory."""
+    """Checkpoints and segments are deleted while the reason is only in memory."""
     return Mutant(NoticeLog, "flush", lambda self: None, ("crash_manager", "trap_manager"))
 
 
 def repeated_writes_are_taken_as_new() -> Mutant:
-    """The law of uniqueness is dropped."""
+    """Drop the law of uniqueness."""
     original = RStream.write
     return Mutant(
         RStream,
@@ -165,7 +165,7 @@ def repeated_writes_are_taken_as_new() -> Mutant:
 
 
 def the_cut_off_go_on() -> Mutant:
-    """A host that lost its job manager does not leave."""
+    """A host that lost its job manager does not shut down."""
 
     def notify(self: Any, notice: Any) -> None:
         with suppress(OperatingError):
@@ -176,12 +176,12 @@ def the_cut_off_go_on() -> Mutant:
 
 
 def read_ahead_counts_as_consumed() -> Mutant:
-    """A snapshot skips what was read but not released."""
+    """A snapshot skips items that were read but not released."""
     return Mutant(RVertex, "consumed", RVertex.read_positions, ("crash_host",))
 
 
 def a_failed_flush_counts_as_durable() -> Mutant:
-    """An error of the store is taken for success."""
+    """An error of the store counts as success."""
     original = RStream._flushed
     return Mutant(
         RStream,
@@ -214,7 +214,7 @@ def volatile_marks_are_kept() -> Mutant:
 
 
 def the_fenced_are_in_the_log() -> Mutant:
-    """A takeover believes checkpoints that its predecessor refused and deleted."""
+    """A takeover uses checkpoints that its predecessor rejected and deleted."""
     return Mutant(
         JobManager,
         "is_stale",
@@ -224,13 +224,13 @@ def the_fenced_are_in_the_log() -> Mutant:
 
 
 def a_takeover_counts_epochs_on() -> Mutant:
-    """The successor's instances have the names of its predecessor's."""
+    """The successor's instances get the names of its predecessor's."""
     more = ((jobmanager.state.job_state, "EPOCHS_PER_INSTANCE", 0),)
     return Mutant(jobmanager.state.job_state, "EPOCHS_PER_TAKEOVER", 0, ("crash_beginning",), more)
 
 
 def a_replaced_writer_takes_the_mark_back() -> Mutant:
-    """As it was before the simulation found it (seed 3790): it does not look what is there."""
+    """As it was before the simulation found it (seed 3790): it does not check existing marks."""
     original = FaultyBlobs.exists
     return Mutant(
         FaultyBlobs,
@@ -280,9 +280,9 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
 
 
 def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None:
-    """The first run that catches it, and passes without it; None if none does.
+    """Find a run that detects the bug and passes without it; None if there is none.
 
-    The seed that was last seen to do so comes first.
+    The last known seed is tried first.
     """
     mutant = make()
     others = range(FIRST_SEED, FIRST_SEED + runs_max - 1)
@@ -296,7 +296,7 @@ def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None
 
 
 def _check_that_it_is_the_reason(seed: int, mutant: Mutant) -> None:
-    """The same run without it breaks no law."""
+    """Check that the same run without the bug breaks no law."""
     outcome = _without(seed, mutant.kinds, **_jobs(mutant))
     if not outcome.is_ok:
         kinds = ",".join(mutant.kinds) or "none"
@@ -308,7 +308,7 @@ def _check_that_it_is_the_reason(seed: int, mutant: Mutant) -> None:
 
 
 def _jobs(mutant: Mutant) -> dict[str, bool]:
-    """The jobs in which it shows."""
+    """The jobs in which the bug shows."""
     return {
         "live": mutant.live,
         "deliver": mutant.deliver,
@@ -320,19 +320,19 @@ def _jobs(mutant: Mutant) -> dict[str, bool]:
 
 @cache
 def _without(seed: int, kinds: tuple[str, ...], **jobs: bool) -> Outcome:
-    """The run as it is; many planted bugs show in the same ones."""
+    """The run without the bug; many bugs show in the same runs."""
     return simulate(seed, kinds, **jobs)
 
 
 def _check_that_it_applies(name: str, outcome: Outcome) -> None:
-    """A mutant of code that has changed would be caught for its own mistakes."""
+    """Check that the mutant fits the code: otherwise its own errors would be detected."""
     found = [e for e in OUTDATED if any(e in violation for violation in outcome.violations)]
     if found:
         raise UnfitError(f"{name} does not fit the code any more: {outcome.violations[0]}")
 
 
 def main() -> int:
-    """Hunt them all (or those named)."""
+    """Search for all planted bugs, or for the named ones."""
     known = {make.__name__: make for make in MUTANTS}
     wanted = sys.argv[1:] or list(known)
     survivors = []

@@ -1,4 +1,4 @@
-"""Planted bugs of rows whose ends come later; see :mod:`tests.sim.mutants`."""
+"""Planted bugs of rows whose ends arrive later; see :mod:`tests.sim.mutants`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST = ("crash_host", "crash_all")
 
 
 def _spread(change: Callable[[Run, np.ndarray], Run]) -> Mutant:
-    """The last operator of the output, with ``change`` to its events, of which some are ends."""
+    """The output's last operator, with ``change`` applied to its events, which include ends."""
     original = EdgeSpreadOperator.process
 
     def process(self: Any, ports: Any) -> Run:
@@ -47,7 +47,7 @@ def an_end_is_lost() -> Mutant:
 
 
 def an_end_comes_twice() -> Mutant:
-    """Ends that are known beforehand are restored beside those that are there."""
+    """Known ends are restored in addition to the present ones."""
     original = Instants.restore
 
     def restore(self: Any, frontier: int, tables: Any) -> None:
@@ -60,7 +60,7 @@ def an_end_comes_twice() -> Mutant:
 
 
 def a_start_comes_before_an_end_at_one_instant() -> Mutant:
-    """Events of one instant are in the order in which rows begin."""
+    """Events of one instant are in the order of the rows' starts."""
 
     def change(run: Run, ends: np.ndarray) -> Run:
         order = np.lexsort((ends, int64_column(run.events, VS)))

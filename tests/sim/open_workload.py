@@ -1,4 +1,4 @@
-"""Jobs over rows whose ends are not known yet, delivered to topics with one row per key."""
+"""Jobs over rows with unknown ends, delivered to topics with one row per key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Made = tuple[Stream, tuple[str, ...]]
 
 @lru_cache(maxsize=WORKLOADS_MAX)
 def make_open_workload(seed: int) -> Workload:
-    """The job of a seed, with a topic for its answer."""
+    """The job of a seed, with a topic for its result."""
     random = Random(seed * 7_919 + 29)
     shape = random.choice(OPEN_SHAPES)
     stream, key = shape(random)
@@ -40,7 +40,7 @@ def make_open_workload(seed: int) -> Workload:
 
 
 def _rows(random: Random, name: str) -> Stream:
-    """Rows of few keys, many of them at one time; some may delete their key."""
+    """Rows with few keys, many at the same time; some may delete their key."""
     time, items = 0, []
     for _ in range(random.randint(20, 120)):
         time += random.choice([0, 0, 1, 1, 2, 15]) * MS
@@ -50,7 +50,7 @@ def _rows(random: Random, name: str) -> Stream:
 
 
 def _spans(random: Random) -> Stream:
-    """Rows whose ends are known when they begin."""
+    """Rows whose end is known at their start."""
     time, items = 0, []
     for number in range(random.randint(10, 60)):
         time += random.choice([0, 1, 3]) * MS
@@ -90,7 +90,7 @@ def per_version(random: Random) -> Made:
 
 
 def of_spans(random: Random) -> Made:
-    """An aggregate over pairs of rows whose ends are known, and others."""
+    """An aggregate over pairs of rows with and without known ends."""
     pairs = _versions(random, "rows").join(_spans(random), on="k")
     return pairs.group_by("k").agg(n=agg.count(), total=agg.sum("z")), ("k",)
 

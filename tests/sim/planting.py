@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Mutant:
     """A replacement of ``owner.name`` and the faults under which it shows.
 
-    A name that is not there any more is an error when it is planted.
+    A name that no longer exists is an error.
     """
 
     owner: Any
@@ -37,7 +37,7 @@ class Mutant:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """While it is in force."""
+        """A context in which the mutant is active."""
         with ExitStack() as stack:
             for patch in ((self.owner, self.name, self.new), *self.more):
                 stack.enter_context(mock.patch.object(*patch))

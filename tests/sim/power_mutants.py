@@ -1,4 +1,4 @@
-"""Planted bugs that show when the power goes: what was announced as durable was not on the disk."""
+"""Planted bugs that a power loss reveals: announced data was not on the disk."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KINDS = ("power_loss",)
 
 
 def announced_before_it_is_synced() -> Mutant:
-    """A put returns before the content is on the disk: the file is empty afterwards."""
+    """A put returns before the content is on the disk: the file is then empty."""
     return Mutant(FaultyBlobs, "syncs_content", False, KINDS)
 
 
 def the_folder_is_not_synced() -> Mutant:
-    """A put returns before the name is on the disk: the file is not there afterwards."""
+    """A put returns before the name is on the disk: the file is then missing."""
     return Mutant(FaultyBlobs, "syncs_names", False, KINDS)
 
 
 def hosts_do_not_sync() -> Mutant:
-    """Segments and checkpoints are left to the system."""
+    """Segments and checkpoints are not synced."""
 
     def open_store(self: HostEnvironment, uri: str) -> BlobStore:
         return unsynced(self._wiring.open_store(uri))
@@ -42,7 +42,7 @@ def hosts_do_not_sync() -> Mutant:
 
 
 def notices_are_not_synced() -> Mutant:
-    """The log of the job manager is left to the system, though it has deleted for its reasons."""
+    """The log of the job manager is not synced, although it justifies deletions."""
     original = NoticeLog.__init__
 
     def init(

@@ -34,7 +34,7 @@ DEATHS = ("crash_host", "crash_all")
 
 
 def replay_puts_out_what_it_repeats() -> Mutant:
-    """While a state is rebuilt, what comes out of the vertex is written."""
+    """While a state is rebuilt, the vertex's output is written."""
     original = RVertex.execute
 
     def execute(self: Any) -> Any:
@@ -55,7 +55,7 @@ def no_state_reaches_back() -> Mutant:
 
 
 def marks_forget_what_replay_reads() -> Mutant:
-    """Inputs are collected up to the checkpoint, not up to where its state is rebuilt from."""
+    """Inputs are collected up to the checkpoint instead of the start of the replay."""
     original = low_water_marks.low_water_marks
 
     def inputs_only(topology: Any, *args: Any) -> Any:
@@ -76,12 +76,12 @@ def memory_is_not_held_for_replay() -> Mutant:
 
 
 def an_item_is_skipped_at_a_new_endpoint() -> Mutant:
-    """A reader that goes on elsewhere misses one item."""
+    """A reader that continues at another instance misses one item."""
     return _wrong_at_a_new_endpoint(lambda b: pa.concat_batches([b.slice(1), b.slice(len(b) - 1)]))
 
 
 def an_item_is_repeated_at_a_new_endpoint() -> Mutant:
-    """A reader that goes on elsewhere gets one item twice."""
+    """A reader that continues at another instance gets one item twice."""
     return _wrong_at_a_new_endpoint(
         lambda b: pa.concat_batches([b.slice(0, 1), b.slice(0, len(b) - 1)])
     )
@@ -112,7 +112,7 @@ def joins_do_not_hold_the_marks() -> Mutant:
 
 
 def a_twin_counts_as_level_at_once() -> Mutant:
-    """The old instance goes as soon as the new one runs."""
+    """The old instance is retired as soon as the new one runs."""
 
     def compare_twins(job: Any, _: Any) -> None:
         for vertex, twin in job.instances():
@@ -138,7 +138,7 @@ def a_newcomer_has_no_parts() -> Mutant:
 
 
 def what_the_living_store_is_left_behind() -> Mutant:
-    """Files of an instance that is still there count as those of a dead one."""
+    """Files of a live instance count as those of a dead one."""
     original = RootKeeper.note_leftovers
 
     def note(self: Any, found: Any) -> None:
@@ -148,7 +148,7 @@ def what_the_living_store_is_left_behind() -> Mutant:
 
 
 def what_is_named_is_left_behind() -> Mutant:
-    """Files of a dead instance go even if a checkpoint that is kept has them."""
+    """Files of a dead instance are deleted even if a kept checkpoint names them."""
     original = RootKeeper.note_leftovers
 
     def note(self: Any, found: Any) -> None:
@@ -158,7 +158,7 @@ def what_is_named_is_left_behind() -> Mutant:
 
 
 def a_checkpoint_takes_all_its_parts_along() -> Mutant:
-    """Parts are deleted with the first checkpoint that goes, whoever else names them."""
+    """Parts are deleted with the first obsolete checkpoint that names them."""
 
     def delete(job: Any, vertex: Any, names: list[str]) -> None:
         parts = tuple(vertex.parts)
@@ -169,12 +169,12 @@ def a_checkpoint_takes_all_its_parts_along() -> Mutant:
 
 
 def a_replaced_manager_goes_on() -> Mutant:
-    """A job manager that slept does not look whether another one has taken over."""
+    """A suspended job manager does not check whether another one has taken over."""
     return Mutant(JobRoot, "check_owner", lambda self: None, ("woken_manager",))
 
 
 def a_successor_applies_the_marks_less_often() -> Mutant:
-    """While it reads the log it collects once a round of checkpoints, not where it was done."""
+    """A successor collects once per round of checkpoints while it reads the log."""
 
     def collect_now_and_then(job: JobState) -> None:
         job.uncollected += 1
@@ -185,7 +185,7 @@ def a_successor_applies_the_marks_less_often() -> Mutant:
 
 
 def only_the_oldest_is_asked_where_a_checkpoint_reads() -> Mutant:
-    """As it was before the simulation found it (seed 120138): its neighbours are not."""
+    """As it was before the simulation found it (seed 120138): it compares the oldest one only."""
 
     def add(self: Any, vertex: str, ref: Any) -> bool:
         refs = self._refs[vertex]

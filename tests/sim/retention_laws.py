@@ -1,8 +1,8 @@
-"""The laws of retention: nothing goes that a delivery needs, and what goes leaves its digest.
+"""The laws of retention: items that a delivery needs stay; deleted items leave their digest.
 
-A delivery that the query names is known to the job. One of another process is known from the moment
-on at which its position is in the root: who looked before may let go of what it needs, and then it
-has to be refused by name.
+The job knows the deliveries of the query. It knows a delivery of another process once the position
+of that is in the root. An earlier check may delete items that it needs; the delivery must then fail
+with an error.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ BEGINS = re.compile(r"(.*/)_begins-(\d{20})")
 
 
 class RetentionLaws:
-    """Told of what a job lets go, and of what becomes durable."""
+    """Gets every deletion of the job, and everything that becomes durable."""
 
     def __init__(
         self, world: Scheduler, workload: Workload, needs: Callable[[], Mapping[Key, int]]
     ) -> None:
-        """``needs``: by partition of a delivery the first item that it has not delivered."""
+        """``needs``: the first undelivered item per partition of a delivery."""
         self._world, self._workload, self._needs = world, workload, needs
         self._streams = {root_of(uri): stream for stream, uri in workload.sinks}
         self._own = {sink.name for sink in workload.deliveries}
@@ -50,7 +50,7 @@ class RetentionLaws:
         self._begins: list[tuple[str, int, bytes]] = []
 
     def was_put(self, path: str, data: bytes) -> None:
-        """Something became durable."""
+        """Called when something becomes durable."""
         if (match := AT.fullmatch(path)) is not None:
             key = unquote(match[1]), int(match[2])
             self._told_s.setdefault(key, self._world.now_s)
@@ -59,7 +59,7 @@ class RetentionLaws:
             self._begins.append((self._streams[match[1]], int(match[2]), data))
 
     def is_let_go(self, process: str, marks: Sequence[Mark], looked_s: float) -> None:
-        """The last item that was delivered stays, and all behind it."""
+        """The last delivered item stays, and all later ones."""
         streams = [stream for stream, _ in self._workload.sinks]
         found = {streams.index(mark.stream): mark.seq for mark in marks}
         told = {
@@ -74,13 +74,13 @@ class RetentionLaws:
                 self._world.violate("what a delivery needs stays", detail)
 
     def may_be_gone(self, key: Key) -> bool:
-        """Whether somebody let go of what this one needs before it had told so."""
+        """Whether items of this delivery were deleted before it had stored its position."""
         told_s, needed = self._told_s.get(key, float("inf")), self._needs().get(key, 0)
         found = any(at_s <= told_s and seq >= needed for at_s, seq in self._let_go[key[1]])
         return key[0] not in self._own and found
 
     def beginning(self, root: str) -> int:
-        """Below this item of an output nothing has to be there."""
+        """The first item that an output must still have."""
         stream = self._streams[root]
         return max((seq for found, seq, _ in self._begins if found == stream), default=0)
 

@@ -1,4 +1,4 @@
-"""Planted bugs of retention: it does not ask all who still need what a job has put out.
+"""Planted bugs of retention: it ignores a reader that still needs items.
 
 See :mod:`tests.sim.mutants`.
 """
@@ -22,12 +22,12 @@ LATE = ("late_delivery", "crash_delivery")
 
 
 def what_is_not_delivered_goes() -> Mutant:
-    """Deliveries of the job's own process are not asked."""
+    """Deliveries of the job's own process are ignored."""
     return delivered(JobDeliveries, "_needed", lambda self: {}, BEHIND)
 
 
 def retention_forgets_a_delivery_that_waits() -> Mutant:
-    """A delivery whose destination fails holds back no deletion."""
+    """A delivery whose destination fails does not prevent deletions."""
 
     def positions(self: Any) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -54,7 +54,7 @@ def what_is_read_counts_as_delivered() -> Mutant:
 
 
 def a_delivery_of_another_process_is_not_looked_at() -> Mutant:
-    """Only those of the job's own process hold anything."""
+    """Only deliveries of the job's own process prevent deletions."""
     return delivered(
         jobmanager.delivery.retention, "recorded_positions", lambda store, since_us: {}, LATE
     )

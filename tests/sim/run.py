@@ -1,4 +1,7 @@
-"""A run: a seed decides the job, the faults and every order; the laws are checked throughout."""
+"""A run: a seed decides about the job, the faults and every order.
+
+Laws are checked all the time.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,13 @@ def simulate(
     open_rows: bool = False,
     change: bool = False,
 ) -> Outcome:
-    """Run one job under one seed; ``mutation`` is in force after the right answer is known.
+    """Run one job under one seed. ``mutation`` is active after the right result is known.
 
     ``workload_seed``: run the job of another seed, under the faults and orders of this one.
     ``kinds``: of the faults; None: of all kinds that such a job has. ``live``: the job reads a live
-    log. ``deliver``: its answers are delivered, whose order is a law, too. ``grow``: it reads one
-    that gets partitions. ``open_rows``: rows end later than they come, to be delivered by key.
-    ``change``: users change it while it runs.
+    log. ``deliver``: its results are delivered, and their order is a law. ``grow``: the log gets
+    partitions. ``open_rows``: the ends of rows arrive later, for delivery by key. ``change``: users
+    change it while it runs.
     """
     make = make_live_workload if live else make_growing_workload if grow else make_workload
     make = make_open_workload if open_rows else make_changing_workload if change else make

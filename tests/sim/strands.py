@@ -1,12 +1,12 @@
-"""Strands: code that blocks, of a simulated process, as one more thing that the scheduler runs.
+"""Strands: blocking code of a simulated process, run step by step by the scheduler.
 
-A strand has a thread of its own, but only one thread of a simulation ever runs: a strand goes on
-when an event of the scheduler says so, and the scheduler waits until the strand waits or has ended.
-So a seed is a run here, too. The code inside knows nothing of it: it waits for a signal, for
-another task, or for an answer, and may lose the processor before any call of the store.
+A strand has its own thread, but only one thread of a simulation runs at a time. An event of the
+scheduler resumes a strand, and the scheduler waits until the strand waits or has ended. So a seed
+determines the run. The code in a strand is not aware of this: it waits for a signal, another task
+or an answer, and may be interrupted before any call of the store.
 
-Invariants: (1) nothing of a dead process goes on: its strands unwind with CrashedError; (2) a
-paused process's strands go on when it wakes.
+Invariants: (1) the strands of a dead process unwind with CrashedError; (2) the strands of a
+suspended process continue when it wakes up.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ class Strands:
         self.current: Strand | None = None
 
     def start(self, process: Process, body: Callable[[], None]) -> Strand:
-        """Run ``body`` in ``process`` from a moment on."""
+        """Run ``body`` in ``process``, starting at a random moment."""
         strand = Strand(self, process, body)
         self._all.append(strand)
         return strand
 
     def breathe(self) -> None:
-        """Let others go on now and then, if this is a strand."""
+        """Sometimes let others run, if this is a strand."""
         if self.current is not None and self.world.chance(BREATH_SHARE):
             self.current.sleep(self.world.between(0.0, BREATH_S))
 
     def sleep(self, delay_s: float) -> None:
-        """The strand that runs now waits, for so long or until it is woken."""
+        """Let the current strand wait for this time, or until it is woken."""
         assert self.current is not None
         self.current.sleep(delay_s)
 
     def close(self) -> None:
-        """Unwind all that still wait."""
+        """Unwind all waiting strands."""
         for strand in self._all:
             strand.unwind()
 
 
 class Strand:
-    """A body on a thread of its own (jobmanager.delivery.wiring.Task)."""
+    """A body on its own thread (jobmanager.delivery.wiring.Task)."""
 
     def __init__(self, strands: Strands, process: Process, body: Callable[[], None]) -> None:
         self.process = process
@@ -81,7 +81,7 @@ class Strand:
     # ---- what its own code calls
 
     def sleep(self, delay_s: float) -> None:
-        """Wait for so long, or until it is woken."""
+        """Wait for this time, or until it is woken."""
         self._check_alive()
         delay_s = max(delay_s, LEAST_S)
         self._world.after(delay_s, self.process, partial(self._resume, self._wait))
@@ -113,7 +113,7 @@ class Strand:
         self._world.after(delay_s, self.process, partial(self._resume, self._wait))
 
     def join(self, timeout: float) -> None:
-        """See Task; the strand that runs now waits."""
+        """See Task; the current strand waits."""
         caller = self._strands.current
         assert caller is not None
         ends_s = self._world.now_s + timeout
@@ -127,7 +127,7 @@ class Strand:
         return not self._is_over
 
     def unwind(self) -> None:
-        """Its process is no more: leave all that it is in the middle of."""
+        """Its process is dead: raise out of the current call."""
         self._is_unwinding = True
         while self._thread.ident is not None and not self._is_over:
             self._switch(self._goes_on.release)

@@ -1,7 +1,7 @@
-"""Jobs that users rescale, deploy, save and roll back, amid faults: the answer never changes.
+"""Jobs that users rescale, deploy, save and roll back, with faults: the result never changes.
 
-What it cannot catch: what real threads and processes do between two steps, and deliveries at a
-change (``tests/jobmanager/driver/changes``, ``python -m tests.kills --changes``).
+Cannot catch: effects of real threads and processes between two steps, and deliveries at a change
+(``tests/jobmanager/driver/changes``, ``python -m tests.kills --changes``).
 """
 
 from __future__ import annotations

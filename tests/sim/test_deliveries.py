@@ -1,11 +1,11 @@
-"""Whole jobs that deliver their answers, under a seeded scheduler: each row once and in order.
+"""Whole jobs with deliveries, under a seeded scheduler: each row once and in order.
 
-Lost answers, processes that die or sleep between any two calls, a slow or absent destination, other
-processes that deliver, too, and all faults of the job itself. More seeds: ``python -m tests.sim
+The faults are lost answers, processes that die or sleep between any two calls, a slow or absent
+destination, rival deliveries, and all faults of the job itself. More seeds: ``python -m tests.sim
 --live --deliver --runs n --seed s``; the planted bugs are in :mod:`tests.sim.delivery_mutants`.
 
-What it cannot catch: what a real destination does (tests/rvertex/sinks), and what real threads do
-between two calls of the store, the clock or the destination.
+Cannot catch: behaviour of real destinations (tests/rvertex/sinks), and of real threads between two
+calls of the store, the clock or the destination.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The simulation itself: a seed is a run, in this process and in any other."""
+"""The simulation itself: a seed determines a run, in this process and in any other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_another_seed_gives_another_trace() -> None:
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_trace() -> None:
-    """Built-in hashes differ there; a failing seed must fail there too."""
+    """Built-in hashes differ there, but a failing seed must fail there, too."""
     command = [sys.executable, "-c", "from tests.sim.run import simulate; print(simulate(7).trace)"]
     for salt in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": salt}

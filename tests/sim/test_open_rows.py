@@ -1,8 +1,8 @@
-"""Jobs over rows whose ends come later, under a seeded scheduler: a topic has what is alive.
+"""Jobs over rows whose ends arrive later, under a seeded scheduler: a topic has the valid rows.
 
 More seeds: ``python -m tests.sim --open-rows --deliver --runs n --seed s``.
 
-What it cannot catch: what a broker or a database does with records (tests/jobmanager/delivery).
+Cannot catch: the handling of records by a broker or a database (tests/jobmanager/delivery).
 """
 
 from __future__ import annotations

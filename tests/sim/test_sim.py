@@ -1,8 +1,8 @@
 """Whole jobs under a seeded scheduler with faults: no law is broken.
 
-What it cannot catch: what real threads do between two steps of one process, and the transports
-themselves (Flight, fsspec, Spark), which are simulated at their seams. ``make sim RUNS=n SEED=s``
-runs more seeds; ``make sim-mutants`` shows that the laws are not toothless.
+Cannot catch: effects of real threads between two steps of one process, and the transports
+themselves (Flight, fsspec, Spark), whose interfaces are simulated. ``make sim RUNS=n SEED=s`` runs
+more seeds; ``make sim-mutants`` shows that the laws detect planted bugs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Jobs under all faults whose state does not fit: a budget of nothing, and limits of a few rows.
+"""Jobs under all faults whose state does not fit: no memory budget, and limits of a few rows.
 
 Keyed processes and ``deduplicate`` keep their keys on scratch, windows their rows. Planted bugs of
-the runs on scratch are found. Cannot catch: a disk that is full (tests/rvertex/state).
+the spilled runs are detected. Cannot catch: a full disk (tests/rvertex/state).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRIED = 4
 
 
 class Idle(ss.KeyedProcess):
-    """How many clicks a user has made when there were none for 3 s."""
+    """The number of clicks of a user once there were none for 3 s."""
 
     output = {"clicks": "int64"}  # noqa: RUF012  as docs/USERCODE.md shows it
     clicks: int = 0
@@ -69,7 +69,7 @@ CLICKS = drawn()
 
 @contextmanager
 def no_memory(*bugs: Bug) -> Iterator[None]:
-    """State has a budget of nothing; ``bugs`` are planted."""
+    """State has no memory budget; ``bugs`` are planted."""
     with small_limits(), ExitStack() as stack:
         budget = "rvertex.host.environment._state_memory_bytes"
         stack.enter_context(mock.patch(budget, return_value=0))

@@ -1,8 +1,6 @@
-"""Simulated jobs of which half the vertices are strong: no law is broken under faults of any kind.
+"""Simulated jobs with half of the vertices strong: all faults, and no broken law.
 
-Their code could be repeated, so the answer is known.
-
-Cannot catch: code that gives another answer each time
+Their code is repeatable, so the result is known. Cannot catch: code with another result each time
 (tests/rvertex/checkpoint/test_productions.py).
 """
 

@@ -1,7 +1,7 @@
-"""A topic of changes in the simulated world, and its laws: readers have what is alive.
+"""A simulated topic of changes, and its law: readers have the valid rows.
 
-The rows that are alive follow from the output's items by plain arithmetic: a start edge adds its
-row, an end edge removes it.
+The valid rows follow from the output's items by plain arithmetic: a start edge adds its row, an end
+edge removes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class TopicSink(KafkaSink):
-    """A topic whose readers keep rows by key; its writers are fenced as those of Kafka are."""
+    """A topic whose readers keep rows by key; its writers are fenced as in Kafka."""
 
     kind: Kind = "sessions"
 
@@ -38,7 +38,7 @@ class TopicSink(KafkaSink):
 
 
 class TopicLaws:
-    """The records of one partition, and the rows of the output that they follow from."""
+    """The records of one partition, and the output rows that they represent."""
 
     def __init__(self, world: Scheduler, place: object, sink: TopicSink, items: pa.Table) -> None:
         self._world, self._place, self._sink = world, place, sink
@@ -56,7 +56,10 @@ class TopicLaws:
         self._next_seq = 0
 
     def take(self, records: Iterable[Record], next_seq: int) -> None:
-        """Records that became visible together, and how far the delivery is then."""
+        """Add records that became visible together.
+
+        ``next_seq``: the delivery's position after them.
+        """
         for record in records:
             assert record.key is not None
             decoded = json.loads(record.key)
@@ -82,7 +85,7 @@ class TopicLaws:
             self._violate("a topic has what is alive", f"at seq {next_seq}: {found}, {expected}")
 
     def _event(self, key: Key, event: dict[str, Any], seq: int) -> None:
-        """Debezium's: what is before it is what the key has."""
+        """A Debezium event: its "before" is the present row of the key."""
         self._world.met[f"delivery: events {event['op']}"] += 1
         if self._values.get(key) != event["before"]:
             self._violate("an event follows the one before", f"{key} at seq {seq}: {event}")
@@ -92,7 +95,7 @@ class TopicLaws:
             self._values[key] = event["after"]
 
     def _change(self, key: Key, row: dict[str, Any], seq: int) -> None:
-        """A row that begins or ends, with its kind of change."""
+        """A row that starts or ends, with its kind of change."""
         op = row.pop("op")
         self._world.met[f"delivery: changes {op}"] += 1
         if op == DELETE:
@@ -106,7 +109,7 @@ class TopicLaws:
             self._values[key] = row
 
     def _remove(self, key: Key, seq: int) -> None:
-        """The key has no row any more."""
+        """Remove the row of the key."""
         self._world.met["delivery: tombstones"] += 1
         if self._values.pop(key, None) is None:
             self._violate("a tombstone has a row", f"{key} at seq {seq}")
@@ -114,7 +117,7 @@ class TopicLaws:
             self._violate("only net changes are delivered", f"{key} at seq {seq}")
 
     def _has_row_after(self, seq: int, key: Key) -> bool:
-        """Whether a row of the key is alive when the instant of an item is over."""
+        """Whether a row of the key is valid after the instant of an item."""
         event = self._events[seq]
         assert event is not None
         signs = [

@@ -1,4 +1,4 @@
-"""Small random jobs: plans that the planner makes of items in memory, and what they need to run."""
+"""Small random jobs: plans over items in memory, and their parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKLOADS_MAX = 256
 
 @dataclass(frozen=True)
 class Workload(of_plan.Workload):
-    """A job that may read a live log and deliver its answer."""
+    """A job that may read a live log and deliver its result."""
 
     #: What a live job reads.
     log: LiveLog | None = None
@@ -37,13 +37,13 @@ class Workload(of_plan.Workload):
     deliveries: tuple[AnySink, ...] = ()
 
     def with_sinks(self, sinks: tuple[AnySink, ...]) -> Workload:
-        """The job with its answer delivered to ``sinks``."""
+        """The job with its result delivered to ``sinks``."""
         return replace(self, plan=replace(self.plan, deliveries=sinks), deliveries=sinks)
 
 
 @lru_cache(maxsize=WORKLOADS_MAX)
 def make_workload(seed: int) -> Workload:
-    """The workload of a seed; who hunts bugs runs the same ones again and again."""
+    """The workload of a seed, cached: the search for bugs runs the same ones repeatedly."""
     random = Random(seed * 7_919 + 1)
     shape = random.choice(SHAPES)
     plan = lower(shape(random), root=ROOT, parallelism=random.choice([1, 2, 2, 3]))
@@ -51,7 +51,7 @@ def make_workload(seed: int) -> Workload:
 
 
 def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Workload:
-    """A job that runs ``plan``, with options of chance, and its answer."""
+    """A job that runs ``plan`` with random options, and its result."""
     return Workload(**vars(of_plan.workload_of(seed, name, plan, random)))
 
 
@@ -59,7 +59,7 @@ def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Wor
 
 
 def points_of(random: Random, rows: int, name: str) -> Stream:
-    """Point events in order, with CTIs here and there; half of the sources have partitions."""
+    """Point events in order, with some CTIs; half of the sources have partitions."""
     time = 0
     items: list[Event | Cti] = []
     for _ in range(rows):
@@ -99,7 +99,7 @@ def stateless(random: Random) -> Query:
 
 
 def aggregate(random: Random) -> Query:
-    """A keyed window behind an exchange."""
+    """A keyed window after an exchange."""
     points = points_of(random, random.randint(50, 300), "points")
     window = random.choice([hopping("20ms", "10ms"), tumbling("10ms")])
     return (
@@ -141,7 +141,7 @@ def two_exchanges(random: Random) -> Query:
 
 
 def gathered(random: Random) -> Query:
-    """Everything meets in one vertex, behind another aggregate."""
+    """Everything in one vertex, after another aggregate."""
     points = points_of(random, random.randint(50, 200), "points")
     counts = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count())
     return counts.window(tumbling("30ms")).agg(keys=agg.count(), n=agg.sum("n")).to_parquet()

@@ -1,4 +1,4 @@
-"""The world of jobs that may read live logs, get partitions, and deliver their answers."""
+"""The simulation of jobs that may read live logs, get partitions, and deliver their results."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class World(of_query.World):
         self.laws.retention.is_let_go(process.name, marks, looked_s)
 
     def delivered(self) -> dict[str, int]:
-        """By stream of the output the least position of its deliveries."""
+        """The lowest position of the deliveries per stream of the output."""
         found: dict[str, int] = {}
         streams = [stream for stream, _ in self.workload.sinks]
         own = {sink.name for sink in self.workload.deliveries}  # others may come too late
@@ -120,7 +120,7 @@ class World(of_query.World):
         return self.workload.plan
 
     def finish(self) -> None:
-        """A user has delivered what nobody has, also where another one has begun to."""
+        """A user delivers undelivered items, also of deliveries that another process started."""
         if not self.workload.deliveries:
             return
         limit_s = self.scheduler.now_s + LIMIT_S
@@ -146,7 +146,7 @@ class World(of_query.World):
 
 
 def request_finish(world: World) -> None:
-    """A user has the job finish, again and again until it has."""
+    """A user requests the end of the job repeatedly until it ends."""
     if world.state:
         return
     user_root(world).put(f"{REQUESTS}/{FINISH}", b"")

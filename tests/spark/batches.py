@@ -1,4 +1,4 @@
-"""A stream's answer and its batch twin's, side by side, without streams or hosts."""
+"""The result of a stream and of its Spark batch, without streams or hosts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PARALLELISM = 2
 
 
 def streamed(stream: Stream | Query) -> pa.Table:
-    """The answer of the physical plan, in one thread."""
+    """The result of the physical plan, in one thread."""
     query = stream if isinstance(stream, Query) else stream.to_parquet()
     return answer(lower(query, root="r", parallelism=PARALLELISM))
 
 
 def batched(stream: Stream | Query) -> pa.Table:
-    """The answer of Spark."""
+    """The result of Spark."""
     return collect_batch(stream, master=MASTER, parallelism=PARALLELISM)
 
 
 def assert_twins(stream: Stream | Query) -> pa.Table:
-    """Both give the same rows, which are returned."""
+    """Check that both return the same rows. Return them."""
     batch = batched(stream)
     found = compare(streamed(stream), batch)
     assert found.is_equal, str(found)

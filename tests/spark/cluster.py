@@ -22,7 +22,7 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
 class Cluster:
-    """Started on entry, ended by the pids of its own processes on exit."""
+    """A cluster that starts on entry; on exit its own processes are killed by pid."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Cluster:
         cores: int = 2,
         start_wait_s: float = START_WAIT_S,
     ) -> None:
-        """``start_wait_s``: longest silence of a process that starts."""
+        """``start_wait_s``: the longest time without output of a starting process."""
         self._folder, self._start_wait_s = folder, start_wait_s
         self._workers = workers
         self._cores = cores

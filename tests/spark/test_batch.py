@@ -1,7 +1,6 @@
 """Every operator, and whole queries, as a stream and as a Spark batch.
 
-Cannot catch: what both get wrong in the same way (the source readers are shared), or the order of
-rows.
+Cannot catch: an error that both share (such as one in the source readers), or the order of rows.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ SCHEMA = {"k": "string", "g": "float64", "n": "int64", "x": "float64", "t": "tim
 
 
 class Distance:
-    """A user aggregate of integers: greatest less least."""
+    """A user aggregate of integers: maximum minus minimum."""
 
     type = pa.int64()
 
@@ -102,7 +101,7 @@ def events(spans: bool) -> Stream:
 
 
 def placeless(stream: Stream) -> Stream:
-    """The same events, of which a batch does not know the order any more."""
+    """The same events after a step that makes their order unknown to a batch."""
     return stream.union(stream.filter(lit(False)))
 
 
@@ -490,7 +489,7 @@ def test_the_batch_is_sorted_and_typed_as_the_stream() -> None:
 
 
 def validate(target: str) -> tuple[int, dict[str, Any]]:
-    """``jobmanager validate TARGET --json``: exit status and what it prints."""
+    """Run ``jobmanager validate TARGET --json``. Return the exit status and the output."""
     done = CliRunner().invoke(app, ["validate", target, "--master", MASTER, "--json"])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -540,7 +539,7 @@ def test_run_as_a_batch_writes_what_a_job_would(tmp_path: Path) -> None:
 
 
 def test_first_rows_and_orders() -> None:
-    """As windows have them, as they run, and of structs."""
+    """In windows, as running results, and of structs."""
     stream = events(spans=True).filter(col("k").is_null() | (col("n") != 3))
     by = [asc("x", nulls_first=True), desc("g"), "n"]
     for kind in ("row_number", "rank", "dense_rank"):

@@ -1,6 +1,6 @@
-"""Functions of the catalogue of SQL as a stream computes them and as Spark SQL does.
+"""The SQL functions of the catalogue, as a stream and as Spark SQL compute them.
 
-Cannot catch: what both get wrong in the same way; the catalogue itself is compared with DuckDB.
+Cannot catch: an error that both share; the catalogue itself is compared with DuckDB.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_aggregates() -> None:
 
 
 def test_window_functions_by_time() -> None:
-    """Functions over all rows of a partition have no twin: Spark lacks their list of structs."""
+    """Functions over whole partitions have no batch: Spark cannot express their list of structs."""
     shown = [e for e in over.ENTRIES if e.hint is None and not e.is_running]
     values = [e.ours.removeprefix("SELECT n, ").removesuffix(" AS v FROM t") for e in shown]
     listed = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))

@@ -1,6 +1,6 @@
-"""Every expression as a stream evaluates it and as Spark SQL does.
+"""Every expression, as a stream and as Spark SQL evaluate it.
 
-Cannot catch: what both get wrong in the same way; patterns that RE2 and Java read differently.
+Cannot catch: an error that both share; patterns that RE2 and Java interpret differently.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INTEGERS = [None, 0, 1, -1, 7, -7, 3, 2**31, 2**63 - 1, -(2**63)]
 
 
 def stream_of(columns: dict[str, list[Any]], schema: dict[str, Any]) -> Stream:
-    """Point events, one per row, from one second before 1970 on."""
+    """Point events, one per row, starting one second before 1970."""
     count = len(next(iter(columns.values())))
     items = [
         event(i * 250_000 - 1_000_000, **{name: values[i] for name, values in columns.items()})
@@ -50,7 +50,7 @@ def selected(stream: Stream, expressions: list[Expr]) -> Stream:
 
 
 def numbered(columns: dict[str, list[Any]], schema: dict[str, Any]) -> Stream:
-    """With the number of the row, which tells rows apart."""
+    """Rows with a number, which distinguishes them."""
     count = len(next(iter(columns.values())))
     return stream_of({"at": list(range(count)), **columns}, {"at": "int64", **schema})
 
@@ -309,7 +309,7 @@ KINDS = ("int", "float", "bool", "str")
 
 
 def _can_be_computed(row: Row, expressions: list[Expr]) -> bool:
-    """Whether no number is too large."""
+    """Whether no number overflows."""
     batch = pa.RecordBatch.from_pylist([row], schema=SCHEMA)
     try:
         return all(len(e.evaluate(batch)) == 1 for e in expressions)

@@ -1,7 +1,7 @@
-"""Numbers at the edges of their types, as a stream computes them and as Spark SQL does.
+"""Numbers at the limits of their types, as a stream and as Spark SQL compute them.
 
-Cannot catch: what both get wrong in the same way; for that there is Python's arithmetic in
-``tests/planner`` and ``tests/rvertex``.
+Cannot catch: an error that both share; for these there is Python's arithmetic in ``tests/planner``
+and ``tests/rvertex``.
 """
 
 from __future__ import annotations

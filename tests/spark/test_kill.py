@@ -1,6 +1,6 @@
-"""SIGKILL anywhere: the output is the same sequence, item for item.
+"""SIGKILL anywhere: the output is the same sequence, item by item.
 
-What it cannot catch: orders of messages that these few runs do not happen to produce.
+Cannot catch: rare orders of messages.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Kill = Callable[[dict[str, Any]], None]
 
 
 class Killer:
-    """Sends SIGKILL when the sources have come as far as each threshold says."""
+    """Sends SIGKILL when the sources have read as many events as each threshold says."""
 
     def __init__(self, thresholds: list[float], kill: Kill) -> None:
         self._todo = sorted(thresholds)
@@ -94,7 +94,7 @@ def kill_all(status: dict[str, Any]) -> None:
 
 
 def kill_executor(status: dict[str, Any]) -> None:
-    """Kill a whole executor: its JVM, and with it all its Python workers."""
+    """Kill a whole executor: its JVM and so all its Python workers."""
     os.kill(executor_of(status["hosts"][0]["pid"]), signal.SIGKILL)
 
 
@@ -104,7 +104,7 @@ def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
 
 @pytest.fixture(scope="module")
 def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int, int, str]:
-    """The outcome of a run in one process, which nothing disturbs."""
+    """The outcome of a run in one process, without failures."""
     root = tmp_path_factory.mktemp("expected") / "job"
     job = jobmanager.run(query(events), root=str(root), executor="local")
     result = outcome(job.wait(WAIT_S))
@@ -191,7 +191,7 @@ def test_killed_executor_on_a_standalone_cluster(
 
 
 def stop_spark() -> None:
-    """Let go of the cluster before it goes away."""
+    """Disconnect from the cluster before it stops."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

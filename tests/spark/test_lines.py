@@ -19,7 +19,7 @@ LOOPBACKS = ("0100007F", "0000000000000000FFFF00000100007F", "000000000000000000
 
 
 def listening(pid: int) -> list[str]:
-    """Addresses at which a process listens for TCP."""
+    """The TCP addresses on which a process listens."""
     links = (Path(f"/proc/{pid}/fd") / fd for fd in os.listdir(f"/proc/{pid}/fd"))
     inodes = set()
     for link in links:

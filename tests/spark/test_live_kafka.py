@@ -1,4 +1,4 @@
-"""A job on Spark over a topic that fills while it runs; a worker is killed on the way."""
+"""A job on Spark over a growing topic; a worker is killed while it runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(broker: Broker, tmp_path: Pat
 def test_a_worker_that_is_killed_reads_the_partitions_that_were_added_again(
     broker: Broker, tmp_path: Path
 ) -> None:
-    """Hosts that Spark starts later have the plan with which the job began."""
+    """Hosts that Spark starts later have the plan with which the job started."""
     feed, watch = Feed(broker, 2), Watch()
     for partition in range(2):
         feed.write(partition, 0)

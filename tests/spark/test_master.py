@@ -1,6 +1,6 @@
-"""Which master a job without ``master=`` runs on: the session's, or that of spark-submit.
+"""The master of a job without ``master=``: the session's, or that of spark-submit.
 
-Each case is a process of its own, as a process has one Spark.
+Each case is a separate process, because a process has only one Spark.
 
 Cannot catch: a cluster that spark-submit sends the driver to.
 """

@@ -1,6 +1,6 @@
-"""Modules of the user on a cluster whose workers have another path than the driver.
+"""Modules of the user on a cluster whose workers have another module path than the driver.
 
-Each job is begun and resumed by processes of their own. Cannot catch: workers on other machines.
+Separate processes start and resume each job. Cannot catch: workers on other machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ query = rows.select(
 
 @pytest.fixture
 def query(tmp_path: Path) -> Path:
-    """A query whose modules lie in folders that nobody has on the path."""
+    """A query whose modules are in folders that are on no path."""
     code = tmp_path / "code"
     (code / "shapes").mkdir(parents=True)
     (code / "lengths.py").write_text("def length(s):\n    return len(s)\n")

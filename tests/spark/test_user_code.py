@@ -1,6 +1,6 @@
-"""Code of users in the batch twin: equal answers, poison included, and clear refusals.
+"""User code in a batch: equal results, poison events included, and clear errors.
 
-Cannot catch: functions whose result depends on the batches that Spark makes.
+Cannot catch: functions whose result depends on Spark's batches.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_a_process_on_spark_is_that_of_this_process(tmp_path: Path) -> None:
 
 
 class Bursts(KeyedProcess):
-    """Timers of two names, moved, deleted, in the past and set by timers; rows that start later."""
+    """Two named timers, moved, deleted, in the past and set by timers; rows that start later."""
 
     output = {"n": "int64", "total": "float64", "when": "timestamp", "what": "string"}  # noqa: RUF012
     n: int = 0
@@ -132,7 +132,7 @@ class Bursts(KeyedProcess):
 
 
 class Running(KeyedProcess):
-    """Its rows follow the order of events."""
+    """Emits rows in the order of events."""
 
     output = {"x": "int64", "before": "int64"}  # noqa: RUF012
     before: int | None
@@ -143,7 +143,7 @@ class Running(KeyedProcess):
 
 
 class Once:
-    """The first of each text, and at the end how many there were."""
+    """The first row of each text, and at the end the number of texts."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
@@ -164,7 +164,7 @@ class Once:
 
 
 class AtEnd(Once):
-    """A row when the stream ends, also when nothing came."""
+    """Emits a row when the stream ends, also without input."""
 
     def execute(self, events: pa.RecordBatch, ctis: list[int]) -> Any:
         self.seen["n"] = self.seen.get("n", 0) + events.num_rows
@@ -246,7 +246,7 @@ def test_what_has_no_twin_or_fails() -> None:
 
 
 class Living(KeyedProcess):
-    """The sum of what is alive of a key, at each change."""
+    """The sum of the valid rows of a key, at each change."""
 
     output: ClassVar[dict[str, str]] = {"total": "int64"}
     total: int = 0
@@ -280,7 +280,7 @@ def test_a_batch_makes_the_calls_of_a_lookup_again() -> None:
 
 
 def assert_calls(stream: Stream) -> pa.Table:
-    """The answer of a job and of a batch; what a plan alone runs has no calls."""
+    """Check the results of a job and of a batch; a plan without a job has no calls."""
     batch = batched(stream)
     found = compare(jobmanager.collect(stream, executor="local"), batch)
     assert found.is_equal, str(found)

@@ -1,4 +1,4 @@
-"""The broker of the test kit, where tests and benchmarks import it from."""
+"""Exports the test kit's broker for tests and benchmarks."""
 
 from streamscope.testing.servers.broker import (
     ANSWER_S_MAX,

@@ -1,4 +1,4 @@
-"""How much of every law is tried.
+"""The number of examples and seeds per law.
 
 Numbers in tests are for ``pytest``. The fast tests of ``make test`` and ``make check`` draw 0.3
 times as many examples and seeds, the slow ones 0.5 times, ``make deep DEPTH=10`` ten times.
@@ -32,7 +32,7 @@ def seeds(first: int, count: int) -> range:
 
 
 def one_in(count: int, values: Iterable[Any]) -> list[Any]:
-    """Parameters of a test: the first of every ``count`` is in the fast suite, others are slow."""
+    """Parameters of a test: every ``count``-th is in the fast suite, the others are slow."""
     return [
         value if k % count == 0 else pytest.param(value, marks=pytest.mark.slow)
         for k, value in enumerate(values)

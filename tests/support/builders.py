@@ -1,7 +1,7 @@
-"""Tables of events as the test language: ``ev(1, 5, a="x")``, ``cti(5)``, and what is made of them.
+"""Tables of events as the test language, ``ev(1, 5, a="x")`` and ``cti(5)``, and conversions.
 
-Source: Trill's tests (an input is a table one can read). A table lists items in any order of
-events; :func:`make_run` sorts it into the normal form that vertices see.
+Source: Trill's tests (an input is a readable table). A table lists events in any order;
+:func:`make_run` sorts it into the normal form that vertices get.
 """
 
 from __future__ import annotations

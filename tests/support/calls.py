@@ -1,4 +1,4 @@
-"""How many calls a piece of work takes: what it costs, the same on every machine."""
+"""Counts the calls that a piece of work takes: a cost that is equal on every machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Calls of Python functions, and of compiled ones by Python, while ``work`` runs.
+    """Count calls of Python functions, and of compiled functions by Python, while ``work`` runs.
 
-    What numpy and Arrow do within a call is not counted, nor what is only done the first time, as
-    imports are: it runs twice.
+    Work inside numpy and Arrow is not counted, nor work of the first run only, such as imports:
+    ``work`` runs twice.
     """
     work()
     calls = 0

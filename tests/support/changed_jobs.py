@@ -43,7 +43,7 @@ STATEFUL = {
 
 
 def batch(number: int, rows: int = ROWS) -> pa.RecordBatch:
-    """Rows of the second ``number``."""
+    """Rows in second ``number``."""
     times = [number * 1_000_000 + k * (999_999 // rows) for k in range(rows)]
     columns = {"t": times, "key": [t % 5 for t in times], "x": [t % 101 for t in times]}
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
@@ -60,20 +60,20 @@ class ChangedJob:
         self.job: Job | None = None
 
     def query(self, name: str, text: str, *, follow: bool = True) -> str:
-        """The file of a query; ``text``: what it makes of ``rows``."""
+        """Write the file of a query; ``text``: an expression over ``rows``."""
         path = self.folder / f"{name}.py"
         head = (_HEAD + _FOLLOW).format(log=self.log_uri, follow=follow)
         path.write_text(f"{head}{text}\n")
         return str(path)
 
     def append(self, count: int = 1) -> None:
-        """Rows of the next seconds."""
+        """Append rows of the next seconds."""
         for _ in range(count):
             self._log.append(batch(self.appended))
             self.appended += 1
 
     def run(self, path: str, **options: Any) -> Job:
-        """Begin the job."""
+        """Start the job."""
         asked: dict[str, Any] = {"executor": "local", "config": QUICK, "on_status": self.watch}
         query = load_query(path)
         self.job = jobmanager.run(
@@ -82,23 +82,23 @@ class ChangedJob:
         return self.job
 
     def resume(self, root: str | None = None) -> Job:
-        """Go on with it, or with the one at ``root``."""
+        """Resume the job, or the one at ``root``."""
         self.watch.forget()
         self.job = jobmanager.resume(root or self.root, config=QUICK, on_status=self.watch)
         return self.job
 
     def has_read_all(self) -> None:
-        """Wait until all rows are read; what follows from them may still be on its way."""
+        """Wait until all rows are read; their results may still be missing."""
         self.watch.until(_reads(self.appended * ROWS))
 
     def has_emitted_all(self) -> None:
-        """Wait until each window that can be over is emitted; for queries like ``COUNTS``."""
+        """Wait until each window that can close is emitted; for queries like ``COUNTS``."""
         passed_us = batch(self.appended - 1).column("t")[-1].as_py() - DELAY_US
         over_us = passed_us // WINDOW_US * WINDOW_US  # no time in between leaves a window
         self.watch.until(lambda status: _has_passed(status, over_us))
 
     def finish(self) -> list[dict[str, Any]]:
-        """End the job; its rows, sorted."""
+        """End the job. Return its rows, sorted."""
         assert self.job is not None
         self.job.stop(finish=True)
         assert self.job.wait(WAIT_S)["state"] == "finished"
@@ -111,13 +111,13 @@ class ChangedJob:
 
 
 def rows_of(job: Job) -> list[dict[str, Any]]:
-    """The rows of an answer, sorted."""
+    """The rows of a result, sorted."""
     rows = job.to_arrow().to_pylist()
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
 
 def whole_answer(changed: ChangedJob, text: str) -> list[dict[str, Any]]:
-    """Return the output of a job that ran this query over all rows from the beginning."""
+    """Return the output of a job that ran this query over all rows from the start."""
     root = str(changed.folder / "whole")
     query = load_query(changed.query("whole", text, follow=False))
     job = jobmanager.run(query, root=root, executor="local", config=QUICK)

@@ -1,10 +1,10 @@
-"""A store on which a process dies at one of its calls, and what of that call is left.
+"""A store on which a process dies at one of its calls, with a chosen effect of that call.
 
 :class:`CrashingBlobs` counts the calls of one process on any store. At call ``at`` the process
 dies, in one of these ways (:data:`WAYS`): *before* the call has any effect, *torn* (a put leaves a
-temporary), *half* (a put leaves half a blob under its name, as a store does whose puts are not
-atomic), or *after* all of its effect. From then on every call of that process raises, so it can
-neither clean up nor acknowledge.
+temporary), *half* (a put leaves half a blob under its name, as in a store without atomic puts), or
+*after* all of its effect. From then on every call of that process raises, so it can neither clean
+up nor acknowledge.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class DiedError(BaseException):
-    """The process is dead; no handler of errors may take it for a failure that it survives."""
+    """The process is dead; error handlers must not catch this as a failure that it survives."""
 
 
 def deaths(calls: Sequence[str], *, is_atomic: bool = False) -> list[tuple[int, str]]:
-    """Every death that leaves something of its own; before a call is after the one before it.
+    """All deaths with distinct effects; dying before a call equals dying after the previous one.
 
-    ``is_atomic``: the store never has half a blob, as those promise that jobs are run on.
+    ``is_atomic``: the store never has half a blob, as the stores of jobs promise.
     """
     put = ("torn", "after") if is_atomic else ("torn", "half", "after")
     ways = {"put": put, "put_new": put, "delete": ("after",)}
@@ -37,7 +37,7 @@ def deaths(calls: Sequence[str], *, is_atomic: bool = False) -> list[tuple[int, 
 
 
 class Life:
-    """The calls of one process, whatever stores it opens, until it dies."""
+    """The calls of one process on all its stores, until it dies."""
 
     def __init__(self, at: int | None = None, how: str = "before") -> None:
         """``at``: the call at which it dies, from 0; None: it lives."""
@@ -46,7 +46,7 @@ class Life:
         self.is_dead = False
 
     def enter(self, call: str) -> str:
-        """A call begins; how the process dies in it, empty if it does not."""
+        """Start a call. Return how the process dies in it; empty if it does not."""
         if self.is_dead:
             raise DiedError
         self.calls.append(call)
@@ -58,13 +58,13 @@ class Life:
         return self._how
 
     def leave(self) -> None:
-        """A call ends."""
+        """End a call."""
         if self.is_dead:
             raise DiedError
 
 
 class CrashingBlobs:
-    """A blob store as the process sees it whose calls ``life`` counts."""
+    """A blob store whose calls ``life`` counts."""
 
     def __init__(self, store: BlobStore, life: Life) -> None:
         self._store, self._life = store, life

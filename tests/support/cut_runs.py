@@ -24,7 +24,7 @@ Ports = list[Run]
 
 @dataclass(frozen=True, slots=True)
 class MergedOrder:
-    """Where every item of the ports stands in the merged sequence.
+    """The position of every item of the ports in the merged sequence.
 
     ``port`` int64[n]: the port of item i, or -1 for a CTI; ``times`` int64[n], sorted. A prefix of
     the merged sequence is a prefix of each port's events and of the CTIs.
@@ -67,8 +67,8 @@ def run_cut(
 ) -> list[Run]:
     """Outputs of an operator fed the merged sequence cut at ``splits``, one run per piece.
 
-    ``restore``: between any two pieces the operator is replaced by a new one loaded from its
-    snapshot. ``budget_bytes``: what its state may take in memory.
+    ``restore``: between any two pieces, a new operator is loaded from the snapshot.
+    ``budget_bytes``: the memory limit of its state.
     """
     order = merged_order(inputs)
     cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
@@ -92,7 +92,7 @@ def reopened(
     schemas: Sequence[pa.Schema],
     state: OperatorState,
 ) -> Operator:
-    """A new operator loaded from ``state`` after a trip through bytes, as a checkpoint makes it."""
+    """A new operator loaded from ``state``, serialised as in a checkpoint."""
     operator = spec.open(schemas)
     operator.load(through_bytes(state))
     return operator

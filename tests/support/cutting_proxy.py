@@ -1,4 +1,4 @@
-"""A line to a PostgreSQL server that is cut when certain bytes come by, in either direction."""
+"""A proxy to a PostgreSQL server that breaks connections at certain bytes, both ways."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _BYTES_MAX = 1 << 16
 
 
 class CuttingProxy:
-    """Between clients and the server in ``folder``; bytes that cut a line do not arrive."""
+    """A proxy between clients and the server in ``folder``.
+
+    The bytes that break it do not arrive.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._server = str(folder / _SOCKET)

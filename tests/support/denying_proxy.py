@@ -1,7 +1,7 @@
-"""A line to a Kafka broker on which some answers say that the user lacks permission.
+"""A proxy to a Kafka broker in which some answers deny a permission.
 
-The requests reach the broker; in the answers to chosen ones the error code is another. So the
-client library meets what a broker with ACLs answers, which the broker of the tests has not.
+The requests reach the broker, but the proxy changes the error code of chosen answers. So the client
+library gets the answers of a broker with ACLs, which the broker of the tests lacks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPACT_FROM = {PRODUCE: 9, FIND_COORDINATOR: 3, INIT_PRODUCER_ID: 2}
 
 
 class DenyingProxy:
-    """Between clients and a broker on 127.0.0.1; clients are told to come here for everything."""
+    """A proxy to a broker on 127.0.0.1; its answers direct clients back to the proxy."""
 
     def __init__(self, servers: str) -> None:
         host, _, port = servers.rpartition(":")
@@ -78,7 +78,7 @@ class DenyingProxy:
                 end.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, frame: bytes, key: int, version: int) -> bytes:
-        """The answer, with this address for the broker's, and an error where it is denied."""
+        """The answer with the proxy's address instead of the broker's; an error if it is denied."""
         theirs, ours = (
             b"127.0.0.1" + struct.pack(">i", int(port))
             for port in (self._broker[1], self.servers.rpartition(":")[2])
@@ -91,7 +91,7 @@ class DenyingProxy:
 
 
 def _error_at(frame: bytes, key: int, version: int) -> int:
-    """Return the offset of the error code: after the number, times, and the first topic's name."""
+    """Return the offset of the error code: after number, times and the first topic's name."""
     is_compact = version >= _COMPACT_FROM[key]
     at = 5 if is_compact else 4
     if key == FIND_COORDINATOR:

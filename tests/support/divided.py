@@ -1,4 +1,4 @@
-"""An operator whose state is divided among vertices, and put side by side in one."""
+"""Divides the state of an operator among vertices, and puts the parts side by side in one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def assert_divisible(
     inputs: Sequence[Run],
     schemas: Sequence[pa.Schema],
 ) -> None:
-    """Divide the state by ranges of the key's hash at some item, and again behind it: same rows.
+    """Divide the state by ranges of the key's hash at an item, and again later: same rows.
 
-    From the first place on two vertices work, one with two parts of its own; from the second on one
-    vertex has all parts. An operator without keys, or without a rule for them, is not asked. Nor is
-    a first phase: its parts emit other rows, which the next phase merges.
+    After the first division two vertices work, one of them with two parts; after the second, one
+    vertex has all parts. Operators without keys, or without a rule for them, are skipped, and so
+    are first phases: their parts emit other rows, which the next phase merges.
     """
     if isinstance(spec, PartialAggregate | PartialSession | Extremes):
         return

@@ -1,7 +1,7 @@
-"""What a PostgreSQL server does with the statements of a delivery, by DuckDB in this process.
+"""Simulates a PostgreSQL server for the statements of a delivery, with DuckDB in this process.
 
-It takes the place of the client library, so that a delivery's own logic is tested where no server
-runs: transactions, conflicts, fences. Types, locks and limits of time are those of a real server
+It replaces the client library, to test a delivery's own logic without a server: transactions,
+conflicts, fences. Types, locks and timeouts are tested with a real server
 (tests/rvertex/sinks/test_postgres.py).
 """
 
@@ -32,7 +32,7 @@ _COLUMN = re.compile(r'"([^"]+)" ([^,()]+(?:\([^)]*\))?)')
 
 
 class Server:
-    """Tables without a schema, and the connections that have them open."""
+    """Tables without a schema, and the open connections."""
 
     def __init__(self) -> None:
         self._database = duckdb.connect(config={"threads": 1})
@@ -50,7 +50,7 @@ class Server:
         self.fails_at_commit: Exception | None = None
 
     def connect(self, dsn: str, *, autocommit: bool) -> Connection:
-        """In the place of the client's ``connect``."""
+        """Replaces the client's ``connect``."""
         assert autocommit, dsn
         self._count += 1
         self.backends[self._count] = Connection(self, self._database.cursor(), self._count)
@@ -64,7 +64,7 @@ class Server:
 
 
 class Connection:
-    """One process of the server, and its cursor."""
+    """One connection of the server, with its cursor."""
 
     def __init__(self, server: Server, cursor: duckdb.DuckDBPyConnection, pid: int) -> None:
         self._server, self._cursor, self.pid = server, cursor, pid
@@ -106,7 +106,7 @@ class Connection:
             self._cursor.close()
 
     def _answer(self, statement: str) -> list[Any]:
-        """Settings, locks and the catalogue are answered here, the rest by DuckDB."""
+        """Settings, locks and the catalogue are answered here, other statements by DuckDB."""
         if statement.startswith(("SET ", "SELECT pg_advisory_xact_lock")):
             return []
         if "FROM pg_attribute WHERE attrelid = '" in statement:

@@ -1,7 +1,7 @@
-"""Random rows in two forms: as intervals, and as start and end edges; and what they must agree in.
+"""Random rows in two forms, as intervals and as start and end edges, and their common meaning.
 
-A row with an end may come as an interval or as two edges; the table that is meant is the same. So
-an operator with edges over the one form must mean what its interval version makes of the other.
+A row with an end may be one interval or two edges; both mean the same table. So an operator over
+edges must output the same table as its interval version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMES = 12
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that lives in ``[vs, ve)``; ``is_split``: its end comes as an edge."""
+    """A row with lifetime ``[vs, ve)``; ``is_split``: its end is a separate edge."""
 
     vs: int
     ve: int
@@ -42,7 +42,7 @@ class Row:
 
 @st.composite
 def some_rows(draw: st.DrawFn, *, ends: bool = True) -> list[Row]:
-    """Rows with many ties: equal rows, many ends at one instant, points, rows for ever."""
+    """Rows with many ties: equal rows, many ends at one instant, points, endless rows."""
     rows = []
     for _ in range(draw(st.integers(0, 9))):
         vs = draw(st.integers(0, TIMES))
@@ -57,7 +57,7 @@ some_ctis = st.lists(st.integers(0, TIMES + 6), max_size=4, unique=True)
 
 
 def edge_run(rows: Sequence[Row], ctis: Sequence[int], payload: pa.Schema = PAYLOAD) -> Run:
-    """The rows as they come with edges."""
+    """The rows in the form with edges."""
     items: list[Ev | Cti] = [Cti(t) for t in sorted(ctis)]
     for row in rows:
         if row.is_split and row.ve != INF_TIME:
@@ -74,7 +74,7 @@ def closed_run(rows: Sequence[Row], ctis: Sequence[int], payload: pa.Schema = PA
 
 
 def meant(run: Run) -> list[tuple[Any, ...]]:
-    """The rows that a run with edges means, in a fixed order."""
+    """The rows that a run with edges represents, in a fixed order."""
     return sorted_rows(paired(pa.Table.from_batches([run.events])))
 
 
@@ -94,7 +94,7 @@ def ending(ctis: Sequence[int]) -> list[int]:
 
 
 def joined_lives(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows with pieces that touch put together, of (vs, ve, payload)."""
+    """Rows (vs, ve, payload) with touching pieces joined."""
     by_payload: dict[tuple[Any, ...], list[list[int]]] = {}
     for vs, ve, *payload in sorted(rows, key=lambda row: tuple((v is None, v) for v in row)):
         lives = by_payload.setdefault(tuple(payload), [])
@@ -107,6 +107,6 @@ def joined_lives(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def begins(run: Run) -> list[tuple[Any, ...]]:
-    """Start and payload of the rows that begin, in the order in which they come."""
+    """Start and payload of the starting rows, in order."""
     rows = [e for e in run.events.to_pylist() if e["_vs"] < e["_ve"]]
     return [(row["_vs"], *map(str, list(row.values())[2:])) for row in rows]

@@ -1,4 +1,4 @@
-"""Exact comparison of batches: floats bit for bit, so that NaN equals NaN and -0.0 is not 0.0."""
+"""Exact comparison of batches: floats bit by bit, so NaN equals NaN and -0.0 is not 0.0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def exact_rows(batch: pa.RecordBatch | pa.Table) -> list[tuple[object, ...]]:
-    """Rows as tuples in which every float stands as its bit pattern."""
+    """Rows as tuples, with every float as its bit pattern."""
     columns = [_exact(batch.column(i)) for i in range(batch.num_columns)]
     return list(zip(*columns, strict=True)) if columns else []
 
@@ -26,14 +26,14 @@ def _exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
 
 
 def _exact_value(value: object) -> object:
-    """Floats within lists by their bits."""
+    """Floats in lists by their bits."""
     if isinstance(value, list):
         return [_exact_value(inner) for inner in value]
     return struct.pack("<d", value) if isinstance(value, float) else value
 
 
 def _have_equal_bits(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether columns of one type are certainly equal; False: values are to be compared."""
+    """Whether columns of one type are certainly equal; False: compare the values."""
     if isinstance(left, pa.ChunkedArray) or isinstance(right, pa.ChunkedArray):
         return False
     if pa.types.is_float64(left.type):
@@ -51,7 +51,7 @@ def _has_floats(kind: pa.DataType) -> bool:
 def assert_same_items(
     actual: pa.RecordBatch | pa.Table, expected: pa.RecordBatch | pa.Table, label: str
 ) -> None:
-    """Assert equality row for row and name the first row that differs."""
+    """Check equality row by row, and name the first row that differs."""
     assert actual.schema.equals(expected.schema), f"{label}: {actual.schema} != {expected.schema}"
     if actual.num_rows == expected.num_rows and all(
         map(_have_equal_bits, actual.columns, expected.columns)

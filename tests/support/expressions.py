@@ -1,7 +1,7 @@
-"""Random expressions, each with what it should give: a plain Python function of a row.
+"""Random expressions, each with its definition as a plain Python function of a row.
 
 The Python side is written without looking at Arrow: null is None, an integer beyond int64 is an
-``OverflowError``, anything with None is None unless said otherwise.
+``OverflowError``, an operation with None returns None unless defined otherwise.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LITERALS: dict[str, st.SearchStrategy[Any]] = {
 
 @dataclass(frozen=True)
 class Twin:
-    """An expression and what it means."""
+    """An expression and its definition."""
 
     expr: Expr
     python: Python
@@ -56,7 +56,7 @@ class Twin:
 
 
 def rows() -> st.SearchStrategy[list[Row]]:
-    """Rows of :data:`SCHEMA` with nulls and awkward numbers."""
+    """Rows of :data:`SCHEMA` with nulls and edge cases."""
     integers = st.integers(-9, 9) | st.sampled_from([2**63 - 1, -(2**63), 2**31])
     floats = st.sampled_from([0.0, -0.0, 0.5, -2.5, 1e300, math.inf, -math.inf, math.nan, 7.0])
     values: dict[str, st.SearchStrategy[Any]] = {
@@ -92,7 +92,7 @@ def _both(kind: str, depth: int) -> st.SearchStrategy[tuple[Twin, Twin]]:
 
 
 def _strict(function: Callable[..., Any], *args: Twin) -> Python:
-    """Null if an argument is."""
+    """Null if an argument is null."""
 
     def python(row: Row) -> Any:
         values = [arg.python(row) for arg in args]
@@ -173,7 +173,7 @@ _COMPARISONS: list[Callable[[Twin, Twin], Twin]] = [
 
 
 def _decided(zero: bool, row: Row, *sides: Twin) -> bool | None:
-    """Kleene's: ``zero`` of one side decides, whatever is wrong with the other."""
+    """Kleene logic: a side with the value ``zero`` decides, even if the other side fails."""
     values: list[bool | None] = []
     wrong: OverflowError | None = None
     for side in sides:

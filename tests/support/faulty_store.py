@@ -1,7 +1,7 @@
-"""A file system behind fsspec that fails, fills up or takes its time, as a test tells it to.
+"""A file system behind fsspec that fails, fills up or is slow, as the test requests.
 
 It is registered as ``faulty://`` and keeps its files on the local disk; a put is atomic, as in an
-object store. Faults are those of the whole process: hosts are threads of it.
+object store. Faults apply to the whole process, whose threads are the hosts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Faults:
 
     @contextlib.contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """Count a call from outside; calls within the file system do not count."""
+        """Count an external call; calls within the file system do not count."""
         if getattr(self._inside, "is_set", False):
             yield
             return
@@ -77,7 +77,7 @@ FAULTS = Faults()
 
 
 class FaultyFileSystem(LocalFileSystem):  # type: ignore[misc]
-    """See the module."""
+    """A file system with faults; see the module."""
 
     protocol = "faulty"
 

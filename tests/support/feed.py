@@ -1,4 +1,4 @@
-"""Events that are written into a topic while a job reads it, and the answer that they have."""
+"""Writes events into a topic while a job reads it, and computes the expected result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Feed:
         self._counts: Counter[tuple[int, int]] = Counter()
 
     def write(self, partition: int, second: int, rows: int = 200) -> None:
-        """Events of that second of event time."""
+        """Write events of this second of event time."""
         rng = np.random.default_rng([partition, second])
         times = np.sort(rng.integers(0, 1_000_000, rows)) + second * 1_000_000
         shown = times[np.argsort(times + rng.integers(0, DELAY_US, rows), kind="stable")]
@@ -51,16 +51,16 @@ class Feed:
         )
 
     def query(self, **options: Any) -> Query:
-        """Events by key and half second."""
+        """The number of events by key and half second."""
         windows = self.stream(**options).group_by("key").window(tumbling(WINDOW_US))
         return windows.agg(n=agg.count()).to_parquet()
 
     def expected(self) -> list[tuple[int, int, int]]:
-        """(start of window, key, count) of all that was written."""
+        """(start of window, key, count) of all written events."""
         return sorted((w * WINDOW_US, k, n) for (w, k), n in self._counts.items())
 
     def was_read(self, status: dict[str, Any]) -> bool:
-        """Whether the positions of the sources are those of all that was written."""
+        """Whether the sources have read all written events."""
         sources = [v["inputs"] for v in status["vertices"] if v["stage"].startswith("s01")]
         return sum(sum(inputs[: len(inputs) // 2]) for inputs in sources) >= self.sent
 

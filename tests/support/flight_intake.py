@@ -1,4 +1,4 @@
-"""Producers that put over Flight, answered in the words of HTTP so that one test fits both."""
+"""Producers that send over Flight, with answers in the form of HTTP, so one test fits both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def call_options(token: str, wait_s: float) -> flight.FlightCallOptions:
 
 
 def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows with the stream's columns, or with those that they have if they do not fit."""
+    """Rows with the stream's columns, or with their own if they do not fit."""
     try:
         return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     except pa.ArrowException:
@@ -39,7 +39,7 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def metadata(**fields: object) -> bytes:
-    """The app_metadata of a batch; without fields, none."""
+    """The app_metadata of a batch; None without fields."""
     return json.dumps(fields).encode() if fields else b""
 
 
@@ -56,7 +56,7 @@ def put(
     options: flight.FlightCallOptions,
     stream: str = "clicks",
 ) -> tuple[int, dict[str, Any]]:
-    """Send a batch in a separate call: status and body of the answer, as over HTTP.
+    """Send a batch in a separate call. Return status and body of the answer, as over HTTP.
 
     Raises:
         ConnectionError: there is no answer.
@@ -83,7 +83,7 @@ def put(
 def act(
     client: flight.FlightClient, name: str, body: object, options: flight.FlightCallOptions
 ) -> tuple[int, dict[str, Any]]:
-    """Send an action: status and body of the answer, as over HTTP."""
+    """Send an action. Return status and body of the answer, as over HTTP."""
     try:
         action = flight.Action(name, json.dumps(body).encode())
         (found,) = client.do_action(action, options)
@@ -93,7 +93,7 @@ def act(
 
 
 def refused(error: BaseException) -> tuple[int, dict[str, Any]]:
-    """The status and the document that an error of Flight stands for; its class has to fit."""
+    """The HTTP status and document of a Flight error, whose class must match."""
     if not getattr(error, "extra_info", b""):
         raise ConnectionError(str(error)) from error
     told = json.loads(error.extra_info)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""A gate before sources: a job that a test disturbs cannot have ended before, on any machine.
+"""A gate before sources: a job cannot end before a test has disturbed it, on any machine.
 
-By the law of cutting it changes no output.
+It changes no output, because output does not depend on batches.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _LOOK_S = 0.01
 
 
 class SourceGate:
-    """How far the sources of local hosts may read, by event time; open at first."""
+    """The event time up to which local sources may read; open at first."""
 
     def __init__(self) -> None:
         self._until_us: int | None = None
 
     def stand(self, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-        """Before all sources that this process opens from now on; without a patch for good."""
+        """Install it before all sources opened from now on; without a patch permanently."""
         if monkeypatch is None:
             vars(opening)["Pace"] = partial(GatedPace, self)
         else:
             monkeypatch.setattr(opening, "Pace", partial(GatedPace, self))
 
     def close_at_time(self, until_us: int) -> None:
-        """Hold back what starts later."""
+        """Hold back events that start later."""
         self._until_us = until_us
 
     def open(self) -> None:
-        """Let everything through."""
+        """Let all events pass."""
         self._until_us = None
 
     def passing_rows(self, batch: pa.RecordBatch, column: str) -> int:
-        """How many leading rows of ``batch`` it lets through."""
+        """The number of leading rows of ``batch`` that may pass."""
         until_us = self._until_us
         if until_us is None or batch.num_rows == 0:
             return int(batch.num_rows)
@@ -52,7 +52,7 @@ class SourceGate:
 
 
 class GatedPace(Pace):
-    """Rows are due by the clock, and when the gate lets them through."""
+    """Rows are due by the clock, and only when the gate lets them pass."""
 
     def __init__(self, gate: SourceGate, *pace: Any, **began: Any) -> None:
         super().__init__(*pace, **began)

@@ -1,4 +1,4 @@
-"""Hosts as threads with real connections, and a manager that only does what a test tells it."""
+"""Hosts as threads with real connections, and a manager that is scripted by a test."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MemoryWiring(FlightWiring):
 
 
 class ScriptedManager:
-    """Starts hosts, sends them what it is told, and keeps what they say."""
+    """Starts hosts, sends the test's messages, and records their notices."""
 
     def __init__(self, vertices: list[VertexSpec], *, limits: HostLimits | None = None) -> None:
         self.vertices: Mapping[str, VertexSpec] = {str(v.id): v for v in vertices}
@@ -77,14 +77,14 @@ class ScriptedManager:
         self.tell(host, StartVertex(host, vertex, epoch, checkpoint, 0, 1))
 
     def locate(self, vertex: str, *endpoints: tuple[int, str]) -> None:
-        """Tell every host where the streams of a vertex are: epochs and hosts."""
+        """Send every host the places of a vertex's streams: epochs and hosts."""
         self._versions += 1
         found = tuple(Endpoint(epoch, host, self._ready[host].address) for epoch, host in endpoints)
         for host in self.hosts:
             self.tell(host, Locate(vertex, self._versions, found))
 
     def wait_for(self, kind: type[N], accept: Callable[[N], bool] = lambda notice: True) -> N:
-        """The first notice of a kind that is accepted, past or future."""
+        """The first notice of a kind that ``accept`` accepts, past or future."""
         deadline_s = time.monotonic() + WAIT_S
         seen = 0
         while True:  # ends by the deadline
@@ -104,7 +104,7 @@ class ScriptedManager:
         return [n for n in self.notices if isinstance(n, kind)]
 
     def kill(self, host: str) -> None:
-        """A host is gone, with all that it had in memory."""
+        """Kill a host with all its memory."""
         running = self.hosts.pop(host)
         running.how = "killed"
         running._wake.set()

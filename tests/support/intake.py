@@ -1,4 +1,4 @@
-"""Intake servers as processes of their own, and producers that post to them until they are told."""
+"""Intake servers as separate processes, and producers that post to them."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Answer:
 
     @property
     def may_repeat(self) -> bool:
-        """Over HTTP the server says when; Flight's error means that (tests.support checks it)."""
+        """Whether to repeat: over HTTP the server says when; a Flight error implies it."""
         return self.status in AGAIN and self.headers.get("retry-after", "1") == "1"
 
 
 class IntakeProcess:
-    """``jobmanager intake`` on a free port; ``post`` goes over HTTP or over Flight."""
+    """``jobmanager intake`` on a free port; ``post`` uses HTTP or Flight."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class IntakeProcess:
         self.process.send_signal(number)
 
     def stop(self) -> int:
-        """Tell it to stop; its exit status."""
+        """Stop the server. Return its exit status."""
         self.send(signal.SIGTERM)
         return self.process.wait(ANSWER_WAIT_S)
 
@@ -123,7 +123,7 @@ class IntakeProcess:
         return self.request("POST", "/streams/clicks", body, token=token, **headers)
 
     def open_producer(self, producer: str, token: str = TOKEN) -> Answer:
-        """A producer starts."""
+        """Start a producer."""
         return self._ask("POST", "open-producer", producer, token)
 
     def position(self, producer: str, token: str = TOKEN) -> Answer:
@@ -141,7 +141,7 @@ class IntakeProcess:
     def request(
         self, method: str, path: str, body: bytes = b"", *, token: str = TOKEN, **headers: object
     ) -> Answer:
-        """One request over HTTP on a line of its own; header names with ``_`` for ``-``.
+        """Send one HTTP request on its own connection; header names with ``_`` for ``-``.
 
         Raises:
             OSError, http.client.HTTPException: the server did not answer.
@@ -167,7 +167,7 @@ def write_config(folder: Path, root: str = "logs", limits: str = "") -> Path:
 
 
 def run_intake(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """``jobmanager intake`` that does not start."""
+    """Run a ``jobmanager intake`` that fails to start."""
     command = [sys.executable, "-m", "jobmanager", "intake", str(config), *options]
     return subprocess.run(
         command,
@@ -181,7 +181,7 @@ def run_intake(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def main() -> None:
-    """``jobmanager intake`` with a store that may be slow."""
+    """Run ``jobmanager intake`` with a store that may be slow."""
     from jobmanager.cli.main import main as run
 
     faulty_store.register()

@@ -1,4 +1,4 @@
-"""A store on which something else happens before one of the calls that are made of it."""
+"""A store on which a callback runs before one of its calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(MemoryBlobs):
-    """A user's view of ``blobs``; ``act`` runs before its call number ``at``, from 0."""
+    """A view of ``blobs``; ``act`` runs before its call number ``at``, from 0."""
 
     def __init__(
         self, blobs: dict[str, bytes], at: int, act: Callable[[], object], root: str = ""
@@ -24,7 +24,7 @@ class Interrupted(MemoryBlobs):
         self._at, self._act, self.calls = at, act, 0
 
     def child(self, folder: str) -> Interrupted:
-        """Goes on counting here."""
+        """A view of a folder, with the same count of calls."""
         self._root += f"{folder}/"
         return self
 

@@ -1,4 +1,4 @@
-"""Small jobs that the tests of this folder run from end to end, on threads of this process."""
+"""Small jobs that tests run from end to end, on threads of this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ItemRows = list[tuple[Any, ...]]
 
 
 def write_events(path: Path, rows: int = ROWS) -> Path:
-    """Events out of order by up to 0.2 s, with doubles whose sum depends on its order."""
+    """Events out of order by up to 0.2 s, with doubles whose sum depends on the order."""
     rng = np.random.default_rng(7)
     times = np.sort(rng.integers(0, SPAN_S * 1_000_000, rows)) + rng.integers(0, 200_000, rows)
     table = pa.table(
@@ -49,7 +49,7 @@ def two_exchanges(path: Path) -> Query:
 
 
 def exchanges_of(events: Stream) -> Stream:
-    """The same of any stream."""
+    """The same over any stream."""
     busy = events.group_by("key").window(hopping("2s", "1s")).agg(n=agg.count(), total=agg.sum("x"))
     joined = events.join(busy, on="key").select("n", "total", "x", bucket=col("key") % 3)
     return (
@@ -60,7 +60,7 @@ def exchanges_of(events: Stream) -> Stream:
 
 
 def uneven_speeds(path: Path) -> Query:
-    """A join whose one side has a hundred events per two of the other; one vertex reads each."""
+    """A join whose left side has a hundred events per two of the right; one vertex reads each."""
     fast = Stream.from_parquet(str(path), vs="t", delay="1s", partitions=1)
     rows = [
         event(i * EIGHTH_S * 1_000_000, (i + 1) * EIGHTH_S * 1_000_000, key=k, tier=i)
@@ -78,7 +78,7 @@ def uneven_speeds(path: Path) -> Query:
 
 
 def with_limits(config: JobConfig | None = None, **limits: Any) -> JobConfig:
-    """A configuration with these limits of a host."""
+    """A configuration with these host limits."""
     config = config or JobConfig()
     return replace(config, host=replace(config.host, **limits))
 
@@ -89,7 +89,7 @@ def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
 
 
 def partitions(output: str) -> list[str]:
-    """The places of the output's streams."""
+    """The folders of the output's streams."""
     return [part_uri(output, name) for name in _names(output)]
 
 
@@ -99,7 +99,7 @@ def output_items(output: str) -> list[ItemRows]:
 
 
 def items_by_partition(output: str) -> dict[str, ItemRows]:
-    """The same by name of partition; one without a durable item is absent."""
+    """The items by name of partition; a partition without a durable item is absent."""
     return {name: _items(part_uri(output, name)) for name in _names(output)}
 
 
@@ -119,6 +119,6 @@ def _items(folder: str) -> ItemRows:
 
 
 def answer(output: str) -> list[dict[str, Any]]:
-    """The events of the output, in an order of their own."""
+    """The events of the output, sorted."""
     rows = [row for folder in partitions(output) for row in read_events(folder).to_pylist()]
     return sorted(rows, key=repr)

@@ -1,8 +1,8 @@
-"""What a Kafka broker does with the calls of a delivery, in this process.
+"""Simulates a Kafka broker for the calls of a delivery, in this process.
 
-It takes the place of the client library, so that a delivery's own logic is tested where no broker
-runs: transactions, fences, lost answers, refused records. What a broker and the library do with
-their limits of time is tested by a real one (tests/rvertex/sinks/kafka/test_transactions.py).
+It replaces the client library, to test a delivery's own logic without a broker: transactions,
+fences, lost answers, rejected records. Timeouts of broker and library are tested with a real one
+(tests/rvertex/sinks/kafka/test_transactions.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Transaction:
 
 @dataclass
 class Entry:
-    """An item of a partition; ``record`` None: the mark by which a transaction ends."""
+    """An item of a partition; ``record`` None: the marker that ends a transaction."""
 
     record: Record | None
     transaction: Transaction | None = None
@@ -71,7 +71,7 @@ class Broker:
         self.calls: list[str] = []
 
     def read_committed(self, topic: str) -> list[Record]:
-        """By partition, in order, up to the first open transaction."""
+        """The records per partition, in order, up to the first open transaction."""
         assert topic == self.topic
         return [e.record for p in self.partitions for e in self.stable(p) if e.record is not None]
 
@@ -113,7 +113,7 @@ class Broker:
 
 
 class Producer:
-    """In the place of the library's; the records go to the broker when it is polled."""
+    """Replaces the library's producer; records reach the broker when it is polled."""
 
     def __init__(self, broker: Broker, config: dict[str, Any]) -> None:
         self._broker, self._id = broker, config.get("transactional.id")
@@ -193,7 +193,7 @@ class Producer:
         self._transaction = None
 
     def _own(self) -> Transaction:
-        """The transaction, if the id has no newer producer."""
+        """The transaction, if its id has no newer producer."""
         assert self._transaction is not None
         if self._broker.ids[str(self._id)][0] != self._epoch:
             raise failure(KafkaError._FENCED)
@@ -219,7 +219,7 @@ class Producer:
 
 
 class Consumer:
-    """In the place of the library's; it reads what is committed, or everything."""
+    """Replaces the library's consumer; it reads committed records, or all."""
 
     def __init__(self, broker: Broker, config: dict[str, Any]) -> None:
         self._broker, self._group = broker, config["group.id"]

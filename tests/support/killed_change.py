@@ -1,4 +1,4 @@
-"""A job in a process of its own that kills itself in one phase of a change.
+"""A job in a separate process that kills itself in one phase of a change.
 
 ``python -m tests.support.killed_change ROOT QUERY_FILE PHASE``
 """
@@ -48,7 +48,7 @@ FIRST_COMMITTED = "committed"
 
 
 def plant(phase: str) -> None:
-    """Have this process die in the phase."""
+    """Make this process die in the phase."""
     owner, name, when = PHASES[phase]
     inner: Callable[..., Any] = getattr(owner, name)
 

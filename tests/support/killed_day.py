@@ -1,4 +1,4 @@
-"""A day of a job that is continued, in a process that kills itself after so many rows."""
+"""A day of a continued job, in a process that kills itself after a number of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = with_limits(checkpoint_interval_s=0.02, step_rows_max=50, lease_s=0.5)
 
 
 def die_after(rows: int) -> None:
-    """SIGKILL of this process when its source has taken so many rows."""
+    """SIGKILL this process when its source has read this number of rows."""
     offer, taken = LogInput.offer, 0
 
     def counted(self: LogInput, channel: int, items: Items | LogRows) -> None:
@@ -34,7 +34,7 @@ def die_after(rows: int) -> None:
 
 
 def main(root: str, rows: str) -> None:
-    """Go on with the job at ``root``, and die."""
+    """Continue the job at ``root``, and die."""
     die_after(int(rows))
     jobmanager.run(root=root, continue_=True, config=CONFIG).wait(WAIT_S)
 

@@ -1,4 +1,4 @@
-"""A job manager that delivers, in a process of its own, for tests that kill it."""
+"""A job manager with deliveries in a separate process, for tests that kill it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def delivered(events: Path, place: str, where: str) -> Query:
 
 
 def main(events: str, root: str, paced: str, place: str, where: str) -> None:
-    """Run, or go on with, the job at ``root``; ``place``: a topic, or ``table:NAME``."""
+    """Run or resume the job at ``root``; ``place``: a topic, or ``table:NAME``."""
     if Path(root, "job.json").exists():
         job = jobmanager.resume(root, config=CONFIG, on_status=show)
     else:

@@ -1,4 +1,4 @@
-"""A job manager in a process of its own, for tests that kill it: prints its statuses as lines."""
+"""A job manager in a separate process, for tests that kill it: prints its statuses as lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show(status: dict[str, Any]) -> None:
 
 
 def main(events: str, root: str, paced: str, events_in: str) -> None:
-    """Run, or go on with, the job at ``root``; it reads some more than ``events_in``, and waits."""
+    """Run or resume the job at ``root``; it reads slightly more than ``events_in``, and waits."""
     gate = Gate()
     gate.close_at(int(events_in))
     gate.stand()

@@ -1,4 +1,4 @@
-"""A job over a topic whose driver dies between a grown plan and the vertices that are to follow it.
+"""A job over a topic whose driver dies after storing a grown plan, before its vertices start.
 
 Run with: the servers, the topic, the root.
 """

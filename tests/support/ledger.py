@@ -1,4 +1,4 @@
-"""A destination in memory, which tests cut off, fence and read: a double of an outside system."""
+"""A destination in memory that tests can disconnect, fence and read: a fake external system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that grow while a job reads them, and waiting for what its status says."""
+"""Folders that grow while a job reads them, and functions that wait for a status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILE_ROWS, FILE_S = 200, 1
 
 
 def write_file(folder: Path, number: int) -> None:
-    """A file of JSON lines, under its name only once it is whole."""
+    """Write a file of JSON lines, which gets its name when it is complete."""
     rng = np.random.default_rng(number)
     lo = number * FILE_S * 1_000_000
     times = np.sort(rng.integers(lo, lo + FILE_S * 1_000_000, FILE_ROWS))
@@ -34,7 +34,7 @@ def write_file(folder: Path, number: int) -> None:
 
 
 class Watch:
-    """Waits for statuses; give it as ``on_status``."""
+    """Waits for statuses; pass it as ``on_status``."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -46,12 +46,12 @@ class Watch:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Wait from now on for statuses of the next job manager."""
+        """From now on, wait for statuses of the next job manager."""
         with self._changed:
             self.status = {}
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first status for which it holds."""
+        """The first status for which ``holds`` is true."""
         with self._changed:
             found = self._changed.wait_for(
                 lambda: bool(self.status) and (holds(self.status) or self._has_failed), WAIT_S
@@ -70,13 +70,13 @@ def has_read(rows: int) -> Callable[[dict[str, Any]], bool]:
 
 
 def finish(job: Job) -> dict[str, Any]:
-    """End its sources at what they have read, and wait for its end."""
+    """End the job's sources at their positions, and wait for its end."""
     assert job._driver is not None
     job._driver.finish()
     return job.wait(WAIT_S)
 
 
 def answer_rows(job: Job) -> list[dict[str, Any]]:
-    """The rows of the answer, sorted."""
+    """The rows of the result, sorted."""
     rows = [row for _, uri in job.plan.sink_streams() for row in read_events(uri).to_pylist()]
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])

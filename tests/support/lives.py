@@ -1,7 +1,7 @@
-"""A vertex and its lives: offers, steps and restores in any order, and all that it has put out.
+"""A vertex with restarts: offers, steps and restores in any order, and all its output.
 
-A restore may be from a state or from positions: then the vertex reads again what made its state,
-and what it puts out on the way is dropped by the vertex itself.
+A restore is from a state or from positions. From positions, the vertex reads the input of its state
+again, and drops its output meanwhile.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def source_vertex(
     *,
     early: bool = False,
 ) -> VertexSpec:
-    """Rows out of order, a filter (perhaps asked early), the first phase of an aggregate."""
+    """Rows out of order, a filter (perhaps early), the first phase of an aggregate."""
     spec = SourceSpec(
         format="csv",
         path="",
@@ -120,7 +120,7 @@ def source_vertex(
 
 
 def join_vertex(recovery: Recovery = CHECKPOINT) -> VertexSpec:
-    """Two channels to the left of a join, one to its right; then an aggregate of intervals."""
+    """Two channels to the left side of a join, one to the right; then an aggregate of intervals."""
     operators: list[OperatorSpec] = [JOINED, WindowAggregate(("k",), 8, 4, SUMS, points=False)]
     return vertex_spec(
         [LEFT, RIGHT], operators, source=None, channel_ports=[0, 0, 1], recovery=recovery
@@ -134,7 +134,7 @@ STEP, RESTORE = -1, -2
 
 
 class Life:
-    """A vertex, and what its outputs hold after any number of lives."""
+    """A vertex, and the contents of its outputs after any number of restarts."""
 
     def __init__(self, spec: VertexSpec, inputs: Inputs, pending_rows_max: int) -> None:
         self.spec = spec
@@ -164,7 +164,7 @@ class Life:
         return True
 
     def restore(self) -> None:
-        """Die and come back from a checkpoint; what was only read ahead is read again."""
+        """Crash and restart from a checkpoint; items that were only read ahead are read again."""
         snapshot = self.vertex.get_snapshot()
         assert self.last.precedes(snapshot)
         self.last = snapshot
@@ -186,7 +186,7 @@ class Life:
             self.offer(channel, rows)
 
     def drain(self) -> None:
-        """Offer all that is left, as long as the vertex wants it."""
+        """Offer all remaining items, as long as the vertex wants them."""
         worked = True
         while worked:  # ends: every turn but the last reads, releases or rebuilds something
             before = self.vertex.read_positions, self.vertex.is_replaying
@@ -228,7 +228,7 @@ def assert_same_run(actual: Life, expected: Life) -> None:
 
 
 def check_digests(run: Life) -> None:
-    """The running digests are those of the items."""
+    """Check that the running digests are those of the items."""
     for items, digest in zip(run.items(), run.vertex.digests(), strict=True):
         whole = StreamDigest()
         if items.num_rows:
@@ -243,7 +243,7 @@ def schedules(channels: int) -> st.SearchStrategy[list[Action]]:
 
 
 def arrival(table: list[Ev]) -> pa.RecordBatch:
-    """Rows as they come, in the order of the table."""
+    """Rows in order of arrival, which is the order of the table."""
     batches = [make_events([event], LEFT) for event in table]
     return pa.concat_batches([make_events([], LEFT), *batches])
 

@@ -1,6 +1,6 @@
-"""A made-up live log: partitions with gaps, lost and undecodable rows, entries, and what comes out.
+"""A made-up live log: partitions with gaps, lost and undecodable rows, entries, and the output.
 
-The expected answer is worked out row by row in plain Python, without the code that is tested.
+The expected result is computed row by row in plain Python, without the tested code.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _side(name: str, payload: pa.Schema) -> OutputEdge:
 
 @dataclass
 class Expected:
-    """``(vs, partition, position)`` of events, late rows in their order, dead rows in theirs."""
+    """``(vs, partition, position)`` of events, late rows and dead rows, each in order."""
 
     events: list[tuple[int, int, int]]
     ctis: list[int]
@@ -194,7 +194,7 @@ def _partition(draw: st.DrawFn, number: int) -> LogPartition:
 def clocks_of(draw: st.DrawFn, log: list[LogPartition], max_ahead_us: int) -> list[LogPartition]:
     """The log with the "clock" entries that a host writes.
 
-    They stand where a row is ahead of the last one and lies behind what that decides.
+    They are before rows that are further ahead of the clock than the last entry allows.
     """
     return [_with_clocks(draw, partition, max_ahead_us) for partition in log]
 

@@ -1,8 +1,7 @@
-"""The client library's own broker, inside of this process: it removes old records.
+"""The mock broker of the client library, in this process: it deletes old records.
 
-It has each partition's few megabytes in memory; what exceeds them is removed, as retention would.
-Topics appear with their first record. It knows no transactions, and does not answer questions about
-topics.
+It keeps a few megabytes per partition in memory and deletes older records, as retention would. A
+topic exists from its first record on. It has no transactions, and cannot list topics.
 """
 
 from __future__ import annotations
@@ -38,5 +37,5 @@ class MockCluster:
         assert self._producer.flush(ANSWER_S_MAX) == 0
 
     def create(self, topic: str) -> None:
-        """Make the topic, as a consumer that asks for it does not."""
+        """Create the topic, which a consumer does not do."""
         self._producer.list_topics(topic, timeout=ANSWER_S_MAX)

@@ -1,11 +1,11 @@
-"""A deliberately simple world around the job manager: what hosts hold is a few numbers.
+"""A deliberately simple world around the job manager: the state of hosts is a few numbers.
 
 Item n of every stream follows from item n of its writer's input, so a position is one number. An
-instance reads what some living instance of the writer has in memory, or what is durable; if there
-is neither, it says that the item is lost. All that the job manager orders is done as it is told,
-and what it tells to forget or delete is gone. A law is broken if a checkpoint that is to be loaded
-is gone, if an instance reads past a hole, if the job does not come to its end, or if one that
-recalls the log would keep a checkpoint that the job manager does not.
+instance reads items from the memory of a live instance of the writer, or durable items; if there
+are none, it reports that the item is lost. All instructions of the job manager are followed,
+including deletions. A law is broken if a checkpoint to load is gone, if an instance reads past a
+hole, if the job does not end, or if a successor that reads the log would keep a checkpoint that the
+job manager does not.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ CONFIG = JobConfig(host_restarts_max=10**6, vertex_restarts_max=10**6, vertex_fa
 
 @dataclass
 class Held:
-    """An instance: how far it is, and from where its outputs are in memory."""
+    """An instance: its position, and the start of its outputs in memory."""
 
     vertex: str
     epoch: int
@@ -101,7 +101,7 @@ class Model:
     # ---- what the job manager says
 
     def tell(self, notice: Notice) -> None:
-        """Hand over a notice and what follows from it."""
+        """Pass a notice to the job manager, and follow its instructions."""
         self.queue.append(notice)
         while self.queue:
             notice = self.queue.popleft()
@@ -114,7 +114,7 @@ class Model:
                 self.follow([notice, *(i.notice for i in instructions if isinstance(i, Record))])
 
     def follow(self, notices: list[Notice]) -> None:
-        """A successor keeps the newest of what is kept, and nothing else."""
+        """A successor keeps the newest of the kept checkpoints, and no others."""
         for notice in notices:
             self.log.append(notice)
             takeover.recall(self.successor.job, notice)
@@ -198,7 +198,7 @@ class Model:
         self.tell(HostReady(host, 0, 1, "m", f"at {host}"))
 
     def step(self, held: Held) -> bool:
-        """Read some items and write what follows; whether there was something to do."""
+        """Read some items and write the results. Return whether there was something to do."""
         if held.is_done:
             return False
         shape = self.topology.vertices[held.vertex]
@@ -220,7 +220,7 @@ class Model:
         return True
 
     def readable(self, held: Held, stream: StreamShape) -> int:
-        """Up to where the stream can be read from where ``held`` is."""
+        """The position up to which ``held`` can read the stream."""
         seq = held.reads
         lo, hi = self.durable[stream.id]
         if lo <= seq < hi:
@@ -284,7 +284,7 @@ class Model:
     # ---- what happens
 
     def disturb(self) -> None:
-        """Something, at random."""
+        """Do a random action."""
         rng = self.rng
         some = rng.choice(list(self.instances.values())) if self.instances else None
         what = rng.random()
@@ -319,7 +319,7 @@ class Model:
         self.tell(Tick(self.now_s * 1_000_000))
 
     def take_over(self) -> None:
-        """The job manager dies, and with it all hosts."""
+        """The job manager dies with all its hosts."""
         for host in [*self.hosts, *self.starting]:
             self.kill(host)
         self.manager = JobManager(self.topology, CONFIG)
@@ -327,7 +327,7 @@ class Model:
         self.tell(JobResumed(self.hosts_wanted, self.now_s * 1_000_000))
 
     def finish(self) -> None:
-        """Nothing is disturbed any more: it comes to its end."""
+        """Without further disturbances the job must end."""
         for _ in range(400):
             if self.manager.state != "running":
                 break

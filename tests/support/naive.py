@@ -1,7 +1,7 @@
-"""Naive evaluators: what a query means, row by row over the lifetime table, in plain Python.
+"""Naive evaluators: the definition of a query, row by row over the lifetime table, in Python.
 
-Deliberately slow and obvious. Floats are added in sequence order per unit and per window as
-DESIGN.md says, so results are compared bit for bit.
+Deliberately slow and obvious. Floats are added in sequence order per unit and per window, so
+results are compared bit by bit.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _fold(values: Sequence[Any]) -> Any:
 
 
 def _order_of(value: Any) -> tuple[Any, ...]:
-    """NaN after numbers, null last."""
+    """Sort key: NaN after numbers, null last."""
     if value is None:
         return (2,)
     if isinstance(value, float) and math.isnan(value):
@@ -215,12 +215,12 @@ def _order_of(value: Any) -> tuple[Any, ...]:
 
 
 def order_of_group(group: Sequence[Any]) -> tuple[Any, ...]:
-    """How groups are ordered: NaN after numbers, null last."""
+    """Sort key of groups: NaN after numbers, null last."""
     return tuple(_order_of(v) for v in group)
 
 
 class _NaN(float):
-    """A NaN that equals itself, so that it can be a key."""
+    """A NaN that equals itself, for use as a key."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, float) and math.isnan(other)

@@ -1,7 +1,7 @@
-"""What the lifetime operators and the outer joins mean, row by row over the lifetime table.
+"""The definition of the lifetime operators and outer joins, row by row over the lifetime table.
 
-Rows are dictionaries with ``_vs`` and ``_ve``, in sequence order; answers are in output order, with
-the time at which each is due where an operator holds rows back. Deliberately slow and obvious.
+Rows are dictionaries with ``_vs`` and ``_ve``, in sequence order; results are in output order, with
+the time at which each is due if an operator buffers rows. Deliberately slow and obvious.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Due = tuple[Row, int]
 
 
 def chop(rows: Iterable[Row], period: int, offset: int) -> list[Row]:
-    """Instant by instant: a new piece wherever a cut is met."""
+    """Split row by row: a new piece starts at each cut."""
     out = []
     for row in rows:
         start = row["_vs"]
@@ -45,7 +45,7 @@ def points_at_end(rows: Iterable[Row]) -> list[Row]:
 
 
 def stitch(rows: Sequence[Row], on: Sequence[str]) -> list[Due]:
-    """Islands, by adding one event at a time."""
+    """Merge touching lifetimes, adding one event at a time."""
     islands: list[Row] = []
     for row in rows:
         for island in reversed(islands):
@@ -78,7 +78,7 @@ def pieces_alone(
     right_on: Sequence[str],
     where: Callable[[Row, Row], bool] = lambda _left, _right: True,
 ) -> list[Due]:
-    """Each left event minus the lifetimes of its matches, by (start, left order)."""
+    """Each left event without the lifetimes of its matches, by (start, left order)."""
     out: list[Due] = []
     for row in lefts:
         matches = [r for r in rights if _match(row, r, left_on, right_on) and where(row, r)]
@@ -99,7 +99,7 @@ def pieces_alone(
 
 
 def held_ctis(ctis: Iterable[int], rows: Sequence[Due]) -> list[int]:
-    """Each CTI held at the start of the first row that is not due by it; those that grow."""
+    """Each CTI, delayed to the start of the first row that is not due yet; only increasing ones."""
     out: list[int] = []
     for time in ctis:
         held = [r["_vs"] for r, due in rows if r["_vs"] < time and due > time]
@@ -110,13 +110,13 @@ def held_ctis(ctis: Iterable[int], rows: Sequence[Due]) -> list[int]:
 
 
 def leaving(rows: Sequence[Due], seen: int) -> list[Row]:
-    """The rows that start before every row that is not due at the greatest time seen."""
+    """The rows that start before every row that is not due at the greatest time so far."""
     blocked = min((r["_vs"] for r, due in rows if due > seen), default=INF_TIME)
     return [r for r, _ in rows if r["_vs"] < blocked]
 
 
 def alive_at(time: int, rows: Iterable[Row]) -> list[Row]:
-    """The payloads alive at an instant."""
+    """The payloads valid at an instant."""
     return [
         {k: v for k, v in r.items() if k not in ("_vs", "_ve")}
         for r in rows
@@ -127,7 +127,7 @@ def alive_at(time: int, rows: Iterable[Row]) -> list[Row]:
 def naive_lifetime_rows(
     node: plans.Lifetime | plans.Stitch | plans.Clip, inputs: Sequence[list[Row]]
 ) -> list[Row]:
-    """The rows of a plan's node over those of its inputs."""
+    """The rows of a plan's node over the rows of its inputs."""
     rows = sorted(inputs[0], key=lambda r: r["_vs"])
     match node:
         case plans.Stitch(on=on):
@@ -152,7 +152,7 @@ def naive_lifetime_rows(
 
 
 def firsts(node: plans.Distinct, rows: Iterable[Row]) -> list[Row]:
-    """The first row of each key, and the first behind its time."""
+    """The first row of each key, and the first one after its time limit."""
     free: dict[str, int] = {}
     found = []
     for row in sorted(rows, key=lambda row: row["_vs"]):
@@ -185,7 +185,7 @@ def nearest_match(
     strategy: str,
     tolerance: int | None,
 ) -> Row | None:
-    """The right row that an as-of join takes; ``rights`` in the order of the stream."""
+    """The right row that an as-of join selects; ``rights`` in stream order."""
     found, least = None, None
     for row in sorted(rights, key=lambda row: row["_vs"]):
         apart = row["_vs"] - left["_vs"]

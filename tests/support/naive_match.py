@@ -1,4 +1,4 @@
-"""Row patterns matched by trying: every way to map rows, in order of preference, one by one.
+"""Row patterns matched exhaustively: every mapping of rows, in order of preference.
 
 Patterns are those of :mod:`rvertex.operators.ordered.matching.pattern`; a condition is a function
 of the rows of the key, the first row of the match and the rows mapped so far.
@@ -31,7 +31,7 @@ STEPS_MAX = 200_000
 
 
 class TooManyWaysError(Exception):
-    """The pattern is too ambiguous to be tried."""
+    """The pattern is too ambiguous for an exhaustive search."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Naive:
     steps: int = 0
 
     def best(self, start: int) -> Mapped | None:
-        """The preferred match from a row on."""
+        """The preferred match that starts at a row."""
         return next(self._ways(self.pattern, start, (), False), None)
 
     def _fits(self, start: int, mapped: Mapped) -> bool:

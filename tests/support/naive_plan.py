@@ -1,6 +1,6 @@
-"""What a logical plan means, computed the dumb way: rows in a list, nested loops, no time order.
+"""The definition of a logical plan: rows in a list, nested loops, no time order.
 
-It shares the expressions with the real thing, and nothing else. Random plans for it come from
+It shares only the expressions with the real planner. Random plans for it come from
 :mod:`tests.support.random_plans`.
 """
 
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def naive_rows(node: LogicalNode) -> list[Row]:
-    """The events of a plan that holds no exchange, in any order."""
+    """The events of a plan without exchanges, unordered."""
     match node:
         case plans.Source():
             assert node.spec.items is not None
@@ -146,7 +146,7 @@ def _alike(node: Join | IntervalJoin, a: Row, b: Row) -> bool:
 
 
 def _conditions(node: Join | IntervalJoin, pairs: Sequence[tuple[Row, Row]]) -> list[bool]:
-    """Whether the condition of a join is true of each pair."""
+    """Whether the condition of a join is true for each pair."""
     if node.where is None or not pairs:
         return [True] * len(pairs)
     of = {"left": node.left.schema, "right": node.right.schema}
@@ -179,7 +179,7 @@ def _aggregate(node: WindowAgg) -> list[Row]:
 
 
 def _of_data_windows(node: DataWindowAgg) -> list[Row]:
-    """Rows by start; those that start together must be alike or their order would matter."""
+    """Rows by start; rows with equal starts must be equal, or their order would matter."""
     rows = sorted(naive_rows(node.input), key=lambda row: row[VS])
     windows: Callable[[Sequence[Row]], list[naive_windows.Seen]]
     match node.window:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Seen:
-    """A window of one key; ``end`` None: events so far do not tell."""
+    """A window of one key; ``end`` None: it is not known from the events so far."""
 
     start: int
     end: int | None
@@ -26,7 +26,7 @@ class Seen:
 
 
 def sessions(rows: Sequence[Row], gap: int, longest: int | None) -> list[Seen]:
-    """Periods of activity, cut at ``longest``."""
+    """Sessions, cut at ``longest``."""
     found: list[Seen] = []
     active = None
     for row in rows:
@@ -40,7 +40,7 @@ def sessions(rows: Sequence[Row], gap: int, longest: int | None) -> list[Seen]:
 
 
 def running_sessions(rows: Sequence[Row], gap: int, longest: int | None) -> list[Seen]:
-    """Each session so far, at each start of its events."""
+    """Each session so far, at the start of each of its events."""
     found: list[Seen] = []
     for session in sessions(rows, gap, longest):
         times = sorted({row[VS] for row in session.rows})
@@ -52,13 +52,13 @@ def running_sessions(rows: Sequence[Row], gap: int, longest: int | None) -> list
 
 
 def counts(rows: Sequence[Row], n: int) -> list[Seen]:
-    """Every n rows; the last window may be unfilled."""
+    """Every n rows; the last window may be incomplete."""
     parts = [list(rows[at : at + n]) for at in range(0, len(rows), n)]
     return [Seen(p[0][VS], p[-1][VS] + 1 if len(p) == n else None, p) for p in parts]
 
 
 def snapshots(rows: Sequence[Row]) -> list[Seen]:
-    """Between neighbouring endpoints, where any row is alive."""
+    """The intervals between neighbouring endpoints in which a row is valid."""
     times = sorted({row[VS] for row in rows} | {row[VE] for row in rows})
     found = []
     for start, end in itertools.pairwise(times):
@@ -82,7 +82,7 @@ def results(
     aggregates: Sequence[AggregateSpec],
     windows: Callable[[Sequence[Row]], list[Seen]],
 ) -> list[Row]:
-    """Result rows of all windows that have an end, in output order."""
+    """Result rows of all windows with an end, in output order."""
     out: list[tuple[Any, Row]] = []
     for key, members in by_key(rows, keys).items():
         for seen in windows(members):
@@ -100,7 +100,7 @@ def ctis(
     times: Iterable[int],
     windows: Callable[[Sequence[Row]], list[Seen]],
 ) -> list[int]:
-    """For each time the start of the earliest window that the rows before it leave open."""
+    """For each time, the start of the earliest window that the earlier rows leave open."""
     out: list[int] = []
     for time in times:
         before = [row for row in rows if row[VS] < time]

@@ -1,4 +1,4 @@
-"""Three NATS servers with JetStream in processes of their own; each can be killed and started."""
+"""Three NATS servers with JetStream in separate processes; each can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ cluster {{ name: c, listen: 127.0.0.1:{route}, routes: [{routes}] }}
 
 
 class NatsServers:
-    """A cluster; any one of its servers may be away."""
+    """A cluster that tolerates the loss of any one server."""
 
     def __init__(self, folder: Path, count: int = 3) -> None:
         beside = Path(sys.executable).with_name("nats-server")
@@ -60,7 +60,7 @@ class NatsServers:
         process.wait()
 
     def wait(self) -> None:
-        """Until a majority takes entries."""
+        """Wait until a majority accepts entries."""
         log, deadline_s = NatsLog(self.urls, "ready"), time.monotonic() + READY_S_MAX
         while True:  # ends: at the deadline
             try:
@@ -77,7 +77,7 @@ class NatsServers:
 
 @contextlib.contextmanager
 def nats_servers(folder: Path) -> Iterator[NatsServers]:
-    """Three servers that take entries."""
+    """Three servers that accept entries."""
     servers = NatsServers(folder)
     try:
         for n in range(3):

@@ -1,24 +1,21 @@
 """The operator harness: one input, cut and restored in every way, must give one output.
 
-:func:`assert_cut_invariant` runs an operator all at once, item by item, at the given cuts and
-with ``snapshot`` -> new ``open()`` -> ``load`` between pieces, and compares the outputs item
-for item (floats bit for bit). It also checks what every operator owes its reader: events sorted by
-``vs``, strictly increasing CTIs that are kept, ``vs < ve``, the schema that was announced, and
-snapshots that later processing does not change. Every operator also runs with a budget of nothing,
-and one that spills by itself with others that are too small for it. Half of the runs have small
-limits (:mod:`tests.support.small_limits`), so that few rows also take the ways meant for many.
+:func:`assert_cut_invariant` runs an operator all at once, item by item, at the given cuts and with
+``snapshot`` -> new ``open()`` -> ``load`` between pieces, and compares the outputs item by item
+(floats bit by bit). It also checks the guarantees of every operator: events sorted by ``vs``,
+strictly increasing CTIs that hold, ``vs < ve``, the announced schema, and snapshots that later
+processing does not change. Every operator also runs without a memory budget, and operators that
+spill also with small budgets. Half of the runs have small limits
+(:mod:`tests.support.small_limits`), so that few rows also run the code for many.
 
-Of an operator that claims a horizon (:mod:`rvertex.operators.horizon`) it asks that, at any cut, a
-new one fed only what lies within the horizon goes on exactly as the one that was fed everything;
-also if it was fed part of what lies before, as happens behind another operator that is being
-rebuilt.
+If an operator declares a horizon (:mod:`rvertex.operators.horizon`), then at any cut a new one that
+got only the items within the horizon must continue exactly like the one that got everything; also
+if it got some earlier items, as after another operator that is being rebuilt. If an operator
+declares that it does not delay CTIs (``holds_ctis``), they must be the same without any event:
+``ctx.at_end`` must not depend on which rows share a vertex.
 
-Of an operator that says it holds no CTIs back (``holds_ctis``) it
-asks that they are the same without any event: ``ctx.at_end`` must not depend on which rows share a
-vertex.
-
-Cannot catch: an answer that is wrong in the same way under every cutting; that is what the naive
-evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's operator tests.
+Cannot catch: a result with the same error for every cut, which the naive evaluators
+(``tests/support/naive.py``) detect. Source: Jet's and Trill's operator tests.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ def items_of(outputs: Sequence[Run], payload: pa.Schema) -> pa.RecordBatch:
 
 
 def check_output(outputs: Sequence[Run], payload: pa.Schema) -> None:
-    """Assert the guarantees of an operator for its reader, over all its output runs."""
+    """Check the guarantees of an operator for its reader, over all its output runs."""
     last_vs, last_cti = -(2**63), None
     for run in outputs:
         assert run.events.schema.equals(event_schema(payload)), (
@@ -92,7 +89,7 @@ def assert_cut_invariant(
     input_schemas: Sequence[pa.Schema],
     *splits: Sequence[int],
 ) -> Run:
-    """Run ``spec`` in every way over ``inputs`` and return the one output there must be.
+    """Run ``spec`` in every way over ``inputs``. Return the output, which is always the same.
 
     Args:
         spec: The operator.
@@ -162,9 +159,9 @@ def _assert_budgets(
 def _ways_to_spill(splits: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], bool, int]]:
     """Cuts, whether to restore at each, and the budget.
 
-    Item by item is most of the cost, so each combination of cuts and restores gets one budget, and
-    item by item is restored or not where other cuts follow. Which one follows from the number of
-    items, so random inputs of several lengths meet every way. ``make deep`` takes all of them.
+    Item by item costs most. So each combination of cuts and restores gets one budget, and item by
+    item runs either with or without restores if there are other cuts. The number of items decides,
+    so random inputs of different lengths cover every way. ``make deep`` runs all of them.
     """
     every = splits[0]
     turn = len(every)
@@ -177,7 +174,7 @@ def _ways_to_spill(splits: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[i
 
 
 def durations_of(inputs: Sequence[Run]) -> Durations:
-    """The greatest lifetime of the events of each port; None where one is endless."""
+    """The longest lifetime of the events of each port; None if one is endless."""
     durations: list[int | None] = []
     for run in inputs:
         vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
@@ -193,7 +190,7 @@ def assert_horizon(
     horizon_us: int,
     cuts: Sequence[int],
 ) -> None:
-    """At each of ``cuts``, an operator rebuilt from its horizon goes on as the old one does."""
+    """At each of ``cuts``, an operator rebuilt from its horizon continues like the old one."""
     payload = spec.output_schema(schemas)
     order = merged_order(inputs)
     cuts = sorted({cut for cut in cuts if 0 < cut < len(order)})
@@ -237,7 +234,7 @@ def _every_second(order: MergedOrder, inputs: Sequence[Run], end: int) -> list[P
 def _assert_snapshots_stay(
     spec: OperatorSpec, inputs: Sequence[Run], schemas: Sequence[pa.Schema], splits: Sequence[int]
 ) -> None:
-    """Snapshots taken on the way, and loaded only at the end, give the same continuation."""
+    """Snapshots taken in between, and loaded only at the end, give the same continuation."""
     payload = spec.output_schema(schemas)
     order = merged_order(inputs)
     cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
@@ -259,7 +256,7 @@ def _assert_snapshots_stay(
 
 
 def _shared(spec: OperatorSpec, schemas: Sequence[pa.Schema], state: OperatorState) -> Operator:
-    """A new operator loaded from ``state`` by reference, as a replica in the same host makes it."""
+    """A new operator loaded from ``state`` by reference, as for a replica in the same host."""
     operator = spec.open(schemas)
     operator.load(state)
     return operator

@@ -1,4 +1,4 @@
-"""Small queries that a rule of the optimizer was written for; none gives an empty answer."""
+"""Small queries, each written for a rule of the optimizer; none has an empty result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def constants() -> Query:
-    """Literals meet; conditions that always or never hold disappear, a cast that may fail stays."""
+    """Literals are folded; constant conditions disappear, and a cast that may fail stays."""
     return (
         bids()
         .filter((lit(2) + 3 > 4) & (col("price") > lit(60) / 6) & ~~(col("auction") != 9))
@@ -30,14 +30,14 @@ def constants() -> Query:
 
 
 def equal_subplans() -> Query:
-    """Two sources written twice are read once; what differs in the end stays apart."""
+    """Two equal sources are read once; the differing parts stay separate."""
     dear = bids().filter(col("price") > 20).select("auction", "price")
     again = bids().filter(col("price") > 20).select("auction", "price")
     return dear.union(again, bids().select("auction", "price")).to_parquet()
 
 
 def union_of_unions() -> Query:
-    """Row-by-row steps move into the branches, so that rows are merged once."""
+    """Row-by-row steps move into the branches, so rows are merged once."""
     both = bids().select("auction", "price").union(sales().select("auction", "price"))
     more = bids(partitions=1).select("auction", price=col("price") + 1)
     return (
@@ -69,7 +69,7 @@ def visits() -> Stream:
 
 
 def exchanged_once() -> Query:
-    """By user and page, then by user: one exchange, by user, serves both aggregates and a join."""
+    """By user and page, then by user: one exchange by user serves both aggregates and a join."""
     by_page = visits().group_by("user", "page").window(tumbling("40ms")).agg(n=agg.count())
     most = by_page.group_by("user").window(tumbling("40ms")).agg(most=agg.max("n"))
     twice = by_page.select("user", "page", "n").join(most, on="user")
@@ -77,14 +77,14 @@ def exchanged_once() -> Query:
 
 
 def joined_by_part_of_the_keys() -> Query:
-    """The left side lies by user already, so the right one is exchanged by user as well."""
+    """The left side is partitioned by user already; the right one is exchanged by user, too."""
     slow = visits().group_by("user").window(tumbling("40ms")).agg(ms=agg.max("ms"))
     seen = visits().set_duration("9ms").select("user", "ms")
     return slow.join(seen, on=["user", "ms"]).to_parquet()
 
 
 def union_of_alike() -> Query:
-    """Both branches lie by user; so does their union, which is grouped without an exchange."""
+    """Both branches are partitioned by user, and so is their union, grouped without an exchange."""
     fast = visits().group_by("user").window(tumbling("20ms")).agg(ms=agg.min("ms"))
     slow = visits().group_by("user").window(tumbling("40ms")).agg(ms=agg.max("ms"))
     return (
@@ -94,7 +94,7 @@ def union_of_alike() -> Query:
 
 
 def long_joins() -> Query:
-    """Written so that the first two joins make many rows, which the last one drops again."""
+    """The first two joins make many rows, which the last one drops again."""
     wide = bids().set_duration("30ms").select("auction", bid=col("price"))
     wider = bids(partitions=1).set_duration("20ms").select("auction", "bidder")
     rare = sales().filter((col("tier") == "t0") & (col("price") < 3))
@@ -110,13 +110,13 @@ def long_joins() -> Query:
 
 
 def wide_keys_of_join() -> Query:
-    """A condition on a key of a wider type reaches the narrow column it came from."""
+    """A condition on a key of a wider type reaches the narrow column that it came from."""
     both = bids().select("auction", "price").join(sales().select("auction", "tier"), on="auction")
     return both.filter(col("auction") >= 3).to_parquet()
 
 
 def greatest_of_window() -> Query:
-    """The auctions with the most bids: each vertex puts out its own greatest counts alone."""
+    """The auctions with the most bids: each vertex emits only its own greatest counts."""
     counts = bids().group_by("auction").window(hopping("20ms", "10ms")).agg(n=agg.count())
     counts = counts.set_duration("10ms")
     most = counts.window(tumbling("10ms")).agg(most=agg.max("n"))

@@ -1,4 +1,4 @@
-"""Answers of physical plans, computed in one thread by the test kit's :mod:`plan_run`."""
+"""Results of physical plans, computed in one thread by the test kit's :mod:`plan_run`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _events(plan: PhysicalPlan, streams: Streams) -> pa.Table:
 
 
 def sorted_rows(table: pa.Table) -> list[dict[str, object]]:
-    """The rows of an answer in an order of their own, to compare answers as bags."""
+    """The rows of a result, sorted, to compare results as multisets."""
     return sorted(table.to_pylist(), key=lambda row: (row[VS], row[VE], repr(row)))
 
 
 def run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
-    """All that a vertex writes, given what others have written; added to ``streams``."""
+    """Run a vertex over the streams of others, and add its own streams to ``streams``."""
     run = VertexRun(spec)
     run.is_ended = True
     if spec.source is not None:

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the test kit, where tests and benchmarks import it from."""
+"""Exports the test kit's PostgreSQL server for tests and benchmarks."""
 
 from streamscope.testing.servers.postgres import PACKAGE, PostgresServer, programs
 

@@ -1,9 +1,8 @@
-"""What a loss of power would leave on the local disk.
+"""The files that a power loss would leave on the local disk.
 
-The disk keeps what was synced and no more: the content that a file had when it was last synced, and
-the names that a folder had when it was last synced. Content that still lies in a buffer of the
-process does not count, since it is read from the file system at the moment of the sync. Cannot
-catch: a disk that says it has synced and has not.
+The disk keeps only what was synced: a file's content at its last sync, and a folder's names at its
+last sync. Content in a buffer of the process does not count, since it is read from the file system
+at the moment of the sync. Cannot catch: a disk that reports a sync that it has not done.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 class Disk:
     """Records every sync of this process from now on.
 
-    What it says is of names below ``root``, which is durable itself. Each sync still does what it
-    did before.
+    It covers names below ``root``, which itself is durable. The real sync still happens.
     """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,12 +55,12 @@ class Disk:
             return dict(self._below(self._root, os.stat(self._root).st_ino))
 
     def lost(self) -> set[str]:
-        """Files that are there now and would not survive as they are."""
+        """Existing files that would not survive unchanged."""
         left = self.survivors()
         return {path for path, data in _files(self._root).items() if left.get(path) != data}
 
     def is_durable(self, path: str) -> bool:
-        """Whether a file, or all that is below a folder, would survive if its own name does."""
+        """Whether a file, or a folder's contents, would survive if its own name does."""
         with self._lock:
             inode = os.stat(path).st_ino
             if os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Producers that push rows which say who they are of, and what a log must hold of them."""
+"""Producers that push rows with their names, and the expected contents of a log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = AppendLimits(segment_commits_max=3, segment_interval_s=0.0)
 
 
 def parts_of(number: int) -> int:
-    """How many rows the append with this number has."""
+    """The number of rows of the append with this number."""
     return number % 3 + 1
 
 
@@ -47,7 +47,7 @@ class Ledger:
         self.acks: dict[tuple[str, int], Ack] = {}
 
     def note(self, producer: str, number: int, ack: object) -> None:
-        """An answer; two to one number agree."""
+        """Record an acknowledgement; two for one number must agree."""
         assert isinstance(ack, Ack), ack
         if ack.first_seq is None:
             return
@@ -55,7 +55,7 @@ class Ledger:
         assert (before.first_seq, before.last_seq) == (ack.first_seq, ack.last_seq)
 
     def check(self, store: BlobStore) -> list[tuple[str, int, int]]:
-        """The log holds each (producer, number) once and whole, in order, where acks said."""
+        """Check that a log has each (producer, number) once, in order, at acknowledged places."""
         found = read_rows(store)
         by_producer: dict[str, list[int]] = {}
         at = 0
@@ -95,20 +95,20 @@ def read_rows(store: BlobStore) -> list[tuple[str, int, int]]:
 
 
 def parquet_rows(store: BlobStore) -> list[tuple[str, int, int]]:
-    """The rows of the folder as any reader of Parquet files has them."""
+    """The rows of the folder for a plain reader of Parquet files."""
     names = [name for name in store.list() if name.endswith(".parquet")]
     tables = [pq.read_table(io.BytesIO(store.get(name))) for name in names]
     return [(r["producer"], r["number"], r["part"]) for t in tables for r in t.to_pylist()]
 
 
 def write_pending(writer: LogWriter) -> None:
-    """All segments that wait."""
+    """Write all waiting segments."""
     while writer.write_segment():  # ends with the cuts there are
         pass
 
 
 class Interrupted(Life):
-    """A process that sleeps before one of its calls while others do something."""
+    """A process that is suspended before one of its calls while others act."""
 
     def __init__(self, at: int | None, meanwhile: Callable[[], None]) -> None:
         super().__init__()

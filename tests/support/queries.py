@@ -1,4 +1,4 @@
-"""Small queries over small data, one per shape that the planner tells apart."""
+"""Small queries over small data, one per kind of plan."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bids(partitions: int = 2) -> Stream:
 
 
 def sales(partitions: int = 2) -> Stream:
-    """Interval events; the key is of another integer type than that of bids."""
+    """Interval events; the key has another integer type than that of bids."""
     rows = [
         event(
             i * 5 * MS, i * 5 * MS + (i % 4 + 1) * 6 * MS, auction=i % 5, tier=f"t{i % 2}", price=i
@@ -80,12 +80,12 @@ def two_phases() -> Query:
 
 
 def without_keys() -> Query:
-    """Everything meets in one vertex."""
+    """Everything in one vertex."""
     return bids().window(tumbling("20ms")).agg(n=agg.count(), mean=agg.mean("price")).to_parquet()
 
 
 def join_then_aggregate() -> Query:
-    """The group contains the join's key under another name, so no second exchange."""
+    """The group key is the join's key under another name, so there is no second exchange."""
     return (
         bids()
         .join(sales(), on="auction")
@@ -114,7 +114,7 @@ def aggregate_then_aggregate() -> Query:
 
 
 def aggregate_then_join() -> Query:
-    """A shared source, and a side that lies right already."""
+    """A shared source, and a side that is already partitioned correctly."""
     source = bids()
     counts = source.group_by("auction").window(tumbling("20ms")).agg(n=agg.count())
     return source.select("auction", "price").join(counts, on="auction").to_parquet()
@@ -129,12 +129,12 @@ def self_join() -> Query:
 
 
 def union_to_sink() -> Query:
-    """A union with nothing behind it is a stage of its own."""
+    """A union without further steps is a separate stage."""
     return bids().select("auction").union(sales().select("auction")).to_parquet()
 
 
 def union_then_aggregate() -> Query:
-    """The branches of a union aggregate before the exchange; the filter goes into each."""
+    """The branches of a union aggregate before the exchange; the filter moves into each."""
     left = bids().select("auction", kind=lit("bid"))
     right = sales(partitions=3).select("auction", kind=lit("sale"))
     return (
@@ -175,7 +175,7 @@ def careful_filters() -> Query:
 
 
 def sessions() -> Query:
-    """Windows that data make are never split; a filter on their key goes below them."""
+    """Windows that depend on the data are never split; a filter on their key moves below them."""
     return (
         bids()
         .group_by("bidder")
@@ -202,7 +202,7 @@ def snapshots() -> Query:
 
 
 def whole_windows() -> Query:
-    """A function that needs all rows forces the others to run in one step, too."""
+    """A function that needs all rows forces the others into one phase, too."""
     return (
         bids()
         .group_by("auction")

@@ -1,4 +1,4 @@
-"""A live job under a random sequence of changes, kills of hosts, and ends of its job manager."""
+"""A live job under random changes, kills of hosts, and ends of its job manager."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ DELAY_S_MAX = 0.8
 
 
 class RandomChanges:
-    """A job with a destination. ``text``: its query; ``other``: what ``deploy`` changes it to."""
+    """A job with a destination. ``text``: its query.
+
+    ``other``: the query that ``deploy`` changes it to.
+    """
 
     def __init__(self, folder: Path, text: str, other: str, dice: random.Random) -> None:
         self._changed, self._dice = ChangedJob(folder), dice
@@ -47,7 +50,7 @@ class RandomChanges:
         self.steps: list[str] = []
 
     def run(self, steps: int = STEPS) -> None:
-        """Begin the job, disturb it, end it, and compare all that it gave."""
+        """Start the job, disturb it, end it, and compare all its output."""
         self._changed.append(2)
         self._changed.run(self._files[self._text], hosts=HOSTS)
         for _ in range(steps):
@@ -122,7 +125,7 @@ class RandomChanges:
     # ---- trouble
 
     def _cut(self) -> str:
-        """Cut hosts off: the job manager replaces them."""
+        """Disconnect hosts, which the job manager then replaces."""
         hosts = list(BrittleWiring.lines)
         lost = self._dice.sample(hosts, self._dice.randint(1, len(hosts))) if hosts else []
         return f"cut {len(lost)}" if lost and BrittleWiring.cut(lost) else "none"
@@ -142,7 +145,7 @@ class RandomChanges:
         return f"{how}: {state}"
 
     def _resume(self) -> None:
-        """Resume the job, once nobody changes it where it stands."""
+        """Resume the job, once no process is changing it."""
         until_s = time.monotonic() + WAIT_S
         while True:  # ends: at until_s
             try:

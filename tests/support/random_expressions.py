@@ -1,8 +1,8 @@
 """Random typed expressions in three languages: the fluent interface, our SQL and DuckDB's.
 
-One :class:`Said` is one expression in all three. Where DuckDB means something else ("Where this
-differs" in SQL.md), its text spells our meaning out: division by zero is null, ``DIV`` and ``%``
-round down, NaN is no number, a cast to an integer cuts.
+One :class:`Said` is one expression in all three. If DuckDB differs ("Where this differs" in
+SQL.md), its text spells out our meaning: division by zero is null, ``DIV`` and ``%`` round down,
+NaN equals nothing, a cast to an integer truncates.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Said:
 
 
 def value_of(rng: Random, kind: pa.DataType) -> Any:
-    """A value of a type: null, an edge or something in between."""
+    """A random value of a type: null, an edge case or an ordinary value."""
     if rng.random() < 0.15:
         return None
     if pa.types.is_integer(kind):
@@ -97,7 +97,7 @@ def rows_of(rng: Random, count: int) -> pa.RecordBatch:
 
 
 def expression(rng: Random, kind: str, depth: int) -> Said:
-    """An expression of a kind, at most so deep."""
+    """A random expression of a kind, with at most this depth."""
     if depth == 0 or rng.random() < 0.15:
         return _leaf(rng, kind)
     if rng.random() < 0.2:

@@ -1,9 +1,9 @@
-"""Random queries of up to eight operators, out of all that there are, over small tables of events.
+"""Random queries of up to eight operators of all kinds, over small tables of events.
 
 A query has the columns ``k``, ``x`` (integers) and ``s`` (text) after each step, so that any step
-may follow any other. Two families: those whose rows do not depend on the order of ties, which the
-naive evaluator and every parallelism agree on; and ``ordered`` ones (count windows, first and last,
-stitches that keep the first payload), which only the same physical plan gives again.
+may follow any other. There are two families. Rows of the first do not depend on the order of ties,
+so the naive evaluator and every parallelism agree. Rows of ``ordered`` queries (count windows,
+first and last, stitches that keep the first payload) are repeated only by the same physical plan.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 class Spread:
-    """A user aggregate that does not care about order: greatest less least."""
+    """An order-independent user aggregate: maximum minus minimum."""
 
     type = pa.int64()
 
@@ -99,7 +99,7 @@ BASES = {
 
 @dataclass(frozen=True)
 class Made:
-    """A query under way. ``endless``: it may have events that never end."""
+    """A partial query. ``endless``: it may have events that never end."""
 
     stream: Stream
     endless: bool
@@ -112,7 +112,7 @@ class Made:
 def streams(
     draw: st.DrawFn, steps: int = 8, ordered: bool = False, temporal: bool = True
 ) -> Stream:
-    """A random query; ``temporal``: also what changes lifetimes, outer joins, all windows."""
+    """A random query; ``temporal``: also changes of lifetimes, outer joins, and all windows."""
     made = draw(_made(steps, ordered, temporal))
     assert isinstance(made, Made)
     return made.stream
@@ -196,7 +196,7 @@ def _both(draw: st.DrawFn, made: Made, kind: str, ordered: bool, temporal: bool)
 
 @st.composite
 def _by_interval(draw: st.DrawFn, stream: Stream, other: Stream, on: list[str]) -> Stream:
-    """Rows that start near each other."""
+    """A join of rows that start close together."""
     within = draw(st.sampled_from([(0, 0), (0, 6), (-5, 0), (-3, 4), (2, 7), (-8, -1)]))
     how = draw(st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]))
     where = draw(st.sampled_from(CONDITIONS)) if draw(st.booleans()) else None
@@ -208,7 +208,7 @@ def _by_interval(draw: st.DrawFn, stream: Stream, other: Stream, on: list[str]) 
 
 @st.composite
 def _as_of(draw: st.DrawFn, stream: Stream, other: Stream, ordered: bool) -> Stream:
-    """Among different rows with the same start, the plan may choose any match."""
+    """For different rows with the same start, the plan may choose any match."""
     by = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
     strategy = draw(st.sampled_from(["backward", "forward", "nearest"]))
     tolerances = [0, 3, 9] if strategy != "backward" else [None, 0, 4]
@@ -221,7 +221,7 @@ def _as_of(draw: st.DrawFn, stream: Stream, other: Stream, ordered: bool) -> Str
 
 @st.composite
 def _chain(draw: st.DrawFn, stream: Stream) -> Stream:
-    """Two inner joins in a row, which the planner may turn round."""
+    """Two inner joins in a row, which the planner may reorder."""
     if _joins(stream.plan) >= JOINS_MAX - 1:
         return stream
     names = st.sampled_from(sorted(BASES))
@@ -234,7 +234,7 @@ def _chain(draw: st.DrawFn, stream: Stream) -> Stream:
 
 @st.composite
 def _extreme(draw: st.DrawFn, stream: Stream) -> Stream:
-    """Results of windows that are joined with the greatest or least of them."""
+    """Results of windows joined with the greatest or least of them."""
     if _joins(stream.plan) >= JOINS_MAX:
         return stream
     windows = stream.group_by("k", "s").window(draw(st.sampled_from([tumbling(10), hopping(8, 4)])))
@@ -251,7 +251,7 @@ def _extreme(draw: st.DrawFn, stream: Stream) -> Stream:
 
 @st.composite
 def _regrouped(draw: st.DrawFn, stream: Stream) -> Stream:
-    """Groups beside a stream whose equal keys lie anywhere, grouped by the same key again."""
+    """A union of groups with a stream without partitioning, grouped by the same key again."""
     window = draw(st.sampled_from([tumbling(10), hopping(8, 4)]))
     groups = stream.group_by("k").window(window).agg(x=agg.count(), s=agg.max("s"))
     groups = groups.select("s", "x", k=col("k").cast(int))
@@ -295,7 +295,7 @@ def _lifetime(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
 
 @st.composite
 def _running(draw: st.DrawFn, stream: Stream, ordered: bool) -> Stream:
-    """The valid rows at each instant: aggregates, or the first rows, with equal ties."""
+    """Running aggregates, or the first rows, with equal ties."""
     stream = stream.for_ever() if draw(st.booleans()) else stream
     if draw(st.booleans()):
         return draw(_grouped(stream, [], ordered))
@@ -310,7 +310,7 @@ def _running(draw: st.DrawFn, stream: Stream, ordered: bool) -> Stream:
 
 @st.composite
 def _versions(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
-    """Rows that come again, and orders; which of unlike rows comes first is the plan's choice."""
+    """Updated rows, and orders; the plan chooses which of different rows comes first."""
     on = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
     if draw(st.booleans()):
         return made.then(made.stream.sort(draw(st.sampled_from(["x", desc("s")])), "k"))
@@ -323,7 +323,7 @@ def _versions(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
 
 
 def _joins(node: LogicalNode) -> int:
-    """Joins in a plan, which multiply its rows."""
+    """The number of joins in a plan, which multiply its rows."""
     here = isinstance(node, plans.TwoSided)
     return here + sum(_joins(child) for child in node.inputs)
 
@@ -399,7 +399,7 @@ COUNTS: list[AnyWindow] = [count_window(1), count_window(3)]
 
 
 def _near(value: Any, by: float) -> Any:
-    """A double as an integer that its last bits do not change: they follow the order of adding."""
+    """A double as an integer that does not depend on its last bits, so not on the add order."""
     return (value * by).round().cast(int)
 
 

@@ -1,8 +1,8 @@
-"""Code of users for random queries, and what it means, computed over rows in a list.
+"""User code for random queries, and its definition over rows in a list.
 
-The columns are ``k``, ``x`` and ``s`` before and after. What is not ``ordered`` gives the same rows
-whatever the order of events that start together. A process and an operator are evaluated by the
-plain loops of the batch twin, which know nothing of cuttings, snapshots or keys at once.
+The columns are ``k``, ``x`` and ``s`` before and after. Code that is not ``ordered`` returns the
+same rows for any order of events with equal starts. The plain loops of the batch evaluate a process
+and an operator, without cuts, snapshots or several keys at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 class Bursts(KeyedProcess):
-    """Tells on a grid of five, and now and then a little later, what came since."""
+    """Emits the events since the last row, on a grid of five and sometimes a little later."""
 
     output = {"total": "int64", "word": "string"}  # noqa: RUF012
     n: int = 0
@@ -75,7 +75,7 @@ class Changes(KeyedProcess):
 
 
 class Earlier:
-    """How many events started before each; of its key, if there is one."""
+    """The number of events that started before each; with a key, of that key."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -87,7 +87,7 @@ class Earlier:
         return {name: events.column(name) for name in (VS, VE, "k", "s")} | {"x": found}
 
     def _earlier(self, key: str, vs: int) -> int:
-        """Stores per key: the current start, and the numbers of events before and at it."""
+        """State per key: the current start, and the numbers of events before and at it."""
         at, before, now = self.counts.get(key, [vs, 0, 0])
         if vs > at:
             at, before, now = vs, before + now, 0
@@ -121,7 +121,7 @@ class Greatest:
 
 
 def odd_twice(batch: pa.RecordBatch) -> Any:
-    """Rows with an odd number twice, without a number once, others unless they can be halved."""
+    """Rows with an odd number twice, rows without a number once, even ones not at all."""
     values = batch.column("x").to_pylist()
     times = [1 if v is None else 2 if v % 2 else int(v % 4 == 0) for v in values]
     rows = [i for i, n in enumerate(times) for _ in range(n)]
@@ -131,7 +131,7 @@ def odd_twice(batch: pa.RecordBatch) -> Any:
 
 
 def picky(batch: pa.RecordBatch) -> Any:
-    """Raises on twos and on no number at all."""
+    """Raises for 2 and for null."""
     found = [12 // (v - 2) for v in batch.column("x").to_pylist()]
     return {"k": batch.column("k"), "x": found, "s": batch.column("s")}
 
@@ -142,7 +142,7 @@ def squared(x: int) -> int:
 
 
 def user_steps(stream: Stream, ordered: bool) -> st.SearchStrategy[Stream]:
-    """The stream after one step of the user's."""
+    """The stream after one step of user code."""
     types = {f.name: f.type for f in stream.select("k", "x", "s").schema}
     numbered = types | {"x": pa.int64()}
     processes = [Bursts, Changes] if ordered else [Bursts]
@@ -187,7 +187,7 @@ def naive_user_rows(node: UserStep, rows: list[Row]) -> list[Row]:
 
 
 def _reached(node: LogicalNode) -> int:
-    """The last finite CTI of a node, from those that its sources are given."""
+    """The last finite CTI of a node, from the CTIs of its sources."""
     if isinstance(node, Source):
         assert node.spec.items is not None
         rows = node.spec.items.to_pylist()

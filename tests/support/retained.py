@@ -1,4 +1,4 @@
-"""Finished jobs whose checkpoints and streams are retained, and what lies in a root."""
+"""Finished jobs with retained checkpoints and streams, and the contents of a root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def retained_job(query: Query, root: Path) -> str:
-    """A finished job that has taken checkpoints, and has deleted none of them."""
+    """A finished job that has kept all its checkpoints."""
     config = with_limits(JobConfig(tick_s=0.02), step_rows_max=200)
     job = jobmanager.run(
         query,
@@ -30,6 +30,6 @@ def retained_job(query: Query, root: Path) -> str:
 
 
 def contents(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below a folder: when it was written, and its bytes."""
+    """Every file below a folder: its modification time and its bytes."""
     files = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def readings(partitions: int = 3, spans: bool = False) -> Stream:
-    """Sixty events of five keys; equal keys lie on every partition."""
+    """Sixty events with five keys; equal keys are in every partition."""
     rows = [
         event(
             i,
@@ -49,7 +49,7 @@ def failing(column: str = "s") -> Expr:
 
 
 def plans_around(stream: Stream, rule: Rule) -> tuple[LogicalNode, LogicalNode]:
-    """The plan before a rule, as those before it leave it, and after it."""
+    """The plan before a rule, as the earlier rules return it, and after it."""
     query = stream.to_parquet()
     known = Discovery(discover).statistics(query.plan, statistics_of)
     options = PlanOptions(statistics=known)
@@ -60,7 +60,7 @@ def plans_around(stream: Stream, rule: Rule) -> tuple[LogicalNode, LogicalNode]:
 
 
 def assert_left_alone(rule: Rule, made: Callable[[], Stream]) -> None:
-    """The rule leaves the plan as it is, and all rules the answer, which has rows."""
+    """Check that a rule does not change the plan, and no rule the result, which has rows."""
     before, after = plans_around(made(), rule)
     if rule is partial_aggregation:
         assert "final aggregate" not in logical_text(after).splitlines()[1]
@@ -70,7 +70,7 @@ def assert_left_alone(rule: Rule, made: Callable[[], Stream]) -> None:
 
 
 def assert_same_answer(made: Callable[[], Stream]) -> None:
-    """All rules leave the answer as it is, which has rows."""
+    """Check that all rules do not change the result, which has rows."""
     query = made().to_parquet()
     plain = answer(lower(query, root="r", rules=(place_exchange,)))
     assert plain.num_rows > 2, "an answer without rows shows nothing"

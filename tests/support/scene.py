@@ -1,4 +1,4 @@
-"""A job manager under test: what was said to and by it, as a transcript.
+"""A job manager under test, with a transcript of its notices and instructions.
 
 Golden transcripts are rewritten with ``pytest --rewrite`` and read as diffs.
 """
@@ -45,7 +45,7 @@ SECOND = 1_000_000
 
 
 class Scene:
-    """A job manager and the transcript of what was said to and by it."""
+    """A job manager and the transcript of its notices and instructions."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Scene:
         self.tell(begin(hosts, 0, self.manager.config.retain_us))
 
     def at(self, vertex: str) -> InstanceState:
-        """The instance of a vertex that is furthest."""
+        """The instance of a vertex with the highest position."""
         leader = self.manager.vertices[vertex].leader
         assert leader is not None
         return leader
@@ -91,7 +91,7 @@ class Scene:
             self.ready(host.name)
 
     def ready(self, host: str) -> None:
-        """A host reports and starts what it is given."""
+        """A host reports and starts its vertices."""
         slot = int(host[1:].split(".")[0])
         out = self.tell(HostReady(host, 0, 1000 + slot, "m", f"grpc://{host}"))
         self.obey(out)
@@ -107,7 +107,10 @@ class Scene:
         return out
 
     def obey(self, instructions: list[Instruction]) -> None:
-        """Hosts start and checkpoint what they are told to; findings are fed back."""
+        """Hosts start vertices and take checkpoints as instructed.
+
+        Resulting notices are fed back.
+        """
         for instruction in instructions:
             match instruction:
                 case Tell(host=host, instruction=StartVertex(vertex=v, epoch=e)):
@@ -120,7 +123,7 @@ class Scene:
                     self.obey(self.tell(notice))
 
     def answer(self, vertex: str, epoch: int) -> None:
-        """An instance takes the checkpoint that it was asked for, where it stands."""
+        """An instance takes the requested checkpoint at its position."""
         instance = self.manager.job.instance(vertex, epoch)
         if instance is not None:
             at, outputs = instance.consumed, instance.outputs
@@ -138,7 +141,7 @@ class Scene:
         cti: int = 0,
         durable: int = 0,
     ) -> list[Instruction]:
-        """An instance reports; the furthest, if none is named."""
+        """An instance reports; by default the one with the highest position."""
         instance = self.manager.job.instance(vertex, epoch) or self.at(vertex)
         at = ((consumed,), (written,) * len(instance.outputs))
         row = VertexProgress(
@@ -165,7 +168,7 @@ class Scene:
         )
 
     def pass_time(self, now_s: float) -> list[Instruction]:
-        """Tick; what the job manager finds then is fed back, as the driver does."""
+        """Tick, and feed back the resulting notices, as the driver does."""
         out = self.tell(Tick(int(now_s * SECOND)))
         self.obey(out)
         return out
@@ -191,7 +194,7 @@ def taken(vertex: str, epoch: int, name: str, consumed: int, written: int) -> Ch
 
 
 def started(out: list[Instruction]) -> list[tuple[str, str]]:
-    """The vertices that were ordered to start, and from which checkpoint."""
+    """The vertices that were started, and their checkpoints."""
     return [
         (i.instruction.vertex, i.instruction.checkpoint)
         for i in out

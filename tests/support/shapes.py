@@ -1,4 +1,4 @@
-"""Small plans told by their shape alone, for tests of the job manager's pure parts."""
+"""Small plans without operators, for tests of the job manager's pure parts."""
 
 from __future__ import annotations
 
@@ -60,12 +60,15 @@ def snapshot_at(
     *,
     reads: tuple[int, ...] | None = None,
 ) -> CheckpointRef:
-    """A checkpoint that reads on where it stands, unless told otherwise."""
+    """A checkpoint that continues at its positions, unless ``reads`` differs."""
     return CheckpointRef(name, inputs, outputs, inputs if reads is None else reads)
 
 
 def chain(durability: Durability = "volatile", **recoveries: Recovery) -> Topology:
-    """``a -> b -> c``: a source, a vertex, a sink; the two channels as given, the sink durable."""
+    """``a -> b -> c``: a source, a vertex, a sink.
+
+    Two channels of this durability, a durable sink.
+    """
     how = recoveries.get
     return Topology(
         [
@@ -87,7 +90,7 @@ def siblings(count: int, durability: Durability = "async") -> Topology:
 
 
 def diamond() -> Topology:
-    """Figure 7's shape: sources a and b feed t, whose output o a sink makes durable."""
+    """The plan of figure 7: sources a and b feed t, whose output o a sink makes durable."""
     return Topology(
         [
             vertex("a", writes=["i1"], durability="volatile"),

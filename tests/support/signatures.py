@@ -1,4 +1,4 @@
-"""Calls of every function over columns of every kind, for tables of what they take and make."""
+"""Calls of every function over columns of every type, for tables of their signatures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KINDS = {
 
 
 def calls() -> Iterator[tuple[str, Node]]:
-    """Not resolved yet, each by what it is called: some take other types, or other numbers."""
+    """Unresolved calls by name: some need other types or other numbers of arguments."""
     for function in FUNCTIONS:
         for count in (1, 2):
             for columns in itertools.product(COLUMNS, repeat=count):
@@ -66,7 +66,7 @@ def calls() -> Iterator[tuple[str, Node]]:
 
 
 def with_options() -> Iterator[Expr]:
-    """Calls that have some."""
+    """Calls with options."""
     number, double, decimal = col("int"), col("double"), col("decimal")
     for digits in (-20, -19, -18, -2, -1, 0, 1):
         yield from (value.round(digits) for value in (number, double, decimal))

@@ -1,8 +1,8 @@
-"""Thresholds of operators made so small that a dozen rows cross them.
+"""Makes the thresholds of operators so small that a dozen rows cross them.
 
-Operators choose between ways by size: they forget keys when many came, emit in parts, merge runs,
-index anew. Random tests use small tables, so without this they only ever take the first way. The
-answer never depends on a threshold, so every test that holds with the real ones holds with these.
+Operators choose code paths by size: with many rows they drop keys, emit in parts, merge runs or
+rebuild an index. Random tests use small tables, so otherwise they would only run the first path.
+Results never depend on a threshold, so every test must also pass with these.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ LIMITS: dict[str, int] = {
 
 @contextmanager
 def small_limits() -> Iterator[None]:
-    """Within it every threshold is small."""
+    """A context in which every threshold is small."""
     before = {path: getattr(*_place(path)) for path in LIMITS}
     for path, value in LIMITS.items():
         setattr(*_place(path), min(value, before[path]))

@@ -1,4 +1,4 @@
-"""Planted bugs of state on scratch, each a replacement of a production function."""
+"""Planted bugs of spilled state, each a replacement of a production function."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def filter_that_drops_a_hash() -> Bug:
 
 
 def fence_off_by_one() -> Bug:
-    """A lookup reads the row after the one that it looks for."""
+    """A lookup returns the row after the right one."""
     real = HashIndex.candidates
 
     def shifted(self: HashIndex, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +58,7 @@ def fence_off_by_one() -> Bug:
 
 
 def due_timer_left_behind() -> Bug:
-    """The last of the timers that are due at once is skipped."""
+    """The last of several timers that are due at once is skipped."""
     real = StoredTimes.take
 
     def fewer(self: StoredTimes, until: int, rows_max: int) -> tuple[int, np.ndarray]:
@@ -74,7 +74,7 @@ def old_row_that_stays() -> Bug:
 
 
 def run_deleted_that_a_checkpoint_names() -> Bug:
-    """When a checkpoint is obsolete its runs go with it, also those that later ones name."""
+    """When a checkpoint is obsolete, its runs are deleted, including those that later ones name."""
     real = collection._delete
 
     def delete(job: Any, vertex: Any, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Texts that are nearly SQL: those of the catalogue with their words left out, doubled or mixed."""
+"""Almost valid SQL: queries of the catalogue with words removed, repeated or mixed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MORE = (
 
 @functools.cache
 def texts() -> tuple[str, ...]:
-    """The queries that work."""
+    """The valid queries."""
     of_catalogue = (scalars, aggregates, queries, windows, over)
     return tuple(asked(e.ours) for part in of_catalogue for e in part.ENTRIES if e.hint is None)
 

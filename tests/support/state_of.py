@@ -1,7 +1,6 @@
-"""All that an object knows, as plain values: to compare one that was restored with the one before.
+"""All state of an object as plain values, to compare a restored object with the original.
 
-A field that is missing in a snapshot shows here at once, whether or not a test goes on long enough
-to need it.
+It shows at once if a field is missing in a snapshot, even if a test ends before the field matters.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ _OURS = ("rstream.", "rvertex.")
 
 
 def state_of(value: Any, but: Collection[str] = ()) -> Any:
-    """The fields of an object of ours and of all that it has, by name, but for those in ``but``.
+    """The fields of one of our objects and of all objects in it, by name, except those in ``but``.
 
-    How rows are cut into batches does not count, nor whether text is kept in dictionaries.
+    Batch boundaries do not count, nor whether text is stored in dictionaries.
     """
     match value:
         case pa.RecordBatch() | pa.Table():

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for runs in normal form, with the payloads that break operators.
+"""Hypothesis strategies for runs in normal form, with payloads that tend to break operators.
 
 Payloads hold nulls, NaN, signed zeros, infinities and doubles of wildly different size (whose sum
 depends on its order); times are often equal, sometimes negative.
@@ -32,7 +32,7 @@ uneven_doubles = st.sampled_from([0.1, 0.7, -0.3, 1e16, -1e16, 1e8, -1e-8, 3.0])
 
 
 def values_of(kind: pa.DataType) -> st.SearchStrategy[object]:
-    """Values of an Arrow type, nulls among them."""
+    """Values of an Arrow type, including nulls."""
     if pa.types.is_floating(kind):
         values: st.SearchStrategy[object] = st.one_of(uneven_doubles, wild_doubles)
     elif pa.types.is_boolean(kind):

@@ -1,4 +1,4 @@
-"""A job manager in a process of its own, to be killed: prints the rows that a subscriber sees."""
+"""A job manager in a separate process, to be killed: prints the rows that a subscriber gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.trouble import Gate
 
 
 def main(query: str, events: str, root: str) -> None:
-    """Run the query of that name in ``test_strong``; it waits before the end."""
+    """Run the query with that name in ``test_strong``; it waits before its end."""
     gate = Gate()
     gate.close_at(ROWS // 2)
     gate.stand()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Synced(MemoryBlobs):
-    """A store that knows what was made durable."""
+    """A store that records what was made durable."""
 
     def __init__(self, on_disk: dict[str, bytes], *, fsync: bool = True) -> None:
         super().__init__()

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def lifetimes() -> Query:
-    """Changes of lifetimes join the stage they follow; a filter on the payload passes them all."""
+    """Changes of lifetimes join the stage of their input.
+
+    A filter on the payload moves below them.
+    """
     return (
         bids()
         .set_duration("5ms")
@@ -28,7 +31,7 @@ def lifetimes() -> Query:
 
 
 def lifetimes_in_filters() -> Query:
-    """Filters that read lifetimes stay above what changes them."""
+    """Filters that read lifetimes stay above the steps that change them."""
     return (
         sales()
         .extend("3ms")
@@ -41,7 +44,7 @@ def lifetimes_in_filters() -> Query:
 
 
 def left_join() -> Query:
-    """A filter on the left goes down; one on the right, which sees nulls, stays."""
+    """A filter on the left side moves down; one on the right, which sees nulls, stays."""
     return (
         bids()
         .set_duration("8ms")
@@ -54,7 +57,7 @@ def left_join() -> Query:
 
 
 def anti_join_then_aggregate() -> Query:
-    """Pieces without a match, counted by the key they lie by already."""
+    """Pieces without a match, counted by the key by which they are partitioned already."""
     busy = bids().filter(col("price") > 25).set_duration("3ms")
     return (
         sales()
@@ -68,13 +71,13 @@ def anti_join_then_aggregate() -> Query:
 
 
 def clip_by_itself() -> Query:
-    """Every bid is the last of its auction until the next; only keys are needed of the right."""
+    """Each bid lasts until the next one of its auction; only keys are needed of the right side."""
     source = bids().set_duration("1h")
     return source.clip(source, on="auction").select("auction", "price").to_parquet()
 
 
 def as_of_nearest() -> Query:
-    """The sale that is nearest to a bid: a filter on the bid goes down, one on the sale stays."""
+    """The sale nearest to a bid: a filter on the bid moves down, one on the sale stays."""
     return (
         bids()
         .join_asof(sales(), by="auction", strategy="nearest", tolerance="6ms")
@@ -86,7 +89,7 @@ def as_of_nearest() -> Query:
 
 
 def stitch_by_key() -> Query:
-    """When does an auction have any sale? The filter on the key goes below."""
+    """When does an auction have any sale? The filter on the key moves below."""
     return (
         sales()
         .select("auction", tier=col("auction") + 1)

@@ -1,4 +1,4 @@
-"""The broker of the tests does what tests rest on: transactions, ends, freezing, restarts."""
+"""The tests' broker has the features that tests need: transactions, ends, freezing, restarts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_is_aborted_or_open_is_hidden(broker: Broker, topic: str) -> None:
 
 
 def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str) -> None:
-    """Without the wait the end of the partition would be told at once."""
+    """Without the wait, the end of the partition would be reported at once."""
     from confluent_kafka import TopicPartition
 
     config = {
@@ -55,7 +55,7 @@ def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str
 
 
 def test_what_follows_an_abort_is_seen_by_whoever_has_passed_it(broker: Broker, topic: str) -> None:
-    """The broker tells of the abort for ever, and clients believe it."""
+    """The broker reports the abort forever, and clients believe it."""
     from confluent_kafka import TopicPartition
 
     producer = broker.producer(transactional_id=f"id-{topic}")

@@ -1,4 +1,4 @@
-"""The harness catches the operators it is there to catch."""
+"""The harness detects each kind of broken operator."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Base:
 
 
 class _CountsBatches(_Base):
-    """Its output tells how the input was cut."""
+    """Its output shows how the input was cut."""
 
     def process(self, ports: Sequence[Run]) -> Run:
         (run,) = ports
@@ -61,7 +61,7 @@ class _CountsBatches(_Base):
 
 
 class _ForgetsState(_Base):
-    """Numbers its events, and the number is not in the snapshot."""
+    """Numbers its events, but the number is not in the snapshot."""
 
     _seen = 0
 
@@ -74,7 +74,7 @@ class _ForgetsState(_Base):
 
 
 class _AliasesState(_Base):
-    """Its snapshot is the very array that it goes on to change."""
+    """Its snapshot is the same array that it changes later."""
 
     def __init__(self) -> None:
         self._total = np.zeros(1, np.int64)
@@ -94,7 +94,7 @@ class _AliasesState(_Base):
 
 
 class _BreaksPromises(_Base):
-    """Holds events back longer than the CTIs that it passes on allow."""
+    """Delays events longer than the CTIs that it passes on allow."""
 
     def __init__(self) -> None:
         self._held = pa.RecordBatch.from_pylist([], event_schema(PAYLOAD))

@@ -38,7 +38,7 @@ def topic_spec(
     config: dict[str, str] | None = None,
     **options: Any,
 ) -> SourceSpec:
-    """A source of JSON; ``on_error`` and the like are of its log, others are options."""
+    """A JSON source; ``on_error`` and similar options are for its log, others for the source."""
     of_log = {name: options.pop(name) for name in ("on_error", "on_lost") if name in options}
     given = {"bootstrap.servers": broker.servers, **(config or {})}
     return SourceSpec(
@@ -54,7 +54,7 @@ def topic_spec(
 
 
 class Reading:
-    """A reader and what it gave."""
+    """A reader and the rows that it returned."""
 
     def __init__(self, spec: SourceSpec, units: tuple[Unit, ...], positions: list[int]) -> None:
         self._came = threading.Event()
@@ -66,7 +66,7 @@ class Reading:
         self.dead: list[int] = []
 
     def until(self, position: int, partition: int = 0, rows_max: int = 1_000) -> None:
-        """Read the partition up to there and no further, however many fetches the rows came in."""
+        """Read the partition exactly up to this position, over any number of fetches."""
 
         def is_read() -> bool:
             self.step(partition, min(rows_max, position - self.next[partition]))

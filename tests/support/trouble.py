@@ -1,4 +1,4 @@
-"""Trouble for jobs in tests: something that happens at a place of the input, lines that are cut.
+"""Failures for jobs in tests: actions at a position of the input, and broken connections.
 
 A :class:`Gate` keeps a job from ending before it was disturbed, however slow the machine is.
 """
@@ -25,15 +25,15 @@ AHEAD_ROWS = ROWS // 8
 
 
 class Gate(SourceGate):
-    """How far jobs in this process may read of what :func:`write_events` wrote, any rows of it."""
+    """The number of events written by :func:`write_events` that jobs in this process may read."""
 
     def close_at(self, events_in: int) -> None:
-        """Hold back what comes a while after so many of ``ROWS`` events."""
+        """Hold back events that come a while after this many of ``ROWS``."""
         self.close_at_time((events_in + AHEAD_ROWS) * SPAN_S * 1_000_000 // ROWS)
 
     @contextmanager
     def closed_at(self, events_in: int) -> Iterator[None]:
-        """Closed for a while."""
+        """A context in which it is closed."""
         self.close_at(events_in)
         try:
             yield
@@ -44,8 +44,8 @@ class Gate(SourceGate):
 class Disturber:
     """Calls ``action`` when the sources have read as many events as each threshold says.
 
-    An action that could not be taken (it returns False) is tried again at the next status; behind
-    ``gate`` the job waits for that.
+    An action that was not possible (it returns False) is retried at the next status; with ``gate``,
+    the job waits for it.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ def run_and_cancel(
     is_due: Callable[[dict[str, Any]], bool] = lambda status: True,
     **options: Any,
 ) -> jobmanager.Job:
-    """A job that was cancelled on its way: when it had read so many events and ``is_due``."""
+    """A job cancelled when it had read this number of events and ``is_due`` was true."""
     due = threading.Event()
 
     def on_status(status: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def run_and_cancel(
 
 
 class BrittleWiring(FlightWiring):
-    """Its line to the job manager can be cut, as a network would."""
+    """A wiring whose connection to the job manager can be broken."""
 
     lines: dict[str, tuple[ControlLink, Callable[[], None]]] = {}  # noqa: RUF012  by host, of all
 
@@ -119,7 +119,7 @@ class BrittleWiring(FlightWiring):
 
     @classmethod
     def cut(cls, hosts: list[str]) -> bool:
-        """Cut all these lines, or none if one of them is cut already."""
+        """Break all these connections, or none if one of them is already broken."""
         if not all(host in cls.lines for host in hosts):
             return False
         for host in hosts:

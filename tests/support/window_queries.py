@@ -1,4 +1,4 @@
-"""Two small streams and the windows over them in SQL, for tests of what is made of these."""
+"""Two small streams and SQL windows over them, for tests of the results."""
 
 from __future__ import annotations
 

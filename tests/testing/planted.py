@@ -1,7 +1,7 @@
 """Queries with a planted bug of user code, and healthy ones that look like them.
 
-The bugs are hidden from the check of the bytecode (:mod:`planner.user_code`): that one names the
-plain ones when the query is built.
+The bugs are hidden from the bytecode check (:mod:`planner.user_code`), which reports plain ones
+when the query is built.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PAGES = ("home", "shop", "cart", "pay", "news", "help", "jobs", "team")
 
 
 def hidden(module: str, name: str) -> Any:
-    """An attribute of a module that no bytecode shows."""
+    """An attribute of a module, accessed in a way that bytecode does not show."""
     return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
@@ -118,7 +118,7 @@ class FloatSum(ss.KeyedProcess):
 
 
 class FloatMean:
-    """An aggregate that adds floats as they come."""
+    """An aggregate that adds floats in the order of arrival."""
 
     type = pa.float64()
     state_type = pa.list_(pa.float64())
@@ -166,7 +166,7 @@ class Cached(ss.KeyedProcess):
 
 
 class FirstOfPage(ss.KeyedProcess):
-    """A cache that the first run fills, so that later runs in the same process agree with it."""
+    """A cache that the first run fills, so later runs in the same process agree with it."""
 
     output = {"n": "int64"}  # noqa: RUF012
 
@@ -246,7 +246,7 @@ class AllPages(ss.KeyedProcess):
 
 
 class Remembers:
-    """An operator that keeps a number of every event."""
+    """An operator that stores a number per event."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -264,7 +264,7 @@ class Remembers:
 
 
 class Forgets(Remembers):
-    """An operator that keeps what is not in its snapshot."""
+    """An operator with state that is not in its snapshot."""
 
     def execute(self, events: pa.RecordBatch, ctis: list[int]) -> Any:
         found = super().execute(events, ctis)
@@ -431,7 +431,7 @@ def length(page: str) -> int:
 
 
 class Greatest:
-    """An aggregate that does not mind the order."""
+    """An order-independent aggregate."""
 
     type = pa.float64()
     state_type = pa.float64()

@@ -1,6 +1,6 @@
-"""assert_deterministic: planted bugs are caught, all of them; healthy queries raise no alarm.
+"""assert_deterministic: all planted bugs are detected; healthy queries raise no alarm.
 
-Cannot catch: a bug that needs other rows than these.
+Cannot catch: a bug that needs other rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_the_failure_shows_the_way_the_rows_and_the_cause() -> None:
 
 
 def test_rows_with_a_delay_arrive_within_it() -> None:
-    """Else rows would be late, and the answers differ."""
+    """Otherwise rows would be late, and the results would differ."""
     schema = Input({"user": "string", "n": "int64"}, delay="3s")
     rows = [{"time": f"{t}s", "user": "ab"[t % 2], "n": t} for t in range(12)]
 

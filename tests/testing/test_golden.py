@@ -1,4 +1,4 @@
-"""Golden answers of recorded streams, and the plugin that rewrites them.
+"""Golden results of recorded streams, and the plugin that rewrites them.
 
 Cannot catch: a golden file that was wrong when it was written.
 """

@@ -1,6 +1,6 @@
-"""TestStream: a query fed by hand gives what a job gives, and a failed expectation shows why.
+"""TestStream: a query fed by hand returns what a job returns, and failed expectations explain.
 
-Cannot catch: an operator that is wrong; every query here runs the real ones.
+Cannot catch: a wrong operator; every query here runs the real ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def means(rooms: ss.Stream) -> ss.Stream:
 
 
 class Doors(ss.KeyedProcess):
-    """Counts, and asks the clock."""
+    """Counts, and reads the clock."""
 
     output = {"n": "int64", "now": "int64"}  # noqa: RUF012
     n: int = 0

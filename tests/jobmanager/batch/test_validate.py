@@ -1,4 +1,4 @@
-"""Comparing answers as bags of rows, without Spark."""
+"""Results are compared as multisets of rows, without Spark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``jobmanager sql`` and its relatives: a file in SQL runs like one in Python.
+"""``jobmanager sql`` and related verbs: a SQL file runs like a Python file.
 
-Cannot catch: what only Spark does wrong; the verb is ``run`` under another name.
+Cannot catch: errors on Spark only; the verb is ``run`` under another name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The unit files, manifests and the start script of docs/howto/deploying work as they are.
+"""The unit files, manifests and the start script of docs/howto/deploying work unchanged.
 
-Cannot catch: what only a cluster of Kubernetes refuses, such as a storage class.
+Cannot catch: errors that only a Kubernetes cluster reports, such as a missing storage class.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ query = rows.group_by("key").window(ss.tumbling("1s")).agg(c=ss.agg.count()).to_
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder as /opt/streamscope/bin: the start script and the command."""
+    """A folder like /opt/streamscope/bin, with the start script and the command."""
     folder = tmp_path / "bin"
     folder.mkdir()
     shutil.copy(FOLDER / "start-job", folder)
@@ -82,7 +82,7 @@ def test_the_query_of_the_manifests_is_one(tmp_path: Path, monkeypatch: pytest.M
 
 
 class Unit:
-    """Run the lines of a job's unit as systemd does, with folders of the test."""
+    """Runs the commands of a job's unit as systemd does, in folders of the test."""
 
     def __init__(self, programs: Path) -> None:
         self._folder = programs.parent
@@ -100,7 +100,7 @@ class Unit:
         return text.replace("/var/lib/streamscope", str(self._folder / "var"))
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Run ExecStart, in a group of its own as in a control group."""
+        """Run ExecStart in its own process group, which stands for the control group."""
         return subprocess.Popen(
             self.service["ExecStart"].split(),
             cwd=self.service["WorkingDirectory"],
@@ -126,7 +126,7 @@ class Unit:
 
 
 def reads(process: subprocess.Popen[bytes], rows: int) -> None:
-    """Wait until a job has read these rows."""
+    """Wait until a job has read this number of rows."""
     assert process.stdout is not None
     for line in process.stdout:
         if f" {rows:,} events in".encode() in line:

@@ -1,6 +1,6 @@
-"""``list`` tells jobs from folders that it cannot look into.
+"""``list`` distinguishes jobs from unreadable folders.
 
-Cannot catch: folders that another user may not read, where the tests run as one who may.
+Cannot catch: unreadable folders of other users, if the tests run as root.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``logs`` prints the history of a job. Cannot catch: a notice without a line."""
+"""``logs`` prints the history of a job.
+
+Cannot catch: a kind of notice for which ``logs`` has no line.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def test_one_vertex(root: Path) -> None:
 
 
 class Running:
-    """A job whose log grows between two looks of whoever follows it."""
+    """A job whose log grows between two reads of ``logs --follow``."""
 
     def __init__(self, root: Path) -> None:
         self.root = JobRoot(str(root), pid=1)
@@ -108,7 +111,7 @@ def test_a_log_that_is_begun_anew_is_not_told_again(
 def test_what_was_noted_as_the_job_ended_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last notice comes, and its end, when the log was read and nothing was said of it."""
+    """Notices and the end are printed even if they arrive after the last read of the log."""
     job = Running(tmp_path)
     job.drain("h1")
 

@@ -1,7 +1,7 @@
 """The command as a user meets it: results, JSON, and one message for every mistake.
 
-Most tests call it in this process; what needs processes (signals, Java, other processes' eyes) is
-told by real ones. Cannot catch: what only a terminal shows (test_view.py renders it).
+Most tests call it in this process; tests of signals, of Java and of several processes start real
+ones. Cannot catch: the look on a terminal (test_view.py renders it).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _quiet_logs() -> Iterator[None]:
-    """Logs go to the standard error of a test, which ends with it."""
+    """Send logs to the test's standard error, and undo that at its end."""
     yield
     logs.configure(verbose=False)
 
@@ -386,7 +386,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
-    """The first progress line: the job's hosts have been ordered."""
+    """Wait for the first progress line, by which time the job's hosts have been started."""
     assert process.stderr is not None
     return process.stderr.readline()
 
@@ -436,7 +436,7 @@ def test_another_process_sees_the_job_and_cancels_it(file: Path, tmp_path: Path)
 
 @pytest.fixture
 def _interruptible() -> Iterator[None]:
-    """A shell lets what it runs in the background ignore SIGINT, and children inherit that."""
+    """Reset SIGINT: background processes of a shell ignore it, and children inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -502,7 +502,7 @@ def test_without_java(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_status_starts_no_java(file: Path, tmp_path: Path) -> None:
-    """Java is not on the path here, so a command that wanted it would fail."""
+    """Without Java on the path, a command that started it would fail."""
     run_job(file, tmp_path / "job")
     for arguments in (["status", tmp_path / "job"], ["list", tmp_path], ["explain", file]):
         code, _, err = finish(start(*arguments, PATH="", JAVA_HOME=""))

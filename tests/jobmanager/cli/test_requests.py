@@ -1,6 +1,6 @@
-"""The verbs ``stop``, ``drain`` and ``deploy``: what they answer in each state of a job.
+"""The verbs ``stop``, ``drain`` and ``deploy``: their replies in each state of a job.
 
-Cannot catch: what a job does with the request (tests/jobmanager/driver/test_stop.py).
+Cannot catch: how a job handles the request (tests/jobmanager/driver/test_stop.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def job_in(root: Path, state: str, written_us: int | None = None, **more: Any) -> JobRoot:
-    """A root that says so, of a live process that is not this one."""
+    """A root with this status, written by a live process other than this one."""
     job_root = JobRoot(str(root), pid=1)
     job_root.store.put("job.json", b'{"format": 1}')
     told_us = SystemClock().now_us() if written_us is None else written_us

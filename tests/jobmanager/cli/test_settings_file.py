@@ -1,6 +1,6 @@
-"""Options from a file and from the environment, and which of them decides.
+"""Options from a file and from the environment, and which of them takes precedence.
 
-Cannot catch: an option whose meaning the verb changes after it was read.
+Cannot catch: an option that the verb changes after reading it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def test_all_rows_as_json(root: str) -> None:
 
 
 def test_values_that_json_lacks(tmp_path: Path) -> None:
-    """A program reads each line, whatever is in it."""
+    """Each line is valid JSON, even for values that JSON cannot represent."""
     items = [event(5, x=math.nan, b=b"\xff", s="\x1b[2J\n"), event(1 << 60, x=0.5, b=None, s=None)]
     stream = Stream.from_items({"x": "double", "b": "binary", "s": "string"}, items)
     root = str(tmp_path / "job")

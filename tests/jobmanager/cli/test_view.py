@@ -1,4 +1,4 @@
-"""How a status looks: as a table, as a line, on a terminal and without one."""
+"""The rendering of a status: as a table, as a line, on a terminal and without one."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_instances_are_told_where_there_are_several() -> None:
 
 
 def test_errors_are_text_not_markup() -> None:
-    """Rich would take brackets for styles: it drops some and fails at others."""
+    """Rich would read brackets as styles: it drops some and fails on others."""
     error = "store: [Errno 2] no such [/tmp/x] in [red]"
     assert error in rendered(status(state="failed", error=error), 140)
 

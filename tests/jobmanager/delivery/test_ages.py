@@ -1,4 +1,4 @@
-"""How old the items of a stream are, from a few moments at which its end was seen."""
+"""Estimates the age of a stream's items from a few observations of its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_clock_that_was_set_back_keeps_longer() -> None:
 
 
 def test_what_is_written_again_after_a_loss_is_new() -> None:
-    """A stream of which the end was lost is durable up to less than before."""
+    """After a loss, the durable end of a stream is lower than before."""
     ages = Ages([(1_000, 5), (2_000, 9)])
     ages.note(2_100, 6, RETENTION_US)
     ages.note(2_200, 12, RETENTION_US)

@@ -1,4 +1,4 @@
-"""The first rows of an answer: rows of one time stay in the order of their partition."""
+"""The first rows of a result: rows of equal time keep the order of their partition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rows_of_one_time_keep_the_order_of_the_files(tmp_path: Path) -> None:
 
 
 def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
-    """A row that lives may have begun there: without it the table would be wrong."""
+    """A missing item may be the start of a row that is valid now, so the table would be wrong."""
     uri, payload = "memory://test-answer/retained", pa.schema([("x", pa.int64())])
     output = RStream.open(uri, payload, background=InlineBackground())
     for seq in range(3):
@@ -53,7 +53,7 @@ def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
 
 
 def test_a_table_is_read_before_the_watermark_and_not_at_it() -> None:
-    """At the watermark, rows that begin there may be missing."""
+    """At the watermark, rows that start there may still be missing."""
     uri, payload = "memory://test-answer/live", pa.schema([("x", pa.int64())])
     output = RStream.open(uri, payload, background=InlineBackground())
     output.write(0, make_items([ev(1, INF_TIME, x=1), cti(5)], payload))

@@ -1,6 +1,6 @@
-"""Rows that live come when they begin: an upserted table is what is alive at each commit.
+"""Open rows are delivered at their start: an upserted table has the valid rows at each commit.
 
-Cannot catch: what a failure does (tests/rvertex/sinks, tests/jobmanager/delivery).
+Cannot catch: failures (tests/rvertex/sinks, tests/jobmanager/delivery).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_an_aggregate_of_rows_that_are_deleted(
 def test_sessions_as_they_grow(
     deletes: Any, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """A session's row goes when it ends, unless ends are ignored."""
+    """The row of a session is deleted when the session ends, unless deletes are ignored."""
     table = f"{postgres_schema}.sessions_{deletes}"
     grown = orders(3).group_by("k").window(ss.session("2s", running=True))
     counts = grown.agg(n=ss.agg.count(), since=ss.agg.min(ss.vs()))
@@ -123,7 +123,7 @@ def test_sessions_as_they_grow(
 def test_windows_before_they_close(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """The table has one row per key and window at each instant, and in the end the final ones."""
+    """The table has one row per key and window at each instant; at the end the final results."""
     table = f"{postgres_schema}.early"
     windows = orders(3).group_by("k").window(ss.tumbling("10s"), emit="changes")
     totals = windows.agg(n=ss.agg.count(), total=ss.agg.sum("x"))
@@ -262,7 +262,7 @@ def test_a_topic_that_changes_a_table(
 
 
 def replayed(changes: list[tuple[str, Any, Any]]) -> dict[Any, Any]:
-    """The table that a reader of changes ``(op, key, value)`` has; each fits the one before."""
+    """The table after applying changes ``(op, key, value)``; each change must fit the table."""
     table: dict[Any, Any] = {}
     for op, key, value in changes:
         if op == "+I":
@@ -433,7 +433,7 @@ def test_a_subscription_to_whole_rows_is_as_ever(tmp_path: Path) -> None:
 
 
 def test_changes_arrive_once_though_a_destination_fails(tmp_path: Path) -> None:
-    """Calls are repeated with the same rows, so who keeps them by place has each change once."""
+    """A repeated call has the same rows, so a receiver that keys them by position has each once."""
     current, alive = versions()
     calls: dict[tuple[str, int], list[dict[str, Any]]] = {}
     failures = []

@@ -1,4 +1,4 @@
-"""The current table while retention deletes items, and as the page reads it."""
+"""The current table while retention deletes items, and when the page reads it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    """A job whose rows come when they begin; its output has many small files."""
+    """A job that emits rows at their start; its output has many small files."""
     current = prices(2).upserts("item", deleted=ss.col("gone")).select("item", "price")
     query = current.deliver(ss.sinks.parquet(str(tmp_path / "changes"), roll="0s", changes=True))
     root, config = str(tmp_path / "jobs" / "prices"), ss.JobConfig(table_copy_items_min=1)
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> str:
 
 
 def look(root: str, *, copy_items_min: int = 1) -> list[Mark]:
-    """Return what one check of the retention deletes, in a job with a short retention."""
+    """Run one retention check with a short retention. Return the deleted items."""
     job, told = JobRoot(root), list[tuple["Mark", ...]]()
     plan, wiring = job.read_plan(), ThreadWiring()
     assert plan is not None
@@ -113,7 +113,7 @@ def test_the_page_reads_the_table_on_and_at_a_time(root: str) -> None:
 def test_a_job_that_lets_go_of_its_output_has_its_table_through_a_stop(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """Totals in PostgreSQL, with retention; at the end both tables are those of the rows."""
+    """Totals in PostgreSQL, with retention: at the end both tables equal the rows of the result."""
     events, root = write_events(tmp_path / "events.parquet"), str(tmp_path / "job")
     stream = ss.Stream.from_parquet(str(events), vs="t", delay="1s")
     totals = stream.group_by("key").agg(n=ss.agg.count(), total=ss.agg.sum("x"))

@@ -1,6 +1,6 @@
-"""Jobs that deliver into a topic while they run: what is read committed is the job's output.
+"""Jobs that deliver into a topic while they run: committed records equal the job's output.
 
-Cannot catch: Spark hosts (tests/spark), or a broker that loses what it acknowledged.
+Cannot catch: Spark hosts (tests/spark), or a broker that loses acknowledged records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def windows(events: Path) -> Stream:
 
 
 def in_topic(broker: Broker, topic: str) -> list[Rows]:
-    """By partition the payload of the records, in order."""
+    """The payload of the records per partition, in order."""
     found: list[Rows] = [[], []]
     for record in broker.read_committed(topic):
         row = json.loads(record.value or b"")
@@ -58,7 +58,7 @@ def in_states(job: jobmanager.Job) -> set[str]:
 
 
 def in_output(job: jobmanager.Job) -> list[Rows]:
-    """By partition the payload of the output's rows, in order."""
+    """The payload of the output's rows per partition, in order."""
     tables = [read_events(uri) for _, uri in job.plan.sink_streams()]
     return [[tuple(row.values())[2:] for row in table.to_pylist()] for table in tables]
 
@@ -78,7 +78,7 @@ def test_a_topic_has_the_rows_of_the_output(
 def test_a_job_waits_for_a_frozen_broker_alone_at_its_end(
     own_broker: Broker, events: Path, tmp_path: Path
 ) -> None:
-    """Its vertices do not wait: the output is complete while nothing could be delivered."""
+    """Vertices do not wait: the output is complete although nothing could be delivered."""
     topic = own_broker.create_topic("t", 2)
     query = windows(events).to_kafka(topic, servers=own_broker.servers)
     complete = tmp_path / "job" / "output" / "_SUCCESS"
@@ -123,7 +123,7 @@ def test_a_job_that_only_delivers_is_told_to_stop_from_outside(
 def test_driver_killed_again_and_again(
     broker: Broker, topic: str, events: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at any moment, also within a commit; the last life runs in this process."""
+    """SIGKILL at any moment, also within a commit; the last run is in this process."""
     dice = random.Random(3)
     root = tmp_path / "job"
     command = [sys.executable, "-m", "tests.support.killed_delivery"]

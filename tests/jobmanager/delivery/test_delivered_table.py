@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    """One of its own, as it is killed."""
+    """A server of this module's own, because the test kills it."""
     if programs() is None:
         pytest.skip("there is no PostgreSQL server here")
     own = PostgresServer()
@@ -45,7 +45,7 @@ def events(tmp_path: Path) -> Path:
 
 
 def check_table(server: PostgresServer, job: jobmanager.Job) -> None:
-    """The table has the rows of the output, those of a partition in their order."""
+    """Check that the table has the output's rows, in order per partition."""
     outputs = [read_events(uri).to_pylist() for _, uri in job.plan.sink_streams()]
     payloads = [[tuple(row.values())[2:] for row in rows] for rows in outputs]
     table = [tuple(row[2:]) for row in server.query("SELECT * FROM answer ORDER BY ctid")]
@@ -58,7 +58,7 @@ def check_table(server: PostgresServer, job: jobmanager.Job) -> None:
 def test_server_is_killed_while_a_job_delivers(
     server: PostgresServer, events: Path, tmp_path: Path
 ) -> None:
-    """The job goes on; its deliveries wait and find where they were."""
+    """The job keeps running; its deliveries wait and then continue at their positions."""
     killed: list[dict[str, Any]] = []
     dice = random.Random(5)
 
@@ -87,7 +87,7 @@ def test_server_is_killed_while_a_job_delivers(
 def test_driver_and_server_killed_again_and_again(
     server: PostgresServer, events: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at any moment, also within a commit; the last life runs in this process."""
+    """SIGKILL at any moment, also within a commit; the last run is in this process."""
     dice = random.Random(4)
     root = tmp_path / "job"
     command = [sys.executable, "-m", "tests.support.killed_delivery"]

@@ -1,6 +1,6 @@
 """A job delivers to every destination that needs no service, and to a PostgreSQL server.
 
-Cannot catch: what a failure does (tests/rvertex/sinks, tests/jobmanager/delivery).
+Cannot catch: failures (tests/rvertex/sinks, tests/jobmanager/delivery).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WANTED = sorted([("a", 20), ("b", 25), ("a", 70), ("b", 75)])
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
-    """A file for each call."""
+    """Write a file for each call."""
     name = f"{stream.replace('/', '.')}-{first_seq}.json"
     rows = [[row["k"], row["total"]] for row in batch.to_pylist()]
     (Path(folder) / name).write_text(json.dumps(rows))

@@ -1,6 +1,6 @@
-"""The delivery of one partition: each row once and in order, nothing on top of another past.
+"""The delivery of one partition: each row once, in order, and never after a different history.
 
-Cannot catch: what a real destination does (tests/rvertex/sinks), or a process that dies.
+Cannot catch: errors of real destinations (tests/rvertex/sinks), or a killed process.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def written(items: list[Item], cut: int = 7) -> str:
 
 
 class HandedReader(PushedReader):
-    """A reader of a host's memory that a test hands its items."""
+    """A reader of a host's memory whose items come from the test."""
 
     def _connect(self) -> None:
-        """The test pushes."""
+        """Do not connect: the test pushes items."""
 
 
 class HandedWiring(ThreadWiring):
-    """Readers of hosts are the test's."""
+    """Readers of hosts get their items from the test."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -116,18 +116,18 @@ class HandedWiring(ThreadWiring):
         return reader
 
     def push(self, lo: int, hi: int) -> None:
-        """The newest reader gets these items."""
+        """Push these items to the newest reader."""
         self.readers[-1]._take(Items(lo, make_items(ITEMS[lo:hi], PAYLOAD)))
 
 
 class Script:
-    """A signal: whoever waits for it has the next thing happen."""
+    """A signal that runs the next step of a script whenever a delivery waits for it."""
 
     def __init__(self) -> None:
         self.steps: list[Callable[[], object]] = []
 
     def set(self) -> None:
-        """It is looked again after each step in any case."""
+        """Do nothing: the delivery checks again after each step anyway."""
 
     def clear(self) -> None:
         """See ``set``."""
@@ -151,7 +151,7 @@ def delivery(
     has_edges: bool = False,
     keeps_refused: bool = False,
 ) -> PartitionDelivery:
-    """The delivery of a stream that nobody writes any more, unless ``endpoints`` say who does."""
+    """The delivery of a stream without a writer, unless ``endpoints`` names one."""
     wake, wiring = wake or threading.Event(), wiring or ThreadWiring()
     if endpoints is None:
         endpoints = Endpoints()
@@ -218,7 +218,7 @@ def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
 @settings(max_examples=12, deadline=None)
 @given(faults=st.lists(st.sampled_from(FAULTS), max_size=4), cut=st.integers(1, 30))
 def test_commits_are_of_whole_instants_and_wait_for_no_cti(faults: list[str], cut: int) -> None:
-    """Many instants of two rows, and one CTI after all of them."""
+    """The stream has many instants with two rows each, and one CTI after all of them."""
     changes = [[ev(t, INF_TIME, x=t), *([ev(t, t - 1, x=t - 1)] if t else [])] for t in range(ROWS)]
     items = [*itertools.chain.from_iterable(changes), cti(ROWS), cti(INF_TIME)]
     ledger = Ledger(faults=list(faults))
@@ -255,7 +255,7 @@ def test_a_different_past_is_refused() -> None:
 
 
 def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
-    """The job died before its output was durable: what was delivered has to be computed again."""
+    """The job died before its output was durable: the delivered rows must be computed again."""
     ledger = Ledger(progress=DeliveryProgress(len(ITEMS), digest(ITEMS)))
     found = delivery(written(ITEMS[:11]), ledger)
     found.run()
@@ -265,7 +265,7 @@ def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
 
 @pytest.mark.parametrize("interval_ms", [0, 3_600_000])
 def test_a_failed_job_is_delivered_as_far_as_it_is_durable(interval_ms: int) -> None:
-    """The last rows are committed at once, without waiting for the interval."""
+    """The last rows are committed at once, not after the interval."""
     ledger, limits = Ledger(), DeliveryLimits(commit_interval_ms=interval_ms)
     found = delivery(written(ITEMS[:11]), ledger, limits=limits)
     found._committed_s = found._clock.monotonic_s()
@@ -286,7 +286,7 @@ def test_the_newest_process_delivers() -> None:
 
 
 def test_an_old_process_that_opens_late_leaves_again() -> None:
-    """It had claimed before, and a destination that forgot the epochs lets it in."""
+    """It claimed earlier, and a destination that forgot the epochs accepts it."""
     uri, ledger = written(ITEMS), Ledger()
     zombie = delivery(uri, ledger)
     zombie._claim.take(0)
@@ -302,7 +302,7 @@ def test_an_old_process_that_opens_late_leaves_again() -> None:
 def test_what_one_lacks_who_was_replaced_is_no_failure(
     is_replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It slept; its successor has delivered, and retention deleted, what it would read next."""
+    """Its successor delivered the next items, and retention deleted them, during its sleep."""
     uri, ledger = written(ITEMS), Ledger()
     found = delivery(uri, ledger)
 
@@ -318,7 +318,7 @@ def test_what_one_lacks_who_was_replaced_is_no_failure(
 
 
 def test_the_newest_that_was_fenced_claims_again() -> None:
-    """A zombie opened the destination in between; nobody has claimed since, so it is ours."""
+    """A stale process opened the destination in between, but no newer claim exists."""
     uri, ledger = written(ITEMS), Ledger(epoch=5)
     found = delivery(uri, ledger)
     found.run()
@@ -327,7 +327,7 @@ def test_the_newest_that_was_fenced_claims_again() -> None:
 
 
 def test_rows_gather_for_the_interval() -> None:
-    """A commit takes what is there: with room for all rows there is one commit."""
+    """A commit takes all available rows: with room for all, there is one commit."""
     ledger = Ledger()
     limits = DeliveryLimits(commit_interval_ms=0, commit_rows_max=1000)
     found = delivery(written(ITEMS, 1000), ledger, limits=limits)
@@ -336,7 +336,7 @@ def test_rows_gather_for_the_interval() -> None:
 
 
 def test_rows_gather_for_as_long_as_a_commit_takes() -> None:
-    """Slow commits take more than one batch each, so the delivery keeps up with a live output."""
+    """Slow commits take several batches each, so the delivery keeps up with a live output."""
     clock = ManualClock()
 
     class Slow(LedgerWriter):
@@ -357,7 +357,7 @@ def test_rows_gather_for_as_long_as_a_commit_takes() -> None:
 
 @pytest.mark.parametrize("is_recomputed", [True, False])
 def test_rows_whose_writer_is_replaced_wait_for_the_check(is_recomputed: bool) -> None:
-    """They were written and not committed; what is below them is compared first."""
+    """The rows were written but not committed; the rows before them are compared first."""
     ledger, clock, script, endpoints = Ledger(), ManualClock(), Script(), Endpoints()
     wiring, ended = HandedWiring(clock), []
     limits = DeliveryLimits(commit_interval_ms=50)
@@ -422,7 +422,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_after_a_commit() -> None
 
 
 def test_who_looked_before_others_claimed_and_forgot_claims_anew() -> None:
-    """The number that it had seen was taken, passed and deleted: it is free, and too low."""
+    """The number that it read was claimed, superseded and deleted: it is free, but too low."""
     blobs: dict[str, bytes] = {}
 
     def claim_thrice() -> None:
@@ -473,7 +473,7 @@ def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
 def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
     start_seq: int,
 ) -> None:
-    """If only some partitions have started, the command can be repeated."""
+    """If only some partitions have started, the same command can be repeated."""
     uri, ledger = written(ITEMS), Ledger()
     delivery(uri, ledger, start_seq=9)._open()
     found = delivery(uri, ledger, start_seq=start_seq)
@@ -483,7 +483,10 @@ def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
 
 
 def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> None:
-    """A command without a place, while another with one has opened a part of its partitions."""
+    """One command sets no start position.
+
+    Another one with a position has opened a few partitions.
+    """
     uri, first, second = written(ITEMS), Ledger(), Ledger()
     begun = delivery(uri, first, start_seq=9)
     begun._open()
@@ -495,7 +498,7 @@ def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> Non
 
 
 def test_who_opens_while_the_destination_is_being_opened_begins_there_too() -> None:
-    """Both find nothing at the destination; what the first says next must not come too late."""
+    """Both find an empty destination; the first commit of one must not overtake the other."""
     uri, ledger = written(ITEMS), Ledger()
     first, second = delivery(uri, ledger, start_seq=9), delivery(uri, ledger)
     connect = first._connect
@@ -532,7 +535,7 @@ def test_a_delivery_that_begins_later_goes_on_after_a_lost_answer() -> None:
 
 
 class Picky(Ledger):
-    """A ledger that refuses some values: at the write, by name of its items, or at the commit."""
+    """A ledger that rejects some values: in the write, naming the items, or in the commit."""
 
     def __init__(self, bad: set[int], *, at_write: bool) -> None:
         super().__init__()
@@ -543,7 +546,7 @@ class Picky(Ledger):
 
 
 class PickyWriter(LedgerWriter):
-    """Refuses what its ledger does not take."""
+    """Rejects the values that its ledger rejects."""
 
     def __init__(self, ledger: Picky) -> None:
         super().__init__(ledger)

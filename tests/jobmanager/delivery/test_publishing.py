@@ -1,6 +1,6 @@
-"""An answer is put into a folder at once: readers see all of the old rows, or all of the new ones.
+"""A result replaces a folder atomically: readers see all old rows or all new rows.
 
-Cannot catch: a loss of power within the act.
+Cannot catch: a power loss during the replacement.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path)
 def test_a_job_has_not_finished_before_its_answer_is_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is an answer published that is not complete: who resumes would write it further."""
+    """An incomplete result is not published either: a successor would write more files to it."""
     table, seen = tmp_path / "table", []
 
     def complete_before(plan: PhysicalPlan, *given: Any) -> None:
@@ -102,7 +102,7 @@ def test_a_job_has_not_finished_before_its_answer_is_in_its_place(
 def test_what_was_published_survives_a_loss_of_power(
     has_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folders above it, too, and the table that takes the place of another."""
+    """This includes the parent folders, and a table that replaces another one."""
     if not has_exchange:
         monkeypatch.setattr(publishing, "_EXCHANGE", 1 << 30)  # no system has such a flag
     table, disk = tmp_path / "new" / "deep" / "table", Disk(tmp_path, monkeypatch)
@@ -195,7 +195,7 @@ def test_a_job_that_has_finished_does_not_take_back_the_place_of_a_later_one(
 
 @pytest.mark.parametrize("place", ["{}/table", "memory://{}/table"])
 def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_path: Path) -> None:
-    """Its answer was in its place, and then a later job's."""
+    """Its result was published, and then a later job's."""
     uri = place.format(tmp_path)
     first = run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "one")
     for first_x, root in ((500, "two"), (900, "three")):

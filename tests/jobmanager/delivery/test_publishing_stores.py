@@ -1,6 +1,6 @@
-"""An answer takes the place of what a store of objects holds: once, wherever its process dies.
+"""A result replaces a folder in an object store once, wherever its process dies.
 
-Cannot catch: what a reader sees while files are copied, which is a part.
+Cannot catch: readers during the copy, which see a part of the rows.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_wherever_it_dies_all_rows_are_there_once(tmp_path: Path) -> None:
 
 
 def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
-    """Wherever the first one is when the second comes, also if it goes on only then."""
+    """The second job starts at each step of the first, even if the first continues only later."""
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     for folder, xs in ((mine, [1, 2]), (theirs, [3, 4, 5])):
         folder.mkdir()
@@ -114,7 +114,7 @@ def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
 
 
 def test_who_gives_way_to_another_job_puts_its_answer_there_later(tmp_path: Path) -> None:
-    """Wherever it dies while it gives way: it has no drafts any more, so it makes them again."""
+    """It may die at any step; it has deleted its drafts, so it writes them again."""
     mine = tmp_path / "mine"
     mine.mkdir()
     for k, xs in enumerate(([1, 2], [3])):

@@ -1,4 +1,4 @@
-"""Rows that a real destination refuses go to the dead letters, and the job shows them."""
+"""Rows that a real destination rejects become dead letters, which the job reports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def query_to(folder: Path, spec: SinkSpec, bad: Sequence[int], text: str) -> Que
 
 
 def take(folder: str, first_seq: int, batch: pa.RecordBatch) -> None:
-    """A file for each call; a call with a bad row has no effect."""
+    """Write a file for each call; a call with a bad row has no effect."""
     values = batch.to_pylist()
     for row in values:
         if row["s"] == "bad":
@@ -157,7 +157,7 @@ def test_a_delivery_that_ended_is_delivered_again_with_dead_letters(
 
 
 def living(folder: Path, text: str) -> ss.Stream:
-    """Values of three keys, each alive until the next one of its key."""
+    """Values of three keys, each valid until the next value of its key."""
     rows = [
         {"t": i + 1, "k": "abc"[i % 3], "n": i, "s": text if i in LIVING_BAD else "good"}
         for i in range(LIVING)

@@ -1,6 +1,6 @@
-"""What a job puts out goes when its retention says so, and nobody needs it any more.
+"""Output is deleted after its retention, once no reader needs it.
 
-Cannot catch: what a reader of the Parquet folder misses that no delivery knows of.
+Cannot catch: rows that a reader of the Parquet folder misses, because no delivery represents it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
-    """A line for each call; it fails while there is a file ``stop``."""
+    """Append a line for each call; fail while a file ``stop`` exists."""
     if Path(folder, STOP).exists():
         raise OSError("stopped by the test")
     rows = [list(row.values()) for row in batch.to_pylist()]
@@ -71,7 +71,7 @@ def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> Non
 
 
 def kept_rows(folder: Path) -> list[str]:
-    """All rows that arrived, each once; a call that came again counts once."""
+    """All rows that arrived; a repeated call counts once."""
     rows: list[str] = []
     for file in sorted(folder.glob("*")):
         calls = dict(json.loads(line) for line in file.read_text().splitlines())
@@ -91,7 +91,7 @@ def kept_from(status: dict[str, Any]) -> list[int]:
 def running_and_collecting(
     events: Path, root: Path, folder: Path, watch: Watch, *, paced: float
 ) -> Job:
-    """A job that delivers into ``folder``, and of whose output something is collected already."""
+    """A job that delivers into ``folder``, and has already deleted some of its output."""
     folder.mkdir()
     query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
     job = jobmanager.run(
@@ -111,7 +111,7 @@ def running_and_collecting(
 
 @pytest.mark.slow
 def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_path: Path) -> None:
-    """The one of the job holds nothing at its own last position then."""
+    """The job's own delivery then no longer holds items at its last position."""
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE / 2)
     deliver(str(root))  # of a job of this process: what is there by now
@@ -127,7 +127,7 @@ def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_pat
 
 @pytest.mark.slow
 def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Path) -> None:
-    """The destination fails for a while; the job is stopped and resumed; nothing is missing."""
+    """The destination fails for a while; the job is stopped and resumed; no row is missing."""
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE)
     with (
@@ -211,7 +211,7 @@ def test_an_endless_output_in_its_root_is_compacted_unless_the_user_named_its_fo
 def test_an_output_that_is_compacted_while_it_grows_is_delivered_as_it_was(
     events: Path, tmp_path: Path
 ) -> None:
-    """Many small files, merged while they are read; the digest and the rows stay."""
+    """Many small files are merged while they are read; the digest and the rows stay the same."""
     root, folder = tmp_path / "job", tmp_path / "rows"
     folder.mkdir()
     query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
@@ -237,7 +237,7 @@ def test_an_output_that_is_compacted_while_it_grows_is_delivered_as_it_was(
 
 
 def one_partition(events: Path, root: Path) -> PhysicalPlan:
-    """The plan of a job that has put out 20 items."""
+    """The plan of a job that has written 20 items."""
     plan = lower(windows(events).to_parquet(), root=str(root), parallelism=1)
     ((_, uri),) = plan.sink_streams()
     stream = open_inline(uri)
@@ -253,7 +253,7 @@ def retention_of(
     told: list[tuple[Mark, ...]],
     needed: Callable[[], Mapping[int, int]] = dict[int, int],
 ) -> OutputRetention:
-    """It lets all go at once that nobody needs, and tells that."""
+    """A retention that deletes all unneeded items at once, and records that in ``told``."""
     config, wiring = JobConfig(retention_us=0, reader_wait_s=10.0), ThreadWiring()
     wiring.clock = clock
     return OutputRetention(plan, store, config, needed=needed, tell=told.append, wiring=wiring)
@@ -275,7 +275,7 @@ def subscribed(plan: PhysicalPlan, kept_from: Mapping[int, int]) -> Subscription
 def test_a_subscription_begins_above_what_writers_were_told_to_collect(
     events: Path, tmp_path: Path
 ) -> None:
-    """They may do so at any time: what is there below is not kept for anybody."""
+    """Writers may delete those items at any time, so items below are not kept for anyone."""
     plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
     kept = retention_of(plan, MemoryBlobs(), ManualClock(1_000_000), told)
     kept.look()

@@ -1,4 +1,4 @@
-"""``jobmanager deliver``: over finished jobs, beside others, again from a place.
+"""``jobmanager deliver``: for finished jobs, beside other deliveries, and again from a position.
 
 Cannot catch: a job that runs on another machine.
 """
@@ -55,7 +55,7 @@ def test_several_deliveries_read_one_output(finished: jobmanager.Job, tmp_path: 
 def test_it_tells_its_position_before_the_first_row_and_after_the_last(
     finished: jobmanager.Job,
 ) -> None:
-    """A job that still runs deletes nothing meanwhile that it needs, and all of it afterwards."""
+    """A running job keeps the items that this delivery needs, and may delete them afterwards."""
     store, before = JobRoot(finished.root).store, list[dict[int, int]]()
 
     def save(first_seq: int, batch: Any, stream: str) -> None:
@@ -108,7 +108,7 @@ def test_of_several_deliveries_one_that_fails_is_told_by_the_exit_code(tmp_path:
 def test_a_root_that_cannot_be_read_is_named_after_a_limit(
     finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the state of the job is unknown, the delivery ends; it waited for ever."""
+    """If the state of the job is unknown, the delivery ends with an error; it waited forever."""
     root = shutil.copytree(finished.root, tmp_path / "job")
     next((root / "output").glob("**/*-*.parquet")).unlink()  # so that the delivery waits
     (root / "status.json").unlink()

@@ -1,4 +1,4 @@
-"""The page about views runs as it stands: a topic, a query, a table, and reads of it."""
+"""The page about views works as written: a topic, a query, a table, and reads of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def visits(seed: int, lo: int, hi: int) -> list[dict[str, Any]]:
 
 
 def block(name: str) -> str:
-    """The SQL of the page below a comment."""
+    """The SQL block of the page below a comment."""
     found = re.search(rf"<!-- {name} -->\n```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     return found[1]
@@ -52,7 +52,7 @@ def test_the_quickstart_of_risingwave_is_in_the_table(
     postgres_schema: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A row that is the last one of its topic is in the table, too."""
+    """The last row of the topic is in the table, too."""
     table, topic = f"{postgres_schema}.visits", broker.create_topic("website-visits", 1)
     monkeypatch.setenv("VISITS_DB", postgres.dsn)
     text = block("quickstart").replace("'visits_stream_mv',", f"'{table}',")

@@ -1,6 +1,6 @@
-"""The driver with its surroundings replaced by hand: what it does with time and with failures.
+"""The driver with fake hosts, stores and clocks: its reactions to time and failures.
 
-Cannot catch: what real hosts, stores and connections do (test_job.py, tests/sim, tests/spark).
+Cannot catch: behaviour of real hosts, stores and connections (test_job.py, tests/sim, tests/spark).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Hosts:
 
 
 class Lines:
-    """A control service that reaches nobody."""
+    """A control service that sends to no host."""
 
     address = "nowhere"
 
@@ -118,22 +118,22 @@ class Scene:
         return self.lines[-1]
 
     def hear(self, notice: HostNotice) -> None:
-        """The host says this, and the driver takes it."""
+        """The host sends this notice, and the driver handles it."""
         self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(notice))
         self.driver.poll(0)
 
     def hear_host(self) -> None:
-        """The host reports, so that it is not taken for dead."""
+        """The host reports, so it does not count as dead."""
         self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(Progress("h0.0", ())))
 
     def hear_zombie(self) -> None:
-        """An instance that was replaced has stored a checkpoint, which is to be deleted."""
+        """A replaced instance has stored a checkpoint, which must be deleted."""
         name, at = "checkpoints/a/zombie", (10,)
         late = CheckpointTaken("a", 99, name, at, at, 5, at, (), 0, asked=False)
         self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(late))
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass at once, then poll twice: one may only queue a notice."""
+        """Advance the clock, then poll twice, since the first poll may only queue a notice."""
         self.clock.advance(int(seconds * 1e6))
         self.driver.poll(0)
         self.driver.poll(0)
@@ -157,7 +157,7 @@ def test_a_driver_that_did_not_listen_gives_nobody_up() -> None:
 
 def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
     class Full(MemoryBlobs):
-        """A store that is full from some time on."""
+        """A store that is full after some time."""
 
         is_full = False
 
@@ -181,7 +181,7 @@ def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
 
 
 class Broken(MemoryBlobs):
-    """A store in which nothing but the log can be reached while it is broken."""
+    """A store in which only the log is reachable while it is broken."""
 
     is_broken = False
 
@@ -255,7 +255,7 @@ def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
 
 
 def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
-    """Its notices are durable, in its own folder, and nothing follows from them."""
+    """Its notices are durable in its own folder, and cause no instructions."""
     store = MemoryBlobs()
     scene = Scene(store)
     store.put("checkpoints/a/zombie", b"state")
@@ -272,7 +272,7 @@ def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
 
 def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> None:
     class Busy(MemoryBlobs):
-        """The log cannot be written for a while."""
+        """The log is not writable for a while."""
 
         failures = 0
 
@@ -299,7 +299,7 @@ def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> No
 
 
 def test_the_last_status_is_insisted_on() -> None:
-    """A job that has finished does not fail because its status could not be written at once."""
+    """A finished job does not fail because its last status cannot be written at once."""
     failures, told = [3], []
 
     def on_status(status: dict[str, Any]) -> None:
@@ -360,7 +360,7 @@ class Overtaken(MemoryBlobs):
 
 
 def test_one_that_is_replaced_while_its_notices_become_durable_does_nothing_of_it() -> None:
-    """It looks who owns the root *after* that: a successor that read before knows nothing."""
+    """It checks the root's owner after the write: an earlier reader does not know the notices."""
     store = Overtaken()
     scene = Scene(store)
     scene.driver.cancel()
@@ -409,7 +409,7 @@ def test_a_host_that_reports_when_the_job_has_ended_is_told_to_leave() -> None:
 
 
 def test_a_second_attempt_that_leaves_or_speaks_says_nothing_of_the_host() -> None:
-    """Spark has run its task again; that was refused, and the first one is at work."""
+    """Spark has started its task twice; the second attempt was rejected, and the first one runs."""
     scene = Scene(MemoryBlobs())
     scene.driver._disconnected("h0.0#1")
     scene.pass_time(1.0)

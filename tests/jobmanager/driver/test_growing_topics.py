@@ -1,6 +1,6 @@
-"""Topics that get partitions while a job runs: what is taken in though brokers are away.
+"""Topics that get partitions while a job runs: which are added although brokers are unreachable.
 
-Cannot catch: what becomes of it (tests/sim, tests/jobmanager/test_added_partitions.py).
+Cannot catch: the rows of these partitions (tests/sim, tests/jobmanager/test_added_partitions.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def reader(k: int) -> VertexSpec:
-    """A stage of its own over topic ``k``, which had one partition when the job was planned."""
+    """A stage over topic ``k``, which had one partition when the job was planned."""
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
     assert spec.source is not None
     path = f"kafka://servers/{k}"

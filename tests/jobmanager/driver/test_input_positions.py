@@ -1,6 +1,6 @@
-"""What a job tells the logs that it reads, so that their retention keeps what it still needs.
+"""A job reports its positions to the logs that it reads, so their retention keeps what it needs.
 
-Cannot catch: that a resume needs no more than what was told (tests/sim, test_live_log).
+Cannot catch: whether a resume needs more than the reported rows (tests/sim, test_live_log).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENDED = ("finished", "cancelled", "stopped", "failed")
 
 
 class Scene:
-    """A job that reads a log from row 3 on, whatever stands in the way of its store."""
+    """A job that reads a log from row 3, even if its store fails."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, follow: bool) -> None:
         uri = str(folder / "log")
@@ -50,7 +50,7 @@ class Scene:
         return self.store
 
     def keep(self, *reads: int) -> None:
-        """The checkpoints that are kept: each consists of rows below one of these."""
+        """Keep these checkpoints; each includes the rows below one of these positions."""
         shape = self.manager.topology.vertices[self.source.id]
         refs = [
             CheckpointRef(f"c{seq}", seqs, (0,) * len(shape.outputs), seqs)
@@ -109,7 +109,7 @@ def test_a_position_is_told_again_when_it_is_new_old_or_was_not_heard(
 def test_a_job_that_may_go_on_holds_what_it_needs(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job also reports its last positions, which it had not reported while it ran."""
+    """At its end a job also reports its last positions, which it had not reported before."""
     scene = Scene(tmp_path, monkeypatch, follow=True)
     scene.keep(2)
     scene.positions.tell()

@@ -1,7 +1,6 @@
-"""Whole jobs on threads of this process: however they run, the output is one sequence of items.
+"""Whole jobs on threads of this process: the output is always the same sequence of items.
 
-Cannot catch: what only processes can do to each other (tests/spark), and orders of messages that
-these few runs do not produce (tests/sim).
+Cannot catch: effects between processes (tests/spark), and rare orders of messages (tests/sim).
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
-    """A run on one host that nothing disturbs."""
+    """A run on one host without failures."""
     job = jobmanager.run(
         two_exchanges(events),
         root=str(tmp_path_factory.mktemp("expected") / "job"),
@@ -152,7 +151,7 @@ def test_another_parallelism_gives_the_same_table(
 
 
 def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Sums of doubles and "last" depend on the order within a group, hence on the plan."""
+    """Drop columns that depend on the order within a group, and so on the plan: float sums."""
     return {k: v for k, v in row.items() if k not in names}
 
 
@@ -218,7 +217,7 @@ def test_a_job_that_never_started_can_be_run_again(events: Path, tmp_path: Path)
 
 
 def test_resume_of_a_job_that_never_started(events: Path, tmp_path: Path) -> None:
-    """Leave a root as if the job manager had been killed right after the job was recorded."""
+    """Leave a root like that of a job manager killed right after it recorded the job."""
     root = JobRoot(str(tmp_path / "job"))
     settings = {"id": "1", "parallelism": 2, "executor": "local", "master": "", "paced": None}
     root.create(filtered(events, tmp_path / "output"), settings, now_us=0)
@@ -301,7 +300,7 @@ def test_an_unusable_root_is_told(
 
 
 def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path) -> None:
-    """Not: is about to start, for as long as this process lives."""
+    """The job must not stay "starting" for as long as this process lives."""
     root = tmp_path / "job"
     root.mkdir()
     (root / "notices").write_text("a file where the log has to be")
@@ -315,7 +314,7 @@ def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path
 def test_a_job_that_cannot_end_properly_ends(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Callers do not wait for ever, and the root can be resumed."""
+    """Callers do not wait forever, and the root can be resumed."""
 
     def stop(self: InputPositions, state: str) -> None:
         raise RuntimeError("a bug of what runs beside the driver")
@@ -348,7 +347,7 @@ def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
 
 
 def test_the_pace_that_is_in_force_is_recorded(events: Path, tmp_path: Path) -> None:
-    """Whoever said it, as the plan depends on it."""
+    """The plan depends on the pace, so it is recorded regardless of who set it."""
     fast = JobConfig()
     config = replace(fast, host=replace(fast.host, pace=1e6))
     paces = []

@@ -1,6 +1,6 @@
-"""What the deliveries and subscriptions of a driver still need of the output.
+"""Which output items the deliveries and subscriptions of a driver still need.
 
-Cannot catch: what retention makes of it (tests/jobmanager/delivery/test_retention.py).
+Cannot catch: what retention then deletes (tests/jobmanager/delivery/test_retention.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What dead hosts leave of checkpoints, and when a driver deletes it.
+"""Checkpoint files that dead hosts leave behind, and when a driver deletes them.
 
-Cannot catch: that something deleted was needed after all (tests/sim, test_crash_in_checkpoints.py).
+Cannot catch: deleting a file that is still needed (tests/sim, test_crash_in_checkpoints.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from tests.jobmanager.driver.test_driver import Scene
 
 
 def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> None:
-    """Names of the store's own, and of what comes later, stay; what the store fails comes again."""
+    """Files with the store's own names and of later instances stay.
+
+    Failed deletions are retried.
+    """
 
     class Fragile(MemoryBlobs):
         failures = 2
@@ -62,7 +65,7 @@ def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> No
 
 
 def test_what_is_left_behind_is_of_dead_epochs_and_not_needed() -> None:
-    """Only the requested vertices; a dead epoch may be lower than a live one."""
+    """Only files of the requested vertices; a dead epoch may be lower than a live one."""
     store = MemoryBlobs()
     stored = {
         (vertex, epoch): [

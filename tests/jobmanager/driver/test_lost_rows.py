@@ -1,6 +1,6 @@
 """Reports of late rows name the source, the numbers, and a sufficient delay.
 
-Cannot catch: how it reads.
+Cannot catch: whether the text is clear.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_all_rows_count_as_events_in(orders: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) -> None:
-    """The same with two partitions: lateness is per partition."""
+    """The same with two partitions: each partition has its own lateness."""
     path = write_events(tmp_path / "events.parquet")
     query = Stream.from_parquet(str(path), vs="t", delay="50ms", partitions=2).to_parquet()
     whole = jobmanager.run(query, root=str(tmp_path / "whole"), executor="local").wait(WAIT_S)
@@ -165,7 +165,7 @@ def test_a_job_that_was_stopped_counts_no_rows_that_wait_for_their_time() -> Non
 def test_a_delay_for_most_rows_is_said_where_it_is_less_than_that_for_all(
     most_us: int, said: bool
 ) -> None:
-    """Rounded up to three digits, 8h18m50s are 8h20m, and 8h19m are enough for all rows."""
+    """The delay is rounded up to three digits: 8h18m50s gives 8h20m; 8h19m covers all rows."""
     rows = {"rows": 500, "late": 456, "delay_for_all_us": 29_940_000_000}
     found = {"source": "s01-a", "path": "a.csv", "policy": "drop", "delay": "0s", **rows}
     (line,) = lost_lines({"late": [{**found, "delay_for_99_us": most_us}]})
@@ -180,7 +180,7 @@ def test_poisoned_events_are_said_too() -> None:
 
 
 def test_no_delay_is_advised_where_one_row_is_years_ahead(tmp_path: Path) -> None:
-    """It was ``delay="3652d..."``."""
+    """It suggested ``delay="3652d..."``."""
     path, year_us = tmp_path / "a.csv", 31_556_952_000_000
     times = [100_000_000, 10 * year_us + 100_000_000, *range(101_000_000, 111_000_000, 1_000_000)]
     path.write_text("t\n" + "".join(f"{t}\n" for t in times))

@@ -1,6 +1,6 @@
-"""A column that comes later into a growing folder is told, though nobody reads it.
+"""A column that appears later in a growing folder is reported, though no stage reads it.
 
-Cannot catch: columns behind the first few MB of JSON.
+Cannot catch: columns after the first few MB of a JSON file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The status that is made of a job manager's state."""
+"""The status that the driver builds from a job manager's state."""
 
 from __future__ import annotations
 

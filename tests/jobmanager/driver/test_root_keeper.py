@@ -1,4 +1,4 @@
-"""The order in which a driver looks after its root at a tick.
+"""The order of a driver's upkeep of its root at each tick.
 
 Cannot catch: a driver that does not call it (``tests/sim`` does).
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WatchedRoot(JobRoot):
-    """Something happens in the moment after the owner was looked at."""
+    """Runs a callback right after the owner was checked."""
 
     after: Callable[[], object] | None = None
 
@@ -32,7 +32,10 @@ class WatchedRoot(JobRoot):
 
 
 def aged() -> tuple[Run, WatchedRoot, RootKeeper]:
-    """A job manager that took a root over, whose log has a copy of the state, not durable yet."""
+    """A job manager that took over a root.
+
+    Its log has a copy of the state that is not durable yet.
+    """
     store = MemoryBlobs()
     first = Run(store)
     first.begin()

@@ -1,4 +1,4 @@
-"""The first rows of a stream, as people read them."""
+"""The first rows of a stream, formatted for people."""
 
 from __future__ import annotations
 

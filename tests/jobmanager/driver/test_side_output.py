@@ -1,6 +1,6 @@
-"""Side outputs of whole jobs: where they lie, who reads them, and who must not.
+"""Side outputs of whole jobs: their place, their readers, and who must not read them.
 
-Cannot catch: orders of failure that these few runs do not produce (tests/sim).
+Cannot catch: rare orders of failures (tests/sim).
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> Non
 def test_late_rows_keep_what_the_query_does_not_read(
     format: str, rows: Path, tmp_path: Path
 ) -> None:
-    """Whatever it filters or never names; also where few units have late rows.
+    """Also columns that the query drops or never uses, and sources with late rows in few units.
 
-    ``untold``: Parquet whose row groups do not tell their times.
+    ``untold``: Parquet whose row groups have no statistics of the time column.
     """
     table = pq.read_table(rows)
     n = table.num_rows
@@ -133,7 +133,7 @@ def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_late_rows_are_the_same_after_failures(gate: Gate, tmp_path: Path) -> None:
-    """A job that is cancelled on its way and resumed keeps each late row once."""
+    """A job that is cancelled while it runs, and resumed, has each late row once."""
     path = write_events(tmp_path / "events.parquet", 6_000)
     events = Stream.from_parquet(str(path), vs="t", delay="p80", partitions=2)
     query = events.group_by("key").window(tumbling("4s")).agg(n=agg.count()).to_parquet()

@@ -1,4 +1,4 @@
-"""A job that is stopped and resumed gives what an undisturbed one gives, and begins where it was.
+"""A stopped and resumed job gives the result of an undisturbed one, and continues where it stopped.
 
 Cannot catch: a kill while it stops (tests/sim, fault ``stop``).
 """
@@ -44,7 +44,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def stopped(
     events: Path, gate: Gate, root: str, stop: Callable[[jobmanager.Job], None]
 ) -> jobmanager.Job:
-    """A job that was stopped in the midst of its input."""
+    """A job that was stopped in the middle of its input."""
     due = threading.Event()
 
     def on_status(status: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Live output: every item once and in order, while it is written, whatever happens to its writers.
+"""Live output: each item once and in order while it is written, also if its writers fail.
 
 Cannot catch: a killed process (tests/spark), or that output is late.
 """
@@ -73,7 +73,7 @@ def test_what_is_seen_live_is_the_output(
     gate: Gate,
     tmp_path: Path,
 ) -> None:
-    """Hosts are cut off on the way, twice; the subscriber sees each item once."""
+    """Hosts are disconnected twice during the job; the subscriber gets each item once."""
     disturber = Disturber([ROWS // 4, ROWS // 2], partial(cut_off, which), gate)
     job = jobmanager.run(
         two_exchanges(events),

@@ -1,1 +1,1 @@
-"""The server that takes rows which others push."""
+"""The server that accepts pushed rows."""

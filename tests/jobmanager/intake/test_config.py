@@ -1,4 +1,4 @@
-"""The configuration of an intake: streams and limits of a file, or the logs of a folder."""
+"""The configuration of an intake: streams and limits from a file, or the logs of a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server is killed again and again while producers post: each number is in the log once.
+"""The server is killed again and again while producers post: the log has each row number once.
 
 Cannot catch: a loss of power (tests/rstream/store/test_local_files.py).
 """
@@ -34,7 +34,7 @@ LOOK_S = 0.3
 
 
 class Producers:
-    """Threads that post until all is acknowledged, whichever server is there."""
+    """Threads that post to the running server until all rows are acknowledged."""
 
     def __init__(self) -> None:
         self.ledger, self.lock = Ledger(), threading.Lock()
@@ -75,7 +75,7 @@ class Producers:
 @pytest.mark.parametrize("over", DOORS)
 @pytest.mark.slow
 def test_a_lost_answer_is_given_to_the_repeat(tmp_path: Path, over: str) -> None:
-    """The server dies when the rows are durable and the answer is not on its way."""
+    """The server dies after the rows are durable and before it sends the answer."""
     config = write_config(tmp_path, f"faulty://{tmp_path}/logs")
     store = open_store(str(tmp_path / "logs" / "clicks"))
     given = rows("p", 0).to_pylist()
@@ -130,7 +130,7 @@ def test_each_number_is_there_once_whatever_is_killed(tmp_path: Path, over: str)
 
 
 class Streaming:
-    """A producer that puts on while answers are on their way, and goes on where it stands."""
+    """A producer that sends while answers are outstanding, and resumes at its position."""
 
     def __init__(self, name: str, numbers: int) -> None:
         self.ledger, self.progress = Ledger(), threading.Condition()
@@ -138,7 +138,7 @@ class Streaming:
         self.calls = 0
 
     def run(self, server: IntakeProcess) -> None:
-        """Put what the log has not got; returns when that is done, or the server is gone."""
+        """Send the rows missing in the log. Return when all are sent or the server is gone."""
         self.calls += 1
         options = call_options(TOKEN, ANSWER_WAIT_S)
         with contextlib.suppress(pa.ArrowException, OSError), connected(server.flight_url) as to:

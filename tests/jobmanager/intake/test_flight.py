@@ -1,4 +1,4 @@
-"""What is Flight's own: many batches in one call, their answers in order, silence, the end.
+"""Behaviour of Flight only: many batches in a call, ordered answers, silence, the end.
 
 Cannot catch: clients other than pyarrow's; a producer whose machine loses power.
 """
@@ -61,7 +61,7 @@ def answers(reader: flight.FlightMetadataReader) -> Iterator[dict[str, object]]:
 
 @pytest.mark.slow
 def test_batches_of_one_call_are_answered_in_order(client: flight.FlightClient) -> None:
-    """More than may be under way, which one call waits for; all are written before one is read."""
+    """All batches are written before an answer is read. They are too many, so the call waits."""
     writer, reader = client.do_put(PLACE, SCHEMA, OPTIONS)
     with writer:
         for number in range(300):
@@ -146,7 +146,7 @@ def test_a_silent_call_is_ended_and_an_active_one_is_not(tmp_path: Path) -> None
     with IntakeProcess(config, over="flight") as server:
 
         def push() -> int:
-            """Puts until the silent call has ended."""
+            """Send batches until the silent call has been ended."""
             with connected(server.flight_url) as active:
                 writer, reader = active.do_put(PLACE, SCHEMA, OPTIONS)
                 with writer:

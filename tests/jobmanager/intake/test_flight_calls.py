@@ -1,6 +1,6 @@
-"""Calls of Flight: how many there are, which are silent, and that their connections can be ended.
+"""Flight calls: their number, which are silent, and that their connections can be ended.
 
-Cannot catch: a peer that gRPC writes in another way (a proxy's, a Unix socket's).
+Cannot catch: a peer address in another gRPC format (a proxy's, a Unix socket's).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class StandIn:
-    """A call of which the test says when something came last."""
+    """A call whose time of last activity the test sets."""
 
     active_s: float = 0.0
     is_drained: bool = False
@@ -107,7 +107,10 @@ def test_only_the_connections_that_are_meant_are_ended() -> None:
 
 
 def test_sockets_of_other_kinds_are_passed_over() -> None:
-    """As one that asks the system for its addresses, whose peer is a pair of numbers."""
+    """Such as the socket with which a process asks for its addresses.
+
+    Its peer is a pair of numbers.
+    """
     a, b = socket.socketpair()
     with a, b, socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -138,7 +141,7 @@ def no_files_left() -> Iterator[None]:
 
 
 class Told(logging.Handler):
-    """Says that something was logged."""
+    """Signals that something was logged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +153,7 @@ class Told(logging.Handler):
 
 @pytest.mark.slow
 def test_a_process_without_files_left_ends_silent_calls_once_it_has_some() -> None:
-    """In a process that nothing else runs in: a file that others close would be taken at once."""
+    """In its own process, because other threads would take a file descriptor that becomes free."""
     process = multiprocessing.get_context("spawn").Process(target=_without_files_left)
     process.start()
     process.join(120)

@@ -1,6 +1,6 @@
 """A Flight call checks each batch that it receives.
 
-Cannot catch: what pyarrow itself does with them before they are ours.
+Cannot catch: pyarrow's own processing of a batch before the check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_offsets_of_a_stranger_are_not_followed_before_they_are_checked(tmp_path: Path) -> None:
-    """They may point beyond all memory; here they say that a text has a gigabyte."""
+    """Offsets may point outside of the buffer; here they claim a text of a gigabyte."""
     batch = pa.record_batch({"x": ["abc", "defgh"]})
     true, lying = (struct.pack("<3i", 0, 3, end) for end in (8, 1 << 30))
     message = batch.serialize().to_pybytes()

@@ -1,6 +1,6 @@
-"""Compressed bodies are read however they are cut, and never grow beyond the limit.
+"""Compressed bodies are read in pieces of any size, and never grow beyond the limit.
 
-Cannot catch: how long a server takes for many of them.
+Cannot catch: the time for many of them.
 """
 
 from __future__ import annotations

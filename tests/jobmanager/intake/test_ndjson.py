@@ -1,4 +1,4 @@
-"""Bodies of posts: every type as JSON has it, and a bad row is named with its line and column.
+"""Bodies of posts: every type in its JSON form, and an error for a bad row names line and column.
 
 Cannot catch: an Arrow stream whose compressed buffers claim to be huge.
 """

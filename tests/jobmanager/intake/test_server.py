@@ -1,8 +1,8 @@
-"""The intake server as a process: posts, refusals, limits, a full disk, a slow store, the end.
+"""The intake server as a process: posts, rejections, limits, a full disk, a slow store, shutdown.
 
-What HTTP and Flight have in common is shown of both; what is Flight's own, in ``test_flight.py``.
+Tests of common behaviour use HTTP and Flight; ``test_flight.py`` has the tests of Flight alone.
 
-Cannot catch: what a proxy in front of it changes.
+Cannot catch: changes that a proxy in front of it makes.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def test_a_stranger_is_refused_before_anything_is_read(server: IntakeProcess) ->
 
 @pytest.mark.slow
 def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path, over: str) -> None:
-    """A store that takes its time, so that posts pile up."""
+    """A slow store, so that posts queue."""
     path = folder / "piled"
     config = write_config(path, f"faulty://{path}/logs", LIMITS)
     with IntakeProcess(config, over=over, delay_s=0.1) as server, ThreadPoolExecutor(12) as threads:
@@ -215,7 +215,7 @@ def test_what_takes_too_long_may_come_again_and_is_there_once(tmp_path: Path, ov
 
 @pytest.mark.slow
 def test_small_posts_do_not_make_small_files(tmp_path: Path, over: str) -> None:
-    """Their commits become a segment; posts that come at one time share a commit."""
+    """Many commits become one segment; simultaneous posts share a commit."""
     with IntakeProcess(write_config(tmp_path), over=over) as server, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda n: server.post([row("a", n)]), range(160)))
         assert {answer.status for answer in answers} == {200}
@@ -229,7 +229,7 @@ def test_small_posts_do_not_make_small_files(tmp_path: Path, over: str) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_is_503_and_no_loss(tmp_path: Path, over: str) -> None:
-    """Its process may write no byte more; then it may again."""
+    """Its process may not write for a while, and then may again."""
     with IntakeProcess(write_config(tmp_path), over=over) as server:
         who = {"producer": "p"}
         assert server.post([row("p", 0)], number=0, **who).status == 200
@@ -304,7 +304,7 @@ def status(server: IntakeProcess) -> int:
 
 
 def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
-    """Else nobody could end a process that takes long to close its logs."""
+    """Otherwise a process that takes long to close its logs could not be interrupted."""
     running = Server(uvicorn.Config(lambda: None), lambda: None)
     before = [signal.getsignal(number) for number in STOPS]
     with running.capture_signals():

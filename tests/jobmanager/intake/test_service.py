@@ -1,6 +1,6 @@
-"""The service of the intake without a protocol: room, what is given back, one call's batches.
+"""The intake service without a protocol: free space, answers, and the batches of one call.
 
-Cannot catch: what HTTP and Flight make of it (test_server, test_flight).
+Cannot catch: errors in HTTP and Flight (test_server, test_flight).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_a_call_waits_for_its_own_batches_before_it_is_refused(tmp_path: Path) -
 
 
 def test_who_waits_for_an_answer_is_silent_from_when_it_is_due_on(tmp_path: Path) -> None:
-    """A call may be silent for less long than an answer may take: until then the server is."""
+    """A call may be silent for a shorter time than an answer may take: until then the server is."""
     service, clock = IntakeService(config(tmp_path)), ManualClock()
     is_told, is_read = threading.Event(), threading.Event()
 

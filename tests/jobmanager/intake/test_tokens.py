@@ -38,7 +38,7 @@ def test_tokens_of_the_environment_and_of_files(
 def test_a_secret_that_is_empty_lets_nobody_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without tokens everybody may post."""
+    """Without any token, everyone could post."""
     (tmp_path / "empty").write_text("\n")
     monkeypatch.setenv("EMPTY", "")
     for file in (str(tmp_path / "empty"), f"file:{tmp_path}/empty", "env:EMPTY"):

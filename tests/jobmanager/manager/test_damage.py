@@ -1,7 +1,7 @@
-"""Files of streams that are deleted, cut, emptied or flipped: written again, or refused by name.
+"""Stream files that are deleted, cut, emptied or flipped: written again, or an error with the name.
 
-A job whose output lacks anything never ends as finished. What is damaged and what is done to it is
-tried at each moment: while the job runs, before it is resumed, after it has finished.
+A job whose output lacks anything never ends as finished. Each damage is done at each stage: while
+the job runs, before it is resumed, after it has finished.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def empty(path: Path) -> None:
 
 
 def flip(path: Path) -> None:
-    """Flip a bit of a column's last value, which no footer shows."""
+    """Flip a bit of a column's last value, which no footer reveals."""
     group = pq.read_metadata(path).row_group(0)
     column = group.column(group.num_columns - 1)
     data = bytearray(path.read_bytes())
@@ -103,7 +103,7 @@ def stream_of(segment: Path) -> str:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The segments with rows of the stream with most of them."""
+    """The segments with rows of the stream that has most of them."""
     streams: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*.parquet")):
         with contextlib.suppress(FileNotFoundError):
@@ -120,7 +120,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def stopped_half_way(data: Path, root: Path, folder: str, **options: Any) -> list[Path]:
-    """A job that was cancelled when a stream below ``folder`` had some segments; gives these."""
+    """A job cancelled once a stream below ``folder`` had some segments. Return these."""
     job = start(data, root, **options)
     until(lambda: len(segments(root / folder)) >= 4)
     job.cancel()
@@ -218,7 +218,7 @@ def test_output_damaged_after_the_end_is_written_again_by_resume(
 def test_channels_damaged_before_resume_are_written_again(
     harm: str, interval_s: float, data: Path, tmp_path: Path, expected: tuple[Any, Any]
 ) -> None:
-    """``verify`` makes channels durable; without checkpoints all of them is read again."""
+    """``verify`` makes channels durable; without checkpoints they are read from the start."""
     root = tmp_path / "job"
     there = stopped_half_way(data, root, "streams", interval_s=interval_s, verify=True)
     for path in (there[0], there[-2]):

@@ -31,9 +31,9 @@ PACE = 16.0
 
 
 class Drainer:
-    """Asks for a host to be drained when an eighth of the events was read, and sees it leave.
+    """Drains a host when an eighth of the events were read, and observes its shutdown.
 
-    Until it ``has_seen`` enough, the job waits.
+    The job waits until ``has_seen`` is true.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Instances that join and retire: replicas, twins of stragglers, drains; alone and in trouble.
+"""Instances that join and retire: replicas, twins of stragglers, drains; with and without failures.
 
-Golden transcripts as in test_manager. What this cannot catch: what readers and newcomers do with
-what they are told (tests/jobmanager/driver/test_job.py, tests/sim, tests/spark).
+Golden transcripts as in test_manager. What this cannot catch: how readers and newcomers act on
+instructions (tests/jobmanager/driver/test_job.py, tests/sim, tests/spark).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def said(out: list[Instruction], kind: type) -> list[object]:
 
 
 def endpoints(out: list[Instruction], vertex: str) -> list[int]:
-    """The instances of a vertex that the first host was told of last."""
+    """The instances of a vertex that the first host was last sent."""
     told = [x for x in said(out, Locate) if isinstance(x, Locate) and x.vertex == vertex]
     return [endpoint.epoch for endpoint in told[-1].endpoints]
 
@@ -116,7 +116,7 @@ def test_a_replica_that_dies_leaves_no_gap_and_a_newcomer_joins_the_other(rewrit
 
 
 def said_last(scene: Scene, kind: type) -> str:
-    """The last line of the transcript that tells a host such a thing."""
+    """The last line of the transcript with an instruction of this kind to a host."""
     lines = [x for x in scene.lines if f"instruction={kind.__name__}(" in x]
     return lines[-1].split("instruction=")[1][:-1]
 
@@ -136,7 +136,7 @@ def test_both_replicas_die_and_restart_together() -> None:
 
 
 def test_a_replica_dies_while_its_newcomer_joins(rewrite: bool) -> None:
-    """The one that was asked is gone before it answers: all is lost, so both restart."""
+    """The replica that should send its state dies before it answers, so both restart."""
     scene = replicated()
     scene.checkpoint("b", "b40", 40, 20, epoch=2)
     scene.answers = False
@@ -234,7 +234,7 @@ def test_a_replica_goes_on_while_readers_need_its_memory() -> None:
 def test_a_vertex_has_finished_again_when_who_was_to_write_again_is_gone(
     *, is_host_lost: bool
 ) -> None:
-    """The other one had ended, so nobody else would say so."""
+    """The other instance had ended, so no notice would report the end again."""
     scene = Scene(chain("volatile", b=TWO))
     scene.start_all()
     for epoch in (2, 3):
@@ -322,7 +322,7 @@ def test_an_elder_stays_while_a_replayed_reader_may_read_its_memory() -> None:
 
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_a_newcomer_begins_only_where_its_inputs_are_in_memory(*, is_waiting: bool) -> None:
-    """``b`` was restarted and has items from 30 on; ``c`` goes on, and would read from 10.
+    """``b`` was restarted and has items from 30; ``c`` runs, and would read from 10.
 
     ``is_waiting``: the host of ``b`` has only been started.
     """
@@ -344,7 +344,7 @@ def test_a_newcomer_begins_only_where_its_inputs_are_in_memory(*, is_waiting: bo
 
 
 def replayed_from(scene: Scene, name: str, at: int, *, reads: int) -> CheckpointTaken:
-    """Positions of ``c``, which is rebuilt from ``reads`` on."""
+    """Positions of ``c``, whose state is rebuilt from ``reads``."""
     notice = taken("c", scene.at("c").epoch, name, at, at)
     return dataclasses.replace(notice, reads=(reads,))
 
@@ -363,7 +363,7 @@ def test_the_host_of_a_replica_is_drained() -> None:
 
 
 def refusals(scene: Scene) -> dict[str, str]:
-    """Why hosts cannot be drained, as the status tells it."""
+    """Why hosts cannot be drained, as the status shows it."""
     rows = status_of(scene.manager, now_us=0)["hosts"]
     return {row["host"]: row["cannot_drain"] for row in rows}
 
@@ -384,7 +384,7 @@ def test_a_drain_that_leaves_too_few_hosts_is_refused_with_a_reason() -> None:
 
 
 def test_what_is_written_again_is_not_left_to_a_twin_that_is_to_go() -> None:
-    """It would give way to its elder, which has in memory no more what a reader begins with."""
+    """The twin would retire in favour of its elder, which has lost the reader's first items."""
     scene = Scene(chain("volatile"), hosts=4)
     scene.start_all()
     scene.obey(scene.tell(DrainRequested("h1.0")))
@@ -445,7 +445,7 @@ def test_a_drained_host_serves_until_its_finished_vertices_are_read() -> None:
 
 
 def slow_one(hosts: int = 2, **limits: Any) -> Scene:
-    """b1 stopped at 10 when b0 was at 20, eleven seconds ago."""
+    """b1 is stuck at 10 since b0 reached 20, eleven seconds ago."""
     scene = Scene(siblings(2), hosts=hosts, straggler_after_s=10.0, **limits)
     scene.start_all()
     scene.progress("b0", 20, 20, cti=20 * SECOND)
@@ -517,7 +517,7 @@ def test_what_was_just_restarted_is_no_straggler() -> None:
 
 
 def test_a_straggler_while_a_host_is_lost(rewrite: bool) -> None:
-    """The twin's host dies before it starts, then the straggler's: nothing hangs."""
+    """The twin's host dies before it starts, then the straggler's host: nothing hangs."""
     scene = slow_one(hosts=3)
     scene.answers = False
     scene.pass_time(11.5)
@@ -540,7 +540,7 @@ def test_a_straggler_while_a_host_is_lost(rewrite: bool) -> None:
 
 
 def taken_over(scene: Scene, topology: Topology | None = None) -> Scene:
-    """A job manager that knows only the log of another one, after its hosts have reported."""
+    """A job manager that knows only another one's log, after its hosts have reported."""
     successor = Scene(topology or scene.manager.topology, log=scene.log())
     successor.start_all()
     return successor
@@ -569,7 +569,7 @@ def test_a_takeover_knows_no_checkpoint_that_was_refused() -> None:
 
 
 def test_a_takeover_may_work_with_other_strategies_and_hosts() -> None:
-    """A decision that was made is not made again."""
+    """A decision is not made twice."""
     scene = slow_one(hosts=3)
     scene.pass_time(11.5)
     scene.progress("b1", 12, 12, epoch=4)

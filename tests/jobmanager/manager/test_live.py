@@ -1,6 +1,6 @@
-"""What the job manager answers to hosts with live sources: leases, and whom silent logs follow.
+"""The job manager's answers to hosts with live sources: leases, and which clock idle logs follow.
 
-Cannot catch: what a host makes of it (tests/sim runs live jobs).
+Cannot catch: how hosts act on them (tests/sim runs live jobs).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ HOST = "h0.0"
 def manager(
     vertices: int, config: JobConfig | None = None, *, stages: Sequence[str] = ()
 ) -> JobManager:
-    """A job whose only stage reads a live log with so many vertices, all at work on one host.
+    """A job whose only stage reads a live log with this number of vertices, all on one host.
 
-    ``stages``: of each vertex its own, else.
+    ``stages``: a stage per vertex instead.
     """
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
     specs = [
@@ -83,9 +83,9 @@ def epoch_of(found: JobManager, k: int) -> int:
 
 
 def report(found: JobManager, sent_us: int, *logs: tuple[str, int]) -> list[Confirm]:
-    """A report in which each vertex has one partition; gives the answers.
+    """A report in which each vertex has one partition. Return the answers.
 
-    What was promised for each lies above what its rows say.
+    The promise for each partition is above the times of its rows.
     """
     rows = tuple(
         VertexProgress(
@@ -114,7 +114,7 @@ def test_a_silent_log_follows_its_siblings_that_are_not_and_never_itself() -> No
 
 
 def test_logs_of_another_source_are_no_siblings() -> None:
-    """Two sources need not agree in their times at all."""
+    """The times of two sources may differ without limit."""
     found = manager(4, stages=["a", "a", "b", "b"])
     (answer,) = report(found, 1, ("idle", 5), ("active", 9), ("idle", 3), ("active", 70))
     assert answer.reached == (Reached("v.0", 9), Reached("v.2", 70))
@@ -144,7 +144,10 @@ def test_whoever_starts_after_a_job_is_to_finish_ends_too() -> None:
 
 
 def reported(found: JobManager, now_us: int, *ends: bool) -> list[object]:
-    """A report of vertices that are at the ends of their logs or not; gives what a tick feeds."""
+    """A report of vertices at the end of their logs or not.
+
+    Return the partitions that a tick feeds.
+    """
     rows = tuple(
         VertexProgress(
             *(f"v.{k}", epoch_of(found, k), (0, 0), (0,), (0,), MIN_TIME, 0, Counts(), 0),
@@ -172,7 +175,7 @@ def test_a_job_that_works_up_what_is_there_ends_when_all_sources_are_at_their_en
 
 
 def at_its_end(durability: Durability = "volatile") -> Scene:
-    """The only source of a chain has ended, and one reader has not consumed all of it."""
+    """The only source of a chain has ended, and one reader has not consumed all items."""
     scene = Scene(durability=durability, at_end="stop", stop_lag_s=2.0)
     scene.start_all()
     scene.finish("a", 10, 10)
@@ -211,7 +214,7 @@ def test_nobody_is_quiet_whose_step_lasts_or_who_has_yet_to_start() -> None:
 
 
 def test_what_was_written_before_a_takeover_has_to_be_consumed_too() -> None:
-    """The writer has ended, and no instance of it is left."""
+    """The writer has ended, and none of its instances is left."""
     former = Scene(durability="async", at_end="stop")
     former.start_all()
     former.finish("a", 10, 10)
@@ -226,7 +229,7 @@ def test_what_was_written_before_a_takeover_has_to_be_consumed_too() -> None:
 
 
 def test_a_source_that_restarts_is_told_what_its_reader_has_consumed() -> None:
-    """Beyond the reader's checkpoint, too: what was used cannot come again otherwise."""
+    """This includes items after the reader's checkpoint: once used, they must not change."""
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
     edge = OutputEdge(("ab",), ("mem/ab",), (), "async")
     answer = OutputEdge(("ao",), ("mem/ao",), (), "async", is_sink=True)

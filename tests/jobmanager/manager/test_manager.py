@@ -1,7 +1,7 @@
-"""The job manager as a pure machine: notices in, instructions out, told as transcripts.
+"""The job manager as a pure machine: notices in, instructions out, as transcripts.
 
 Golden transcripts are rewritten with ``pytest --rewrite`` and read as diffs. What this cannot
-catch: whether hosts do what they are told (tests/jobmanager/driver/test_job.py, tests/spark).
+catch: whether hosts follow instructions (tests/jobmanager/driver/test_job.py, tests/spark).
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def test_a_resumed_job_that_had_finished_ends_at_once() -> None:
 
 @pytest.mark.parametrize("retain_s", [0, 10])
 def test_checkpoints_are_kept_as_long_as_asked(retain_s: int) -> None:
-    """The newest that is at least that old stays, and all after it: a restart may go back there."""
+    """The newest checkpoint of that age and all later ones stay, because a restart may need it."""
     scene = Scene(durability="async", retain_us=retain_s * SECOND)
     scene.start_all()
     kept: list[str] = []

@@ -1,6 +1,6 @@
-"""Partitions that a live log gets while its job runs: which vertices start anew, with what.
+"""Partitions that a live log gets while its job runs: which vertices restart, and with what.
 
-Cannot catch: what the vertices make of it (tests/sim, tests/jobmanager/test_added_partitions.py).
+Cannot catch: how the vertices read them (tests/sim, tests/jobmanager/test_added_partitions.py).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_a_job_that_stops_asks_the_newcomers_for_their_checkpoints() -> None:
 def test_a_successor_knows_the_same_whichever_plan_it_reads_the_log_with(
     known: tuple[PartitionsAdded, ...],
 ) -> None:
-    """The plan may be ahead of the log: it is durable first."""
+    """The plan may be newer than the log, since it is stored first."""
     found = scene()
     found.tell(checkpoint(found, "c", "v.0", (3, 5, 1, 0)))
     found.obey(found.tell(TWO))

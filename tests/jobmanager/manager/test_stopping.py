@@ -1,6 +1,6 @@
 """A stop: every vertex is asked for a checkpoint, and the job ends when all have answered.
 
-Cannot catch: whether a resume gives the same answer (test_stop.py of the driver, tests/sim).
+Cannot catch: whether a resume gives the same result (test_stop.py of the driver, tests/sim).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def asked(out: list[object]) -> list[str]:
 
 
 def waiting(scene: Scene) -> None:
-    """All run, and no host answers."""
+    """All vertices run, and no host answers."""
     scene.start_all()
     scene.answers = False
     out = scene.tell(StopRequested())
@@ -109,7 +109,7 @@ def test_a_reader_is_asked_to_read_what_its_writers_had_written() -> None:
 
 
 def test_a_source_holds_once_it_has_written_again_what_others_have() -> None:
-    """Else its reader would wait for items that it had before the failure."""
+    """Otherwise its reader would wait for items that it had before the failure."""
     scene = Scene(hosts=1)
     scene.start_all()
     scene.progress("a", 50, 40)

@@ -1,6 +1,6 @@
-"""A store that is away: the job waits, says so, goes on, and gives up only after a while.
+"""An unreachable store: the job waits, reports it, continues, and fails only after a limit.
 
-Cannot catch: what hosts make of a store that fails (tests/jobmanager/test_store_faults.py).
+Cannot catch: how hosts react to a failing store (tests/jobmanager/test_store_faults.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a successor takes over of the copy of a job's state, and what stale notices leave alone.
+"""What a successor restores from a copy of a job's state, and that stale notices change nothing.
 
-Cannot catch: that it is all that a successor needs (tests/sim).
+Cannot catch: whether a successor needs more (tests/sim).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def fresh(scene: Scene) -> JobState:
 
 
 def test_all_of_a_copy_is_taken_over() -> None:
-    """Every field has another value than that of a job that begins."""
+    """Every field differs from that of a new job."""
     scene = Scene()
     scene.start_all()
     scene.checkpoint("c", "c10", 10, 10)
@@ -57,7 +57,7 @@ def test_all_of_a_copy_is_taken_over() -> None:
 
 
 def test_of_a_checkpoint_that_comes_too_late_only_its_own_files_go() -> None:
-    """It may name parts that checkpoints of the living name, too."""
+    """The checkpoint may name parts that checkpoints of running instances name, too."""
     scene = Scene()
     scene.start_all()
     epoch = scene.at("c").epoch

@@ -1,6 +1,6 @@
-"""Lineage, bisection and capsules of jobs with lookups and calls: recorded answers, no call.
+"""Lineage, bisection and capsules of jobs with lookups use recorded answers and make no call.
 
-Cannot catch: answers of a job that was changed, from before the change.
+Cannot catch: answers from before a change of the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS = 60
 
 
 def price(article: str) -> int:
-    """Another price with each call."""
+    """Return another price with each call."""
     if article == "a4":
         raise KeyError(article)
     return next(CALLS)
@@ -61,7 +61,7 @@ def priced(orders: ss.Stream) -> ss.Stream:
 
 
 def behind(orders: ss.Stream) -> ss.Stream:
-    """A window of answers, and a lookup of the window's rows."""
+    """A window over the answers, and a lookup for the window's rows."""
     rows = orders.lookup(price, {"price": "int64"}, on="article", on_error="skip")
     sums = rows.group_by("article").window(ss.tumbling("20s")).agg(total=ss.agg.sum("price"))
     return sums.lookup(receipt, {"receipt": "string"}, on="total")
@@ -85,7 +85,7 @@ def test_a_row_needs_its_own_row_and_makes_no_call(
 
 
 def test_a_sum_of_answers_needs_all_its_rows(tmp_path: Path) -> None:
-    """Each row has an answer of its own, so equal arguments have different ones."""
+    """Each row has its own answer, so equal arguments have different answers."""
     root = ran(tmp_path, behind(orders(tmp_path)))
     for start, article in ((0, "a1"), (20, "a3"), (40, "a0")):
         at = f"TIMESTAMP '1970-01-01 00:00:{start:02}'"

@@ -40,7 +40,7 @@ def totals(rows: ss.Stream) -> ss.Stream:
 
 
 def unpaid(rows: ss.Stream) -> ss.Stream:
-    """Orders (x = 1) with a payment (x = 2) of the next 5 s, or without one."""
+    """Orders (x = 1) with a payment (x = 2) within 5 s, or without one."""
     orders, payments = rows.filter(ss.col("x") == 1), rows.filter(ss.col("x") == 2)
     pairs = orders.join(payments, on="key", within=("0s", "5s"), how="left")
     return pairs.select("key", paid=ss.col("x_right"))
@@ -91,7 +91,7 @@ def test_of_two_rows_that_are_wrong_together_the_later_one_is_found(tmp_path: Pa
 
 
 def test_rows_that_later_items_complete_are_not_wrong(tmp_path: Path) -> None:
-    """Before the end of the input each order is unpaid, and each window has too few rows."""
+    """Before the end of the input, each order is unpaid, and each window lacks rows."""
     rows: Rows = []
     for t in range(0, 60, 4):
         rows += [(t, f"k{t}", 1), *([(t + 2, f"k{t}", 2)] if t != 32 else [])]

@@ -1,4 +1,4 @@
-"""Bisection to an input item or a version, and capsules that open without the root.
+"""Bisection to an input item or a version; capsules open without the root.
 
 Cannot catch: a machine with another release or another Python.
 """
@@ -35,7 +35,7 @@ WRONG = 1_234
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Events of which one has a value that is far too large; keys have names."""
+    """Events, one of them with a value that is far too large; keys have names."""
     path = write_events(tmp_path_factory.mktemp("events") / "events.parquet", 2_000)
     table = pq.read_table(path)
     x = table["x"].to_pylist()
@@ -140,7 +140,7 @@ def kept(batch):
 
 @pytest.fixture(scope="module")
 def away(events: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a capsule of a query of several modules, of which nothing else is left."""
+    """A folder that has only a capsule, of a query with several modules."""
     home, away = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("away")
     (home / "shop_rules" / "inner").mkdir(parents=True)
     shutil.copy(events, home / "events.parquet")

@@ -87,7 +87,7 @@ def test_the_test_at_the_end_passes(folder: Path) -> None:
 def test_the_steps_for_ci_run_as_they_stand(
     folder: Path, monkeypatch: pytest.MonkeyPatch, changes: bool
 ) -> None:
-    """Run the steps as a runner does: ``failure()`` after a failure, ``always()`` always."""
+    """Run the steps as a CI runner does: ``failure()`` after a failure, ``always()`` always."""
     (folder / "capsules").mkdir()
     output_of("jobmanager run placed.py --root jobs/placed --executor local", monkeypatch)
     right = 'jobmanager capsule jobs/placed --row "total = 30" -o capsules/right.zip'

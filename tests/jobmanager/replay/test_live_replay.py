@@ -1,4 +1,4 @@
-"""Vertices of jobs over live logs run again from their retained decisions and rows.
+"""Vertices of jobs over live logs are replayed from recorded decisions and retained rows.
 
 Cannot catch: a broker that has deleted rows meanwhile (tests of live Kafka start one).
 """
@@ -30,7 +30,7 @@ QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
 
 
 def counts(folder: Path) -> Query:
-    """Rows by key and half second, from two partitions that fall silent."""
+    """Count rows by key and half second, from two partitions that become silent."""
     events = Stream.from_json(
         str(folder),
         vs="t",

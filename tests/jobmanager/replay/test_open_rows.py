@@ -1,4 +1,4 @@
-"""Answers whose rows come when they begin: their lineage, their changes, and their table at a time.
+"""Results whose rows are emitted at their start: lineage, changes, and the table at a time.
 
 Cannot catch: joins of several such tables.
 """
@@ -36,7 +36,7 @@ def csv_of(folder: Path) -> Path:
 
 
 def totals(path: Path, *, add: int = 0) -> ss.Query:
-    """A running total per key: each row lives until the next one of its key."""
+    """A running total per key: each row is valid until the next row of its key."""
     rows = ss.Stream.from_csv(str(path), vs="t")
     found = rows.group_by("k").agg(n=ss.agg.count(), total=ss.agg.sum(ss.col("x") + add))
     return found.deliver(ss.sinks.parquet(str(path.parent / f"out{add}"), roll="0s", changes=True))

@@ -1,4 +1,4 @@
-"""A vertex of a job runs again: the same digests, the first difference, stops in pdb.
+"""A vertex is replayed: equal digests, the first difference, stops in pdb.
 
 Cannot catch: what an IDE's debugger does with ``sys.breakpointhook``.
 """
@@ -41,7 +41,7 @@ SECOND = 1_000_000
 
 
 class Totals(KeyedProcess):
-    """A running total per key, with the number that a context draws."""
+    """A running total per key, with a random number from the context."""
 
     output = {"total": "float64", "drawn": "float64"}  # noqa: RUF012
     total: float = 0.0
@@ -52,7 +52,7 @@ class Totals(KeyedProcess):
 
 
 def marked(batch: pa.RecordBatch) -> Any:
-    """Code that is declared deterministic, and is not."""
+    """Code that is declared deterministic, but is not."""
     names = [uuid.uuid4().hex if x > 1e6 else "" for x in batch.column("x").to_pylist()]
     return {"key": batch.column("key"), "x": batch.column("x"), "mark": names}
 
@@ -175,7 +175,7 @@ def test_an_audit_finds_a_planted_difference(
 
 
 class Unsteady(KeyedProcess):
-    """A running total that a restart does not repeat, though it is declared deterministic."""
+    """A running total that differs after a restart, though it is declared deterministic."""
 
     output = {"total": "float64"}  # noqa: RUF012
     total: float = 0.0

@@ -1,6 +1,6 @@
 """The code in a capsule runs and holds no secret.
 
-Cannot catch: a secret that is put together from texts without a telling name.
+Cannot catch: a secret composed of texts whose names do not reveal it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a job remembers at a time: open windows, rows of a join, keys; at checkpoints and between.
+"""The state of a job at a time, at and between checkpoints: windows, join rows, keys.
 
-Cannot catch: state of a live source, which no replay reads again.
+Cannot catch: state of a live source, which cannot be replayed.
 """
 
 from __future__ import annotations

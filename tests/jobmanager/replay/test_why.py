@@ -93,7 +93,7 @@ def alive(path: Path) -> Query:
 
 
 def open_totals(path: Path) -> Query:
-    """Rows whose ends are not known when they begin: the next row of the key ends them."""
+    """Running totals: a row ends with the next row of its key, so its end is not known at first."""
     events = Stream.from_parquet(str(path), vs="t", delay="1s")
     return events.group_by("key").agg(n=agg.count(), most=agg.max("x")).to_parquet()
 
@@ -174,7 +174,7 @@ def rows_of(root: str) -> list[AnswerRow]:
 
 
 def numbers(root: str, row: AnswerRow) -> tuple[set[int], bool]:
-    """The rows of the file that make a row of the answer."""
+    """The numbers of the file's rows that produce a result row."""
     recorded = Recorded(JobRoot(root))
     plan = recorded.plan
     _, found = lineage_of(recorded, row)
@@ -216,13 +216,13 @@ def test_a_maximum_needs_one_row(roots: dict[str, str]) -> None:
 
 
 def is_close(row: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Equal but for how doubles were rounded: the file's rows lie in other partitions."""
+    """Equal except for rounding of doubles, because rows are in other partitions."""
     pairs = ((row[name], value) for name, value in wanted.items())
     return all(a == b or (isinstance(a, float) and math.isclose(a, b)) for a, b in pairs)
 
 
 def check(name: str, root: str, row: AnswerRow, events: Path, folder: Path) -> None:
-    """A job over the rows alone gives the row; without one of them it does not."""
+    """Check that a job over these rows gives the row, and a job without one of them does not."""
     taken, is_smallest = numbers(root, row)
     assert is_smallest
     assert taken

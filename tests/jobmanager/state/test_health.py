@@ -144,7 +144,7 @@ def test_since_when_stays_while_words_change() -> None:
 
 
 def test_time_that_moves_is_not_held() -> None:
-    """Something holds time back at any moment; what counts is that it stays."""
+    """At any moment something delays time; only a lasting delay counts."""
     book = HealthBook()
     for second in range(10):
         moving = book.look(status(held=[{**HELD, "time_us": second}]), second * S)

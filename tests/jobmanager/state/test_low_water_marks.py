@@ -1,7 +1,6 @@
 """Garbage collection: the seed's GC(o, m).
 
-What it cannot catch: deletion before the log is durable.
-(see test_driver).
+What it cannot catch: deletion before the log is durable (see test_driver).
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def test_settled_vertices_need_nothing() -> None:
 
 
 class DeadJob:
-    """Every host is gone: nothing is served, nothing retired, nothing known but checkpoints."""
+    """All hosts are dead: only checkpoints are left."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -109,7 +108,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=
 def test_nothing_that_recovery_needs_is_ever_dropped(
     history: list[tuple[str, int]], durability: str
 ) -> None:
-    """After checkpoints in any order, with marks applied after each, all hosts may die at once."""
+    """Checkpoints arrive in any order, with marks applied after each; then all hosts die."""
     topology = chain(durability)  # type: ignore[arg-type]
     tracker = SnapshotTracker(topology)
     at = {"a": 0, "b": 0, "c": 0}

@@ -1,6 +1,6 @@
-"""Times that cannot be meant are named while a job runs: far ahead, or of another unit.
+"""Implausible times are reported while a job runs: far ahead, or in another unit.
 
-Cannot catch: a row that is ahead by less than a day.
+Cannot catch: a row that is less than a day ahead.
 """
 
 from __future__ import annotations

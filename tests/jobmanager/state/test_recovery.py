@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class View:
-    """A job told by hand."""
+    """A job whose facts the test sets."""
 
     topology: Topology
     serving: set[str]

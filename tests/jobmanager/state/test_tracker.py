@@ -1,4 +1,4 @@
-"""The snapshots of one vertex are totally ordered; two that are not prove non-determinism."""
+"""The snapshots of one vertex are totally ordered; two incomparable ones prove non-determinism."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_corrupt_checkpoint_is_forgotten_but_never_the_initial_one() -> None:
 
 
 def test_what_reads_before_one_that_precedes_it_or_behind_one_that_follows_is_not_kept() -> None:
-    """The input of such a checkpoint may be deleted, so its announcer gets an error."""
+    """The input of such a checkpoint may be deleted, so its announcement is an error."""
     tracker = SnapshotTracker(diamond())
     assert tracker.add("t", snapshot_at("first", (2, 2), (2,)))
     assert tracker.add("t", snapshot_at("last", (6, 6), (6,), reads=(4, 4)))

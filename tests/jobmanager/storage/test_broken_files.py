@@ -1,7 +1,7 @@
 """Every file of a root, damaged in every way, and every command on it: one message, no traceback.
 
-One job is made, cancelled half-way and finished; each case damages a copy. Cannot catch: damage to
-two files at once, and answers that another job would give.
+A cancelled job and a finished one are made; each case damages a copy. Cannot catch: damage to two
+files at once, and files of another job.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def flip(path: Path) -> None:
 
 
 def edit(path: Path) -> None:
-    """Edit the file, like a user who takes it for a settings file."""
+    """Edit the file like a user who mistakes it for a settings file."""
     path.write_text(json.dumps({"format": FORMAT, "state": "x", "manager_epoch": "x", "files": 3}))
 
 
@@ -68,7 +68,7 @@ HARMS = (empty, cut, scribble, flip, edit, Path.unlink)
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The two roots by how they ended."""
+    """The two roots, by how their jobs ended."""
     folder = tmp_path_factory.mktemp("jobs")
     query = two_exchanges(write_events(folder / "events.parquet"))
     options: dict[str, Any] = {"parallelism": 1, "hosts": 1, "config": CONFIG}
@@ -103,7 +103,7 @@ def files(root: Path) -> list[str]:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a file; files of one kind are handled alike."""
+    """Return the kind of a file; all files of a kind are handled alike."""
     head, _, rest = name.partition("/")
     if head in ("notices", "checkpoints", "streams", "output"):
         last = rest.rpartition("/")[2]
@@ -117,7 +117,7 @@ def call(*arguments: object) -> Result:
 
 
 def clean(result: Result, *verb: object) -> Result:
-    """Ended as a command ends: done, failed or refused, with one message."""
+    """Check that a command ended properly: done, failed or rejected, with one message."""
     assert result.exit_code in (0, EXIT_FAILED, EXIT_USAGE), (verb, result.output, result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     told = [line for line in result.stderr.splitlines() if line.startswith("jobmanager: error")]
@@ -127,7 +127,7 @@ def clean(result: Result, *verb: object) -> Result:
 
 
 def damaged(job: Path, name: str, harm: Callable[[Path], None]) -> Path:
-    """A copy of a root in which one file was harmed. It is in another place, as if it was moved."""
+    """A copy of a root with one damaged file. It is in another folder, as if it had been moved."""
     folder = job.parent / "copies"
     shutil.rmtree(folder, ignore_errors=True)
     root = Path(shutil.copytree(job, folder / "job"))
@@ -137,7 +137,7 @@ def damaged(job: Path, name: str, harm: Callable[[Path], None]) -> Path:
 
 
 def check_every_command(root: Path, name: str, digest: str) -> int:
-    """Gives how ``resume`` ended; what it says is the calm answer, or names a file."""
+    """Return how ``resume`` ended: with the right result, or with an error that names a file."""
     clean(call("status", root, "--json"), name, "status")
     clean(call("cancel", root), name, "cancel")
     clean(call("gc", root, "--dry-run"), name, "gc --dry-run")
@@ -211,7 +211,7 @@ def test_a_broken_job_is_listed_as_such(jobs: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", ["job.json", "plan.pkl"])
 def test_a_broken_job_is_not_overwritten(jobs: dict[str, Path], tmp_path: Path, name: str) -> None:
-    """Without the one or the other file a root looked free, and a new job mixed with the old."""
+    """With one of these files missing, a root looked free, and a new job mixed with the old one."""
     root = damaged(jobs["cancelled"], name, Path.unlink)
     before = files(root)
     query = two_exchanges(write_events(tmp_path / "events.parquet"))
@@ -230,7 +230,7 @@ def test_an_epoch_is_not_used_twice_when_its_claim_is_lost(jobs: dict[str, Path]
 
 @pytest.mark.slow
 def test_without_checkpoints_vertices_start_from_their_sources(gate: Gate, tmp_path: Path) -> None:
-    """The channels between them are volatile: those who write them can write all of it again."""
+    """The channels between them are volatile, so their writers can write everything again."""
     events = Stream.from_parquet(str(write_events(tmp_path / "events.parquet")), vs="t", delay="1s")
     windows = events.group_by("key").window(hopping("2s", "1s"))
     query = windows.agg(n=agg.count(), total=agg.sum("x")).to_parquet()

@@ -1,10 +1,10 @@
-"""A process dies at every call of its store while it completes the output of a finished job.
+"""A process dies at every store call while it completes the output of a finished job.
 
-Laws: no item is lost; once the output is marked as complete, whoever reads its files or those of
-the side outputs sees each row once, and the files that the mark names are there; who completes it
-again gets to its end.
+Laws: no item is lost; once the output is marked as complete, a reader of its files or of the side
+outputs gets each row once, and the files that the mark names exist; a process that completes it
+again succeeds.
 
-Cannot catch: a writer that lives on meanwhile (tests/rstream/log/test_compaction.py).
+Cannot catch: a writer that keeps running (tests/rstream/log/test_compaction.py).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finished(events: Path, root: Path) -> PhysicalPlan:
-    """A plan whose streams have been written, by two of its vertices' instances each."""
+    """A plan whose streams were written by two instances of each vertex."""
     rows = Stream.from_parquet(str(events), vs="t", delay="1s")
     query = rows.group_by("key").window(tumbling("2s")).agg(n=agg.count()).to_parquet()
     plan = lower(query, root=str(root), parallelism=2)
@@ -66,7 +66,7 @@ def uris(plan: PhysicalPlan) -> list[str]:
 
 
 def complete(plan: PhysicalPlan, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finish a job, on stores whose calls ``life`` counts."""
+    """Finish a job on stores whose calls ``life`` counts."""
 
     def opened(uri: str) -> BlobStore:
         folder, name = split_part(uri)

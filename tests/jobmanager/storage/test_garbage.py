@@ -1,6 +1,6 @@
-"""``gc`` of a job that does not run, and what retention keeps of one that does.
+"""``gc`` of a job that does not run, and what retention keeps while a job runs.
 
-Cannot catch: that a checkpoint which is kept can be loaded (test_killed_driver, tests/sim).
+Cannot catch: whether the remaining checkpoints can be loaded (test_killed_driver, tests/sim).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cancelled(
     checkpoint_interval_s: float = 0.02,
     **options: Any,
 ) -> None:
-    """A job that was cancelled half way, after many checkpoints."""
+    """A job cancelled half way, after many checkpoints."""
     config = with_limits(
         JobConfig(tick_s=0.02),
         checkpoint_interval_s=checkpoint_interval_s,
@@ -62,7 +62,7 @@ def cancelled(
 
 
 def files(root: Path) -> dict[str, int]:
-    """Every file below a root but the status, and its size."""
+    """All files of a root except the status, with their sizes."""
     found = (path for path in root.rglob("*") if path.is_file() and path.name != "status.json")
     return {str(path): path.stat().st_size for path in found}
 
@@ -95,7 +95,7 @@ def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
 def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
     events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything goes it is written down what is left, and looked who owns the root then."""
+    """Before a deletion, the remaining items are recorded and the owner of the root is checked."""
     root = tmp_path / "job"
     cancelled(events, root, gate, retain="all")
     notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))
@@ -148,7 +148,7 @@ def test_of_journals_the_newest_entries_are_left(
     root = tmp_path / "job"
 
     def is_due(_: dict[str, Any]) -> bool:
-        """Each vertex that writes entries down has checkpoints behind some of them."""
+        """Each vertex with a journal has checkpoints after some of its entries."""
         notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))
         taken = Counter(n.vertex for n in notices if isinstance(n, CheckpointTaken))
         writers = {path.split("/")[-2] for path in journals(root)} - {"parts"}
@@ -174,7 +174,7 @@ def test_of_journals_the_newest_entries_are_left(
 def test_what_was_written_down_since_the_last_checkpoint_is_left(
     make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
-    """A resume reads it again, with the state that goes with it: nobody can make it twice."""
+    """A resume needs these entries with the checkpoint's state: they cannot be made twice."""
     root = tmp_path / "job"
     cancelled(events, root, gate, make, checkpoint_interval_s=3600.0)
     store = JobRoot(str(root)).store

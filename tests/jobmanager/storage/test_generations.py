@@ -1,7 +1,7 @@
-"""A log that is begun anew: short whatever the age of the job, and nothing of the job forgotten.
+"""A log that is restarted from a copy of the state: short at any age of the job, and complete.
 
-Cannot catch: what a job manager decides by what it has read (tests/sim, whose logs are cut all the
-time; tests/sim/generation_mutants.py).
+Cannot catch: a job manager's decisions after reading (tests/sim restarts logs all the time;
+tests/sim/generation_mutants.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HOME = ("a", "b", "c")
 
 
 class Run:
-    """A job manager and its log, as a driver has them; every notice is durable at once."""
+    """A job manager with its log, like in a driver; every notice is durable at once."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Run:
         self.take(JobStarted(1, 1_000_000), HostReady("h0.0", 0, 1, "m", "grpc://h0.0"))
 
     def checkpoint(self, seq: int) -> None:
-        """Every vertex takes one there."""
+        """Every vertex takes a checkpoint at ``seq``."""
         for name in HOME:
             (instance,) = self.manager.vertices[name].instances
             outputs = (seq,)
@@ -129,7 +129,7 @@ def test_a_takeover_of_an_old_job_reads_as_little_as_that_of_a_young_one() -> No
 
 
 def test_a_copy_says_what_the_notices_said() -> None:
-    """A job manager that reads the copy has the same state as one that read all notices."""
+    """A job manager that reads the copy has the same state as one that reads all notices."""
     run = Run(MemoryBlobs(), JobConfig())
     run.begin()
     age(run, 1, 4)
@@ -171,7 +171,7 @@ def test_a_copy_is_never_most_of_what_is_written() -> None:
 
 
 def test_nothing_of_earlier_job_managers_is_left() -> None:
-    """Their logs and claims go with the first generation of one that follows."""
+    """The first log of a successor makes their logs and claims obsolete."""
     store = MemoryBlobs()
     for life in range(1, 8):
         run = Run(store, name=f"m{life}")
@@ -185,7 +185,7 @@ def test_nothing_of_earlier_job_managers_is_left() -> None:
 
 
 def test_a_claim_that_was_forgotten_is_not_claimed_again() -> None:
-    """Somebody looked for the newest epoch, then slept while others came and went."""
+    """A process read the newest epoch, then slept while others claimed and ended."""
     store = MemoryBlobs()
     late = JobRoot(store, pid=2, machine="late")
     seen = late.check_idle(1_000_000)
@@ -215,7 +215,7 @@ def test_an_owner_whose_claim_was_forgotten_knows_that_it_was_replaced() -> None
 
 
 def test_notices_that_are_deleted_while_they_are_read_are_read_from_the_copy() -> None:
-    """A job manager that was replaced a moment ago completes its call: its check was earlier."""
+    """A job manager that was just replaced completes its call, since its check came earlier."""
     store = MemoryBlobs()
     old = Run(store)
     old.begin()
@@ -248,7 +248,7 @@ def test_a_beginning_that_cannot_be_read_is_named(data: bytes) -> None:
 
 
 def log_and_copy(store: BlobStore, told: list[int]) -> None:
-    """Take over, count on from what is known, begin anew twice; ``told``: what is durable."""
+    """Take over, continue counting, restart the log twice; ``told``: the durable numbers."""
     root = JobRoot(store, pid=1, machine="m")
     root.claim(1_000_000)
     log = NoticeLog(root, ManualClock(7), CONFIG, InlineBackground())
@@ -270,7 +270,7 @@ def log_and_copy(store: BlobStore, told: list[int]) -> None:
 
 
 def value_of(notices: list[Notice]) -> int:
-    """Each notice counts one and says so; a copy says how many there were."""
+    """Each notice is the next number; a copy has the count so far."""
     count = 0
     for k, notice in enumerate(notices):
         if isinstance(notice, StateCopied):
@@ -284,7 +284,7 @@ def value_of(notices: list[Notice]) -> int:
 
 
 def test_a_process_dies_at_every_call_while_it_begins_the_log_anew() -> None:
-    """It is the second on the root, so it deletes the log and the claim of another one, too."""
+    """It is the second owner of the root, so it also deletes the log and the claim of the first."""
     store, undisturbed, before = MemoryBlobs(), Life(), list[int]()
     log_and_copy(store, before)
     log_and_copy(CrashingBlobs(store, undisturbed), list(before))

@@ -1,6 +1,6 @@
-"""The log of several job managers: what each of them, and whoever comes after, goes by.
+"""The log of consecutive job managers: what each of them and a successor read.
 
-Cannot catch: what a job manager does that has found out (test_driver.py, tests/sim).
+Cannot catch: a job manager's reaction when it was replaced (test_driver.py, tests/sim).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Manager:
-    """A job manager that only keeps a log; notices are told by the host they name."""
+    """A job manager that only keeps a log; notices differ by their host names."""
 
     def __init__(self, store: BlobStore, name: str, *, is_claim: bool = True) -> None:
         self.root = JobRoot(store, pid=1, machine=name)
@@ -120,7 +120,7 @@ def test_a_log_from_before_there_were_epochs_is_gone_on_with() -> None:
 
 def test_a_notice_that_is_told_of_an_earlier_failure_is_in_the_log_all_the_same() -> None:
     class Busy(MemoryBlobs):
-        """Segments cannot be put for a while."""
+        """Segments cannot be written for a while."""
 
         is_busy: ClassVar = [False]
 

@@ -1,6 +1,6 @@
-"""Which files ``gc`` may delete, by hand: of a root with a few files, and a job's state.
+"""Which files ``gc`` may delete, for a hand-made root with a few files and a job's state.
 
-Cannot catch: what a resume makes of what is left (test_garbage.py, tests/sim).
+Cannot catch: whether a resume works with the rest (test_garbage.py, tests/sim).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENTRIES = 5
 
 
 def job_of_one() -> JobState:
-    """A vertex of which one checkpoint is left, that names a part and an entry of each journal."""
+    """A vertex with one checkpoint, which names a part and an entry of each journal."""
     job = JobManager(Topology([vertex("a", writes=["out"], is_sink=True)]), JobConfig()).job
     parts = ("checkpoints/a/parts/1-1-x", *(f"{kind}/a/{2:016}" for kind in (VALUES, INTAKE)))
     parts += (f"{PRODUCTIONS}/a/{2:016}",)
@@ -69,7 +69,7 @@ def test_entries_of_a_journal_that_only_older_checkpoints_name_go(kind: str) -> 
 
 @KINDS
 def test_of_a_vertex_that_is_over_the_newest_entry_alone_stays(kind: str) -> None:
-    """It refuses an instance that wakes up."""
+    """That entry rejects an instance that wakes up."""
     job = JobManager(Topology([vertex("a", writes=["out"], is_sink=True)]), JobConfig()).job
     job.vertices["a"].is_finished = True
     root = JobRoot(MemoryBlobs())
@@ -106,7 +106,7 @@ def test_what_is_said_to_go_of_a_stream_goes(mark: int | None) -> None:
 def test_streams_that_somebody_reads_outside_or_may_read_again_stay(
     has_ended: bool, plan: PhysicalPlan
 ) -> None:
-    """The answer and side outputs; volatile channels as long as a vertex may restart."""
+    """The output and side outputs; volatile channels as long as a vertex may restart."""
     job = JobManager(Topology(plan.vertices), JobConfig()).job
     for state in job.vertices.values():
         state.is_finished = has_ended
@@ -123,7 +123,7 @@ def test_streams_that_somebody_reads_outside_or_may_read_again_stay(
 
 
 def test_what_was_collected_before_is_written_down_again(plan: PhysicalPlan) -> None:
-    """A second gc finds empty folders, which says nothing of what had been there."""
+    """A second gc finds empty folders, which do not show what was deleted before."""
     topology = Topology(plan.vertices)
     durable = next(s for s in topology.streams.values() if s.is_durable and s.reader is not None)
     root = JobRoot(MemoryBlobs())

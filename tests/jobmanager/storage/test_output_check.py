@@ -1,6 +1,6 @@
-"""An output that is damaged is no longer marked as complete.
+"""A damaged output is no longer marked as complete.
 
-Cannot catch: what a job makes of it (tests/jobmanager/test_lost_output.py).
+Cannot catch: how a job reacts (tests/jobmanager/test_lost_output.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The owner of an output folder, and the mark of a complete output."""
+"""The owner of an output folder, and the file that marks a complete output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_second_job_is_refused(folder: str) -> None:
 
 
 def test_of_those_that_claim_at_once_one_wins(tmp_path: Path) -> None:
-    """Jobs with roots of their own, which nothing but the claim keeps apart."""
+    """The jobs have different roots, so only the claim keeps them apart."""
     jobs = [str(k) for k in range(8)]
     ready = threading.Barrier(len(jobs))
 
@@ -71,7 +71,7 @@ def test_of_those_that_claim_at_once_one_wins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["answer", "job-answer", "jo"])
 def test_a_lost_claim_is_made_again_in_the_root_only(name: str, tmp_path: Path) -> None:
-    """A folder whose name begins as that of the root is not in it."""
+    """A folder whose name starts with the root's name is not inside the root."""
     root, inside, outside = (str(tmp_path / path) for path in ("job", "job/output", name))
     for folder in (inside, outside):
         claim_output(folder, root, "1")

@@ -1,4 +1,4 @@
-"""A root that was moved works where it is now; what lies elsewhere stays there.
+"""A moved root works in its new place; files outside of it stay where they are.
 
 Cannot catch: a root that is moved while a job manager works on it.
 """
@@ -45,7 +45,7 @@ def totals(events: Path, output: str | None = None) -> Query:
 
 
 def move(old: str, new: str) -> None:
-    """Move a root by ``mv``, or as in an object store: copy each name, then delete."""
+    """Move a root with ``mv``, or as in an object store: copy each file, then delete."""
     if "://" not in old:
         Path(old).rename(new)
         return
@@ -141,7 +141,7 @@ except UsageError as error:
 def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
     events: Path, tmp_path: Path, is_one_root: bool
 ) -> None:
-    """Processes that begin in the same moment, with one root or with one output."""
+    """Processes start in the same moment, with one root or with one output."""
     for k in seeds(0, 1):
         roots = [tmp_path / f"{k}-{'' if is_one_root else i}" for i in range(3)]
         more = [] if is_one_root else [str(tmp_path / f"{k}-answer")]

@@ -1,6 +1,6 @@
 """The files of a job's root, and who may work on it; S3 is moto's real HTTP server.
 
-Cannot catch: stores whose exclusive creation is none (moto's, of many megabytes).
+Cannot catch: stores without exclusive creation (moto's, of many megabytes).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def dead_pid() -> int:
 
 
 def owned_by(**fields: Any) -> dict[str, Any]:
-    """The status that a job manager wrote."""
+    """The status of another job manager."""
     status = {
         "state": "running",
         "machine": socket.gethostname(),
@@ -169,7 +169,7 @@ def test_take_over_is_visible(root: JobRoot) -> None:
 
 
 def rivals(store: BlobStore, count: int) -> list[JobRoot]:
-    """Job managers on other machines, whose deaths cannot be seen."""
+    """Job managers on other machines, whose deaths cannot be detected."""
     return [JobRoot(store, pid=7, machine=f"m{i}") for i in range(count)]
 
 
@@ -249,7 +249,7 @@ def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
 
 
 def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
-    """On a file system without links, a crash may leave a new file empty."""
+    """On a file system without links, a crash can leave a new file empty."""
     root.store.put(f"{EPOCHS}/0000000001", b"")
     root.store.put(PLAN, b"")
     assert root.read_plan() is None
@@ -260,7 +260,7 @@ def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
 
 
 def test_a_job_is_begun_once(root: JobRoot) -> None:
-    """A job manager that slept between its claim and its plan finds another one's plan."""
+    """A job manager that slept between its claim and its plan finds another plan."""
     first, second = rivals(root.store, 2)
     for each in (first, second):
         each.claim(NOW_US)
@@ -270,7 +270,7 @@ def test_a_job_is_begun_once(root: JobRoot) -> None:
 
 
 def test_a_plan_that_one_wrote_who_was_replaced_meanwhile_is_not_replaced(root: JobRoot) -> None:
-    """The other job manager may have started, so the job of the current owner must be resumed."""
+    """The other job manager may have started, so the current owner must resume the job."""
     first, second = rivals(root.store, 2)
     for each in (first, second):
         each.claim(NOW_US)
@@ -295,7 +295,7 @@ def test_a_failure_of_one_who_was_replaced_is_not_that_of_the_job(root: JobRoot)
 
 
 def test_how_a_job_ended_counts_until_it_was_resumed(root: JobRoot) -> None:
-    """Told from the log alone, where the status is lost."""
+    """Without the status, only the log shows how the job ended."""
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     told: list[str] = []
     for life, ending in enumerate((StopRequested(), CancelRequested()), start=1):
@@ -357,7 +357,7 @@ def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
 
 
 def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
-    """A delivery from this machine would otherwise count the job as ended."""
+    """Otherwise a delivery on this machine would count the job as ended."""
     root.store.put(JOB, json_document({"format": FORMAT}))
     running = owned_by(pid=os.getpid())
     with owned(root):

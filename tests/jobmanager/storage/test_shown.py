@@ -1,6 +1,6 @@
-"""How a job is shown whose manager is gone: its last status may explain it.
+"""The shown state of a job whose manager is dead: its last status may explain the death.
 
-Cannot catch: a machine without ``/proc/vmstat``, where a process may take its memory between two
+Cannot catch: a machine without ``/proc/vmstat``, where a process may exhaust the memory between two
 statuses (every 250 ms).
 """
 
@@ -54,7 +54,7 @@ def test_a_job_manager_that_died_in_a_full_container(
     ("more", "words"), [(-1, ""), (0, ""), (1, "ended a process"), (2, "2 pro")]
 )
 def test_kills_that_the_kernel_counts(more: int, words: str) -> None:
-    """After a new start of the machine there are fewer; another machine's counter says nothing."""
+    """After a reboot the counter is lower; another machine's counter says nothing."""
     here = {"machine": socket.gethostname(), "kernel_kills": killed_for_memory() - more}
     assert (words in memory_shortage(here)) == (more > 0 or not words)
     assert memory_shortage({**here, "machine": "another"}) == ""
@@ -97,7 +97,7 @@ def group() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_job_manager_that_the_kernel_ends(group: Path, tmp_path: Path) -> None:
-    """A real one. It prints nothing, so its status, list and resume say what the kernel did."""
+    """It prints nothing, so status, list and resume report the kill by the kernel."""
     (tmp_path / "greedy.py").write_text(GREEDY)
     root = str(tmp_path / "job")
     command = [sys.executable, str(tmp_path / "greedy.py"), str(group), root]

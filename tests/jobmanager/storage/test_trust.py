@@ -1,6 +1,8 @@
-"""A root that others may have written is not unpickled: owner and mode of real files decide.
+"""A root that other users may have written is not unpickled.
 
-Cannot catch: file systems whose owners and modes say nothing.
+Owners and modes are those of real files.
+
+Cannot catch: file systems without meaningful owners and modes.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ Path(sys.argv[1]).write_bytes(pickle_document(Planted()))
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A plan with a program in it, and the folder that the program makes."""
+    """A plan with a hidden program, and the folder that the program would create."""
     folder = tmp_path_factory.mktemp("planted")
     plan, mark = folder / "plan", folder / "it ran"
     subprocess.run([sys.executable, "-c", PLANTED, str(plan), str(mark)], check=True)
@@ -108,7 +110,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.parametrize("verb", ["resume", "gc"])
 @pytest.mark.slow
 def test_a_planted_program_does_not_run(root: Path, planted: tuple[Path, Path], verb: str) -> None:
-    """The reason for all of this; with --trust it would."""
+    """The reason for the check: with --trust the program would run."""
     plan, mark = planted
     shutil.copy(plan, root / PLAN)
     assert call(verb, root).exit_code == EXIT_USAGE

@@ -66,7 +66,7 @@ def test_different_values_once(kind: str) -> None:
 
 
 def test_different_doubles_are_added_as_they_first_came() -> None:
-    """Least first, the 1 would be lost in the sum."""
+    """Added in ascending order, the 1 would be lost in the sum."""
     values = [1e16, -1e16, 1e16, 1.0, -1e16]
     rows = Stream.from_items({"x": "float64"}, [event(t, x=x) for t, x in enumerate(values)])
     made = rows.window(tumbling(10)).agg(s=agg.sum_distinct("x"))

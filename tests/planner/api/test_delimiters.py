@@ -1,4 +1,4 @@
-"""A header that another delimiter divides is refused with that delimiter."""
+"""A header with another delimiter is an error that suggests this delimiter."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What ``from_arrow`` and ``from_spark`` leave behind: files of tables, and settings of Spark.
 
-Cannot catch: what Spark makes of a setting (``tests/jobmanager/test_frames.py``).
+Cannot catch: the effect of a setting in Spark (``tests/jobmanager/test_frames.py``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_table_is_stored_once_and_beside_others(tmp_path: Path) -> None:
 def test_a_stored_table_survives_a_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same for a table whose process died before the file's name was durable."""
+    """Also a table whose process died before the file's name was durable."""
     disk, folder = Disk(tmp_path, monkeypatch), tmp_path / "new" / "deeper"
     path = stored_table(TABLE, str(folder))
     assert disk.lost() == set()

@@ -1,6 +1,6 @@
-"""Foreign events with the primary event whose id they carry, compared with a loop over all pairs.
+"""Events joined with the event whose id they contain, compared with a loop over all pairs.
 
-Cannot catch: what interval joins and deduplication do under cuts and restores; these have tests.
+Cannot catch: cuts and restores of interval joins and deduplication, which have their own tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fluent interface: schemas, and what it says to mistakes, at the line that makes them."""
+"""The fluent interface: schemas, and errors at the line with the mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables without times, intervals without an end, and what is said of columns that became text."""
+"""Tables without times, intervals without an end, and notes on columns that became text."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_static_tables_of_sql_have_no_times(tmp_path: Path) -> None:
 
 
 def test_null_is_the_open_end_of_an_interval_and_rows_may_be_sorted_by_key(tmp_path: Path) -> None:
-    """A versioned table as warehouses have it, by key; the newest version has no end."""
+    """A versioned table as in a warehouse, sorted by key; the newest version has no end."""
     path = tmp_path / "prices.csv"
     path.write_text("k,since,until,price\na,0,5,1\na,5,,2\nb,2,9,7\n")
     prices = Stream.from_csv(str(path), vs="since", ve="until")
@@ -108,7 +108,7 @@ def test_a_column_that_a_few_values_made_text_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("form", "exact"), [("csv", "string"), ("json", "decimal(38, 0)")])
 def test_whole_numbers_that_become_others_are_told(tmp_path: Path, form: str, exact: str) -> None:
-    """Two ids that differ would be one: a double holds no more than 53 bits."""
+    """Two different ids would become equal: a double has only 53 bits."""
     path, far = tmp_path / f"a.{form}", 2**64 - 1
     rows = [(1, 9007199254740992, 1.5), (2, far, 0.1234567890123456789), (3, 7, 2.0)]
     if form == "csv":

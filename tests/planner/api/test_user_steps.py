@@ -1,6 +1,6 @@
-"""Steps that are code of users, in plans: what they are refused for, where they run, what they say.
+"""User code in plans: rejected code, its stage, and its messages.
 
-Cannot catch: what becomes of poison in a job (tests/jobmanager/test_user_code.py).
+Cannot catch: poison events in a job (tests/jobmanager/test_user_code.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def rows(stream: Stream | Query, **options: Any) -> list[dict[str, Any]]:
 
 
 class Count(KeyedProcess):
-    """Counts, and tells at the end of each ten."""
+    """Counts, and emits a row at the end of each ten."""
 
     output = {"n": "int64"}  # noqa: RUF012
     n: int = 0
@@ -64,7 +64,7 @@ class Count(KeyedProcess):
 
 
 class Gaps:
-    """The time since the event before, over the whole stream."""
+    """The time since the previous event, over the whole stream."""
 
     def __init__(self) -> None:
         self.last = -1
@@ -109,7 +109,7 @@ def test_a_process_runs_by_key_at_any_parallelism() -> None:
 
 
 class Hundreds(KeyedProcess):
-    """Compute tumbling windows of length 100 by timers."""
+    """Tumbling windows of length 100, computed with timers."""
 
     output = {"n": "int64", "high": "int64"}  # noqa: RUF012
     n: int = 0

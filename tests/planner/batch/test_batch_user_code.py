@@ -1,7 +1,7 @@
-"""Users' code in the batch twin, without Spark: the order of ties, poison, and what is refused.
+"""User code in a batch, without Spark: the order of ties, poison events, and errors.
 
-Random plans (test_random_plans.py) take the same loops as the meaning of processes and operators.
-Cannot catch: how Spark groups rows and hands them over (tests/spark/test_user_code.py).
+Random plans (test_random_plans.py) use the same loops as the definition of processes and operators.
+Cannot catch: how Spark groups and passes rows (tests/spark/test_user_code.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which neighbour Spark's query selects; tests/spark runs it on Spark."""
+"""The neighbour that the generated Spark query selects; tests/spark runs it on Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions as Spark SQL text; that the text means the same is shown in tests/spark."""
+"""Expressions as Spark SQL text; tests/spark checks that the text has the same meaning."""
 
 from __future__ import annotations
 
@@ -143,7 +143,10 @@ RESTORED: list[tuple[pa.DataType, list[Any]]] = [
 
 @pytest.mark.parametrize(("kind", "values"), RESTORED, ids=[str(kind) for kind, _ in RESTORED])
 def test_columns_of_spark_become_those_of_the_stream(kind: pa.DataType, values: list[Any]) -> None:
-    """As Spark sends them; a list without any element has no memory, which Arrow's cast reads."""
+    """As Spark sends them.
+
+    An array of empty lists has no data buffer, which Arrow's cast would read.
+    """
     batch = pa.record_batch({"c": pa.array(values, kind).cast(physical(kind))})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -198,7 +201,7 @@ def test_decimals_are_divided_while_spark_has_room(
 
 
 def test_texts_of_all_functions(rewrite: bool) -> None:
-    """Return values of all types; tests/spark runs the same."""
+    """The golden file has values of all types; tests/spark runs the same expressions."""
     columns = {name: f"c{k}" for k, name in enumerate(ROWS.schema.names)}
     lines = []
     for name, call in calls():
@@ -231,7 +234,7 @@ KINDS = {
 
 
 def aggregated(function: str) -> Iterator[str]:
-    """Return Spark's expressions per group and over them, for each type that the function takes."""
+    """Return Spark's expressions per group and over groups, for each type of the function."""
     for called, kind in KINDS.items():
         if not AGGREGATES[function].takes(kind):
             continue
@@ -242,7 +245,7 @@ def aggregated(function: str) -> Iterator[str]:
 
 
 def test_texts_of_all_aggregates(rewrite: bool) -> None:
-    """Read the difference: Spark has to compute what the functions of ours do."""
+    """Review changes of the golden file: Spark must compute the same as our functions."""
     found = (
         "\n".join(line for name in sorted({*AGGREGATES} - {"user"}) for line in aggregated(name))
         + "\n"
@@ -277,7 +280,7 @@ def test_what_comes_before_goes_by_the_first_difference() -> None:
 
 
 def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
-    """The same if Spark adds text around the message, on several lines."""
+    """Also if Spark adds text around the message, on several lines."""
     ours = explained(f"[USER_RAISED] {MARK}no\nroom{MARK}; line 1\nat java")
     assert (type(ours), ours.args) == (BatchDataError, ("no\nroom",))
     for message, told in (

@@ -1,4 +1,4 @@
-"""Estimates against what plans really do, hints, recommended parallelism, and what is flushed.
+"""Estimates against real plans, hints, recommended parallelism, and flushed channels.
 
 Cannot catch: constants that are wrong by a factor; benchmarks/ measures them.
 """
@@ -51,7 +51,7 @@ def cost(plan: PhysicalPlan, stage: int) -> StageCost:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two files of 20,000 rows, one a millisecond; 50 users, and a name per row."""
+    """Two files of 20,000 rows, one row per millisecond; 50 users, and a name per row."""
     for k in range(2):
         rows = range(k * 20_000, (k + 1) * 20_000)
         columns = {
@@ -152,7 +152,7 @@ def test_a_promised_duration_is_checked(folder: Path) -> None:
 def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
     tmp_path: Path,
 ) -> None:
-    """Its length has no room in int64, where it would be negative."""
+    """The length would overflow int64 and become negative."""
     table = pa.table({"t": [-5], "e": [INF_TIME], "k": [1]})
     pq.write_table(table, tmp_path / "a.parquet")
     read = Stream.from_parquet(str(tmp_path / "a.parquet"), vs="t", ve="e")
@@ -267,7 +267,7 @@ def test_selectivity(predicate: object, share: float) -> None:
 
 
 def pretended(folder: Path, *, rows: int, span_s: float, parallelism: int | str) -> PhysicalPlan:
-    """The plan as if the files held that many rows; they are not read."""
+    """The plan with estimates for this number of rows; the files are not read."""
 
     def look(spec: object, units: object) -> SourceStatistics:
         found = statistics_of(spec, units)  # type: ignore[arg-type]
@@ -308,7 +308,7 @@ def test_auto_gives_every_stage_what_it_needs(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", one_in(3, sorted(QUERIES)))
 def test_any_widths_give_the_same_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every stage gets a number of its own; stages that must agree on their keys do."""
+    """Each stage gets its own parallelism, except stages that must agree on their keys."""
     monkeypatch.setattr("planner.physical.sizing.WORK_S_MAX", 2e-6)
     query = QUERIES[name]()
     plan = lower(query, root="r", parallelism="auto")
@@ -378,7 +378,7 @@ def test_quantities_for_people(text: str, expected: str) -> None:
 
 
 def test_each_use_of_a_source_has_its_own_notes(tmp_path: Path) -> None:
-    """The second use of the same files puts out a column that the first does not."""
+    """The second use of the same files outputs a column that the first does not."""
     rows = "".join(f"{n},{n},{n}\n" for n in range(300))
     (tmp_path / "a.csv").write_text(f"t,x,y\n{rows}300,300,many\n")
     # Of other delays, so that the plan reads the file twice.
@@ -390,7 +390,7 @@ def test_each_use_of_a_source_has_its_own_notes(tmp_path: Path) -> None:
 
 
 def test_each_use_of_a_source_is_checked_by_its_own_types(tmp_path: Path) -> None:
-    """The first use has the column converted, the second does not, and neither puts it out."""
+    """Only the first use converts the column, and neither outputs it."""
     for n, kind in enumerate([pa.bool_(), pa.string()]):
         columns = {"t": pa.array([n]), "x": pa.array([n]), "y": pa.array([1]).cast(kind)}
         pq.write_table(pa.table(columns), tmp_path / f"{n}.parquet")

@@ -1,4 +1,4 @@
-"""Arithmetic at the edges of its types against Python's exact numbers: the result, or an error.
+"""Arithmetic at the limits of its types against Python's exact numbers: the result, or an error.
 
 Cannot catch: a sum over events (``tests/rvertex/aggregates/test_exact_sums.py``), or floats.
 """
@@ -179,7 +179,7 @@ def test_decimals_are_exact_or_refused(
 
 @st.composite
 def integer_trees(draw: st.DrawFn, depth: int = 3) -> Expr:
-    """Arithmetic on columns of all widths."""
+    """Arithmetic expressions on columns of all widths."""
     if depth == 0 or draw(st.booleans()):
         return draw(
             st.integers(0, len(WIDTHS) - 1).map(lambda i: col(f"c{i}"))

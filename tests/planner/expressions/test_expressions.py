@@ -1,6 +1,6 @@
 """Expressions against a plain Python evaluation of the same tree, row by row.
 
-Cannot catch: a rule that both sides have wrong; see the tables in test_functions.py for those.
+Cannot catch: a rule that both sides get wrong; the tables in test_functions.py cover these.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def same(got: Any, expected: Any) -> bool:
 
 
 def evaluated(twin: Twin, batch: pa.RecordBatch) -> list[Any] | str:
-    """The values, or what is wrong with one of them."""
+    """The values, or the error of one of them."""
     try:
         got = twin.expr.evaluate(batch)
     except EvaluationError as error:
@@ -52,7 +52,7 @@ def is_overflow(found: list[Any] | str) -> bool:
 @examples(75)
 @given(ANY, rows())
 def test_as_python_would(twin: Twin, table: list[Row]) -> None:
-    """An overflow is an error; also one whose value nothing asks for may be."""
+    """An overflow is an error, also if its value may not be needed."""
     batch = pa.RecordBatch.from_pylist(table, schema=SCHEMA)
     alone = [evaluated(twin, batch.slice(i, 1)) for i in range(len(table))]
     for row, got in zip(table, alone, strict=True):
@@ -140,7 +140,7 @@ def test_functions_are_no_values() -> None:
 
 
 def test_importing_planner_alone_is_enough() -> None:
-    """Hosts that unpickle a plan import nothing else."""
+    """Hosts that unpickle a plan import only the planner."""
     code = "from planner import col; print(col('a') + 1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "(a + 1)\n"

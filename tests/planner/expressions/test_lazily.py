@@ -1,8 +1,8 @@
-"""An operand that a row does not need cannot fail on it; ``try_cast``.
+"""An operand that a row does not need cannot fail on that row; ``try_cast``.
 
-Random trees of choices are compared with an evaluation in plain Python, row after row. Cannot
-catch: an operand that is computed for rows that do not need it without failing (but for functions
-of users, whose calls are counted).
+Random trees of choices are compared with an evaluation in plain Python, row by row. Cannot catch:
+an unneeded operand that is computed and does not fail (except user functions, whose calls are
+counted).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ TREES = st.recursive(NUMBER, _numbers, max_leaves=6)
 
 
 class FailedError(Exception):
-    """A cast fails on a row that needs it."""
+    """Raised when a cast fails on a row that needs it."""
 
 
 def by_hand(node: Node, row: dict[str, Any]) -> Any:
@@ -136,7 +136,7 @@ def found(nodes: list[Node], batch: pa.RecordBatch) -> list[Any] | None:
 def test_it_is_as_row_by_row(
     rows: list[tuple[Any, ...]], first: Expr, second: Expr, cut: int
 ) -> None:
-    """Alone, beside another that shares calls with it, cut anywhere, and over a dictionary."""
+    """The value on one row, following SQL's definition."""
     values = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
     batch = pa.RecordBatch.from_pylist(values, SCHEMA)
     trees = [resolve(as_node(e), SCHEMA) for e in (first, second, first + second)]

@@ -1,6 +1,6 @@
-"""A name that is not there is answered with the nearest that is, as in SQL.
+"""An error for an unknown name suggests the most similar name, also in SQL.
 
-Cannot catch: names that mean something else in another library.
+Cannot catch: names with another meaning in another library.
 """
 
 from __future__ import annotations

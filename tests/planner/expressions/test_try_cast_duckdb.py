@@ -1,7 +1,7 @@
-"""``try_cast`` gives DuckDB's answers, in Python and in SQL, on random values.
+"""``try_cast`` returns DuckDB's results, in Python and in SQL, on random values.
 
-Cannot catch: casts on which the two differ on purpose (a text with a fraction is no integer here,
-blanks around a number are not passed over).
+Cannot catch: casts that differ on purpose (here a text with a fraction is no integer, and blanks
+around a number are an error).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every type that a message prints can be given as it is printed.
+"""Every type name in a message is accepted as an argument.
 
 Cannot catch: float32, which Arrow prints as ``float``, which is float64 here.
 """

@@ -1,6 +1,6 @@
-"""What says when an event starts, and which events never end, through every kind of node.
+"""Which column has the event time, and which events never end, after every kind of node.
 
-Cannot catch: what those that ask make of it (tests/planner/sql).
+Cannot catch: how callers use it (tests/planner/sql).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders read as logs of files; what days give together: tests/jobmanager/test_continued.py."""
+"""Folders read as logs of files; tests/jobmanager/test_continued.py runs several days."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every logical node says of itself, asked of an example of every class.
+"""The properties of every logical node, for an example of each class.
 
-Cannot catch: a node that claims to need fewer columns, or to keep more, than its operator does;
-random plans (tests/planner/test_random_plans.py) run them.
+Cannot catch: a node that declares too few needed columns or too many kept ones; random plans
+(tests/planner/test_random_plans.py) do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS = Stream.from_items(_FIELDS, [event(1, k=1, x=2, l=[3])], partitions=2)
 
 
 class _Count(KeyedProcess):
-    """Says after each event how many there were."""
+    """Emits the number of events so far."""
 
     output = {"n": "int64"}  # noqa: RUF012
     n: int = 0
@@ -61,7 +61,7 @@ EXAMPLES = {
 
 
 def classes(base: type) -> set[str]:
-    """The classes below ``base`` that nodes are of."""
+    """The concrete subclasses of ``base``."""
     below = set[str]().union(*(classes(sub) for sub in base.__subclasses__()))
     is_base = getattr(base, "__abstractmethods__", None)
     return below if is_base else below | {base.__name__}
@@ -99,7 +99,7 @@ def test_a_node_gives_the_columns_that_are_wanted_of_it(node: LogicalNode) -> No
 
 @pytest.mark.parametrize(("name", "outputs"), [("WindowAgg", "nm"), ("Over", ("over_n", "over_m"))])
 def test_of_aggregates_that_nobody_reads_one_is_left(name: str, outputs: tuple[str, str]) -> None:
-    """One at least: without any there would be no windows."""
+    """At least one aggregate must stay: without any there would be no windows."""
     node = EXAMPLES[name]
     first, second = outputs
     for wanted, left in (({"k"}, {first}), ({second}, {second}), ({*outputs}, {*outputs})):

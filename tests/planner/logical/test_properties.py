@@ -1,4 +1,4 @@
-"""Derived facts: points, where equal keys lie, and the grid of CTIs."""
+"""Derived properties: points, the partition of equal keys, and the grid of CTIs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_grid_divides_all_windows() -> None:
     ],
 )
 def test_the_grid_divides_the_offsets_of_windows(size: str, offset: str, grid: str) -> None:
-    """Weeks from Monday on were closed on Thursday, where the grid of weeks from 1970 stands."""
+    """Weeks from Monday were closed on Thursday, because weeks since 1970 start on Thursday."""
     window = POINTS.window(tumbling(size, offset)).agg(n=agg.count())
     assert grid_us(window.plan) == duration_us(grid)
 

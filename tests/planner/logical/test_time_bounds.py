@@ -1,6 +1,6 @@
-"""What conditions say of the time between two rows, asked of all pairs of some times.
+"""The time between two rows that a condition allows, checked with all pairs of some times.
 
-Cannot catch: that a bound is wider than it need be, where the condition is asked besides.
+Cannot catch: a bound that is too wide if the condition is also evaluated.
 """
 
 from __future__ import annotations

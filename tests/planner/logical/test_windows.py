@@ -1,6 +1,6 @@
-"""Sessions, snapshots, count windows and whole-window aggregates from query to answer.
+"""Sessions, snapshots, count windows and whole-window aggregates, from query to result.
 
-Cannot catch: what only happens between processes; the recovery tests run other queries.
+Cannot catch: effects between processes; the recovery tests run other queries.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Span:
-    """A user aggregate: greatest less least."""
+    """A user aggregate: maximum minus minimum."""
 
     type = pa.float64()
 
@@ -177,7 +177,7 @@ def test_sessions_as_they_grow(keys: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("longest", [None, 12])
 def test_each_event_says_how_long_its_key_is_active(longest: int | None) -> None:
-    """The answer over constant gaps is that of a constant; over others, that of a loop."""
+    """With constant gaps the result is that of a constant; with others, that of a loop."""
     rng = Random(23)
     gaps = [rng.choice([None, -1, 0, 1, 4, 9, 30]) for _ in range(60)]
     lasting = [rng.choice([1, 5]) for _ in gaps]
@@ -260,7 +260,7 @@ def test_mistakes(mistake: Callable[[], Any], error: type[Exception], message: s
 
 def _local() -> Any:
     class Local(Span):
-        """Holds on to what cannot be sent."""
+        """Refers to an object that cannot be sent."""
 
         lock = threading.Lock()
 

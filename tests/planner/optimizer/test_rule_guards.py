@@ -1,7 +1,7 @@
-"""Guards of the optimizer's rules: per rule, the queries that it must leave alone.
+"""Guards of the optimizer's rules: the queries that each rule must not change.
 
-Each guard of a rule has a case here. The rule leaves the plan as it is, and the answer with all
-rules is the answer without any. Cannot catch: a guard that nobody wrote.
+Each guard of a rule has a case here. The rule returns the plan unchanged, and the result with all
+rules equals the result without any. Cannot catch: a guard that nobody wrote.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def halves() -> Stream:
 
 
 def shared_selection(partitions: int = 3) -> tuple[Stream, Stream]:
-    """A stream, and another reader of it that keeps it shared."""
+    """A stream with a second reader, which keeps it shared."""
     both = readings(partitions).filter(col("x") > 2)
     return both, both.select("k", z=col("y"))
 
@@ -183,7 +183,7 @@ def test_rows_that_cannot_be_the_greatest_or_the_least_are_left_out(
 
 
 def union_with_unpartitioned() -> Stream:
-    """Results that lie by ``k`` beside events that lie anywhere."""
+    """A union of results partitioned by ``k`` and events without a partitioning."""
     return counts().select("k", x=col("total")).union(readings().select("k", "x"))
 
 
@@ -219,7 +219,7 @@ def test_equal_keys_of_a_union_meet_though_a_branch_is_not_partitioned() -> None
 
 
 def test_sides_that_lie_by_different_keys_meet() -> None:
-    """Each lies by a part of the keys that they are joined on, but not by the same."""
+    """Each side is partitioned by a different subset of the join keys."""
 
     def joined() -> Stream:
         by_k = readings().group_by("k").window(tumbling(10)).agg(y=agg.min("y"))
@@ -250,7 +250,7 @@ ROWS = [
 
 @st.composite
 def conditions(draw: st.DrawFn) -> Any:
-    """Trees of and, or, not and when over conditions that hold, do not, are null or fail."""
+    """Trees of and, or, not and when over conditions that are true, false, null or fail."""
     parts = st.recursive(
         st.sampled_from(CONDITIONS),
         lambda inner: st.one_of(
@@ -279,7 +279,7 @@ FAILS = [
 @pytest.mark.parametrize("fails", FAILS, ids=str)
 @pytest.mark.parametrize("decided", [lit(False), lit(True), lit(2) < lit(1), lit(2) > lit(1)])
 def test_what_decides_does_not_take_a_failure_away(fails: Any, decided: Any) -> None:
-    """Sides are asked from left to right: behind what decides nothing fails, before it all does."""
+    """Sides are evaluated from left to right. Only sides before the deciding one can fail."""
     stream = Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)])
     rows = [{"_vs": 0, "_ve": 1, "x": 3, "b": True, "s": "word"}]
     batch = pa.RecordBatch.from_pylist(rows, schema=event_schema(stream.plan.schema))
@@ -291,7 +291,7 @@ def test_what_decides_does_not_take_a_failure_away(fails: Any, decided: Any) -> 
 @examples(75)
 @given(conditions())
 def test_folding_keeps_values_and_failures(condition: Any) -> None:
-    """What is folded gives the same on every row, and fails where it failed: nowhere else."""
+    """A folded condition has the same value on every row, and fails exactly where it did before."""
     schema = Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)]).plan.schema
     plan: Any = (
         Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)])
@@ -323,7 +323,7 @@ def test_folding_leaves_times_that_python_has_not() -> None:
 
 
 def outcome(node: Any, batch: pa.RecordBatch) -> Any:
-    """The values, or that it fails."""
+    """The values, or "fails"."""
     try:
         return node.evaluate(batch).to_pylist()
     except EvaluationError:

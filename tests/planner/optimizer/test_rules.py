@@ -1,7 +1,7 @@
-"""What the optimizer makes of every query of tests/support/queries.py, as golden files to be read.
+"""The optimizer's rewrites of every query of tests/support/queries.py, as golden files.
 
-``pytest tests/planner --rewrite`` writes them anew. Each plan is also executed: with all rules,
-with all but one, without any, and at other parallelisms; the answer is the same table.
+``pytest tests/planner --rewrite`` writes them again. Each plan is also executed: with all rules,
+with all but one, without any, and at other parallelisms; the result is the same table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GOLDEN = ROOT / "tests" / "golden" / "planner"
 
 
 def transcript(query: Query) -> str:
-    """The plan before, after every rule that changed it, and as it is run."""
+    """The plan before, after every rule that changed it, and in its final form."""
     node: LogicalNode = query.plan
     known = Discovery(discover).statistics(query.plan, statistics_of)
     options = PlanOptions(statistics=known)
@@ -104,7 +104,7 @@ def test_cutting_does_not_change_any_stream(name: str) -> None:
 
 @pytest.mark.parametrize("how", ["left", "anti"])
 def test_a_filter_above_an_outer_join_of_a_shared_stream_stays(how: str) -> None:
-    """Put into the right side alone it would let unmatched left rows through."""
+    """If it were pushed into the right side only, unmatched left rows would pass."""
     rows = [event(i, i + 4, k=i % 5, x=i) for i in range(20)]
     both = Stream.from_items({"k": "int64", "x": "int64"}, rows)
     joined = both.join(both.filter(col("x") > 7), on="k", how=how)
@@ -115,7 +115,7 @@ def test_a_filter_above_an_outer_join_of_a_shared_stream_stays(how: str) -> None
 
 
 def test_the_greatest_are_kept_behind_what_may_fail_not_before() -> None:
-    """A cast fails on a row that is not the greatest, whether the rule is applied or not."""
+    """A cast fails on a row that is not the maximum, with the rule and without it."""
     rows = [event(0, k=1, s="7"), event(1, k=1, s="7"), event(2, k=2, s="x")]
     stream = Stream.from_items({"k": "int64", "s": "string"}, rows)
     counts = stream.group_by("k", "s").window(tumbling(10)).agg(n=agg.count())

@@ -29,7 +29,7 @@ def strategies(query: Query, **options: object) -> dict[str, str]:
 
 
 def check(plan: PhysicalPlan) -> None:
-    """Every vertex is recovered as its stage says."""
+    """Every vertex has the recovery of its stage."""
     for vertex in plan.vertices:
         assert vertex.recovery == plan.stage(vertex.stage).recovery, vertex.id
         if vertex.recovery.strategy == "replay":
@@ -38,7 +38,7 @@ def check(plan: PhysicalPlan) -> None:
 
 @pytest.fixture
 def intervals(tmp_path: Path) -> Stream:
-    """Events whose ends are in a column, so that nobody knows how long they live."""
+    """Events whose end is in a column, so their length has no bound."""
     (tmp_path / "a.csv").write_text("k,t,end\n1,0,10\n2,5,30\n1,20,40\n")
     return Stream.from_csv(str(tmp_path / "a.csv"), vs="t", ve="end").name("stays")
 

@@ -1,7 +1,7 @@
-"""Rows of a key that a destination keeps one row of are in one partition of the answer.
+"""For a destination with one row per key, all rows of a key are in one output partition.
 
-Two partitions are delivered at the same time, so of a key in both the last commit would win. Cannot
-catch: what a destination makes of the rows of one partition.
+Partitions are delivered at the same time, so for a key in two of them the last commit would win.
+Cannot catch: how a destination stores the rows of one partition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan over sources without an end names the steps that may wait for ends for ever."""
+"""For endless sources, a plan names the steps that may wait forever for the ends of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITS = "rows are emitted when they end"
 
 @pytest.fixture
 def readings(tmp_path: Path) -> Stream:
-    """A folder that grows."""
+    """A growing folder."""
     folder = tmp_path / "readings"
     folder.mkdir()
     (folder / "a.jsonl").write_text('{"at": 1, "k": "a", "x": 1}\n')
@@ -43,7 +43,7 @@ def test_steps_that_wait_are_named(readings: Stream) -> None:
 
 
 class Counted:
-    """An operator of a user's that reads rows as they come."""
+    """A user's operator that reads rows as they arrive."""
 
     def execute(self, events: Any, ctis: list[int]) -> Any:
         return events
@@ -81,7 +81,7 @@ READERS: dict[str, tuple[Callable[[Stream], Stream], str]] = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_who_reads_rows_whole_is_named_with_a_way_out(readings: Stream, name: str) -> None:
-    """The same with a destination that takes changes: the rows wait in the middle of the plan."""
+    """Also with a destination that accepts changes: the rows wait in the middle of the plan."""
     make, way_out = READERS[name]
     rows = readings.upserts("k").filter(col("x") > 0)
     (note,) = _notes(make(rows).to_postgres("env:D", "t", mode="upsert", key="k"))

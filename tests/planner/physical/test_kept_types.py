@@ -1,4 +1,4 @@
-"""Types that a stream does not give back as they were are refused before anything runs."""
+"""Types that a stream cannot return unchanged are an error before anything runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_times_within_json_are_kept(tmp_path: Path) -> None:
 
 
 def test_files_with_types_that_streams_do_not_keep_are_read(tmp_path: Path) -> None:
-    """A CTI has no value in any column, so fields that never are null in a file are so here."""
+    """A CTI has null in every column, so non-nullable columns of a file become nullable."""
     never_null = pa.struct([pa.field("x", pa.int64(), nullable=False)])
     rows = {
         "ts": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 2),

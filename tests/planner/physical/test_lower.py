@@ -1,6 +1,6 @@
 """The shape of physical plans: stages, channels, partitioning, ids, limits, pickles.
 
-Cannot catch: a plan that is well formed and wrong; test_rules.py executes them.
+Cannot catch: a well-formed but wrong plan; test_rules.py executes them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_a_group_that_lacks_the_join_key_is_exchanged_again() -> None:
 
 
 def test_a_computed_key_is_exchanged() -> None:
-    """A cast keeps equal keys together, but not where their hash would put them."""
+    """After a cast, equal keys are still in one partition, but not in that of their hash."""
     query = (
         bids().join(sales(), on="auction")
         .with_columns(auction=col("auction") + 0)
@@ -219,7 +219,10 @@ def test_plans_survive_pickling(name: str) -> None:
 def test_where_a_log_begins_is_of_its_meaning_unless_that_is_its_beginning(
     name: Format, is_same: bool
 ) -> None:
-    """Other positions of a topic are other rows; what retention left of a stream is what it has."""
+    """Another start position of a topic means other rows.
+
+    A stream simply starts after retention.
+    """
     kept = pa.schema({"t": pa.int64()})
     topic = Stream.from_kafka("t", servers="b:1", schema=kept, vs="t", delay="1s")
     assert isinstance(topic.plan, Source)

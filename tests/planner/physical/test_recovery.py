@@ -1,6 +1,6 @@
-"""How the stages of a plan are recovered: what the query says, what a run says, what is refused.
+"""The recovery of a plan's stages: from the query, from run options, and errors.
 
-Cannot catch: that a strategy recovers anything (tests/rvertex, tests/jobmanager).
+Cannot catch: whether a strategy recovers correctly (tests/rvertex, tests/jobmanager).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def counts(events: Stream) -> Stream:
 
 
 def strategies(query: object, strategy: str | None = None, replicas: int | None = None) -> object:
-    """By stage: the strategy and the number of replicas of its vertices."""
+    """The strategy and the number of replicas per stage."""
     plan = recovered_with(lower(query, root="r"), strategy, replicas)  # type: ignore[arg-type]
     return {v.stage[:3]: (v.recovery.strategy, v.recovery.replicas) for v in plan.vertices}
 
@@ -53,7 +53,7 @@ def test_a_run_has_the_last_word() -> None:
 
 
 def test_of_two_the_one_counts_whose_state_reaches_back_further() -> None:
-    """The vertices of a stage are recovered alike."""
+    """All vertices of a stage have the same recovery."""
     near, far, without_bound = (Recovery("replay", 1, horizon) for horizon in (5, 6, None))
     for first, second in ((near, far), (far, without_bound), (near, without_bound)):
         assert further(first, second) == further(second, first) == second

@@ -1,7 +1,7 @@
 """Aggregates with ORDER BY, DISTINCT and FILTER in every kind of window, cut and restored.
 
-``tests/support/catalogue`` compares them with DuckDB. Cannot catch: an order of equal rows that
-differs between two streams of the same rows.
+``tests/support/catalogue`` compares them with DuckDB. Cannot catch: equal rows whose order differs
+between two streams.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_every_window_and_cut(kind: str) -> None:
 
 
 def _instants(found: list[Any]) -> list[Any]:
-    """The value of each key at each whole second: neighbours with one value may be one row."""
+    """The value of each key at each second: adjacent results with one value may be one row."""
     ends = [row[1] for row in found if row[1] < INF_TIME]
     last = max([*ends, *(row[0] for row in found)]) + SECOND
     return [

@@ -1,6 +1,6 @@
-"""Answers that other engines agree on: newest rows of a key, seconds since 1970, NaN, FETCH, signs.
+"""Results on which other engines agree: newest rows, seconds since 1970, NaN, FETCH, signs.
 
-Cannot catch: what DuckDB and the others have misread alike.
+Cannot catch: mistakes that all engines share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEWEST = (
 
 
 def _rows(seed: int) -> list[Any]:
-    """Points, many of which start together."""
+    """Points, many of which have the same start."""
     rng = Random(seed)
     times = sorted(rng.choices(range(0, 60, 10), k=24))
     return [event(at, k=rng.choice("abc"), n=n) for n, at in enumerate(times)]
@@ -79,7 +79,7 @@ def test_the_newest_row_of_each_window_is_the_last_that_starts_then() -> None:
 
 
 def test_ties_are_the_same_however_rows_are_cut() -> None:
-    """State is merged from parts and restored: the latest of equal rows are the last that came."""
+    """State is merged from parts and restored: on ties, the last row of the stream is latest."""
     rows = [event(k // 9, k="ab"[k % 2], n=k) for k in range(54)]
     points = Stream.from_items(KINDS, rows)
     for top in (

@@ -1,6 +1,6 @@
-"""What is alive in an answer at an instant is DuckDB's answer over what is alive then.
+"""The rows valid at an instant equal DuckDB's result over the input rows valid then.
 
-Cannot catch: what differs in windows, which DuckDB does not have, and in tables that are empty.
+Cannot catch: windows, which DuckDB does not have, and empty tables.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ THREE_VALUED = [
 def test_in_a_subquery_with_nulls(
     condition: str, what: str, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """Wherever it stands: neither true nor false of a null x, and beside a null."""
+    """For a null x, and beside a null, the condition is neither true nor false."""
     columns = {"x": pa.int64(), "what": pa.string()}
     stream = Stream.from_items(columns, [event(0, 9, x=x, what=w) for x, w in WITH_NULLS])
     rows = [dict(zip(columns, row, strict=True)) for row in WITH_NULLS]
@@ -244,14 +244,14 @@ def test_a_bound_around_limit_is_no_bound() -> None:
 
 
 def test_a_comma_and_an_outer_join() -> None:
-    """JOIN binds closer than a comma, which would keep other rows here."""
+    """JOIN binds closer than a comma; the other way would keep other rows."""
     text = "SELECT a.x, b.z FROM a{} c RIGHT JOIN b ON b.k = c.k"
     assert "is evaluated before the comma: write CROSS JOIN" in str(refused(text.format(",")))
     sql(text.format(" CROSS JOIN"), STREAMS)
 
 
 def test_a_number_that_is_called_as_a_column_is() -> None:
-    """Engines differ in which of the two QUALIFY means."""
+    """Engines differ in which of the two QUALIFY refers to."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY z)"
     found = refused(f"SELECT z, {over} AS n FROM b QUALIFY n <= 2")
     assert "'n' is also a column of the input; give the row number another" in str(found)
@@ -291,7 +291,7 @@ FIRSTS = {
 @pytest.mark.parametrize("kind", ["points", "lives"])
 @pytest.mark.parametrize("asked", FIRSTS, ids=" ".join)
 def test_the_first_by_time(asked: tuple[str, str], kind: str) -> None:
-    """No earlier point can follow; of rows with lifetimes, the next is first when one ends."""
+    """No earlier point can follow; for rows with lifetimes, the next one is first when one ends."""
     function, order = asked
     rows = [event(a, a + 1 if kind == "points" else b, k=k, x=x) for a, b, k, x in STARTS]
     stream = Stream.from_items({"k": "int64", "x": "int64"}, rows)

@@ -1,7 +1,7 @@
-"""Functions, clauses and windows of Spark SQL and Flink SQL: they answer as DuckDB's, or refuse.
+"""Functions, clauses and windows of Spark SQL and Flink SQL: DuckDB's result, or an error.
 
-``make`` prints the score with ``pytest -s``. Cannot catch: what DuckDB and this engine have both
-misread; the batch twins, which ``tests/planner/batch`` compares.
+``make`` prints the score with ``pytest -s``. Cannot catch: mistakes that DuckDB and this engine
+share; the batch versions, which ``tests/planner/batch`` compares.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_answers_are_duckdbs(entry: Entry) -> None:
 
 
 def test_a_function_answers_any_rows_as_it_does_all() -> None:
-    """Rows one by one, none of them, some in the middle, and rows of nothing but nulls."""
+    """Row by row, no row, rows from the middle, and only nulls."""
     items = one_batch()
     nulls = pa.RecordBatch.from_pydict(
         {

@@ -1,7 +1,7 @@
 """Frames over all rows of a partition against DuckDB: random units, bounds, orders and nulls.
 
-Cannot catch: what rows with equal ORDER BY give in frames of ROWS, whose orders end with ``id``
-here; frames that follow the time, which ``test_over.py`` has.
+Cannot catch: ties in frames of ROWS, since the orders here end with ``id``; frames by time, which
+``test_over.py`` covers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Any text ends in an answer or in one SqlError with a place: no traceback, and nothing ignored.
+"""Any text gives a result or one SqlError with a position: no traceback, nothing ignored.
 
-The texts are those of the catalogue with words left out, doubled, mixed, or put in from elsewhere;
-the trees are theirs with a part more. Cannot catch: answers that are wrong.
+The texts are those of the catalogue with words removed, repeated, mixed or inserted. The trees are
+theirs with an added part. Cannot catch: wrong results.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ SAYS_NOTHING = {
 
 
 def _ignored(text: str) -> list[tuple[str, str]]:
-    """The parts that can be added to the tree of a text without a change of its plan."""
+    """The parts that can be added to a text's tree without changing its plan."""
     source, statements = parse(text)
     plan = compile_statements(source, statements, streams())
     found = []

@@ -4,7 +4,8 @@ As ``test_random_sql_at_instants.py``, with steps of its own: aggregates of aggr
 anti joins, USING, ROLLUP and CUBE, aggregates over partitions, first rows of an outer join's right
 side, OFFSET, IN and NOT EXISTS below OR, and joins of a result with itself.
 
-Cannot catch: what depends on the order of rows, and comparisons with NaN, which differ by design.
+Cannot catch: results that depend on the order of rows, and comparisons with NaN, which differ by
+design.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class HostileSql(RandomSql):
         return f"SELECT k, {a}.x AS x, {b}.y AS y FROM {left} {kind} {right} USING (k)"
 
     def _rollup(self, depth: int) -> str:
-        """HAVING: of no rows, DuckDB has a total and a stream has none."""
+        """Without rows, DuckDB returns a total and a stream does not, so HAVING drops it."""
         given, _ = self._from(depth)
         sets = self._chance.choice(["ROLLUP (k, x)", "CUBE (k, x)"])
         made = f"SELECT k, x, {self._aggregate()} AS y FROM {given}"
@@ -172,7 +173,7 @@ class HostileSql(RandomSql):
 
 
 def some_rows(name: str, kind: str, chance: Random) -> list[Row]:
-    """Rows of ``b`` end by themselves; of ``c`` and ``d`` a row with y = -1 deletes its key."""
+    """Rows of ``b`` have an end; in ``c`` and ``d`` a row with y = -1 deletes its key."""
     times = sorted(
         chance.choice([chance.randint(0, TIMES - 1), 5 * chance.randint(0, 7)])
         for _ in range(chance.randint(3, 14))
@@ -191,7 +192,7 @@ def some_rows(name: str, kind: str, chance: Random) -> list[Row]:
 
 
 def stream_of(name: str, kind: str, rows: list[Row], chance: Random) -> Stream:
-    """In a changelog with one partition, the last row of an instant is the row of the list."""
+    """In a changelog with one partition, the last row of an instant wins."""
     schema = {"k": "int64", "x": KINDS[kind], "y": "int64"}
     items = [event(t, end, k=k, x=x, y=y) for t, end, k, x, y in rows]
     partitions = 1 if name in "cd" else chance.randint(1, 2)
@@ -202,7 +203,7 @@ def stream_of(name: str, kind: str, rows: list[Row], chance: Random) -> Stream:
 
 
 def rows_at(name: str, rows: list[Row], at: int) -> list[tuple[Any, ...]]:
-    """The table at an instant. Rows of a null key never end; of one instant the last counts."""
+    """The table at an instant. Rows with a null key never end; the last row of an instant wins."""
     if name == "b":
         return [row[2:] for row in rows if row[0] <= at < (row[1] or 0)]
     past = [row for row in rows if row[0] <= at]
@@ -222,7 +223,7 @@ def _number(value: Any) -> Any:
 
 
 def check(seed: int, connection: duckdb.DuckDBPyConnection) -> bool:
-    """Compare one random query at random instants; False: SQL refuses it."""
+    """Compare one random query at random instants. Return False if SQL rejects it."""
     chance = Random(-7 * seed - 3)
     kind = chance.choice(["int", "int", "double", "string"])
     text = HostileSql(seed, kind).text

@@ -1,7 +1,7 @@
-"""Whoever groups by the bounds of windows gets one result for each, however deep the windows lie.
+"""GROUP BY the bounds of windows returns one result per window, for windows nested to any depth.
 
-The model is a loop over windows and rows. Cannot catch: windows over lifetimes (the tests of the
-operators do), outer joins (``test_window_tables.py``).
+The model is a loop over windows and rows. Cannot catch: windows over lifetimes (see the operators'
+tests), outer joins (``test_window_tables.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def plan_of(text: str) -> Stream:
 
 
 def found(text: str, parallelism: int = 2) -> Found:
-    """Start and end of each row in seconds, and its numbers; times are starts of windows."""
+    """Start and end of each row in seconds, and its numbers; times are window starts."""
     stream = plan_of(text)
     plan = lower(stream.to_parquet(), root="memory://windows", parallelism=parallelism)
     table = answer(plan)
@@ -92,7 +92,7 @@ def test_rows_of_windows_by_name_and_under_other_names() -> None:
 
 @pytest.mark.parametrize("every", [None, 5])
 def test_rows_of_windows_keep_their_own_times_and_order(every: int | None) -> None:
-    """Whatever the parallelism is; those of a window come in the order in which they began."""
+    """At any parallelism, the rows of a window are in the order of their starts."""
     table = f"(SELECT * FROM {of('a', 10, every)})"
     listed = "ARRAY_AGG(k) AS ks, FIRST(k) AS first, LAST(k) AS last, MAX(vs()) AS newest"
     text = f"SELECT window_start, {listed} FROM {table} GROUP BY window_start"
@@ -134,7 +134,7 @@ KEPT = {
 @pytest.mark.parametrize("rows", [ROWS_OF_A, of("a", 5)], ids=["subquery", "table"])
 @pytest.mark.parametrize("test", KEPT)
 def test_what_is_kept_for_rows_of_the_same_windows(test: str, rows: str) -> None:
-    """As it is when the window ends; ``KEPT``: what it says of a key that is there, and not."""
+    """The rows when the window ends; ``KEPT``: the expected result with and without the key."""
     b = f"(SELECT * FROM {of('b', 5)} WHERE k <> 1 OR vs() > TIMESTAMP '1970-01-01 00:00:05')"
     text = f"SELECT window_start, COUNT(*) AS n FROM {rows} AS a WHERE {test.format(b=b)}"
     there = {(at // 5, k) for at, k in ROWS["b"] if k != 1 or at > 5}
@@ -188,7 +188,7 @@ def test_a_bound_by_its_place_in_the_list() -> None:
 
 @pytest.mark.parametrize("inner", ["TUMBLE('5s')", "k, SESSION('2s')"])
 def test_results_of_windows_are_in_those_that_their_time_is_in(inner: str) -> None:
-    """Though some end in the next; each is counted once."""
+    """Some end in the next window, but each is counted once."""
     view = f"CREATE VIEW v AS SELECT window_start AS at, COUNT(*) AS c FROM a GROUP BY {inner}"
     n = Counter[int]()
     for start, _, c in found(view.split(" AS ", 1)[1]):
@@ -203,7 +203,7 @@ def test_results_of_windows_are_in_those_that_their_time_is_in(inner: str) -> No
 )
 @pytest.mark.parametrize("kind", ["TUMBLE", "HOP", "CUMULATE"])
 def test_windows_over_results_of_windows_count_each_once(inner: str, kind: str) -> None:
-    """A result is in the windows that its start is in, however long it lives."""
+    """A result is in the windows that contain its start, regardless of its length."""
     step, size = 5, 10
     lengths = f"INTERVAL '{size}' SECOND"
     if kind != "TUMBLE":
@@ -250,7 +250,7 @@ def test_results_of_cumulate_are_known_by_both_bounds() -> None:
 
 
 def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> None:
-    """Whichever of them stands first in FROM; not at the end of the window, whatever is there."""
+    """In any order of FROM, and not by the rows that are valid at the end of the window."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs() DESC)"
     newest = f"(SELECT k, vs() AS at FROM b QUALIFY {over} = 1) AS d"
     a = f"{of('a', 5)} AS a"
@@ -271,7 +271,7 @@ def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> Non
 
 
 def test_results_of_windows_live_on_behind_an_asof_join() -> None:
-    """As long as they did; the windows of the other side are not those of the pairs."""
+    """They keep their windows; the windows of the other side are not those of the pairs."""
     on = "a.k = b.k AND a.window_start >= b.window_start"
     joined = f"FROM {counted('a', 5)} AS a ASOF JOIN {counted('b', 5)} AS b ON {on}"
     text = f"SELECT SUM(a.c) AS n {joined} GROUP BY {{}}.window_start"
@@ -303,7 +303,7 @@ def test_first_rows_and_counts_of_a_subquery() -> None:
 
 
 def pairs(end: int) -> int:
-    """Pairs of rows of a, in the 5 s before ``end``, and rows of b since the last 10 s began."""
+    """Pairs of rows of a in the 5 s before ``end``, and rows of b in the 10 s window up to then."""
     mine = [k for at, k in ROWS["a"] if end - 5 <= at < end]
     start = (end - 1) // 10 * 10
     return sum(k == other for k in mine for at, other in ROWS["b"] if start <= at < end)
@@ -319,7 +319,7 @@ def test_pairs_of_windows_that_lie_within_others_count_at_their_ends(form: str) 
 
 
 def test_results_of_windows_that_differ() -> None:
-    """A pair of counts lives as long as the shorter window: there is one sum in each."""
+    """A pair of counts is valid for the shorter window, so each has one sum."""
     joined = f"FROM {counted('a', 5)} AS a JOIN {counted('b', 10)} AS b ON a.k = b.k"
     text = f"SELECT a.window_start, SUM(a.c * b.c) AS n {joined} GROUP BY a.window_start"
     a, b = (
@@ -335,7 +335,7 @@ SAME = "a.window_start = b.window_start"
 
 
 def test_the_same_windows_may_overlap() -> None:
-    """Each way to say that they are the same."""
+    """With every way to write the equality of windows."""
     for same in (f"AND {SAME}", f"WHERE {SAME}", "AND b.window_end = a.window_end"):
         assert found(f"SELECT COUNT(*) AS n {HOPS} {same} GROUP BY a.window_start") == [
             (w, w + 10, n)
@@ -368,7 +368,7 @@ def test_rows_and_results_of_the_same_windows_have_one_bound() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_rows_of_windows_beside_their_results_count_at_the_end(order: int) -> None:
-    """Whichever side has them: results are there for all of a window, rows from their start on."""
+    """On either side: results are valid for the whole window, rows from their start."""
     rows, results = [of("a", 5), counted("a", 5)][::order]
     joined = SIDES.format(rows, "INNER", results) + f" AND {SAME} AND a.window_end = b.window_end"
     text = f"SELECT a.window_start, COUNT(*) AS n {joined} GROUP BY a.window_start, a.window_end"
@@ -385,7 +385,7 @@ def test_rows_of_windows_among_their_results_count_at_the_end(order: int) -> Non
 
 
 def test_a_bound_that_is_null_stays_null_where_rows_are_ranked() -> None:
-    """The lifetime of what is ranked is its window, but one side of the join was in none."""
+    """Ranked rows are valid for their window, but one side of the join was in no window."""
     b = f"(SELECT * FROM {of('b', 5)} WHERE k = 1)"
     joined = f"{SIDES.format(of('a', 5), 'LEFT', b)} AND {SAME}"
     over = "RANK() OVER (PARTITION BY a.window_start ORDER BY a.k)"
@@ -402,7 +402,7 @@ def test_a_bound_that_is_null_stays_null_where_rows_are_ranked() -> None:
 
 
 def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
-    """COALESCE of all three finds the bounds; COALESCE of two of them may be null."""
+    """COALESCE of all three sides has the bounds; COALESCE of two of them may be null."""
     sides = [
         f"(SELECT k + {5 * n} AS k, window_start FROM {of(name, 5)}) AS {alias}"
         for n, (name, alias) in enumerate([("a", "a"), ("b", "b"), ("a", "c")])

@@ -1,6 +1,6 @@
-"""Joins of two streams of points by SQL: every spelling of a bound on time, compared with DuckDB.
+"""SQL joins of two streams of points: every spelling of a time bound, compared with DuckDB.
 
-Cannot catch: what the operator does at the ends of time or under cuts
+Cannot catch: the operator at the limits of time or under cuts
 (``tests/rvertex/operators/joins/test_interval.py``).
 """
 
@@ -66,7 +66,7 @@ def engine() -> duckdb.DuckDBPyConnection:
 
 
 def assert_same(text: str, engine: duckdb.DuckDBPyConnection) -> int:
-    """The query gives the rows that DuckDB gives; how many."""
+    """Check that the query returns DuckDB's rows. Return their number."""
     stream = sql(text, {name: stream_of(rows) for name, rows in ROWS.items()})
     assert isinstance(stream, Stream)
     plan = lower(stream.to_parquet(), root="memory://near", parallelism=2)
@@ -105,7 +105,7 @@ CONDITIONS = {
 
 @pytest.fixture
 def on_scratch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """With a true parameter, joins keep nothing in memory."""
+    """If the parameter is true, joins keep nothing in memory."""
     if not request.param:
         yield
         return
@@ -138,7 +138,7 @@ KINDS = ["", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "EXISTS", "NOT EXISTS"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("on_scratch")
 def test_joins(name: str, kind: str, engine: duckdb.DuckDBPyConnection) -> None:
-    """The matrix: kinds of joins, spellings of bounds, state in memory and on scratch."""
+    """All combinations of kinds of joins, spellings of bounds, and state in memory or spilled."""
     right = "" if kind in ("SEMI", "ANTI") else ", b.t AS bt, b.k AS bk, y"
     text = f"SELECT a.t AS at, a.k AS ak, x{right} FROM a {kind} JOIN b ON {CONDITIONS[name]}"
     if kind.endswith("EXISTS"):
@@ -228,7 +228,7 @@ def test_exists(word: str, condition: str, engine: duckdb.DuckDBPyConnection) ->
 
 
 def test_rows_that_came_too_late_match_nothing(tmp_path: Path) -> None:
-    """Rows that a source drops are missing; rows that it sorts are present."""
+    """Rows that a source drops as late have no match; rows that it reorders do."""
     random, engine, streams = Random(5), duckdb.connect(), {}
     engine.execute("SET TimeZone = 'UTC'")
     for name, value in (("a", "x"), ("b", "y")):
@@ -305,7 +305,7 @@ def test_windows_go_by_the_later_time_of_a_pair() -> None:
     ],
 )
 def test_a_bound_on_another_column_of_times_is_named(condition: str) -> None:
-    """Rows are kept until no match can come, which only event times say."""
+    """Rows are kept until no match is possible, which only event times can show."""
     streams = {name: stream_of(rows) for name, rows in ROWS.items()}
     other = {
         n: s.with_columns(paid=lit(datetime(2026, 1, 1, tzinfo=UTC))) for n, s in streams.items()

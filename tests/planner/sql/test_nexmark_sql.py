@@ -1,11 +1,9 @@
-"""Nexmark's queries as nexmark-flink writes them, over tables whose rows last for ever.
+"""Nexmark's queries as nexmark-flink writes them, over tables whose rows never end.
 
-What is alive when the streams have ended is DuckDB's answer on all rows; of windows all results
-are. q6 goes by auctions as they close, which the benchmark's own queries do; here it is asked at
-random instants, over the auctions so far.
-q12 and q13 go by the time of events, as no answer follows from another; q2 asks for more auctions,
-as there are few. Cannot catch: what shows at other sizes; ``tests/test_nexmark.py`` asks the
-benchmark's own queries.
+The rows valid at the end of the streams equal DuckDB's result on all rows; for windows, all results
+do. q6 is checked at random instants over the auctions so far. q12 and q13 use event time instead of
+processing time. q2 selects more auctions, because there are few. Cannot catch: effects at other
+sizes; ``tests/test_nexmark.py`` runs the benchmark's own queries.
 """
 
 from __future__ import annotations
@@ -240,7 +238,7 @@ def connection(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def growing(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The tables under other names, for views of what has come so far."""
+    """The tables under other names, for views of the rows so far."""
     with duckdb.connect() as found:
         found.execute("SET TimeZone = 'UTC'")
         for name in ("person", "auction", "bid"):
@@ -319,7 +317,10 @@ LIVE = {
 def test_the_answer_so_far(
     name: str, streams: dict[str, Stream], growing: duckdb.DuckDBPyConnection
 ) -> None:
-    """At 20 random instants: what is alive of rows that come when they begin, and DuckDB's rows."""
+    """At 20 random instants, the valid rows equal DuckDB's rows.
+
+    Rows are emitted at their start.
+    """
     ours, duck = LIVE[name]
     stream = sql(ours, streams)
     assert isinstance(stream, Stream)

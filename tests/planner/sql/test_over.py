@@ -1,4 +1,4 @@
-"""Window functions by time over rows that start together, against DuckDB, at any width."""
+"""Window functions by time over rows with equal starts, against DuckDB, at any parallelism."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Values in place of ``:name`` and ``?`` are literals, with any characters.
+"""Values for ``:name`` and ``?`` become literals, with any characters.
 
-Cannot catch: a value that SQL can have and ``params`` does not take.
+Cannot catch: a SQL value that ``params`` does not accept.
 """
 
 from __future__ import annotations

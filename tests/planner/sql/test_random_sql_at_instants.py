@@ -1,11 +1,10 @@
-"""Random SQL over tables that change: at random instants the current table is DuckDB's.
+"""Random SQL over changing tables: at random instants the current table equals DuckDB's.
 
-Rows of ``a`` come and stay; ``c`` and ``d`` are changelogs by key, with deletions. The answer is
-computed with rows that come when they begin (:mod:`planner.optimizer.rules.open_rows`).
-``DEPTH`` sets how many plans run.
+Rows of ``a`` never end; ``c`` and ``d`` are changelogs by key, with deletions. The plan emits rows
+at their start (:mod:`planner.optimizer.rules.open_rows`). ``DEPTH`` sets how many plans run.
 
-Cannot catch: what depends on the order of rows, and aggregates of no row at all, for which DuckDB
-has a row and a stream has none.
+Cannot catch: results that depend on the order of rows, and aggregates without rows, for which
+DuckDB returns a row and a stream none.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def some_changes(chance: Random) -> list[Row]:
-    """Time, k, x, y; of a changelog a row with x = -1 deletes its key."""
+    """Rows (time, k, x, y); in a changelog a row with x = -1 deletes its key."""
     times = sorted(chance.sample(range(TIMES), chance.randint(4, 12)))
     values = [None, 0, 1, 1, 2, 3]
     return [
@@ -187,7 +186,7 @@ class RandomSql:
 
 
 def check(seed: int, connection: duckdb.DuckDBPyConnection) -> bool:
-    """Compare one random query at random instants; False: SQL refuses it."""
+    """Compare one random query at random instants. Return False if SQL rejects it."""
     chance = Random(-seed - 1)
     text = RandomSql(seed).text
     changes = {name: some_changes(chance) for name in TABLES}
@@ -213,7 +212,7 @@ def check(seed: int, connection: duckdb.DuckDBPyConnection) -> bool:
 def current(
     text: str, changes: dict[str, list[Row]], at: int, connection: duckdb.DuckDBPyConnection
 ) -> list[tuple[Any, ...]]:
-    """DuckDB's answer over the tables at an instant."""
+    """DuckDB's result over the tables at an instant."""
     kinds = pa.schema([(name, pa.int64()) for name in SCHEMA])
     for name, rows in changes.items():
         listed = [dict(zip(SCHEMA, row, strict=True)) for row in rows_at(name, rows, at)]
@@ -229,7 +228,7 @@ def plain(row: tuple[Any, ...]) -> tuple[int | None, ...]:
 def test_the_current_table_is_that_of_duckdb(
     seed: int, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """Seed 40 has a union of first rows, whose order is dropped and whose exchange stays."""
+    """Seed 40 has a union of first rows whose order is dropped and whose exchange stays."""
     assert check(seed, connection)
 
 

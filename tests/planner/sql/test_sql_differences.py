@@ -1,6 +1,6 @@
-"""The table "Where this differs" of SQL.md: what it says of this engine and of DuckDB is computed.
+"""The table "Where this differs" of SQL.md: its columns for DuckDB and this engine are computed.
 
-Cannot catch: what it says of Spark, Flink and PostgreSQL, which is from their documents.
+Cannot catch: its columns for Spark, Flink and PostgreSQL, which are from their documents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Every example of docs/SQL.md runs and answers what stands below it; so do the examples in SQL.
+"""Every example of docs/SQL.md returns the result shown below it.
 
-Cannot catch: a sentence between the examples that is wrong.
+Cannot catch: a wrong sentence between the examples.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_examples(text: str, kind: str, expected: str, data: Path) -> None:
 
 
 def shown(query: object) -> str:
-    """The answer as a table of text, lifetimes as times of day."""
+    """The result as a text table, with lifetimes as times of day."""
     if not isinstance(query, Query):
         query = query.to_parquet()  # type: ignore[attr-defined]
     assert isinstance(query, Query)

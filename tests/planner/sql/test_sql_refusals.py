@@ -1,7 +1,7 @@
-"""What SQL says and the translation does not know is refused in SQL's words, never ignored.
+"""Every part of SQL that the translation does not support is an error in SQL's words.
 
-Goes through the classes of the parser, so that what a later version of it knows is looked at too.
-Cannot catch: a part that the table says is read and is read wrongly.
+The test iterates over the parser's classes, so it also covers those of later versions. Cannot
+catch: a part that is supported but translated wrongly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _derived(kind: type) -> bool:
 
 
 def test_no_kind_is_taken_for_another_that_is_derived_from_it() -> None:
-    """ConcatWs is a Concat to Python and is not one in SQL."""
+    """For Python, ConcatWs is a subclass of Concat; in SQL it is another function."""
     wrong = []
     for file in sorted((ROOT / "planner" / "sql").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -76,7 +76,7 @@ def test_a_part_that_nothing_reads_is_refused(kind: type[exp.Expr]) -> None:
 
 
 def _functions() -> list[str]:
-    """The names of all functions that the parser has classes for."""
+    """The names of all functions with a class in the parser."""
     found: set[str] = set()
     todo = list(exp.Func.__subclasses__())
     while todo:  # ends: classes are finite
@@ -128,7 +128,7 @@ def test_operators_are_refused_as_they_are_written(written: str, said: str) -> N
 
 
 def test_no_message_names_a_class_of_the_parser() -> None:
-    """Return the queries of the golden file and of this module."""
+    """Checks the queries of the golden file and of this module."""
     golden = ROOT / "tests" / "golden" / "planner" / "sql_errors.txt"
     same = {"TABLESAMPLE", "PREWHERE"}  # one word in SQL too
     kinds = {k for k in vars(exp).values() if isinstance(k, type) and issubclass(k, exp.Expr)}

@@ -1,7 +1,7 @@
-"""All 22 queries of TPC-H, as the specification writes them: answers and order are DuckDB's.
+"""All 22 TPC-H queries as the specification writes them: results and order equal DuckDB's.
 
-Tables are small and random (:mod:`tests.support.tpch.tables`); all their rows are alive over one
-interval. Cannot catch: what shows at the benchmark's sizes alone.
+Tables are small and random (:mod:`tests.support.tpch.tables`); all their rows are valid for one
+interval. Cannot catch: effects at the benchmark's sizes only.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def assert_same(
 
 
 def _plain(row: Any) -> tuple[Any, ...]:
-    """Decimals and doubles to ten digits, as their types differ."""
+    """Decimals and doubles to ten digits, because their types differ."""
     return tuple(
         float(f"{float(v):.9e}") if isinstance(v, float) or hasattr(v, "as_tuple") else v
         for v in row

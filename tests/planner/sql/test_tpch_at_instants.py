@@ -1,7 +1,7 @@
-"""The queries of TPC-H over tables that grow: at each instant the answer is DuckDB's so far.
+"""The TPC-H queries over growing tables: at each instant the result equals DuckDB's.
 
-Rows come at random instants and stay. Answers are computed with rows that come when they begin
-(:mod:`planner.optimizer.rules.open_rows`), and what is alive at an instant is compared.
+Rows arrive at random instants and never end. The plan emits rows at their start
+(:mod:`planner.optimizer.rules.open_rows`), and the rows that are valid at an instant are compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INSTANTS, SPAN = 20, 1_000
 
 @pytest.fixture(scope="module")
 def dated() -> dict[str, pa.Table]:
-    """The tables, with the instant at which each row came."""
+    """The tables, with the arrival instant of each row."""
     rng = np.random.default_rng(7)
     found = {}
     for name, table in tables().items():
@@ -96,7 +96,10 @@ def test_the_answer_so_far(
 
 
 def _plain(row: Any) -> tuple[str, ...]:
-    """Decimals and doubles to ten digits, as their types differ; text, so that nulls sort."""
+    """Decimals and doubles to ten digits, because their types differ.
+
+    As text, so nulls can be sorted.
+    """
     return tuple(
         f"{float(v):.10g}" if isinstance(v, float) or hasattr(v, "as_tuple") else str(v)
         for v in row

@@ -1,7 +1,7 @@
 """Values that engines compute differently, in the dialect of each: halves, signs, escapes, groups.
 
-DuckDB's column is computed by DuckDB. Cannot catch: what the table says of the other engines, which
-is from their documents.
+DuckDB's column is computed by DuckDB. Cannot catch: the values of other engines, which are from
+their documents.
 """
 
 from __future__ import annotations

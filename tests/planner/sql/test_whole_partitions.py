@@ -1,7 +1,7 @@
-"""Window functions over all rows of a partition against DuckDB, with ties, nulls and any cutting.
+"""Window functions over whole partitions against DuckDB, with ties, nulls and any cuts.
 
-Cannot catch: which of two rows with equal ORDER BY comes first; the random orders end with ``id``
-where a function tells such rows apart.
+Cannot catch: the order of rows with equal ORDER BY: the random orders end with ``id`` if a function
+distinguishes such rows.
 """
 
 from __future__ import annotations

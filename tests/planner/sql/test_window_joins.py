@@ -1,6 +1,6 @@
 """Outer, anti and semi joins of two windows: each row once, with its matches or without any.
 
-Cannot catch: what GROUP BY around them counts (``test_in_windows.py``).
+Cannot catch: the results of a GROUP BY around them (``test_in_windows.py``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def engine(size: int, every: int | None) -> duckdb.DuckDBPyConnection:
 
 
 def assert_same(text: str, size: int, every: int | None, *, is_whole: bool = True) -> int:
-    """``{a}`` and ``{b}`` of the text are the windows; columns ``s`` and ``e`` their bounds."""
+    """``{a}`` and ``{b}`` in the text are the windows, columns ``s`` and ``e`` their bounds."""
     of_both = {name: of(name, size, every) for name in "ab"}
     mine = []
     for row in rows_of(text.format(**of_both)):

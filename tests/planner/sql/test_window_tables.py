@@ -1,6 +1,6 @@
-"""Windows in FROM are the windows of GROUP BY, and ``cumulating`` is what it says.
+"""Windows in FROM equal the windows of GROUP BY, and ``cumulating`` matches its definition.
 
-Cannot catch: answers that are wrong in both; the catalogue compares them with DuckDB's.
+Cannot catch: errors in both; the catalogue compares results with DuckDB's.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ def test_what_cannot_be_given_as_it_grows(text: str) -> None:
 
 
 def test_what_emits_among_several_stands_in_its_parentheses() -> None:
-    """A clause at the end would belong to the last SELECT only; the error explains it."""
+    """At the end of the text, the clause would belong to the last SELECT only.
+
+    The error says so.
+    """
     asked = "SELECT k, count(*) AS n FROM t GROUP BY k, SESSION('5s')"
     grown = f"{asked} EMIT CHANGES"
     for kind in ("UNION ALL", "UNION", "EXCEPT", "INTERSECT"):
@@ -164,7 +167,7 @@ def test_windows_of_cumulate_need_their_end() -> None:
 
 
 def test_cumulating_over_lifetimes() -> None:
-    """An event is in every window that it overlaps, once, however long it lives."""
+    """An event is in every window that it overlaps, once, regardless of its length."""
     rng = Random(7)
     events = []
     at = 0
@@ -221,7 +224,7 @@ SECOND = 1_000_000
 
 
 def rows_of(text: str) -> list[tuple[object, ...]]:
-    """The answer, with lifetimes in seconds."""
+    """The result, with lifetimes in seconds."""
     points = {
         name: Stream.from_items(
             dict.fromkeys(columns, "int64"),
@@ -245,7 +248,7 @@ def rows_of(text: str) -> list[tuple[object, ...]]:
 
 
 def expected_pairs(every: int) -> dict[int, list[tuple[int, int, int | None]]]:
-    """By window the rows of a with those of b in the same window, as a LEFT JOIN has them."""
+    """The rows of a with those of b in the same window, as a LEFT JOIN returns them."""
     found: dict[int, list[tuple[int, int, int | None]]] = {}
     for at, k, x in TIMES["a"]:
         for start in range(-every, 20, every):
@@ -259,7 +262,7 @@ def expected_pairs(every: int) -> dict[int, list[tuple[int, int, int | None]]]:
 
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) -> None:
-    """Until its match comes a row is alone, and so is not when the window ends."""
+    """Before its match arrives a row is unmatched, but no longer when the window ends."""
     tables = [f"{kind}(TABLE {n}, DESCRIPTOR(vs()), {WINDOWS[kind]}) AS {n}" for n in KINDS]
     on = " AND ".join(f"a.{c} = b.{c}" for c in ("k", "window_start", "window_end"))
     joined = f"FROM {tables[0]} LEFT JOIN {tables[1]} ON {on}"
@@ -284,7 +287,7 @@ def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) ->
 
 
 def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:
-    """With the versions that hold at the time of each row, all of them."""
+    """With the versions that are valid at the time of each row."""
     over = "PARTITION BY window_start ORDER BY x, w"
     listed = (
         f"SELECT x, w, ROW_NUMBER() OVER ({over}) AS n FROM TUMBLE(TABLE {{}}, DESCRIPTOR(vs()),"

@@ -1,6 +1,6 @@
 """Windows of months, and of days in the time zone of a session, in SQL.
 
-Cannot catch: zones with rules that ``tests/rvertex`` compares with Python's zoneinfo.
+Cannot catch: errors in the rules of zones, which ``tests/rvertex`` compares with Python's zoneinfo.
 """
 
 from __future__ import annotations

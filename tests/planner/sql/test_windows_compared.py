@@ -1,6 +1,6 @@
 """EXCEPT, INTERSECT and EXISTS over rows of windows, against DuckDB.
 
-Cannot catch: windows of sessions, whose bounds follow from the data.
+Cannot catch: session windows, whose bounds depend on the data.
 """
 
 from __future__ import annotations

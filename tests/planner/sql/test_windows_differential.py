@@ -1,9 +1,9 @@
-"""Random texts over windows in FROM mean what they mean of all rows of a window, or are refused.
+"""Random queries over windows in FROM: right for all rows of a window, or an error.
 
-DuckDB is the oracle; :mod:`tests.support.random_windows` says how lifetimes come into it. A text
-has the same answer at several parallelisms, but for the order of rows that start together.
-``WINDOWS_SEED`` asks for other texts, ``DEPTH`` for more of them. Cannot catch: what the
-generator does not say, rows of windows beside versions of a table, and refusals without need.
+DuckDB is the oracle; :mod:`tests.support.random_windows` explains the lifetimes. A query has the
+same result at every parallelism, except for the order of rows with equal starts. ``WINDOWS_SEED``
+selects other queries, ``DEPTH`` more of them. Cannot catch: queries that the generator cannot
+write, rows of windows joined with versions of a table, and needless errors.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def streams(query: Query) -> dict[str, Stream]:
 
 
 def plain(value: Any) -> Any:
-    """Times as microseconds."""
+    """Convert times to microseconds."""
     return round(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value
 
 
@@ -75,7 +75,7 @@ def theirs(query: Query, connection: duckdb.DuckDBPyConnection) -> Rows:
 
 
 def is_same(query: Query, mine: Rows, other: Rows) -> bool:
-    """Whether they are the same rows, in whatever order."""
+    """Whether both have the same rows, in any order."""
     roles = ("int", "int", *(column.role for column in query.columns))
     left = list(other)
     for row in mine:
@@ -129,7 +129,7 @@ def wrong(
 def check(
     query: Query, connection: duckdb.DuckDBPyConnection, parallelisms: tuple[int, ...]
 ) -> bool:
-    """Whether the text has an answer, which is right."""
+    """Check the result of a query. Return False if the query is an error."""
     found = wrong(query, connection, parallelisms)
     if found:
         query = shrunk(query, lambda tried: bool(wrong(tried, connection)), _TRIES_MAX)
@@ -138,7 +138,7 @@ def check(
 
 
 def test_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
-    """Each text at one parallelism."""
+    """Each query at one parallelism."""
     answered = sum(
         check(written(Choices(seed)), connection, PARALLELISMS[seed % 3 :][:1])
         for seed in range(FAST)
@@ -149,7 +149,7 @@ def test_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", seeds(0, 6))
 def test_more_windows_in_from(connection: duckdb.DuckDBPyConnection, part: int) -> None:
-    """Each text at all of them."""
+    """Each query at all of them."""
     first = SEED * 1_000_000 + CASES * part
     answered = sum(
         check(written(Choices(seed)), connection, PARALLELISMS)

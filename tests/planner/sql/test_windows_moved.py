@@ -1,4 +1,4 @@
-"""Windows that begin beside the hour: an OFFSET moves them, in whatever way their rows are used.
+"""Windows that do not start on the hour: an OFFSET moves them, in every use of their rows.
 
 The model is a loop over windows and rows. Cannot catch: joins of windows with several offsets.
 """
@@ -33,7 +33,7 @@ def _table(kind: str, offset: int) -> str:
 
 
 def _expected(kind: str, offset: int) -> list[tuple[int, int, int, int]]:
-    """Key, start, end of each window in seconds, and how many rows of a are in it."""
+    """Key, start and end of each window in seconds, and its number of rows of a."""
     n = Counter[tuple[int, int, int]]()
     for at, k in ROWS["a"]:
         for start in range(offset - 20, 40, KINDS[kind][1]):

@@ -1,6 +1,6 @@
-"""Where rows of a window are not all there when it ends, GROUP BY and PARTITION BY say so.
+"""If the rows of a window are incomplete at its end, GROUP BY and PARTITION BY are an error.
 
-Cannot catch: a text that is neither refused nor right (``test_in_windows.py`` looks at answers).
+Cannot catch: a query that is accepted but wrong (``test_in_windows.py`` checks results).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_what_has_no_result_per_window_is_refused(text: str) -> None:
 
 
 def test_results_that_are_joined_to_rows_are_in_no_windows_by_window_time() -> None:
-    """A pair of an inner join begins when its row comes."""
+    """A pair of an inner join starts when its row arrives."""
     bounds = f"{BOTH}, window_time"
     results = f"(SELECT k, {bounds} FROM {of('a', 5)} GROUP BY k, {bounds})"
     pairs = f"SELECT a.window_time AS ts {SIDES.format(results, '', of('b', 5))} AND {SAME}"
@@ -171,7 +171,7 @@ def test_results_that_are_joined_to_rows_are_in_no_windows_by_window_time() -> N
 
 
 def test_a_table_whose_rows_come_is_no_table_without_times() -> None:
-    """Though none of them ends: pairs with results of windows begin when the row comes."""
+    """None of its rows ends, but pairs with results of windows start when the row arrives."""
     rows = [event(at, INF_TIME, k=1) for at in (0, 3_000_000)]
     coming = Stream.from_items({"k": "int64"}, rows)
     by = "GROUP BY a.window_start, a.window_end"
@@ -227,7 +227,7 @@ def test_rows_of_hop_are_joined_in_their_windows() -> None:
     ],
 )
 def test_windows_that_overlap_are_not_compared_without_their_bounds(text: str) -> None:
-    """An instant lies in several of them, so a row would be kept for a row of another window."""
+    """Several windows contain an instant, so a row could match a row of another window."""
     with pytest.raises(SqlError, match=r"these windows overlap.*add.*window_start"):
         sql(text.format(a=of("a", 10, 5), b=of("b", 10, 5)), streams())
 
@@ -257,7 +257,7 @@ def test_windows_are_not_compared_with_points(test: str, ours: str, theirs: str)
     ],
 )
 def test_windows_that_differ_have_no_rows_without_a_match(text: str) -> None:
-    """A row would be kept for the part of its window in which another window has its match."""
+    """A row would count as unmatched for the part of its window in which the other has no match."""
     for a, b in (
         (of("a", 10), of("b", 5)),
         (of("a", 5), of("b", 10)),

@@ -1,4 +1,4 @@
-"""Segments: what is written is read, in part and in full; damage is found and named."""
+"""Segments: every item can be read back, in part or in full; damage is detected and named."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_every_type_comes_back() -> None:
 
 
 def repeating(values: list[str], indices: list[int]) -> pa.RecordBatch:
-    """Rows with a text that is carried as a dictionary."""
+    """Rows with a text column stored as a dictionary."""
     rows = items(0, len(indices))
     text = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(values))
     columns = [*rows.columns[:3], text]
@@ -118,7 +118,7 @@ def repeating(values: list[str], indices: list[int]) -> pa.RecordBatch:
 
 
 def group_rows(batch: pa.RecordBatch) -> list[int]:
-    """The rows of each row group of a file that says that the text is plain; all are read."""
+    """The rows of each row group of a file with plain text; all are read."""
     rows = batch.num_rows
     declared = item_schema(pa.schema([("text", pa.string())]))
     file = opened(encode_segment("s", 0, [batch], schema=declared), 0, rows)
@@ -134,7 +134,7 @@ def group_rows(batch: pa.RecordBatch) -> list[int]:
 def test_a_row_group_is_bounded_by_what_it_takes_when_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Long values that repeat are small as dictionaries; whoever reads them gets each in full."""
+    """Repeated long values are small as dictionaries, but a reader gets each one in full."""
     monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
     batch = repeating(["a" * 996, "b" * 996, "c" * 996], [k % 3 for k in range(300)])
     assert group_rows(batch) == [300]
@@ -148,7 +148,7 @@ def test_a_row_group_is_bounded_by_what_it_takes_when_it_is_read(
 def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing says that they all occur equally often: then the mean promises nothing."""
+    """The values may not be equally frequent, so the mean length is no bound."""
     monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
     batch = repeating(["x" * 1000, *map(str, range(99))], [k % 100 for k in range(200)] + [0] * 100)
     assert group_rows(batch) == [300]
@@ -157,7 +157,7 @@ def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
 
 
 def test_a_row_group_that_cannot_be_one_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In files it has too much text for that, gigabytes; a dictionary can have it in small."""
+    """In a file it has gigabytes of text; as a dictionary it is small."""
     file = opened(encode_segment("s", 0, [items(0, 5)]), 0, 5)
     places = pa.array(range(100), pa.int8())
     halves = [pa.array([f"{half}{k}" for k in range(100)]) for half in "ab"]
@@ -216,7 +216,7 @@ def test_any_flipped_byte_is_found_or_harmless() -> None:
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
 @pytest.mark.parametrize("bit", [0x01, 0x80])
 def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None, bit: int) -> None:
-    """A count of rows became negative: that was an assertion, as if we had made a mistake."""
+    """A count of rows became negative, which failed as an assertion about our own code."""
     data = bytes(encode_segment("s", 3, [items(3, 40)], form=form))
     footer_bytes = int.from_bytes(data[-8:-4], "little")
     wrong = 0
@@ -258,7 +258,7 @@ def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_first_formats_are_read(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The footer of the first says what the row groups have, too."""
+    """The footer of the first version has the facts of the row groups, too."""
     dumps = json.dumps
     monkeypatch.setattr(json, "dumps", lambda f: dumps({**f, "group_rows": 16}))
     monkeypatch.setattr(rstream.format.codec, "FORMAT_VERSION", version)

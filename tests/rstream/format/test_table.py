@@ -1,6 +1,6 @@
-"""Segments as clean tables: what a plain reader sees, and that every item comes back.
+"""Segments as clean tables: what a plain reader gets, and that no item is lost.
 
-Cannot catch: a reader of another project that is wrong about Parquet itself.
+Cannot catch: bugs of other Parquet readers.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def test_regular_ctis_take_next_to_nothing() -> None:
 
 
 def test_damage_is_found() -> None:
-    """A flip of any seventh byte, and a footer that says something else."""
+    """A flip of every seventh byte, and a footer with wrong facts."""
     data = bytes(encode_segment("s", 0, [items(0, 50)], form=FORM))
     wrong = 0
     for at in range(0, len(data), 7):
@@ -221,7 +221,7 @@ def written(store: Any, lo: int, hi: int) -> RStream:
 
 
 def test_streams_share_a_folder_that_is_one_table(tmp_path: Any) -> None:
-    """Names of one begin as those of another do."""
+    """The name of one stream is a prefix of another's."""
     uris = [part_uri(str(tmp_path), f"part-{k}") for k in (0, 1, 10)]
     for k, uri in enumerate(uris):
         written(uri, 0, 10 + k).close()
@@ -251,7 +251,7 @@ def test_what_one_stream_deletes_is_its_own(tmp_path: Any) -> None:
 
 
 def test_what_two_writers_wrote_twice_stays_a_table(tmp_path: Any) -> None:
-    """The part that is written anew has the form of the rest."""
+    """The part that is written again has the form of the rest."""
     uri = part_uri(str(tmp_path), "part-0")
     written(uri, 0, 20).close()
     DurableLog(open_store(uri), "s", form=FORM).write(Items(12, items(12, 26)))

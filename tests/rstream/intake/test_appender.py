@@ -1,4 +1,4 @@
-"""Appenders: group commit, acks, refusals, limits, takeovers, a store that is full or slow."""
+"""Appenders: group commit, acks, rejections, limits, takeovers, a full or slow store."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ COLUMNS = pa.schema([("at", pa.timestamp("us", "UTC")), pa.field("n", pa.int64()
 
 
 class Gate(MemoryBlobs):
-    """A store whose commits wait until they may go on."""
+    """A store whose commits wait until the test opens the gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def test_a_later_appender_takes_the_place_of_an_earlier_one() -> None:
 
 
 class Full(MemoryBlobs):
-    """A store with room for no more than some bytes below ``_log`` and some beside."""
+    """A store with limited bytes below ``_log`` and elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
 
 @pytest.mark.parametrize("opens", [False, True])
 def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
-    """A producer that opens an epoch, or repeats an append in a new one, is not silent."""
+    """A producer that opens an epoch, or repeats an append in a new one, counts as active."""
     clock, limits = ManualClock(), AppendLimits(producer_silence_s=10)
     writer = LogWriter(MemoryBlobs(), SCHEMA, limits=limits, clock=clock)
     writer.commit([append("a", 0), append("a", 1)])

@@ -1,9 +1,9 @@
-"""The writer of a log dies, sleeps or gets no answer at every call of its store.
+"""The writer of a log dies, is suspended or gets no answer at every call of its store.
 
-Laws: what was acknowledged is in the log once, at the place that was told; of each producer the log
-holds the numbers from 0 on, dense and in order; the folder's Parquet files have the same rows.
+Laws: acknowledged rows are in the log once, at the acknowledged position; each producer's numbers
+start at 0, without gaps and in order; the folder's Parquet files have the same rows.
 
-Cannot catch: a store whose puts are not atomic, or that loses what it has acknowledged.
+Cannot catch: a store whose puts are not atomic, or that loses acknowledged writes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def open_writer(store: BlobStore) -> LogWriter:
 
 
 def push(store: BlobStore, ledger: Ledger, end: int = ROUNDS) -> None:
-    """Each producer repeats what it was told last, and goes on to ``end``."""
+    """Each producer repeats from its last acknowledgement, and continues up to ``end``."""
     writer = open_writer(store)
     told = {p: max([n for q, n in ledger.acks if q == p], default=-1) for p in PRODUCERS}
     for number in range(end):
@@ -58,7 +58,7 @@ def push(store: BlobStore, ledger: Ledger, end: int = ROUNDS) -> None:
 
 
 def finish(store: BlobStore, ledger: Ledger, end: int = ROUNDS) -> None:
-    """A successor goes on; then everything is there once, also as Parquet files."""
+    """A successor continues; then everything is there once, also as Parquet files."""
     ledger.check(store)
     push(store, ledger, end)
     writer = open_writer(store)
@@ -150,7 +150,7 @@ def test_no_answer_to_any_call(has_effect: bool) -> None:
 
 @pytest.mark.parametrize("from_seq", [0, 1])
 def test_a_reader_sleeps_before_every_call_while_commits_become_segments(from_seq: int) -> None:
-    """And while a zombie leaves a commit whose number was free again."""
+    """Meanwhile a stale writer leaves a commit whose number was free again."""
 
     def begin() -> tuple[MemoryBlobs, LogWriter, LogWriter]:
         store = MemoryBlobs()

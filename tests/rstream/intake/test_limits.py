@@ -1,4 +1,4 @@
-"""Limits of logs of pushed rows: whatever is to be bounded is, however it comes."""
+"""Limits of logs of pushed rows hold for every way to reach them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_commit_is_bounded(limits: AppendLimits, rows_max: int) -> None:
     ],
 )
 def test_a_segment_is_bounded(limits: AppendLimits) -> None:
-    """The first one has the fence among its commits."""
+    """The first segment has the fence among its commits."""
     store = MemoryBlobs()
     writer = LogWriter(store, SCHEMA, limits=limits)
     for _ in range(12):
@@ -84,7 +84,7 @@ def test_what_waits_is_bounded(limits: AppendLimits) -> None:
 
 @pytest.mark.parametrize("is_together", [False, True])
 def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None:
-    """Appends that come at one time share a commit; each new producer counts, however it comes."""
+    """Simultaneous appends share a commit; each new producer counts."""
     writer = LogWriter(MemoryBlobs(), SCHEMA, limits=AppendLimits(producers_max=3))
     asked = [append("a", 0), append("a", 1), Append(None, "b", 0), append("b", 0), append("c", 0)]
     asked += [append("d", 0), Append(None, "e", None), append("c", 1)]
@@ -95,7 +95,7 @@ def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None
 
 
 def test_the_base_before_the_newest_stays() -> None:
-    """A listing that is read while one base takes the place of another has one of them."""
+    """A listing that runs while a base is replaced has one of the two."""
     store = MemoryBlobs()
     writer, made = LogWriter(store, SCHEMA, limits=LIMITS), list[object]()
     for number in range(12):

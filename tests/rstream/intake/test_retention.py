@@ -1,9 +1,9 @@
-"""Old rows of a log go in whole segments, never what a reader needs, whatever dies on the way.
+"""Old rows of a log are deleted in whole segments, never rows that a reader needs, despite crashes.
 
-Laws: what is left is the end of the log, without a hole, and the same rows as ever; nothing went
-that is younger than the retention, or that a reader had told it needs; after a look by somebody who
-lives, nothing older is left but the newest segment.
-Cannot catch: a reader that tells no position.
+Laws: the remaining rows are the end of the log, unchanged and without a hole; no row is deleted
+that is younger than the retention or that a reader has declared to need; after a check by a live
+process, no older segment is left except the newest one. Cannot catch: a reader that reports no
+position.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def opened(store: object, clock: ManualClock) -> LogWriter:
 
 
 def live(store: object, clock: ManualClock, first: int = 0, end: int = ROUNDS) -> None:
-    """A writer that takes an append every so often, each a segment, and looks what may go."""
+    """A writer that appends one segment at a time, and checks for deletable ones."""
     writer = opened(store, clock)
     known = writer.position("a")
     for number in range(first if known is None else known.next_number, end):

@@ -1,7 +1,7 @@
-"""Any appends, repeats, gaps, epochs, cuts, deaths and restarts, against a model of a few lines.
+"""Random appends, repeats, gaps, epochs, cuts, crashes and restarts, against a tiny model.
 
-Law: the log holds each (producer, number) that was acknowledged exactly once, in order.
-Cannot catch: two processes at one time (tests/rstream/intake/test_crash_at_every_call.py).
+Law: the log has each acknowledged (producer, number) exactly once, in order. Cannot catch: two
+processes at one time (tests/rstream/intake/test_crash_at_every_call.py).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ STEPS = st.one_of(
 
 
 class AnyClock(ManualClock):
-    """A clock that somebody also sets back."""
+    """A clock that may also be set back."""
 
     def set_by(self, microseconds: int) -> None:
         self._now_us += microseconds
 
 
 class Machine:
-    """A log, its model, and the writer that lives now."""
+    """A log, its model, and the current writer."""
 
     def __init__(self) -> None:
         self.store, self.ledger, self.clock = MemoryBlobs(), Ledger(), AnyClock(10**9)
@@ -69,7 +69,7 @@ class Machine:
             self.learn()
 
     def learn(self) -> None:
-        """After a death the log says what became of what was under way."""
+        """After a crash, read from the log which pending appends it has."""
         for producer in "abc":
             position = self.writer.position(producer)
             if position is not None:

@@ -1,4 +1,4 @@
-"""Items and their gateway."""
+"""Items and the validation of external batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calendar in years that Arrow does not have; numpy, which has all of them, is the oracle.
+"""The calendar for years that Arrow lacks, compared with numpy, which has all of them.
 
 Cannot catch: a mistake that numpy's calendar shares.
 """

@@ -1,4 +1,4 @@
-"""Text carried as dictionaries is the same text, wherever it goes."""
+"""Text stored as dictionaries is the same text everywhere."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ words = st.lists(
 
 
 def carried(values: Words, spare: list[str] = [], *, first: int = 0) -> pa.RecordBatch:  # noqa: B006
-    """Values as a dictionary of their own, in another order and with values that do not occur."""
+    """Values as a dictionary in another order, with values that do not occur."""
     distinct = [*spare, *dict.fromkeys(v for v in reversed(values) if v is not None)]
     index = [None if v is None else distinct.index(v) for v in values]
     column = pa.DictionaryArray.from_arrays(
@@ -99,7 +99,7 @@ def test_a_joined_dictionary_does_not_grow_with_the_stream() -> None:
 
 
 def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
-    """However large it is beside the rows; another one would be sent and stored again."""
+    """Even if it is much larger than the rows; another one would be sent and stored again."""
     first = carried(["a", None], [f"spare {k}" for k in range(VALUES_MAX)])
     second = first.slice(1)
     joined = join_batches([first, second]).column("word")
@@ -109,7 +109,7 @@ def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
 
 
 def test_parts_of_one_array_are_different_dictionaries() -> None:
-    """They share their buffers, and differ in where they begin."""
+    """They share their buffers, but have different offsets."""
     whole = pa.array([f"w{k}" for k in range(8)])
     parts = [whole.slice(k, 3) for k in range(6)]
     for other in parts[1:]:

@@ -1,4 +1,4 @@
-"""The digest depends on every bit and every seq, and not on the cutting."""
+"""The digest depends on every bit and every seq, but not on how items are cut into batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_it_does_not_depend_on_the_cutting(cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("step", [5, 100, 600])
 def test_many_small_batches_in_any_order_are_the_whole(step: int) -> None:
-    """Small ones are added together; large ones, gaps and what is asked meanwhile come between."""
+    """Small batches are joined; large ones, gaps and reads of the digest come in between."""
     digest, rows = StreamDigest(), 1300
     bounds = [*range(0, rows, step), rows]
     pieces = list(itertools.pairwise(bounds))
@@ -105,7 +105,7 @@ def test_single_bits_of_any_column_change_it() -> None:
 
 
 def naive(batch: pa.RecordBatch, first_seq: int) -> str:
-    """The definition, row by row in Python's integers."""
+    """The definition, row by row with Python integers."""
 
     def mix(x: int) -> int:
         x = (x ^ x >> 30) * int(MIX_1) & MASK
@@ -134,7 +134,7 @@ def _words(column: pa.Array) -> list[int]:
 
 @given(st.data())
 def test_every_form_of_a_column_is_the_definition(data: st.DataObject) -> None:
-    """Bytes with few that are not zero, few and many nulls, dictionaries; slices anywhere."""
+    """Mostly zero bytes, few and many nulls, dictionaries; slices anywhere."""
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     rows, cut = data.draw(st.integers(1, 700)), data.draw(st.integers(0, 20))
     share = data.draw(st.sampled_from([0, 0.01, 0.3, 1]))
@@ -183,7 +183,7 @@ def test_a_dictionary_counts_as_its_values() -> None:
 
 
 def test_few_items_with_more_columns_follow_few() -> None:
-    """As a reader finds them behind a deployed query."""
+    """As a reader gets them after a changed query was deployed."""
     more = items(10, 14).append_column("more", pa.array(range(4)))
     digest = StreamDigest()
     digest.update(0, items(0, 10))

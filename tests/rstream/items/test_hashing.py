@@ -1,6 +1,6 @@
 """Hashes: known answers, canonical values, independence of slicing and representation.
 
-Cannot catch: a bad distribution on keys other than those tried here.
+Cannot catch: a bad distribution of other keys.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_partitions_are_even() -> None:
 @pytest.mark.parametrize("offset", [0, 3, 8, 16])
 @pytest.mark.parametrize("step", [1, 2, 90])
 def test_null_rows_of_every_length(step: int, offset: int) -> None:
-    """Few and many of them, up to the last row of arrays that end anywhere within a byte."""
+    """Few and many nulls, up to the last row of arrays that end anywhere in a byte."""
     for length in (*range(20), *range(64, 84)):
         nulls = [row for row in range(length) if (length - 1 - row) % step == 0]
         values = [None if row in nulls else row for row in range(length)]

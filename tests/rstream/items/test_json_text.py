@@ -1,4 +1,4 @@
-"""Values as JSON. Cannot catch: a reader of JSON that takes numbers for floats."""
+"""Values as JSON. Cannot catch: a JSON reader that parses all numbers as floats."""
 
 from __future__ import annotations
 

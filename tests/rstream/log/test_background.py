@@ -1,4 +1,4 @@
-"""Backgrounds: order, failures, delays, closing."""
+"""Background threads: order, failures, delays, closing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Many small segments become few: numbers and contents stay, for every reader, through any crash.
+"""Small segments are merged: numbers and contents stay the same for readers, despite crashes.
 
-Cannot catch: a plain reader of the folder, who may see rows twice for a moment; which is why
-outputs are not compacted.
+Cannot catch: a plain reader of the folder, which may see rows twice for a moment; so outputs are
+not compacted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def segments(store: BlobStore) -> list[SeqRange]:
 def grow(
     store: BlobStore, lo: int, hi: int, *, rows: int = 1, limits: StreamLimits = LIMITS
 ) -> None:
-    """A segment for every so many items."""
+    """Append this number of items as segments of ``step`` items."""
     stream = open_inline(store, start_seq=lo, limits=limits)
     for seq in range(lo, hi, rows):
         stream.write(seq, items(seq, min(seq + rows, hi)))
@@ -101,7 +101,7 @@ def test_a_run_has_no_hole_and_smaller_ones_go_along() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_readers_writers_and_steps_in_any_order(data: st.DataObject) -> None:
-    """Whatever comes between two reads, each reader gets each item once."""
+    """Regardless of the steps between two reads, each reader gets each item once."""
     store = MemoryBlobs()
     readers: list[tuple[SegmentReader, list[dict[str, object]]]] = []
     end, mark = 0, 0
@@ -140,7 +140,7 @@ def compact_all(tool: Compactor) -> None:
 def seal_while(
     blobs: dict[str, bytes], at: int, *, who_wakes: str
 ) -> tuple[tuple[str, ...], Interrupted]:
-    """One seals, a writer that was taken for dead compacts; one at call ``at`` of the other."""
+    """One process seals while a stale writer compacts; one runs at call ``at`` of the other."""
     found: list[tuple[str, ...]] = []
     if who_wakes == "writer":
         zombie = compactor(MemoryBlobs(blobs))
@@ -170,7 +170,7 @@ def test_a_sealed_stream_keeps_what_its_seal_names(who_wakes: str) -> None:
 
 @pytest.mark.parametrize("name", [CLOSING_NAME, SEAL_NAME])
 def test_nothing_is_deleted_once_somebody_seals(name: str) -> None:
-    """Until the seal is broken, because the stream is to be written further."""
+    """Until the seal is removed, because the stream will be written further."""
     store = MemoryBlobs()
     grow(store, 0, 4, limits=small_limits())
     store.put(name, b"")

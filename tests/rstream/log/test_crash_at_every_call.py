@@ -1,13 +1,13 @@
-"""A process dies at every call of its store, of every public operation that writes there.
+"""A process dies at every store call of every public operation that writes.
 
-For each operation: how many calls it makes is counted once; then it runs again for each call and
-each way to die in it (:mod:`tests.support.crashing_store`), somebody else looks at what is left,
-and does the operation again to its end. Laws: what was acknowledged can be read; nothing that is
-needed was deleted; no seq has two contents; what is not there any more is known as collected, never
-taken for lost; the operation done again ends where one that nobody disturbed ends.
+For each operation: its calls are counted once; then it runs again for each call and each way to die
+in it (:mod:`tests.support.crashing_store`). Another process checks the remaining files, and
+completes the operation. Laws: acknowledged items can be read; no needed item was deleted; no seq
+has two contents; deleted items are known as collected, not as lost; the repeated operation ends
+like an undisturbed one.
 
-Cannot catch: a store that loses what it has acknowledged (tests/rstream/store/test_blobs.py looks
-at what is synced, the simulation cuts the power), two processes that die in each other's calls.
+Cannot catch: a store that loses acknowledged writes (tests/rstream/store/test_blobs.py checks
+syncs, the simulation has power losses), and two processes that die during each other's calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Facts:
-    """The confirmations that the process got, and the deletions it allowed, before it died."""
+    """The confirmations that the process got, and the deletions that it allowed, before it died."""
 
     #: All items below were acknowledged as durable.
     durable: int = 0
@@ -59,7 +59,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Operation:
-    """``prepare`` runs undisturbed, then ``run`` by the process that dies, and again after it."""
+    """``prepare`` runs undisturbed.
+
+    Then ``run`` in the process that dies, and once more after it.
+    """
 
     name: str
     run: Callable[[BlobStore, Facts], None]
@@ -69,7 +72,7 @@ class Operation:
 
 
 def write(store: BlobStore, facts: Facts, durability: Durability = "async", end: int = 50) -> None:
-    """Segments of 16 items and a rest; nothing is acknowledged before it is durable."""
+    """Segments of 16 items and a rest; items are acknowledged only when durable."""
     stream = open_inline(store, durability=durability, start_seq=facts.durable)
     while stream.next_seq < end:
         seq = stream.next_seq
@@ -85,7 +88,7 @@ def write_synchronously(store: BlobStore, facts: Facts) -> None:
 
 
 def write_as_a_replica(store: BlobStore, facts: Facts) -> None:
-    """Another one has been here, and cut elsewhere."""
+    """Another replica has already written, with other segment boundaries."""
     limits = small_limits(segment_rows_max=13)
     stream = open_inline(store, shared=True, verify=True, limits=limits, start_seq=0)
     stream.write(0, items(0, 60))
@@ -127,7 +130,7 @@ def collect_while_writing(store: BlobStore, facts: Facts) -> None:
 
 
 def spill(store: BlobStore, facts: Facts) -> None:
-    """A volatile stream promises nothing of what it spills; what is there must be right."""
+    """A volatile stream need not keep spilled items, but those that exist must be right."""
     background = InlineBackground()
     limits = small_limits(
         tail_bytes_max=2000, spill_after_s=0, segment_rows_max=16, write_wait_s=0.01
@@ -182,7 +185,7 @@ OPERATIONS = [
 
 @pytest.fixture(params=["memory", pytest.param("disk", marks=pytest.mark.slow)])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], BlobStore]:
-    """Makes a new empty store of a kind with each call."""
+    """Return a function that makes a new empty store of one kind."""
     made: list[BlobStore] = []
 
     def make() -> BlobStore:
@@ -245,7 +248,7 @@ def check_laws(store: BlobStore, facts: Facts, operation: Operation) -> None:
 
 
 def outcome(store: BlobStore) -> tuple[object, ...]:
-    """Return the effect of an operation, regardless of the cutting."""
+    """Return the effect of an operation, regardless of segment boundaries."""
     log = DurableLog(store, "s")
     return log.mark, log.end(), sorted(seen(store)), store.exists(SEAL_NAME)
 

@@ -1,6 +1,6 @@
-"""Any segment of a stream is harmed in any way: it is found, set aside, and written again.
+"""Any damage to any segment of a stream is detected, and the segment is written again.
 
-Cannot catch: what the writer of a stream needs for that (tests/jobmanager/manager/test_damage.py).
+Cannot catch: the writer's side (tests/jobmanager/manager/test_damage.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def flipped(data: bytes) -> bytes:
-    """Flip a bit of a column's last value, which no footer shows."""
+    """Flip a bit of a column's last value, which no footer reveals."""
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     column = group.column(group.num_columns - 1)
     at = column.data_page_offset + column.total_compressed_size - 1
@@ -72,7 +72,7 @@ def do_harm(store: BlobStore, segment: SeqRange, harm: str) -> None:
 
 
 class OverANetwork:
-    """A store that is neither in memory nor on a disk; it notes what is read as a whole."""
+    """A store that is neither in memory nor on a disk; it records complete reads."""
 
     def __init__(self, store: MemoryBlobs) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class OverANetwork:
 def test_it_is_found_and_written_again(
     contents: bool, segment: SeqRange, harm: str, is_sealed: bool
 ) -> None:
-    """The seal of a stream contains its end."""
+    """The seal of a stream includes its end."""
     store = written(is_sealed=is_sealed)
     end = None if is_sealed else ROWS
     assert find_damage(store, "s", end, contents=contents) == []
@@ -112,7 +112,7 @@ def test_it_is_found_and_written_again(
 
 
 def test_items_that_are_not_those_of_their_digest_are_found_on_request() -> None:
-    """The checksum is that of the file; that the file has the right items is another question."""
+    """The checksum is the file's; it does not show whether the file has the right items."""
     store = MemoryBlobs()
     other = StreamDigest()
     other.update(0, items(0, 16, salt=1))
@@ -168,7 +168,7 @@ def test_several_are_told_in_order() -> None:
 
 @SEGMENT
 def test_what_is_left_of_a_damaged_segment_stays_wherever_a_process_dies(segment: SeqRange) -> None:
-    """It is set aside before it goes; who comes next finds the damage, too."""
+    """The segment is renamed before it is deleted, so a successor detects the damage, too."""
     undisturbed = Life()
     find_and_set_aside(harmed(segment), undisturbed)
     for at, how in deaths(undisturbed.calls, is_atomic=True):

@@ -1,4 +1,4 @@
-"""When and how much to flush; failures are kept; many streams share a thread fairly."""
+"""When and how much to flush; failures are remembered; many streams share a thread fairly."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_volatile_stream_spills_when_nothing_is_consumed() -> None:
 
 
 class Work:
-    """A list of cuts to flush and what became of them."""
+    """A list of cuts to flush and their results."""
 
     def __init__(self, background: Background, log: Log, cuts: list[int]) -> None:
         self.log, self.cuts = log, cuts

@@ -1,6 +1,6 @@
 """A stream on disk is a plain Parquet folder: pyarrow, DuckDB and S3 read it while it grows.
 
-Cannot catch: other versions of these readers; Spark is asked in tests/spark.
+Cannot catch: other versions of these readers; Spark reads it in tests/spark.
 """
 
 from __future__ import annotations

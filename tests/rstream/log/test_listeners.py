@@ -1,4 +1,4 @@
-"""Listeners of a stream: who is called, and in which order."""
+"""Listeners of a stream: which are called, and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After the writers are gone each item lies in one file, whatever they wrote."""
+"""When the writers have ended, each item is in one file, whatever they wrote."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_sealed_stream_is_what_was_there_then() -> None:
 
 @pytest.mark.parametrize(("ranges", "lost"), [([(0, 7), (8, 9)], 7), ([(1, 7)], 0)])
 def test_a_stream_with_a_hole_is_not_sealed(ranges: list[tuple[int, int]], lost: int) -> None:
-    """Nor one whose first item is gone; a hole of one item is a hole."""
+    """Nor is one whose first item is missing; a hole of one item is a hole."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for lo, hi in ranges:
@@ -122,7 +122,7 @@ def test_a_stream_with_a_hole_is_not_sealed(ranges: list[tuple[int, int]], lost:
 
 
 def test_what_was_collected_and_is_there_again_is_not_named() -> None:
-    """A power loss may take a deletion back; then there is a hole behind it, which nobody lost."""
+    """A power loss may undo a deletion; the hole behind it then is no loss."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for lo, hi in ((0, 2), (2, 5), (5, 7), (7, 9)):
@@ -136,7 +136,7 @@ def test_what_was_collected_and_is_there_again_is_not_named() -> None:
 
 
 def test_a_segment_of_which_a_part_was_collected_is_named() -> None:
-    """Of two writers that cut otherwise, one has a segment across the mark; the other's goes."""
+    """Only one of two writers has a segment across the mark; the other's segment is deleted."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for lo, hi in ((0, 5), (5, 8), (3, 9)):

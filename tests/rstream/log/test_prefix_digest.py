@@ -1,4 +1,4 @@
-"""The digest of a prefix that grows, shrinks and is collected is that of the items in it."""
+"""The digest of a prefix that grows, shrinks and is collected equals that of its items."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_it_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
 
 
 def test_a_shorter_one_begins_anew() -> None:
-    """As if a destination reports a lower position than before."""
+    """As if a destination reported a lower position than before."""
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.write(0, items(0, ROWS))

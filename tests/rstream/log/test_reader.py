@@ -1,4 +1,4 @@
-"""Readers: the seam of memory and Parquet, rewinding, a stream that grows under another writer."""
+"""Readers: the border of memory and Parquet, rewinding, a stream with another writer."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_folder_reader_is_told_what_is_gone() -> None:
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
 @pytest.mark.parametrize("verify", [True, False])
 def test_columns_come_in_the_order_asked_for(form: TableForm | None, verify: bool) -> None:
-    """They came in the order of the file, and ``read_events`` failed on it."""
+    """They had the order of the file, and ``read_events`` failed on it."""
     store = MemoryBlobs()
     stream = RStream.open(store, PAYLOAD, form=form)
     stream.append(items(0, 40))
@@ -184,7 +184,7 @@ def test_read_events() -> None:
 
 
 class Glitching(MemoryBlobs):
-    """Opens give damaged bytes while told to; a whole get is right."""
+    """Opened files return damaged bytes on request; a whole get is right."""
 
     glitches = 0
 

@@ -1,4 +1,4 @@
-"""The head of an output goes in whole segments, and leaves its digest, whatever dies on the way."""
+"""The head of an output is deleted in whole segments, and its digest is kept, despite crashes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def digest_of(rows: int) -> StreamDigest:
 
 
 def check_kept(store: BlobStore, rows: int = ROWS) -> int:
-    """All from where the stream begins is there, and its past has the digest it had; gives it."""
+    """Check that all items from the start of the stream exist.
+
+    Return the digest of the deleted ones.
+    """
     log = log_of(store)
     first = log.mark
     assert rows_of(read_all(open_reader(store, first))) == items(first, rows).to_pylist()
@@ -169,7 +172,7 @@ def test_a_process_dies_at_every_call() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_several_collectors_and_compactors_in_any_order(data: st.DataObject) -> None:
-    """Writers that were replaced know less, and do not take anything back."""
+    """Replaced writers know less, and undo nothing."""
     store = grown(14, 1)
     limits = small_limits(segment_rows_max=1_000, compact_segments_min=3)
     logs, tools, asked = [log_of(store)], [], 0
@@ -192,7 +195,7 @@ def test_several_collectors_and_compactors_in_any_order(data: st.DataObject) -> 
 
 
 def test_nothing_goes_whose_digest_cannot_be_made() -> None:
-    """As a segment is lost: what would be left could be compared with nothing."""
+    """If a segment is lost, the remaining items could not be compared with anything."""
     store = grown()
     first, *others = [name for name in store.list() if name.endswith(".parquet")]
     log = log_of(store)

@@ -1,8 +1,8 @@
-"""Replicas of one writer in one folder: who flushes first writes, the others take it over.
+"""Replicas of one writer in one folder: the first to flush writes, the others use its files.
 
-The model is the content itself, a function of seq. Each replica appends, flushes, crashes and
-comes back at a seq of its own choice; readers of the folder and of each replica must see the
-content from wherever they begin. Cannot catch: races between threads (everything is inline here).
+The model is the content as a function of seq. Each replica appends, flushes, crashes and restarts
+at a random seq. Readers of the folder and of each replica must get this content from any start.
+Cannot catch: races between threads (everything is inline here).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(k=st.integers(0, 2))
     def flush_what_another_has(self, k: int) -> None:
-        """Nothing is written, all memory is freed."""
+        """Nothing is written, and all memory is freed."""
         replica, ahead = self.replicas[k], max(self.replicas, key=lambda r: r.next_seq)
         if ahead.next_seq == replica.next_seq:
             return
@@ -81,7 +81,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(k=st.integers(0, 2), back=st.integers(0, 50))
     def crash(self, k: int, back: int) -> None:
-        """It comes back from a checkpoint; what it writes again is dropped where it is durable."""
+        """It restarts from a checkpoint; repeated items are dropped if they are durable."""
         durable = self._durable()
         start = max(durable - back, 0)
         self.replicas[k] = replica = self._open(k, start)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Failing(MemoryBlobs):
-    """A store whose puts fail while told to, or wait at a gate."""
+    """A store whose puts fail on request, or wait at a gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def test_first_write_wins_and_repeats_are_counted() -> None:
 
 @pytest.mark.parametrize("durability", ["async", "sync"])
 def test_a_digest_of_items_that_are_partly_there_is_not_that_of_the_rest(durability: Any) -> None:
-    """A writer that goes on within a batch: its segment would count as damaged."""
+    """A writer continues within a batch; with a wrong digest its segment would count as damaged."""
     store = MemoryBlobs()
     with contextlib.closing(open_inline(store, durability=durability)) as stream:
         stream.write(0, items(0, 5))
@@ -236,7 +236,7 @@ def test_a_segment_of_a_later_version_is_no_damage(
 
 @pytest.mark.parametrize("mark", [b"32\n", b"32"])
 def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes) -> None:
-    """Earlier versions wrote marks without an end of line; a stream began at 0 again."""
+    """Earlier versions wrote marks without a newline; a stream then started at 0 again."""
     stream = open_inline(str(tmp_path))
     stream.append(items(0, 32))
     stream.garbage_collect(32)
@@ -246,7 +246,7 @@ def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes)
 
 
 def test_a_replica_opens_while_another_one_writes_and_collects() -> None:
-    """What it has listed may be gone; it writes what is still wanted, and nothing is missing."""
+    """Listed files may be gone; it writes the needed items, and none is missing."""
     alone = open_beside_a_collector(-1)
     assert alone > 2
     for at in range(alone):
@@ -254,7 +254,10 @@ def test_a_replica_opens_while_another_one_writes_and_collects() -> None:
 
 
 def open_beside_a_collector(at: int) -> int:
-    """The other writes and collects before call number ``at`` of the opening; how many it makes."""
+    """The other writes and collects before call ``at`` of the opening.
+
+    Return the number of calls.
+    """
     shared = MemoryBlobs()
     other = open_inline(shared, shared=True)
     other.write(0, items(0, 32))
@@ -305,7 +308,7 @@ def test_a_failed_flush_is_raised_once_then_tried_again() -> None:
 @pytest.mark.parametrize("is_torn", [True, False])
 def test_a_failed_put_removes_its_own_half_but_not_the_segment_of_another(is_torn: bool) -> None:
     class Racing(MemoryBlobs):
-        """A put that fails; meanwhile another writer's arrived, or half of this one."""
+        """A put fails while another writer's file, or half of this one, appears."""
 
         def put(self, path: str, data: bytes | pa.Buffer) -> None:
             whole = bytes(data)

@@ -1,7 +1,7 @@
 """RStream against a dictionary, under writes, repeats, flushes, crashes, rewinds and collection.
 
-The model: ``written`` is what each seq holds for ever, ``durable`` what a crash leaves. Cannot
-catch: races between threads (everything is inline here), a store that loses what it acknowledged.
+The model: ``written`` has the final content of each seq, ``durable`` what survives a crash. Cannot
+catch: races between threads (everything is inline here), a store that loses acknowledged writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.content import items, open_inline, small_limits
 
 
 class Tearing(MemoryBlobs):
-    """Puts may be torn by a crash: the temporary stays, the blob does not appear."""
+    """A crash may interrupt a put: the temporary file stays, the blob does not appear."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Tearing(MemoryBlobs):
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """One store, one writer at a time (and at times a lagging replica), several readers."""
+    """One store, one writer at a time (sometimes a lagging replica), several readers."""
 
     @initialize(
         durability=st.sampled_from(["async", "sync"]),

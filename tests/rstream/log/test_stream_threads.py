@@ -1,6 +1,6 @@
 """Two writers, a local and a remote reader and collection at once, on real threads.
 
-Cannot catch: what needs more than a second of luck; the model machine covers the logic.
+Cannot catch: races that are too rare for a second; the model test covers the logic.
 """
 
 from __future__ import annotations

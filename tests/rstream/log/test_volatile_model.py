@@ -1,7 +1,7 @@
-"""A volatile rStream against the law "right content or a named error", with restarts anywhere.
+"""A volatile rStream returns the right content or a named error, with restarts anywhere.
 
-What the present instance wrote and nobody collected must be there, in memory or spilled; anything
-older may be, from an earlier instance's spill. Cannot catch: races (everything is inline here).
+Uncollected items of the present instance must be in memory or spilled; older items may exist in an
+earlier instance's spill. Cannot catch: races (everything is inline here).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.content import items, open_inline, small_limits
 
 
 class VolatileMachine(RuleBasedStateMachine):
-    """Instances of one writer after each other, over one folder."""
+    """Consecutive instances of one writer, over one folder."""
 
     @initialize(tail=st.sampled_from([2500, 6000]), rows=st.integers(5, 60))
     def first(self, tail: int, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Stores of these tests sync their files as those of users do."""
+"""In these tests, stores sync their files as in production."""
 
 from __future__ import annotations
 

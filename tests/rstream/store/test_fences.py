@@ -1,4 +1,4 @@
-"""Segments of a former generation count no further than the fence of the next one.
+"""Segments of a former generation count only up to the fence of the next one.
 
 Cannot catch: a job manager that is suspended while it commits a change.
 """

@@ -1,7 +1,7 @@
-"""What a local put leaves when the power goes: all of it once it has returned, else nothing.
+"""A local put after a power loss: the whole file if the put returned, otherwise nothing.
 
-See :class:`tests.support.power.Disk`. Contents are small and large, since a small one still lies in
-the buffer of a file that was written and not flushed.
+See :class:`tests.support.power.Disk`. Contents are small and large, since a small one may still be
+in the buffer of an unflushed file.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_a_put_that_returned_survives(
 def test_a_put_over_another_leaves_one_of_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the power goes before its name is durable, the one before is there."""
+    """If the power fails before the new name is durable, the old file is there."""
     store = open_store(str(tmp_path))
     disk = Disk(tmp_path, monkeypatch)
     store.put("a", SMALL)
@@ -101,7 +101,7 @@ def test_a_put_over_another_leaves_one_of_both(
 def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
     disk: Disk, tmp_path: Path
 ) -> None:
-    """A writer that puts an equal file counts it as its own, so the file must be durable."""
+    """A writer that puts an equal file reuses it, so that file must be durable."""
     store = open_store(str(tmp_path))
     assert store.put_new("draft", SMALL)
     os.rename(tmp_path / "draft", tmp_path / "a")
@@ -114,7 +114,7 @@ def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
 def test_a_second_name_of_a_file_survives(
     has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same for a file that its writer has not synced."""
+    """Also for a file that its writer has not synced."""
     (tmp_path / "mine").write_bytes(LARGE)
     if not has_links:
         monkeypatch.setattr(os, "link", refuse_links)

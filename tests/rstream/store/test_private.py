@@ -23,7 +23,7 @@ def _umask() -> Iterator[None]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """The modes of a folder and all in it, by name."""
+    """The modes of a folder and its contents, by name."""
     found = [folder, *folder.rglob("*")]
     return {str(p.relative_to(folder)): stat.S_IMODE(p.stat().st_mode) for p in found}
 

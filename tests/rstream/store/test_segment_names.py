@@ -1,4 +1,4 @@
-"""The segment index against a brute-force reading of the same set of ranges."""
+"""The segment index against a brute-force search over the same ranges."""
 
 from __future__ import annotations
 

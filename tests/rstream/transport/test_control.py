@@ -112,7 +112,7 @@ def test_a_hanging_peer_is_noticed_while_a_write_to_it_blocks() -> None:
 
 
 def test_nothing_is_written_after_a_connection_was_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transport frees the call then: a later write reads freed memory."""
+    """The transport then frees the call, so a later write would access freed memory."""
     monkeypatch.setattr(rstream.transport.control, "JOIN_WAIT_S", 0.05)
     writing, go_on, served, disconnected = (threading.Event() for _ in range(4))
     written: list[bool] = []

@@ -82,7 +82,7 @@ def receive(reader: StreamReader, until: int) -> list[Items]:
 
 
 def broken(reader: RemoteReader) -> OperatingError:
-    """Wait until the reader is broken; returns why."""
+    """Wait until the reader is broken. Return the reason."""
     while not reader.is_broken:
         assert reader.read_next() is None
         reader.wait(60)
@@ -324,7 +324,7 @@ def test_control_needs_the_secret_and_somebody_there() -> None:
 
 
 class Mute(flight.FlightServerBase):  # type: ignore[misc]
-    """Takes calls and says nothing."""
+    """Accepts calls and never answers."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")

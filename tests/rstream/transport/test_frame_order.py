@@ -1,7 +1,7 @@
 """A receiver accepts the first frames that were sent, each once and in order.
 
-Cannot catch: two connections that share one end by mistake (tests/rstream/transport/test_control.py
-has the ends).
+Cannot catch: two connections that share one end by mistake (see
+tests/rstream/transport/test_control.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_a_frame_without_a_number_breaks() -> None:
 
 @given(st.integers(0, 12).flatmap(lambda n: st.lists(st.integers(0, n), max_size=40)))
 def test_any_arrivals(numbers: list[int]) -> None:
-    """Copies, losses and overtakings of any kind: a prefix, or broken at the first gap."""
+    """Any duplicates, losses and reordering: a prefix arrives, or it breaks at the first gap."""
     numbered, order = Numbered(), InOrder()
     frames = [numbered.frame(b"%d" % n) for n in range(13)]
     opened = [order.open(frames[n]) for n in numbers]

@@ -1,4 +1,4 @@
-"""Sockets beside TCP: who finds one uses it, nobody else is hindered, and none is left."""
+"""Unix sockets beside TCP: readers that find one use it, others use TCP, and none is left over."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def no_room(path: str) -> Iterator[None]:
 
 @contextmanager
 def no_answer(path: str) -> Iterator[None]:
-    """Somebody listens, but closes every connection."""
+    """A server listens, but closes every connection."""
     with socket.socket(socket.AF_UNIX) as rude:
         rude.bind(path)
         rude.listen()
@@ -94,7 +94,7 @@ def no_answer(path: str) -> Iterator[None]:
 
 
 def fill(busy: socket.socket, path: str, waiting: ExitStack) -> None:
-    """Have ``busy`` listen, and so many wait there that nobody else may."""
+    """Make ``busy`` listen, and fill its queue of waiting connections."""
     busy.bind(path)
     busy.listen(0)
     for _ in range(WAITING_MAX):
@@ -178,7 +178,7 @@ def test_a_folder_that_others_may_enter_is_not_used(folder: Path) -> None:
 
 
 def no_folder(short: Path, patch: pytest.MonkeyPatch) -> None:
-    """A file stands where the folder has to be."""
+    """A file exists at the path of the folder."""
     short.parent.mkdir(exist_ok=True)
     short.write_text("x")
 

@@ -72,7 +72,7 @@ def test_durable_part() -> None:
 
 
 class Pushed(PushedReader):
-    """The batches that the test passes were pushed."""
+    """A reader that gets the test's batches."""
 
     def __init__(self, from_seq: int, store: BlobStore | None = None) -> None:
         super().__init__("s", from_seq, store=store, queue_bytes_max=10**6, on_change=None)
@@ -109,7 +109,7 @@ def test_a_gap_between_batches_breaks_the_connection() -> None:
 
 
 class Interrupted(ReceiveQueue):
-    """After the first look into it something else happens."""
+    """Runs a callback after its first check."""
 
     def __init__(self, happen: Callable[[], None]) -> None:
         super().__init__(10**6)

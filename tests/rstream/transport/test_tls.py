@@ -1,4 +1,4 @@
-"""The folder of keys: what is wrong with it is one message; and no line falls back to plain.
+"""The folder of keys: each error is one message, and no connection falls back to plain.
 
 Cannot catch: certificates that another host does not accept.
 """
@@ -79,7 +79,7 @@ def test_it_must_be_a_folder(monkeypatch: pytest.MonkeyPatch, value: str) -> Non
 def test_with_tls_a_plain_peer_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
-    """Its server runs and would answer, also over its Unix socket; the secret is not sent."""
+    """The plain server would answer, also over its Unix socket, but the secret is not sent."""
     stream = open_inline(MemoryBlobs(), durability="volatile")
     plain = StreamServer(secret=SECRET, beside=beside)
     plain.publish("s", 1, stream)

@@ -1,6 +1,6 @@
-"""Lines on one machine: who sends, readers that are slow or leave, bad hellos, trouble.
+"""Connections on one machine: senders, slow or leaving readers, bad hellos, failures.
 
-Cannot catch: what a system does whose memory is really used up.
+Cannot catch: a system that is out of memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def stream(tmp_path: Path) -> Iterator[RStream]:
 
 @pytest.fixture
 def path(stream: RStream) -> Iterator[str]:
-    """Of a server that has the stream."""
+    """The socket path of a server that has the stream."""
     with tempfile.TemporaryDirectory(prefix="s") as folder:  # a socket's name is short
         path = str(Path(folder) / "s")
         found = {("s", 1): stream}
@@ -275,7 +275,7 @@ def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
 def test_what_fails_in_a_line_is_told_to_its_reader_alone(
     stream: RStream, path: str, first_seq: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A little is sent by who writes, much by the connection's thread."""
+    """The writer's thread sends small amounts, the connection's thread large ones."""
     woken = threading.Event()
     stream.listeners.add(woken.set)
     call = UnixSocketCall(path, hello())

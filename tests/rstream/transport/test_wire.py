@@ -1,4 +1,4 @@
-"""A batch arrives unchanged, regardless of which dictionaries both ends still have."""
+"""A batch arrives unchanged, whichever dictionaries both ends have cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batch(values: pa.Array, rows: int) -> pa.RecordBatch:
 def test_dictionaries_that_are_forgotten_are_sent_again(
     dictionaries: int, kept_bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By number or by bytes: in turn, so that each is forgotten before it comes again, or not."""
+    """Limited by number or by bytes: in turn, so each is forgotten before its next use, or not."""
     monkeypatch.setattr(wire, "KEPT_BYTES_MAX", kept_bytes_max)
     order = random.Random(7)
     known = [pa.array([f"{k}-{i}" for i in range(1 + k % 5)]) for k in range(dictionaries)]

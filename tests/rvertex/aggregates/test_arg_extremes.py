@@ -1,4 +1,4 @@
-"""``max_by`` and ``min_by``: cut-invariant, as a naive search, one phase as two, also in snapshots.
+"""``max_by`` and ``min_by``: any cuts, against a naive search, in one or two phases, in snapshots.
 
 Cannot catch: ranks of types that the payload here does not have (see the types below).
 """
@@ -59,7 +59,7 @@ Runs = st.one_of(runs(distinct_keys=2), runs(duration_max=9, times=times(-9, 9))
 
 
 def ranked(run: Run) -> Run:
-    """The run with structs for payload."""
+    """The run with structs as payload."""
     rows = run.events
     vs = rows.column(VS)
     pairs = [("x", "s"), ("n", "x"), ("n", "s"), ("s", "x"), ("n", "s")]
@@ -74,14 +74,14 @@ def ranked(run: Run) -> Run:
 
 
 def order_of(value: Any) -> tuple[bool, Any]:
-    """NaN is greatest; text goes by its bytes."""
+    """NaN is greatest; text is ordered by its bytes."""
     if isinstance(value, str):
         return (False, value.encode())
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def naive(rows: list[dict[str, Any]], column: str, *, is_max: bool) -> Any:
-    """The value of the first row of the best rank."""
+    """The value of the first row with the best rank."""
     known = [row[column] for row in rows if row[column]["rank"] is not None]
     if not known:
         return None
@@ -151,7 +151,7 @@ def test_ranks_of_any_ordered_type(kind: pa.DataType, values: list[Any]) -> None
 
 
 def test_columns_of_one_rank_that_part_ways() -> None:
-    """Each accumulator takes the rows due to it, also where the other had others before."""
+    """Each accumulator keeps its own rows, also after the other had different ones."""
     vs = pa.array([0, 1, 2])
     first, then, other = (pa.array(ranks) for ranks in ([5, 7, 1], [6, 8, 7], [9, 1, 2]))
 
@@ -205,7 +205,7 @@ def test_text_by_a_decimal_in_sql() -> None:
 
 
 def taken(ranks: list[Any], kind: pa.DataType, *, is_max: bool) -> int | None:
-    """The place of the value that is taken, given the ranks of one group in turn."""
+    """The position of the chosen value, given the ranks of one group in order."""
     struct = ranked_type(kind, pa.int64())
     arrays = [pa.array(ranks, kind), *(pa.array(range(len(ranks)), pa.int64()) for _ in range(2))]
     column = pa.StructArray.from_arrays(arrays, fields=list(struct))

@@ -1,4 +1,4 @@
-"""Values that numpy does not know: which row of a group is taken."""
+"""Types that numpy lacks: which row of a group is chosen."""
 
 from __future__ import annotations
 

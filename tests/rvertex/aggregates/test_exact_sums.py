@@ -1,9 +1,9 @@
 """Sums and means of integers and decimals against Python's exact numbers, in every window.
 
-Values lie at the edges of their types, so that sums leave them and come back. What is in a window
-is asked of ``top_k``, which keeps all of its values.
+Values are near the limits of their types, so that sums leave them and return. ``top_k``, which
+keeps all values, shows the contents of a window.
 
-Cannot catch: rows that a window puts into the wrong group; that is what the naive evaluators find.
+Cannot catch: rows in the wrong group, which the naive evaluators detect.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MEANS = SUMS[2:]
 
 
 def limits(kind: pa.DataType) -> tuple[int, int]:
-    """The least and greatest value, in units of the last place."""
+    """The least and greatest value, in units of the last digit."""
     if pa.types.is_decimal(kind):
         return -(10**kind.precision - 1), 10**kind.precision - 1
     if pa.types.is_unsigned_integer(kind):
@@ -63,7 +63,7 @@ def limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Mostly at the edges; nulls too."""
+    """Mostly near the limits; nulls, too."""
     low, high = limits(kind)
     edge = st.sampled_from([low, high, low + 1, high - 1, low // 2, high // 2, 0])
     number = edge | st.integers(low, high) | st.integers(max(low, -9), min(high, 9))
@@ -115,7 +115,7 @@ CASES = st.sampled_from(KINDS).flatmap(
 def test_any_pieces_and_any_partial_sums_give_the_exact_sum(
     case: tuple[pa.DataType, list[tuple[int, Any]]], cuts: list[int], split: int
 ) -> None:
-    """Pieces with a restore between them, and partial sums of two parts that are merged."""
+    """Pieces with a restore between them, and merged partial sums of two parts."""
     kind, table = case
     lane = _lane(kind)
 
@@ -191,7 +191,7 @@ def ran(
     parts: int,
     cuts: tuple[int, ...] = (),
 ) -> pa.RecordBatch:
-    """The first phase in so many vertices, which share the events; then the second.
+    """The first phase in this number of vertices, which share the events; then the second.
 
     Each is restored at the cuts.
     """
@@ -211,7 +211,7 @@ def ran(
 
 @pytest.fixture(autouse=True)
 def slides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows slide over few rows, too."""
+    """Make windows slide even with few rows."""
     monkeypatch.setattr(sliding, "_ROWS_MIN", 0)
 
 
@@ -251,7 +251,7 @@ def test_every_window_is_exact(name: str, data: st.DataObject) -> None:
 
 
 def test_a_slide_over_partial_sums_without_room() -> None:
-    """The sum of a pane leaves int64 and that of the window comes back."""
+    """The sum of a pane leaves int64, and the sum of the window returns into it."""
     specs = windows("sliding", SUMS)
     payload = pa.schema([("k", pa.int64()), ("x", pa.int64())])
     big, pairs = 2**62, []
@@ -278,7 +278,7 @@ def test_the_aggregate_is_named() -> None:
 
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_the_low_halves_of_very_many_rows_are_carried_up(is_restored: bool) -> None:
-    """Each row adds up to 2**32 to the low half of its group: 2**31 rows would wrap it."""
+    """Each row adds up to 2**32 to the low half of its group, which 2**31 rows would overflow."""
     low, rows = 2**63 - 2**32, 3
     sums = WordSums()
     sums.restore(np.array([low, 5]), pa.array([7, -1]))

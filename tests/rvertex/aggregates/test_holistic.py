@@ -1,4 +1,4 @@
-"""Aggregates over all values of a window: cut-invariant, equal to naive ones, next to others.
+"""Aggregates over all values of a window: any cuts, equal to naive ones, beside others.
 
 Cannot catch: a loss of precision that the naive evaluator shares; ``test_variance_is_accurate``
 compares with exact fractions.

@@ -1,6 +1,7 @@
 """Variances, distinct values and top values over shared panes and in two phases.
 
-Cannot catch: what values of very different size lose; test_gathered.py compares with fractions.
+Cannot catch: lost precision for values of very different size; test_gathered.py compares with
+fractions.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def test_over_shared_panes(
 @examples(10)
 @given(run=runs(), window=st.sampled_from([(6, 6), (12, 3)]), split=st.integers(1, 3))
 def test_two_phases(run: Run, window: tuple[int, int], split: int) -> None:
-    """Partial results of rows dealt to several first phases."""
+    """Partial results of rows that are distributed to several first phases."""
     run = ended(run)
     spec = WindowAggregate(("k",), *window, SPECS, points=True)
     whole = spec.open([PAYLOAD]).process([run]).events
@@ -127,7 +128,7 @@ DISTINCT = tuple(
 
 
 def with_filtered(run: Run) -> Run:
-    """Columns that are ``x`` in some rows, one that is not, one without values."""
+    """Two columns with ``x`` in some rows, one with other values, and one without values."""
     x, turn = run.events.column("x"), np.arange(run.events.num_rows) % 3
     low = pc.if_else(pa.array(turn == 0), x, None)
     high = pc.if_else(pa.array(turn > 0), x, None)
@@ -143,7 +144,7 @@ def with_filtered(run: Run) -> Run:
 def test_distinct_values_of_columns_kept_together(
     run: Run, cuts: list[int], window: tuple[int, int]
 ) -> None:
-    """In two phases and, as a quantile needs all rows at once, in one."""
+    """In two phases and, because a quantile needs all rows at once, in one."""
     run = with_filtered(ended(run))
     gathered = (*DISTINCT, AggregateSpec("quantile", "n", "q", 0.5))
     spec = WindowAggregate(("k",), *window, DISTINCT, points=True)
@@ -201,7 +202,7 @@ def test_nan_is_greatest_among_the_top_values(kind: pa.DataType) -> None:
 
 
 def test_moments_of_parts_are_taken_from_the_first_that_has_values() -> None:
-    """The sum of large values is infinite, so what has none must not be what others are told by."""
+    """The sum of large values is infinite, so a part without values must not be the reference."""
     of = {"count": [0, 4, 4], "mean": [0.0, 1.7e308, 1.7e308], "squares": [0.0, 0.0, 0.0]}
     columns = [pa.array(values) for values in of.values()]
     parts = pa.StructArray.from_arrays(columns, fields=list(MOMENTS))

@@ -1,7 +1,6 @@
 """The registry of aggregate functions: each is known by its own name, to operators and to users.
 
-Cannot catch: a function whose lanes do not merge to what one pass gives; the tests of the
-functions do.
+Cannot catch: a function whose merged lanes differ from one pass; the tests of the functions do.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def said_of(name: str) -> Iterator[str]:
 
 
 def test_what_functions_say_of_themselves(rewrite: bool) -> None:
-    """The table is read as a diff: it decides which plans, orders and messages there are."""
+    """Review the table's diff: it decides about plans, orders and messages."""
     found = "\n".join(line for name in FUNCTIONS for line in said_of(name)) + "\n"
     if rewrite:
         GOLDEN.write_text(found)

@@ -1,6 +1,6 @@
-"""A user's aggregate with ``merge``: equal in one phase, in two, over panes, and under any cutting.
+"""A user's aggregate with ``merge``: equal in one phase, in two, over panes, and with any cuts.
 
-Cannot catch: an aggregate of a user's whose ``merge`` is not what it owes.
+Cannot catch: a user's aggregate with a wrong ``merge``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.strategies import PAYLOAD, runs, splits
 
 
 class Span:
-    """Greatest minus least, and how many, as text."""
+    """Maximum minus minimum, and the count, as text."""
 
     type = pa.string()
 

@@ -1,6 +1,6 @@
-"""An aggregate is added to windows that are open: the others keep theirs, it has the later rows.
+"""An aggregate is added to open windows: others keep their state, the new one has later rows.
 
-What it cannot catch: how a job carries the change out (tests/jobmanager/driver/changes).
+Cannot catch: how a job applies the change (tests/jobmanager/driver/changes).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def query(window: Any, **more: Any) -> Query:
 
 
 def chain(of: Query) -> list[tuple[Any, Place]]:
-    """The operators of a job from the source to its output, one vertex per stage."""
+    """The operators from the source to the output, one vertex per stage."""
     vertices = [v for v in lower(of, root="ROOT", parallelism=2).vertices if v.index == 0]
     return [(v, place) for v in vertices for place in places_of(v)]
 
@@ -67,7 +67,7 @@ def chain(of: Query) -> list[tuple[Any, Place]]:
 def run_chain(
     places: list[Any], runs: list[Run], states: list[OperatorState | None]
 ) -> tuple[Run, list[OperatorState]]:
-    """Pass runs through the operators, which begin with these states."""
+    """Pass runs through the operators, which start with these states."""
     operators = [place.spec.open(place.ports) for _, place in places]
     for operator, state in zip(operators, states, strict=True):
         if state is not None:

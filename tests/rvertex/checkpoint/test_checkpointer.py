@@ -1,6 +1,6 @@
 """When checkpoints are due, in which order they are stored, and what is announced.
 
-Cannot catch: threads (the background is one that the test steps by hand).
+Cannot catch: threads (the test steps the background by hand).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALONE = CheckpointSlot()
 
 
 class Failing(MemoryBlobs):
-    """A store whose puts fail at times."""
+    """A store whose puts sometimes fail."""
 
     is_down = False
 
@@ -50,7 +50,7 @@ class Failing(MemoryBlobs):
 
 
 class Stepped:
-    """A background whose tasks run when the test says."""
+    """A background whose tasks run when the test says so."""
 
     def __init__(self) -> None:
         self.tasks: deque[Callable[[], Any]] = deque()
@@ -69,7 +69,7 @@ class Stepped:
 
 @dataclass
 class World:
-    """A vertex of a few numbers, and the host it is on."""
+    """A vertex with a few numbers as state, and its host."""
 
     limits: HostLimits = field(default_factory=lambda: HostLimits(checkpoint_inline_bytes_max=0))
     store: Any = field(default_factory=Failing)
@@ -112,7 +112,7 @@ class World:
         )
 
     def after(self, checkpoints: Checkpointer, seconds: float, *, moved: int = 1) -> int:
-        """Let time pass and the vertex move; how many checkpoints were announced."""
+        """Let time pass and the vertex advance. Return the number of announced checkpoints."""
         before = len(self.taken)
         self.clock.advance(int(seconds * 1e6))
         self.position += moved
@@ -286,7 +286,7 @@ def test_only_uploads_in_a_row_count_as_failures() -> None:
 
 
 def test_one_under_way_becomes_urgent_when_somebody_asks_for_another() -> None:
-    """Its outputs are flushed at once, as the one that was asked for begins after it."""
+    """Its outputs are flushed at once, since the requested checkpoint starts after it."""
     world, urgent = World(), [False]
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
 
@@ -303,7 +303,7 @@ def test_one_under_way_becomes_urgent_when_somebody_asks_for_another() -> None:
 
 
 class Attached:
-    """Files that a vertex makes as it goes on; each is named until a checkpoint has named it."""
+    """Files that a vertex writes over time; each is listed until a checkpoint has named it."""
 
     def __init__(self, kind: str) -> None:
         self.kind, self.made, self.told = kind, 0, 0
@@ -317,7 +317,7 @@ class Attached:
 
 
 def test_a_checkpoint_names_the_files_from_before_its_snapshot_and_each_once() -> None:
-    """Parts that arise while a checkpoint is stored, or if it fails, are in a later one."""
+    """Parts written while a checkpoint is stored, or if it fails, are in a later checkpoint."""
     world, values, intake = World(), Attached("values"), Attached("intake")
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     checkpoints._attached_files = AllAttached(values, intake)

@@ -1,6 +1,6 @@
-"""Checkpoint bytes: what was written is read, what did not change is not written again.
+"""Checkpoint bytes: everything can be read back; unchanged data is not written again.
 
-Cannot catch: an operator that changes data it has given to a snapshot; the operator harness does.
+Cannot catch: an operator that changes data of a snapshot; the operator harness does.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def small_writer() -> CheckpointWriter:
 
 
 class Blobs(MemoryBlobs):
-    """A store at whose root everything lies; it can fail after some puts."""
+    """A store with all blobs at its root; it can fail after some puts."""
 
     left = 1 << 30
 
@@ -197,7 +197,7 @@ def test_where_memory_lies_is_told_of_what_dictionaries_point_at() -> None:
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.string()])
 def test_each_buffer_of_a_column_counts_for_what_is_known_of_it(kind: pa.DataType) -> None:
-    """Else what shares its values with a piece of a checkpoint would be taken for it."""
+    """Otherwise a column that shares the values of a checkpoint's piece would be taken for it."""
     texts = kind == pa.string()
     values = pa.py_buffer(b"abcdef") if texts else pa.array([1, 2, 3, 4, 5, 6])
     width = np.int64 if pa.types.is_large_list(kind) else np.int32
@@ -305,7 +305,7 @@ def test_every_type_of_column(kind: str) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """Steps of a table that grows at its end, shrinks at its front and is copied at times."""
+    """Steps of a table that grows at its end, shrinks at its front and is sometimes copied."""
     step = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(0, 9))
     return draw(st.lists(step, min_size=1, max_size=12))
 
@@ -364,7 +364,7 @@ def test_a_table_that_grows_row_by_row_has_few_parts() -> None:
 
 
 def test_a_table_that_grows_by_less_each_time_has_few_parts() -> None:
-    """Each is more than twice as large as the next, whatever the sizes of what was added."""
+    """Each part is more than twice as large as the next, regardless of the added sizes."""
     store, writer = Blobs(), small_writer()
     chunks: list[pa.RecordBatch] = []
     for count, rows in enumerate(range(60, 0, -3), 1):

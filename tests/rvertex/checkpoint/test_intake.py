@@ -1,6 +1,6 @@
-"""The journal of what sources decide: a successor reads all of it, a predecessor adds nothing.
+"""The journal of source decisions: a successor reads all entries, a predecessor adds none.
 
-Cannot catch: a store whose exclusive creation is none (tests/rstream/store).
+Cannot catch: a store without exclusive creation (tests/rstream/store).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def test_an_entry_that_is_gone_is_an_error() -> None:
 
 
 def test_blobs_of_two_instances_are_never_equal() -> None:
-    """A store takes a blob that is put again for the same, so both would believe to be alone."""
+    """A store accepts a repeated equal blob, so both instances would believe to be the only one."""
     one: dict[str, bytes] = {}
     other: dict[str, bytes] = {}
     opened(one, 1)

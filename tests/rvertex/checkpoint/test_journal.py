@@ -1,4 +1,4 @@
-"""Journals: one history whoever writes, damage noticed. Cannot catch a store whose lists lie."""
+"""Journals: one history for any number of writers, and damage is detected."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_entry_that_its_writer_died_over_is_refused_with_what_to_do(
 
 
 class GoneOnMeanwhile(MemoryBlobs):
-    """A store whose first new blob is read, and built upon, before its writer goes on."""
+    """A store whose first new blob is read and continued before its writer returns."""
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
         is_first = not self.blobs
@@ -121,7 +121,7 @@ def test_damage_is_noticed(at: int) -> None:
 
 @given(st.lists(st.integers(0, 2), max_size=30), st.integers(0, 3))
 def test_whoever_takes_turns_there_is_one_history(turns: list[int], kept: int) -> None:
-    """Three instances append where each believes the end to be; those behind are stopped."""
+    """Three instances append at the end that they know; those that are behind are stopped."""
     store = MemoryBlobs()
     journals = [Journal(store, "productions/v") for _ in range(3)]
     ends = [0, 0, 0]

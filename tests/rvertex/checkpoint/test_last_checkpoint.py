@@ -1,6 +1,6 @@
-"""The last checkpoint of an instance is taken when all channels are read up to the cut, once.
+"""An instance takes its last checkpoint once, when all channels are read up to the cut.
 
-Cannot catch: what the ends are that the job manager names (tests/jobmanager/manager).
+Cannot catch: wrong ends from the job manager (tests/jobmanager/manager).
 """
 
 from __future__ import annotations

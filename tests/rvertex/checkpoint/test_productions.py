@@ -1,4 +1,4 @@
-"""Strong and logged instances in any order, several at once: what was once seen never changes.
+"""Strong and logged instances, in any order or several at once: visible items never change.
 
 Instances of one vertex run on one store with a background that the test steps, so that an old one
 may wake up between any two actions of its successor. All items that any instance ever made
@@ -89,7 +89,7 @@ def looked_up(key: int) -> float:
 
 
 def rolled(batch: pa.RecordBatch) -> Any:
-    """Another answer each time."""
+    """Returns other values each time."""
     r = [random.random() for _ in range(batch.num_rows)]
     return {"k": batch.column("k"), "r": r, "total": r}
 
@@ -164,7 +164,7 @@ class Stepped:
 
 
 class Server:
-    """No reader uses the network."""
+    """A server that no reader uses."""
 
     address = ""
 
@@ -174,7 +174,7 @@ class Server:
 
 
 class Wiring:
-    """The surroundings of one host: the shared store, a background of its own."""
+    """A host's environment: the shared store, and a background of its own."""
 
     def __init__(self, store: MemoryBlobs, clock: ManualClock) -> None:
         self.background, self.clock, self._store = Stepped(), clock, store
@@ -184,7 +184,7 @@ class Wiring:
 
 
 class Instance:
-    """A runner on a host of its own; ``failure``: why it ended."""
+    """A runner on its own host; ``failure``: why it ended."""
 
     def __init__(self, world: World, epoch: int, checkpoint: str) -> None:
         self.world, self.epoch = world, epoch
@@ -229,7 +229,7 @@ class Instance:
 
 
 class World:
-    """A vertex, its instances, the checkpoints that are known, all that was seen."""
+    """A vertex, its instances, the known checkpoints, and all visible items."""
 
     def __init__(
         self,
@@ -258,14 +258,14 @@ class World:
         self.start()
 
     def start(self, back: int = 0) -> None:
-        """A successor, from the newest checkpoint or from one before it."""
+        """Start a successor from the newest checkpoint, or ``back`` checkpoints earlier."""
         known = self.checkpoints[max(0, len(self.checkpoints) - 1 - back) :]
         instance = Instance(self, len(self.instances) + 1, known[0].name if known else "")
         self.instances.append(instance)
         self.newest = instance
 
     def announce(self, notice: CheckpointTaken) -> None:
-        """Know it; with ``collect`` only the last two are kept, with all that they name."""
+        """Record a checkpoint. With ``collect``, only the last two and their files are kept."""
         self.checkpoints.append(notice)
         if self.collect and len(self.checkpoints) > 2:
             old = self.checkpoints.pop(0)
@@ -275,7 +275,7 @@ class World:
                 self.deleted.add(path)
 
     def look(self, instance: Instance) -> None:
-        """Every item in the memory of an instance is what was seen before at its number."""
+        """Check that each item in an instance's memory equals the earlier one with its number."""
         for stream in instance.runner.outputs:
             _, items = stream.read_tail(stream.tail_first_seq, 10_000)
             if items is None:
@@ -284,7 +284,10 @@ class World:
                 assert self.seen.setdefault((stream.stream_id, seq), row) == row, seq
 
     def act(self, action: int) -> None:
-        """0: the newest turns; 1: its background; 2: time; 3, 4: an old one wakes; 5: restart."""
+        """Do an action. 0: the newest instance steps; 1: its background; 2: time.
+
+        3, 4: an old instance; 5: restart.
+        """
         assert self.newest is not None
         old = self.instances[len(self.instances) // 2 - 1]
         match action:
@@ -304,7 +307,7 @@ class World:
             self.start()
 
     def finish(self) -> list[list[Any]]:
-        """Go on until the end; the items of every stream, from Parquet."""
+        """Continue to the end. Return the items of every stream, from Parquet."""
         for _ in range(2_000):
             for action in (0, 1, 2):
                 self.act(action)
@@ -378,7 +381,7 @@ def test_what_is_held_is_not_seen(spec: VertexSpec) -> None:
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
 def test_no_row_is_waited_for_while_a_step_is_held(spec: VertexSpec) -> None:
-    """Rows that are due are no reason to look again and again; what it is held for wakes it."""
+    """Due rows must not cause polling; the event that the step waits for wakes it."""
     world = World(spec, pace=0.001)
     instance = world.newest
     assert instance is not None
@@ -446,7 +449,7 @@ def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) 
 def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
     spec: VertexSpec, rows: int
 ) -> None:
-    """It would be deleted with that; so it stays to refuse an instance that wakes up."""
+    """It would be deleted with that checkpoint; it stays to reject an instance that wakes up."""
     world = World(spec, rows)
     zombie = world.newest
     assert zombie is not None
@@ -475,7 +478,7 @@ def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
 
 
 class Steps:
-    """The productions of one instance that makes a step when it is told; outputs are numbers."""
+    """The productions of one instance whose steps the test makes; outputs are numbers."""
 
     def __init__(self, store: MemoryBlobs, checkpoint: str = "") -> None:
         self.store, self.background, self.clock = store, Stepped(), ManualClock(1)
@@ -509,7 +512,7 @@ class Steps:
             self.productions.poll((self.position,))
 
     def ask(self, durable: int) -> list[tuple[int, list[int], int]]:
-        """Announced when so much is durable: number of the entry, those that it names, its time."""
+        """The entry number, entry names and time to announce once this much is durable."""
         self.productions.request()
         self.productions.poll((self.position,))
         return self.wait(durable)
@@ -581,7 +584,7 @@ def drawn_journal() -> tuple[MemoryBlobs, list[str]]:
 def test_entries_of_values_go_once_all_of_them_were_drawn_but_for_the_newest(
     drawn: tuple[int, int], ended: int
 ) -> None:
-    """Wherever an instance begins or has got to while it draws again; each is named once."""
+    """At any start or position of an instance that draws again; each entry is named once."""
     store, names = drawn_journal()
     opened = open_values(LOGGED, having_drawn(*drawn), store, None)  # type: ignore[arg-type]
     assert opened is not None
@@ -618,7 +621,7 @@ def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() ->
 
 
 def test_values_go_on_where_a_snapshot_had_drawn_them() -> None:
-    """Wherever in an entry that is, or behind the last; what lies before may be collected."""
+    """At any position in an entry, or after the last; earlier entries may be collected."""
     world = World(LOGGED, 2)
     run(world, 20)
     journal = Journal(world.store, "values/v.0")
@@ -643,7 +646,7 @@ def test_values_go_on_where_a_snapshot_had_drawn_them() -> None:
 
 
 def having_drawn(values: int, by_second: int = 0) -> Snapshot:
-    """A snapshot whose operators have drawn so many values."""
+    """A snapshot whose operators have drawn this number of values."""
     drawn = (OperatorState({"drawn": count}) for count in (values, by_second))
     states = (OperatorState({}), *drawn)
     return Snapshot(LOGGED.id, "tag", (0,), (0, 0, 0), (b"", b"", b""), states)
@@ -676,7 +679,7 @@ def test_only_checkpoints_and_strong_vertices_draw() -> None:
 
 
 def without_lifetimes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Every event ends where it starts, which none may."""
+    """Every event ends at its start, which is not allowed."""
     names = ["_vs" if name == "_ve" else name for name in batch.schema.names]
     return pa.RecordBatch.from_arrays([batch.column(n) for n in names], schema=batch.schema)
 
@@ -687,7 +690,7 @@ def ended(items: Items | None) -> Items | None:
 
 @dataclass(frozen=True)
 class Ending(Stateless):
-    """An operator with an error."""
+    """An operator that fails."""
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         return inputs[0]

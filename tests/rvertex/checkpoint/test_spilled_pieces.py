@@ -1,6 +1,6 @@
-"""State on scratch in checkpoints: a run is uploaded once, also by an instance that was restored.
+"""Spilled state in checkpoints: a run is uploaded once, also after a restore.
 
-Cannot catch: bytes that a disk changes (``test_codec.py`` checks the digests of parts).
+Cannot catch: bytes changed by a disk (``test_codec.py`` checks the digests of parts).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def opened(memory: StateMemory) -> Any:
 
 
 def feed(operator: Any, first: int) -> None:
-    """Rows of one window, each of a key of its own."""
+    """Rows of one window, each with its own key."""
     vs = np.arange(first, first + ROWS)
     keys = (vs * 7_919 % 1_000_003) * 10**9
     columns = [pa.array(c) for c in (vs, vs + 1, keys, vs / 3)]
@@ -115,7 +115,7 @@ def test_runs_are_uploaded_once() -> None:
 
 
 def written(root: Path) -> Any:
-    """An operator whose checkpoint is in a folder."""
+    """An operator with a checkpoint in a folder."""
     operator = opened(StateMemory(0))
     for step in range(6):
         feed(operator, step * ROWS)

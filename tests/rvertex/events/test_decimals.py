@@ -1,4 +1,4 @@
-"""Decimals become the doubles that are nearest to them, whatever else is in the column."""
+"""Decimals become the nearest doubles, regardless of the other values of the column."""
 
 from __future__ import annotations
 

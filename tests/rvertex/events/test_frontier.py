@@ -1,6 +1,6 @@
-"""The frontier found by blocks of rows is the one found row by row.
+"""The frontier computed in blocks of rows equals that computed row by row.
 
-Cannot catch: what a source makes of it (test_reorder.py, whose batches are shorter than a block).
+Cannot catch: how a source uses it (test_reorder.py, whose batches are shorter than a block).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays by group code against a dictionary: growth, compaction, snapshots that stay."""
+"""Arrays by group code against a dictionary: growth, compaction, unchanged snapshots."""
 
 from __future__ import annotations
 

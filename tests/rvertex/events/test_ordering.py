@@ -1,4 +1,4 @@
-"""The stable order against numpy's, over few and many runs, narrow and full-width values."""
+"""The stable sort order against numpy's, for few and many runs, narrow and full-width values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and items are two forms of one thing; pieces of a run join to the run again."""
+"""Runs and items are two forms of the same data; pieces of a run can be joined again."""
 
 from __future__ import annotations
 

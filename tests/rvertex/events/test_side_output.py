@@ -1,6 +1,6 @@
-"""Side outputs of a vertex: their order, their end, and that no schedule shows in them.
+"""Side outputs of a vertex: their order, their end, and independence of the schedule.
 
-Cannot catch: what becomes of side streams in a job (tests/jobmanager/storage/test_side_output.py).
+Cannot catch: side streams in a job (tests/jobmanager/storage/test_side_output.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BAD = pa.schema([("k", pa.int64())])
 
 @dataclass(frozen=True)
 class Refuse:
-    """Sends the events without a key to two side outputs: as they are, and their keys alone."""
+    """Sends events without a key to two side outputs: unchanged, and as keys only."""
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         return inputs[0]
@@ -69,7 +69,7 @@ class Refusing(Stateless):
 
 
 def vertex() -> VertexSpec:
-    """A source that keeps its late rows, and an operator behind it that refuses some."""
+    """A source that keeps its late rows, followed by an operator that rejects some rows."""
     plain = source_vertex()
     sides = (SideOutput("late/v", late_payload(LEFT)), *Refuse().side_outputs([LEFT]))
     edges = [OutputEdge((s.name,), (s.name,), (), "async", False, s.name, s.payload) for s in sides]

@@ -1,4 +1,4 @@
-"""Marks and rows of keys in time, against a search through all of them."""
+"""Marks and rows of keys by time, against a full search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ SOME = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), max_size=8).map
 @examples(60)
 @given(marks=SOME, rows=SOME)
 def test_a_timeline_is_a_search(marks: list[tuple[int, int]], rows: list[tuple[int, int]]) -> None:
-    """Both as (time, code); of equal marks the last is before a row, and the first after one."""
+    """Both as (time, code).
+
+    Of marks with equal times, the last precedes a row and the first follows it.
+    """
     mark_times, mark_codes = _columns(marks)
     row_times, row_codes = _columns(rows)
     timeline = Timeline(mark_codes, mark_times, row_codes, row_times)

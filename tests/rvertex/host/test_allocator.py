@@ -1,4 +1,4 @@
-"""When memory is given back, and which limit holds. Cannot catch: whether the system gets it."""
+"""When memory is returned, and which limit applies. Cannot catch: a system that keeps it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def test_memory_is_given_back_after_large_steps_now_and_then() -> None:
 def test_limits_of_all_control_groups_count(
     version: str, line: str, names: tuple[str, str, str], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """Also where the group of the process has none; cache that can be dropped is not in use."""
+    """Also if the group of the process has none.
+
+    Cache that can be dropped does not count as used.
+    """
     limit, usage, cache = names
     monkeypatch.setitem(allocator._GROUPS, version, (str(tmp_path / "fs"), *names))
     inner = tmp_path / "fs" / "jobs.slice" / "run.scope"
@@ -70,7 +73,7 @@ def test_limits_of_all_control_groups_count(
 
 
 def test_limit_of_a_real_control_group(tmp_path: Path) -> None:
-    """A group within another one, as systemd and YARN make them."""
+    """A group inside another one, as systemd and YARN create them."""
     group = Path("/sys/fs/cgroup/memory") / f"limit-{os.getpid()}"
     try:
         group.mkdir()

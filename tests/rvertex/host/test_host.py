@@ -1,7 +1,7 @@
-"""Hosts at work: starting, stopping, replaying, and reading on when a replica is gone.
+"""Running hosts: start, stop, replay, and reading on after a replica is lost.
 
-Hosts are threads with real connections; a scripted manager takes the place of the job manager.
-Cannot catch: a process that is killed (tests/spark), what a job manager decides (tests/jobmanager).
+Hosts are threads with real connections; a scripted manager replaces the job manager. Cannot catch:
+a killed process (tests/spark), decisions of a job manager (tests/jobmanager).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def replayed(spec: VertexSpec, *durations: int) -> VertexSpec:
 
 
 def windows(length_ms: int) -> list[VertexSpec]:
-    """A source, a window, and what it writes to ``out``."""
+    """A source, a window, and its output in ``out``."""
     return [
         source("src.0", table(length_ms), edge("mid", "volatile")),
         vertex("win.0", WINDOW, ["mid"], edge("out", "async")),
@@ -146,7 +146,7 @@ def managers() -> Iterator[Callable[..., ScriptedManager]]:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> SourceGate:
-    """Stands before all sources."""
+    """Blocks all sources."""
     gate = SourceGate()
     gate.stand(monkeypatch)
     return gate
@@ -165,7 +165,7 @@ def finish(manager: ScriptedManager, name: str) -> VertexFinished:
 
 
 def run_all(manager: ScriptedManager, host: str) -> pa.RecordBatch:
-    """The output without any trouble."""
+    """The output without failures."""
     for name in manager.vertices:
         manager.start(host, name, 1)
         manager.locate(name, (1, host))
@@ -232,7 +232,7 @@ def test_replay_in_the_middle_of_a_job(
 def test_readers_go_on_with_the_other_replica(
     managers: Callable[..., ScriptedManager], gate: SourceGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host that waited for the silence of the dead one would end too late."""
+    """A host that waited until the dead replica counts as silent would end too late."""
     monkeypatch.setattr(rvertex.host.input_channel, "SILENCE_S", 10 * WAIT_S)
     length_ms = 1200
     expected = run_all(managers(windows(length_ms), "h1"), "h1")
@@ -253,7 +253,7 @@ def test_readers_go_on_with_the_other_replica(
 
 
 class GatedBlobs(MemoryBlobs):
-    """A store that answers only once it is told to."""
+    """A store that answers only on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -379,7 +379,7 @@ def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
 def test_a_flush_that_fails_is_told_and_ends(
     managers: Callable[..., ScriptedManager], gate: SourceGate
 ) -> None:
-    """It is flushed only when it is stopped."""
+    """The stream is flushed only when the host is stopped."""
 
     class Full(MemoryBlobs):
         def put(self, name: str, data: Any) -> None:
@@ -474,7 +474,7 @@ def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
 
 
 def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> None:
-    """A host that slept for all its idle wait even once would end too late to be waited for."""
+    """A host that slept for its whole idle wait even once would end too late for the test."""
     manager = managers(windows(300), "h1", "h2", pace=1.0, idle_wait_s=10 * WAIT_S)
     manager.start("h1", "src.0", 1)
     manager.wait_for(VertexStarted, lambda n: n.vertex == "src.0")
@@ -485,7 +485,7 @@ def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> N
 
 
 def test_what_a_step_is_held_for_wakes_its_host(managers: Callable[..., ScriptedManager]) -> None:
-    """Nothing else would: see above."""
+    """Nothing else would wake it, as in the test above."""
     strong = dataclasses.replace(windows(100)[0], recovery=Recovery("strong"))
     manager = managers([strong], "h1", pace=1.0, idle_wait_s=10 * WAIT_S)
     manager.start("h1", "src.0", 1)

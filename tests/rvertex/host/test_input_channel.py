@@ -1,7 +1,7 @@
-"""One input channel whose writers come and go: nothing is missed, nothing read twice.
+"""One input channel with changing writers: no item is missed or read twice.
 
 Streams, servers and the connections between them are real; the clock is moved by hand. Cannot
-catch: what the job manager makes of a loss (tests/jobmanager), a host that hangs (tests/sim).
+catch: reactions of the job manager to a loss (tests/jobmanager), a host that hangs (tests/sim).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HERE = "reader"
 
 
 class Wiring(FlightWiring):
-    """The real one, with a clock that is moved by hand and one store in memory."""
+    """The real wiring, with a manual clock and a store in memory."""
 
     def __init__(self) -> None:
         super().__init__(HERE)
@@ -78,7 +78,7 @@ class Scene:
         return self.wiring.manual
 
     def stream(self, epoch: int, *, first: int = 0, is_here: bool = False) -> RStream:
-        """An instance that writes from ``first`` on, on a host of its own or on this one."""
+        """An instance that writes from ``first``, on its own host or on this one."""
         stream = RStream.open(
             MemoryBlobs(), PAYLOAD, stream_id="s", start_seq=first, durability="volatile"
         )
@@ -113,7 +113,7 @@ class Scene:
         assert self.seen == list(range(count))
 
     def read_nothing_at(self, epoch: int | None) -> None:
-        """Nothing on the way to this instance (None: to a folder), and nothing there."""
+        """Read from this instance (None: from a folder); there is nothing to read or in transit."""
         self._read_nothing_until(lambda: self.reader._attached is not None and self.epoch == epoch)
         for _ in range(20):
             assert self.read() is None
@@ -123,7 +123,7 @@ class Scene:
         self._read_nothing_until(lambda: self.reader._attached is None)
 
     def wait_at_none(self) -> None:
-        """It reads nowhere, however often it is asked."""
+        """Check that the channel reads from no instance, on repeated tries."""
         for _ in range(20):
             assert self.read() is None
             assert self.reader._attached is None
@@ -135,7 +135,7 @@ class Scene:
         return None if attached is None or attached.endpoint is None else attached.endpoint.epoch
 
     def receive_until(self, count: int) -> None:
-        """Wait until that many items are here, read or not."""
+        """Wait until this number of items has arrived, read or not."""
         attached, deadline_s = self.reader._attached, time.monotonic() + WAIT_S
         assert attached is not None
         assert isinstance(attached.reader, PushedReader)
@@ -232,7 +232,7 @@ def test_a_loss_is_reported_once_when_every_site_was_tried(scene: Scene) -> None
 
 
 def test_a_site_that_is_listed_again_needs_no_pause(scene: Scene) -> None:
-    """It was left because it was not listed, not because it was broken."""
+    """The channel left it because it was not listed, not because its connection broke."""
     one = scene.stream(1)
     one.append(items(0, 3))
     scene.stream(2)
@@ -349,7 +349,7 @@ def test_unknown_until_it_is_located(scene: Scene) -> None:
 
 
 def test_a_switch_waits_for_no_clock(scene: Scene) -> None:
-    """Retries wait for a clock, which is stopped here."""
+    """Retries would wait for the clock, which is stopped here."""
     one, two = scene.stream(1), scene.stream(2)
     scene.locate(1, 2)
     for stream in (one, two):

@@ -1,4 +1,4 @@
-"""Pacing: which leading rows are due, on a clock moved by hand."""
+"""Pacing: which of the first rows are due, on a manual clock."""
 
 from __future__ import annotations
 

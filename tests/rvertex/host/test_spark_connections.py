@@ -80,7 +80,7 @@ def test_logs_of_processes_that_are_gone_are_removed(
 def test_a_java_that_dies_within_a_call_prints_no_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In place of Java something that resets the connection once it has read a call."""
+    """A server replaces Java, and resets the connection after it has read a call."""
     with socket.create_server((LOOPBACK, 0)) as server:
 
         def die() -> None:

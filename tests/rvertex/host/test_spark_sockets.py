@@ -1,6 +1,6 @@
-"""Whether Spark and its Python workers may talk over Unix sockets, without a Spark.
+"""Whether Spark and its Python workers may use Unix sockets; starts no Spark.
 
-Cannot catch: that Spark takes the settings (tests/spark).
+Cannot catch: whether Spark accepts the settings (tests/spark).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_a_local_master_has_sockets_in_a_folder_of_its_own(temporary: Path) -> N
 def test_without_room_for_a_name_there_is_tcp(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, name: str, fits: bool
 ) -> None:
-    """Bytes count, not letters."""
+    """The limit counts bytes, not characters."""
     deep = temporary / name
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))

@@ -1,6 +1,6 @@
-"""A turn that does not return is told while it lasts, with the operator and what it evaluates.
+"""A step that does not return is reported while it runs, with its operator and expression.
 
-Cannot catch: code of a user's that holds the interpreter's lock; the host's lines break then.
+Cannot catch: user code that holds the interpreter's lock; the host's connections then break.
 """
 
 from __future__ import annotations

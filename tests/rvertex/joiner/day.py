@@ -1,18 +1,18 @@
 """A day of two sites that join clicks to searches: real joiners in a simulated world of one seed.
 
-A click comes up to 26 hours after its search, and a few have none. Each site has its own copy of
-both logs, in an order of its own: most rows arrive within a minute, some hours later. A claim takes
-a second of each tick of a minute, and the other site may run meanwhile. Each site dies
-twice, at a random call of the registry, its journal or its output. West is cut off from the
-registry for an hour. A server of the registry dies: for a tick nobody reaches it. Appends and
-answers get lost, and appends arrive late. The clocks differ by up to a minute.
+A click comes up to 26 hours after its search; a few clicks have no search. Each site has its own
+copy of both logs, in its own order: most rows arrive within a minute, some hours later. A claim
+takes a second of each tick of a minute, and the other site may run meanwhile. Each site dies twice,
+at a random call of the registry, its journal or its output. West cannot reach the registry for an
+hour. A server of the registry dies, so no site reaches it for a tick. Appends and answers get lost,
+and appends arrive late. The clocks differ by up to a minute.
 
-Laws: an id is joined once at most, with its own search; every click whose search exists is joined;
+Laws: an id is joined at most once, with its own search; every click whose search exists is joined;
 every click without a search is marked once; less than 5 % of the joins are wasted.
 
     python -m tests.rvertex.joiner.day --searches 5000000
 
-Cannot catch: two threads in one site; what a store does that loses acknowledged writes.
+Cannot catch: two threads in one site; a store that loses acknowledged writes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ REGISTRY = RegistryLimits(keep_us=4 * 24 * HOUR, tries=2)
 
 
 class DiedError(Exception):
-    """The process of a site was killed here."""
+    """Raised when the process of a site is killed."""
 
 
 @dataclass(eq=False)
@@ -81,7 +81,7 @@ class Shared:
 
 
 class Events:
-    """Searches and clicks, and when each site gets them: arrays sorted by arrival."""
+    """Searches and clicks, and their arrival times at each site: arrays sorted by arrival."""
 
     def __init__(self, seed: int, searches: int, clicks: int) -> None:
         draw = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ class Events:
 
 
 class ArrayReader:
-    """Rows of a site that have arrived."""
+    """The rows of a site that have arrived."""
 
     def __init__(self, world: World, site: str, name: str, seq: int) -> None:
         self._world, self._site, self._name, self._seq = world, site, name, seq
@@ -172,7 +172,7 @@ class World:
         self.running: list[Site] = []
 
     def run(self) -> list[str]:
-        """Let the days pass; return the laws that were broken."""
+        """Simulate the days. Return the broken laws."""
         while self.now_us < self.end_us:
             # After the last event only waiting rows are left: larger ticks lose nothing.
             is_busy = self.now_us < START_US + DAY_US + DELAY_MAX_US
@@ -195,7 +195,7 @@ class World:
             self.running.remove(site)
 
     def call(self, site: Site) -> None:
-        """Before and after each call of a site: it may die."""
+        """Called before and after each call of a site: the site may die."""
         if site.deaths and self.now_us >= site.deaths[0][0]:
             site.dies_in -= 1
             if site.dies_in <= 0:
@@ -238,7 +238,7 @@ class World:
 
 
 class SiteLog:
-    """The registry as one site reaches it; see :class:`ClaimLog`."""
+    """The registry as seen by one site; see :class:`ClaimLog`."""
 
     def __init__(self, world: World, site: Site) -> None:
         self._world, self._site = world, site
@@ -298,7 +298,7 @@ class SiteLog:
 
 
 class MortalBlobs(MemoryBlobs):
-    """A site's disk; the process may die before and after each write."""
+    """The disk of a site; the process may die before and after each write."""
 
     site: Site
 
@@ -310,7 +310,7 @@ class MortalBlobs(MemoryBlobs):
 
 
 class SiteOutput:
-    """The output log of a process, written in its only thread."""
+    """The output log of a process, which has only one thread."""
 
     def __init__(self, store: MemoryBlobs, schema: pa.Schema) -> None:
         self._writer, self._commits = LogWriter(store, schema), 0
@@ -334,7 +334,7 @@ class SiteOutput:
 
 
 class SiteClock:
-    """The world's time, and by how much this clock is wrong."""
+    """The world's time plus the error of this clock."""
 
     def __init__(self, world: World) -> None:
         self._world, self._wrong_us = world, world.random.randrange(-30 * S, 30 * S)
@@ -347,7 +347,7 @@ class SiteClock:
 
 
 class Site:
-    """The joiner of a site; it dies and begins again from what is on its disk."""
+    """The joiner of a site; after a death it restarts from its disk."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -370,7 +370,7 @@ class Site:
         return store
 
     def step(self) -> bool:
-        """Do one step of the joiner; False: it waits, or is down."""
+        """Do one step of the joiner. Return False if it waits or is down."""
         if self.world.now_us < self.away_until_us:
             return False
         begun_s = time.process_time()
@@ -411,7 +411,7 @@ class Site:
         return lambda seq: ArrayReader(self.world, self.name, name, seq or 0)
 
     def output_rows(self) -> pa.Table:
-        """All rows of the output, by the log's own reader."""
+        """All rows of the output, read with the log's reader."""
         from rstream.intake.reader import open_log
 
         if self.joiner is not None:

@@ -1,6 +1,6 @@
-"""A site that catches up: its rate is kept, its positions are stored, its pauses double.
+"""A site that catches up: it limits its rate, stores its positions, and doubles its pauses.
 
-Cannot catch: what the throttle is worth to the other site (``make photon``).
+Cannot catch: the benefit of the limit for the other site (``make photon``).
 """
 
 from __future__ import annotations

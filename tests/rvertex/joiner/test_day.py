@@ -1,4 +1,4 @@
-"""Two sites join a day of clicks under failures; planted bugs are found.
+"""Two sites join a day of clicks under failures; planted bugs are detected.
 
 Cannot catch: real processes, servers and disks (``make photon``).
 """
@@ -38,7 +38,7 @@ def test_each_click_is_joined_once(seed: int) -> None:
 
 
 def token_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A process that begins again is another joiner."""
+    """A restarted process gets another joiner token."""
     open_, tokens = StepLog.open, count()
 
     def begin(self: StepLog, first: Step) -> Any:
@@ -50,7 +50,7 @@ def token_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def claimed_before_the_entry(patch: pytest.MonkeyPatch) -> None:
-    """Claims of a killed process are not in the journal."""
+    """The claims of a killed process are not in the journal."""
     append = StepLog.append
 
     def late(self: StepLog, step: Step) -> None:
@@ -62,12 +62,12 @@ def claimed_before_the_entry(patch: pytest.MonkeyPatch) -> None:
 
 
 def begun_step_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A process that begins again does not finish the last step of the one before."""
+    """A restarted process does not complete the last step of its predecessor."""
     patch.setattr(IdJoiner, "_begin_again", lambda *_: None)
 
 
 def delivered_before_the_append(patch: pytest.MonkeyPatch) -> None:
-    """The registry counts a claim as delivered at once, so a repeat of it is refused."""
+    """The registry counts a claim as delivered at once, so it rejects a repeat."""
     apply = Shard.apply
 
     def noted(self: Shard, seq: int, entry: Any) -> Any:
@@ -80,7 +80,7 @@ def delivered_before_the_append(patch: pytest.MonkeyPatch) -> None:
 
 
 def appended_whatever_the_verdict(patch: pytest.MonkeyPatch) -> None:
-    """Rows are appended though the other site has their ids."""
+    """Rows are appended even if the other site has their ids."""
     from rvertex.registry.shard import Verdict
 
     def all_ours(_: Any, __: str, ids: list[bytes], *___: Any) -> list[Verdict]:

@@ -1,4 +1,4 @@
-"""Primary rows are found by id, whether they are in memory or on disk, until they expire."""
+"""Primary rows can be looked up by id, in memory or on disk, until they expire."""
 
 from __future__ import annotations
 

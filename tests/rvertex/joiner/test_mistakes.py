@@ -1,4 +1,4 @@
-"""Wrong arguments of ``ss.id_joiner``, and a registry that is away or was emptied, are named."""
+"""Errors for wrong arguments of ``ss.id_joiner``, and for an unreachable or emptied registry."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``ss.id_joiner`` over real logs and three real servers; mistakes are named.
+"""``ss.id_joiner`` over real logs and three real servers, and its errors.
 
-Cannot catch: processes that are killed (``make photon``, tests/rvertex/joiner/day.py).
+Cannot catch: killed processes (``make photon``, tests/rvertex/joiner/day.py).
 """
 
 from __future__ import annotations

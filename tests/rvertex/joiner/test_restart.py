@@ -1,6 +1,6 @@
-"""A joiner that was killed begins again: from rows that it skipped, had joined, or that expired.
+"""A killed joiner restarts among rows that it skipped, had joined, or that expired.
 
-Cannot catch: what the logs' own retention does.
+Cannot catch: the retention of the logs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPEC = JoinSpec("q", "click", "searched", "clicked", 6 * HOUR, 12 * HOUR, 20 * H
 
 @dataclass(eq=False)
 class Log:
-    """Rows in memory; those before the number that a joiner has released are deleted."""
+    """Rows in memory; rows before the joiner's released number are deleted."""
 
     payload: pa.Schema
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -133,13 +133,13 @@ class OneSite:
         self.clicks.rows.append((click, q, at))
 
     def steps(self, joiner: IdJoiner, hours: int) -> None:
-        """Step at this hour until nothing is done."""
+        """Step at this hour until there is nothing to do."""
         self.time_us = START_US + hours * HOUR
         while joiner.step():
             pass
 
     def killed(self, joiner: IdJoiner, hours: int) -> None:
-        """Step until the process dies between a step's entry and its claims."""
+        """Step until the process dies after a step's entry and before its claims."""
         self.claims.kills = True
         with pytest.raises(DiedError):
             self.steps(joiner, hours)
@@ -204,7 +204,7 @@ def test_rows_of_a_step_that_is_a_record_are_kept(is_killed: bool) -> None:
 
 
 def test_a_killed_step_had_joined_no_row_that_has_expired() -> None:
-    """A part of the store has rows that expired, and newer ones."""
+    """A part of the store has expired rows and newer ones."""
     site = OneSite(steps_per_record=1)
     joiner = site.begin()
     for hours in (0, 10):

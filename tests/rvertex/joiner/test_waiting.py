@@ -1,4 +1,4 @@
-"""Rows that wait: when each is due, and which come first."""
+"""Waiting rows: when each is due, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hot key and its share, estimated from a sample, however the rows are cut."""
+"""The most frequent key and its share, estimated from a sample, for any cut of the rows."""
 
 from __future__ import annotations
 

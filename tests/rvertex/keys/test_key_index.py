@@ -1,4 +1,4 @@
-"""Key codes against a dictionary of first appearances, for any types, cutting and repetition.
+"""Key codes against a dictionary of first appearances, for any types, cuts and repeats.
 
 Cannot catch: wrong codes beyond 2**31 keys, and speed (see benchmarks).
 """

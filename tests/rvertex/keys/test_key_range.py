@@ -1,4 +1,4 @@
-"""Direct addressing against integers without limits; its owners have tests of their own."""
+"""Direct addressing against unbounded integers; the classes that use it have their own tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Keys as numbers, against Python's own order of tuples.
+"""Keys as numbers, against Python's order of tuples.
 
-Cannot catch: a number that is right for the wrong reason; answers of aggregates are compared in
+Cannot catch: a right number for the wrong reason; results of aggregates are compared in
 ``operators/test_aggregate.py``.
 """
 
@@ -87,7 +87,7 @@ def test_ranks(span: int, is_sorted: bool) -> None:
 
 @pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]])
 def test_a_zero_has_no_sign_whichever_came_first(zeros: list[float]) -> None:
-    """Also where it follows from the columns before it."""
+    """Also if the order is decided by the columns before it."""
     columns = [pa.array([1, 1, 2]), pa.array([*zeros, 5.0])]
     found = numbered_keys([column.type for column in columns], columns, 3)
     assert found.codes[0] == found.codes[1] < found.codes[2]

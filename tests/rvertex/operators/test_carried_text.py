@@ -1,6 +1,6 @@
-"""Operators give the same whether text comes plain or as dictionaries, cut and restored anywhere.
+"""Operators return the same rows for plain text and for dictionaries, with any cuts and restores.
 
-Cannot catch: what windows and user code do with dictionaries, as they are never given any.
+Cannot catch: dictionaries in windows and user code, which never get any.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""CTIs that rows held back pass once these have left: any cutting, restore and replay.
+"""CTIs that buffered rows delay are emitted after these rows: any cuts, restores and replays.
 
-Expected is what an evaluation item by item says, which thins by a division of times.
+The expected items come from an evaluation item by item, which thins out CTIs by dividing times.
 
-Cannot catch: an operator that puts a row out before a CTI up to its start has come.
+Cannot catch: an operator that emits a row before a CTI has reached its start.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TWO = [
 
 
 def _is_of_use(time: int, after: int, last: int) -> bool:
-    """Whether a CTI still waits, where ``after`` is the next that does and ``last`` the last."""
+    """Whether a CTI still waits; ``after``: the next one that does, ``last``: the last one."""
     width = 1
     while width < 2**63 and time // width != after // width:
         width *= 2
@@ -69,7 +69,7 @@ def _is_of_use(time: int, after: int, last: int) -> bool:
 
 
 def _passing(spec: Any, inputs: list[Run], schemas: list[pa.Schema]) -> list[int]:
-    """Return the waiting CTIs that the rows and CTIs have reached."""
+    """Return the waiting CTIs that the rows and CTIs have passed."""
     times = [(t, -1) for t in inputs[0].ctis.tolist()]
     times += [(t, p) for p, run in enumerate(inputs) for t in int64_column(run.events, VS).tolist()]
     waiting: list[int] = []
@@ -88,7 +88,10 @@ def _passing(spec: Any, inputs: list[Run], schemas: list[pa.Schema]) -> list[int
 
 
 def _assert_all_pass(spec: Any, inputs: list[Run], cuts: list[int]) -> Run:
-    """Rows as without it; the CTIs are its own and those that it got, kept and has come to."""
+    """Rows as without forwarding.
+
+    The CTIs are the operator's own and the received ones, thinned.
+    """
     schemas = [PAYLOAD] * len(inputs)
     plain = assert_cut_invariant(spec, inputs, schemas, cuts)
     is_user = isinstance(spec, UserOperator)
@@ -101,7 +104,7 @@ def _assert_all_pass(spec: Any, inputs: list[Run], cuts: list[int]) -> Run:
 
 
 class Behind:
-    """Rows leave when a CTI more than three after them has come, and it says so with its own."""
+    """Emits rows after a CTI more than three later, and states this delay in its CTIs."""
 
     def __init__(self) -> None:
         self.rows: list[list[int]] = []
@@ -149,7 +152,10 @@ def test_the_worked_session() -> None:
 
 
 def test_ctis_that_wait_long_are_thinned_but_for_the_last() -> None:
-    """A session from 1 to the end; others leave with the CTIs that wait next to them."""
+    """One session lasts from 1 to the end.
+
+    Others are emitted with the CTIs that wait beside them.
+    """
     items: list[Item] = [ev(1, 3000, k=1), *(ev(t, k=2) for t in (480, 530, 1_100))]
     items += [cti(t) for t in (*range(500, 540), 1_200, INF_TIME)]
     run = make_run(items, PAYLOAD)
@@ -168,7 +174,7 @@ def test_a_transform_has_no_ctis_but_those_that_it_got() -> None:
 
 
 def test_few_ctis_wait_however_many_came() -> None:
-    """Half an hour on a grid of 10 ms, and a leap of a year."""
+    """Half an hour on a grid of 10 ms, and a jump by a year."""
     empty = empty_batch(event_schema(PAYLOAD))
 
     def nothing(ports: Sequence[Run]) -> Run:

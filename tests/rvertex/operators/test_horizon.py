@@ -1,7 +1,7 @@
-"""Horizons: what operators claim holds, alone and in a row, and a third of it would be noticed.
+"""Horizons: declared horizons are sufficient, alone and in chains; a third of one is not.
 
-Every operator test asks the horizon of its own inputs too (``assert_cut_invariant``). Cannot catch:
-a state that a few dozen rows do not make, such as a key index that is rebuilt.
+Every operator test checks the horizon of its own inputs, too (``assert_cut_invariant``). Cannot
+catch: a state that needs more than a few dozen rows, such as a rebuilt key index.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Differ:
 
 
 class Chain:
-    """Operators in a row, as a vertex has them."""
+    """Operators in a chain, as in a vertex."""
 
     def __init__(self, *operators: OperatorSpec) -> None:
         self.operators = operators
@@ -200,7 +200,7 @@ def _assert_enough(spec: OperatorSpec, durations: Durations, horizon_us: int) ->
 
 
 def _assert_noticed(spec: OperatorSpec, durations: Durations, horizon_us: int) -> None:
-    """The harness notices that this horizon is not enough."""
+    """Check that the harness detects an insufficient horizon."""
     assert any(
         not _is_enough(
             spec, _inputs(seed, _ports(durations), durations), horizon_us, range(1, 40, 2)

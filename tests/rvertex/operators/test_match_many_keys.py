@@ -1,7 +1,7 @@
-"""MATCH over many keys at once against one key at a time, in runs of few and of many rows.
+"""MATCH over many keys at once against one key at a time, in runs of few and many rows.
 
-Cannot catch: a mistake of both searches; ``test_match_patterns.py`` compares them with a matcher
-that tries all ways.
+Cannot catch: a mistake of both searches; ``test_match_patterns.py`` compares them with an
+exhaustive matcher.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def spec_of(pattern: Pattern, within_us: int, reads_prev: bool) -> MatchRows:
 
 
 def random_run(chance: np.random.Generator) -> Run:
-    """A few thousand rows of some hundred keys; one key has many rows."""
+    """A few thousand rows with some hundred keys; one key has many rows."""
     rows, key_count = 4_000, int(chance.choice([60, 400]))
     vs = np.cumsum(chance.random(rows) < chance.choice([0.02, 0.7]))
     key = np.where(chance.random(rows) < 0.05, 0, chance.integers(0, key_count, rows))

@@ -1,7 +1,7 @@
-"""MATCH against trying all ways: random patterns, conditions and rows, cut and restored anywhere.
+"""MATCH against an exhaustive matcher: random patterns, conditions and rows, cuts and restores.
 
-Cannot catch: a rule that the naive matcher has in common with the operator (an empty round ends a
-loop; the order of PERMUTE).
+Cannot catch: a mistake that the naive matcher shares with the operator (an empty round ends a loop;
+the order of PERMUTE).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def value(leaf: Leaf, rows: list[dict[str, Any]], start: int, mapped: Mapped, en
 def random_condition(
     chance: random.Random, local: bool, leaves: int
 ) -> tuple[Condition, Callable[..., bool]]:
-    """A condition on the first ``leaves`` leaves, and the same in Python."""
+    """A condition on the first ``leaves`` leaves, and the same condition in Python."""
     i = chance.choice([0, 0, 0, 1, 2][: leaves + 2] if local else range(leaves))
     leaf = LEAVES[i]
     asked = f"leaf{i}"
@@ -160,7 +160,7 @@ def random_pattern(chance: random.Random, depth: int) -> Pattern:
 
 
 def check(seed: int) -> bool:
-    """Whether the case could be tried; it is compared if so."""
+    """Compare a random case. Return whether it was possible."""
     chance = random.Random(seed)
     pattern = random_pattern(chance, 3)
     try:
@@ -242,7 +242,7 @@ def check(seed: int) -> bool:
 
 
 def twin_rows(spec: MatchRows, events: pa.RecordBatch) -> list[list[Any]]:
-    """Return the batch twin's result for the rows of each key."""
+    """Return the batch result for the rows of each key."""
     made: list[list[Any]] = []
     for key in pc.unique(events.column("k")):
         rows = events.filter(pc.equal(events.column("k"), key))
@@ -263,7 +263,7 @@ def rows_of(
     shows: bool,
     measures: tuple[Leaf, ...],
 ) -> list[list[Any]]:
-    """Results: what they are ordered by, start, key, the row's column, measures."""
+    """Results as tuples: sort key, start, key, the row's column, measures."""
     made: list[list[Any]] = []
     number = 0
     for start, mapped in found:

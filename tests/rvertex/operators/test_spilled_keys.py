@@ -1,6 +1,6 @@
-"""Keys on scratch: operators with a budget of nothing, of some rows, and of everything.
+"""Spilled keys: operators with memory for no row, for some rows, and for all.
 
-The output is that of a plain dictionary, cut and restored anywhere. Planted bugs are found.
+The output equals that of a plain dictionary, with any cuts and restores. Planted bugs are detected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS = ("timers", "two keys", "forever", "for a while")
 
 
 class Quiet(KeyedProcess):
-    """A row per event, and one when there was no other for 3; then a key may be as good as new."""
+    """Emits a row per event, and one when its key was quiet for 3; then the key may be reset."""
 
     seen: int = 0
     names: list[str]
@@ -72,7 +72,7 @@ def spec(kind: str) -> OperatorSpec:
 
 
 def drawn(seed: int, rows: int) -> list[Item]:
-    """Events of few keys, some at one time; nulls, NaN and -0.0 are keys, too."""
+    """Events with few keys, some at one time; nulls, NaN and -0.0 are keys, too."""
     draw, time = random.Random(seed), 0
     items: list[Item] = []
     for _ in range(rows):
@@ -144,7 +144,7 @@ def test_keys_on_scratch_are_divided_by_range(kind: str) -> None:
 
 
 def fed(operator: Any, memory: StateMemory, keys: np.ndarray) -> tuple[list[Any], int]:
-    """The output of many keys, a step of a thousand rows at a time, and the bytes at most."""
+    """The output for many keys, in steps of a thousand rows, and the peak memory in bytes."""
     out, most = [], 0
     for lo in range(0, len(keys), 1_000):
         vs = np.arange(lo, lo + len(keys[lo : lo + 1_000]))

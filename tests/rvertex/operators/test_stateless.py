@@ -1,4 +1,4 @@
-"""FILTER, PROJECT and EXPLODE: cut-invariant, equal to a row-by-row reading, and zero copy."""
+"""FILTER, PROJECT and EXPLODE: any cuts, equal to a row-by-row evaluation, and zero copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTS = pa.schema([("k", pa.int64()), ("tags", pa.list_(pa.string()))])
 
 @dataclass(frozen=True)
 class AtLeast:
-    """``column >= least``; null where the column is."""
+    """``column >= least``; null where the column is null."""
 
     column: str
     least: int
@@ -141,7 +141,7 @@ class Plus:
 
 
 class Shared(Plus):
-    """An evaluator that computes others together with itself, as those of a plan do."""
+    """An evaluator that computes others together with itself, as a plan's evaluators do."""
 
     def evaluate_with(self, others: Sequence[Shared], batch: pa.RecordBatch) -> list[pa.Array]:
         return [one.evaluate(batch) for one in (self, *others)]

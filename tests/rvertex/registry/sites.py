@@ -1,13 +1,14 @@
 """Sites that deliver the same rows through one registry, in a simulated world of one seed.
 
-Each site gets the rows in an order of its own and at its own pace, dies and begins again, and is
-cut off from the registry at times. Appends get lost, or their answers, or they arrive long after
-the caller has given up. Clocks differ. Meanwhile the number of shards grows, and old entries go.
+Each site gets the rows in its own order and at its own pace, dies and restarts, and sometimes
+cannot reach the registry. Appends or their answers are lost, or appends arrive long after the
+caller has given up. Clocks differ. Meanwhile the number of shards grows, and old entries are
+deleted.
 
-Laws: an id leaves one site at most; an id that no site delivers was too old at every site; an id is
-too old only if it is older than the registry keeps.
+Laws: an id leaves at most one site; an id that no site delivers was too old at every site; an id is
+too old only if it is older than the registry's retention.
 
-Cannot catch: what a store does that loses acknowledged entries.
+Cannot catch: a store that loses acknowledged entries.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SPEC = OnceSink(ConsoleSink(), "id", "at", RegistrySpec(("nats://none",), "r", K
 
 
 class DiedError(Exception):
-    """The process of a site was killed here."""
+    """Raised when the process of a site is killed."""
 
 
 @dataclass(eq=False)
@@ -64,7 +65,7 @@ class Store:
 
 
 class MemoryLog:
-    """The store without faults, unless it is away."""
+    """The store without faults, except when it is unreachable."""
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = Store() if store is None else store
@@ -116,7 +117,7 @@ class World:
         self.shards = 1
 
     def run(self) -> list[str]:
-        """Let all sites finish; the laws that were broken."""
+        """Let all sites finish. Return the broken laws."""
         steps = 0
         while any(not site.is_done for site in self.sites):
             steps += 1
@@ -126,7 +127,7 @@ class World:
         return self.broken()
 
     def undelivered(self) -> list[int]:
-        """Ids that count as undelivered after all sites have noted their outputs."""
+        """Ids that count as undelivered after all sites have reported their outputs."""
         clock = ManualClock(int(self.time_us))
         registry = IdRegistry(MemoryLog(self.store), clock, "r", LIMITS)
         for site in self.sites:
@@ -153,7 +154,7 @@ class World:
         return [f"{law}: {ids}" for law, ids in found if ids]
 
     def pass_time(self) -> None:
-        """A moment, in which others may do something."""
+        """Let a moment pass, in which others may act."""
         self.time_us += self.random.expovariate(1.0)
         dice = self.random.random()
         if self.store.under_way and dice < 0.05:
@@ -180,7 +181,7 @@ class World:
         self.running.remove(site)
 
     def call(self, site: Site) -> None:
-        """Before each call of a site: time passes, others run, it may die or be cut off."""
+        """Called before each call of a site: time passes, others run, the site may die."""
         self.pass_time()
         for other in self.sites:
             if self.random.random() < 0.2:
@@ -196,7 +197,7 @@ class World:
 
 
 class SiteLog:
-    """The store as one site reaches it."""
+    """The store as seen by one site."""
 
     def __init__(self, world: World, site: Site) -> None:
         self._world, self._site = world, site
@@ -245,7 +246,7 @@ class SiteLog:
 
 
 class SiteClock:
-    """The world's time, and by how much this clock is wrong."""
+    """The world's time plus the error of this clock."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -259,7 +260,7 @@ class SiteClock:
 
 
 class Site:
-    """A delivery at one site: rows in the order of their arrival there, and what is committed."""
+    """A delivery at one site: rows in the order of arrival, and its committed rows."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world, self._name = world, name
@@ -285,7 +286,7 @@ class Site:
         return self.next_seq == len(self.arrivals)
 
     def _begin(self) -> None:
-        """A new process: nothing is known but what is at the destination."""
+        """Start a new process, which knows only what the destination stores."""
         log = SiteLog(self._world, self)
         self.registry = NotedRegistry(log, self._clock, "r", LIMITS)
         self.registry.site = self
@@ -295,7 +296,7 @@ class Site:
         self._is_open = False
 
     def step(self) -> None:
-        """Deliver some rows that are here, as a delivery does."""
+        """Deliver some of the arrived rows, as a delivery does."""
         if self._world.time_us < self._away_until_us:
             return
         due = sum(arrival[0] <= self._world.time_us for arrival in self.arrivals)
@@ -324,7 +325,7 @@ class Site:
 
 
 class NotedRegistry(IdRegistry):
-    """Notes which ids were refused as too old."""
+    """Records which ids were rejected as too old."""
 
     site: Site
 
@@ -361,7 +362,7 @@ class Output:
 
 
 def broken_in(seeds: Iterable[int]) -> list[str]:
-    """The laws broken in the first of these runs that breaks any."""
+    """The laws broken by the first of these runs that breaks any."""
     for seed in seeds:
         broken = World(seed).run()
         if broken:

@@ -1,4 +1,4 @@
-"""What is asked of rows and of the destination behind a registry, and the suite of destinations.
+"""Requirements for rows and for a destination behind a registry, and the suite of destinations.
 
 Cannot catch: two sites at once (test_sites.py, test_nats_log.py).
 """

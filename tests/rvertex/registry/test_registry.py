@@ -1,4 +1,4 @@
-"""A registry in one process: group commits, tokens, shards, and a fold that is equal everywhere.
+"""A registry in one process: group commits, tokens, shards, and the same result everywhere.
 
 Cannot catch: several processes (test_sites.py), a real store (test_nats_log.py).
 """
@@ -200,7 +200,7 @@ CLAIMS = st.tuples(
 def test_a_process_that_begins_later_gives_the_same_verdicts(
     claims: list[tuple[str, list[int]]], begin: int
 ) -> None:
-    """It reads what is left after entries were deleted as soon as they may be."""
+    """It reads the remaining entries after others were deleted as early as allowed."""
     log: list[tuple[int, Entry]] = []
     shard = Shard(800)
     floors = []

@@ -1,4 +1,4 @@
-"""Two sites through one registry: each id leaves one of them; planted bugs are found.
+"""Two sites with one registry: each id leaves one of them; planted bugs are detected.
 
 Cannot catch: several threads of one process, which share commits (test_registry.py).
 """
@@ -52,7 +52,7 @@ def test_all_that_may_happen_does() -> None:
 
 
 def token_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A claim of the same joiner counts as that of another one."""
+    """A claim of the same joiner counts as that of another joiner."""
     verdict = Shard.verdict
 
     def found(self: Shard, id_: bytes, time_us: int, token: str) -> Verdict | None:
@@ -62,7 +62,7 @@ def token_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def collected_too_early(patch: pytest.MonkeyPatch) -> None:
-    """Ids go while claims of them are not refused yet."""
+    """Ids are deleted while claims for them are still accepted."""
     raise_floor = Shard._raise_floor
 
     def early(self: Shard, floor_us: int) -> None:
@@ -78,7 +78,7 @@ def collected_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def map_applied_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A new number of shards counts from now on."""
+    """A new number of shards takes effect at once."""
     proposed = ShardMap.proposed
 
     def at_once(self: ShardMap, shards: int, now_us: int, _: int) -> ShardMap | None:
@@ -88,7 +88,7 @@ def map_applied_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def retry_with_a_new_token(patch: pytest.MonkeyPatch) -> None:
-    """A process that begins again is another joiner."""
+    """A restarted process gets another joiner token."""
     init, tokens = OnceDestination.__init__, count()
 
     def begin(self: OnceDestination, *given: Any) -> None:
@@ -99,7 +99,7 @@ def retry_with_a_new_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def trimmed_without_a_floor(patch: pytest.MonkeyPatch) -> None:
-    """Entries go before one with the floor is behind them: newcomers accept what is too old."""
+    """Entries are deleted before one with the floor follows, so newcomers accept old ids."""
 
     def trimmable(self: Shard) -> int:
         while self._entries and self._entries[0][1] < self._newest_us - KEEP_US // 4:
@@ -110,12 +110,12 @@ def trimmed_without_a_floor(patch: pytest.MonkeyPatch) -> None:
 
 
 def collected_before_the_output_is_noted(patch: pytest.MonkeyPatch) -> None:
-    """A site that was away for long finds its claims gone."""
+    """After a long absence, a site's claims are deleted."""
     patch.setattr(Shard, "_due_floor_us", lambda self: self._newest_us - self._keep_us)
 
 
 def claims_without_a_look_at_the_log(patch: pytest.MonkeyPatch) -> None:
-    """Each claim succeeds, though another one is before it."""
+    """Each claim succeeds, even if another one precedes it."""
 
     def claim(_: Shard, part: Any) -> list[Verdict]:
         return [Verdict.OURS] * len(part.ids)
@@ -124,7 +124,7 @@ def claims_without_a_look_at_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def written_before_the_answer(patch: pytest.MonkeyPatch) -> None:
-    """Rows are delivered whatever became of their claims."""
+    """Rows are delivered regardless of the result of their claims."""
 
     def verdicts_of_all(self: Any, token: str, ids: list[bytes], *_: Any) -> list[Verdict]:
         return [Verdict.OURS] * len(ids)

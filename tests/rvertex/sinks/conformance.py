@@ -1,11 +1,11 @@
-"""What every destination is tested for: each row exactly once, in order, whoever dies or sleeps.
+"""The test suite for destinations: each row exactly once and in order, despite crashes and sleeps.
 
-A test module makes a class of :class:`Conformance` with a fixture ``place``, an adapter as
-:class:`tests.rvertex.sinks.places.Place` says. Each test has a new place. :class:`Deliveries` is
-the part of the suite that writes rows of one schema.
+A test module subclasses :class:`Conformance` with a fixture ``place``, an adapter that implements
+:class:`tests.rvertex.sinks.places.Place`. Each test has a new place. :class:`Deliveries` is the
+part of the suite that writes rows of one schema.
 
-Cannot catch: a loss of power, a destination that acknowledges what it does not keep, or a network
-that delivers an old commit after its connection is gone.
+Cannot catch: a power loss, a destination that loses acknowledged rows, or a network that delivers
+an old commit after its connection has closed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LARGE_ITEMS = 150_000
 
 
 class Deliveries:
-    """The suite without the types; a subclass brings the place."""
+    """The suite without the tests of types; a subclass provides the place."""
 
     def test_first_open_finds_nothing(self, place: Place) -> None:
         destination = place.destination(0)
@@ -76,7 +76,7 @@ class Deliveries:
         assert place.rows() == expected(0, 5)
 
     def test_open_again_gives_the_progress(self, place: Place) -> None:
-        """Rows that were written and not committed are dropped, for any writer that opens."""
+        """Uncommitted rows are dropped, regardless of which writer opens."""
         first = place.destination(0)
         first.open(4)
         deliver(first, 0, 0, 7)
@@ -90,7 +90,7 @@ class Deliveries:
         assert place.rows() == expected(0, END)
 
     def test_commits_without_rows(self, place: Place) -> None:
-        """CTIs have numbers and no rows; a commit of nothing changes nothing."""
+        """CTIs have numbers but no rows; an empty commit changes nothing."""
         with opened(place, 0, 1) as destination:
             deliver(destination, 0, 0, 1)
             destination.commit(progress(0, 1))
@@ -155,7 +155,7 @@ class Deliveries:
 
     @pytest.mark.slow
     def test_killed_between_any_two_calls(self, place: Place) -> None:
-        """Each number of calls has a partition of its own."""
+        """Each number of calls has its own partition."""
         for count in range(1, len(CALLS) + 1):
             partition = count - 1
             writer = Writer(place, partition)
@@ -189,7 +189,10 @@ class Deliveries:
 
     @pytest.mark.slow
     def test_frozen_between_calls(self, place: Place) -> None:
-        """A writer sleeps with what it has written while a successor goes on; then it wakes up."""
+        """A writer is suspended with uncommitted rows while a successor continues.
+
+        Then it wakes up.
+        """
         for partition, count in enumerate(range(1, 4)):
             zombie = Writer(place, partition)
             for call, numbers in CALLS[:count]:
@@ -209,7 +212,7 @@ class Deliveries:
 
     @pytest.mark.slow
     def test_frozen_within_a_commit(self, place: Place) -> None:
-        """It took place before the successor opened, or never."""
+        """The commit took effect before the successor opened, or never."""
         dice = random.Random(2)
         for partition in range(KILLS // 2):
             zombie = Writer(place, partition)
@@ -236,7 +239,7 @@ class Deliveries:
 
 
 class Conformance(Deliveries):
-    """The suite; a subclass brings the place."""
+    """The whole suite; a subclass provides the place."""
 
     def test_every_type_comes_back(self, place: Place) -> None:
         kept = [name for name in TYPED.schema.names if name not in place.refused]
@@ -267,7 +270,7 @@ class Conformance(Deliveries):
 def opened(
     place: Place, partition: int, epoch: int, next_seq: int | None = None
 ) -> Iterator[Destination]:
-    """A handle that was opened, and told the progress that was expected."""
+    """Open a handle, and check the progress that it returns."""
     destination = place.destination(partition)
     found = destination.open(epoch)
     assert found == (None if next_seq is None else progress(partition, next_seq))
@@ -282,7 +285,7 @@ def deliver(destination: Destination, partition: int, first_seq: int, next_seq: 
 
 
 def finish(place: Place, epoch: int) -> None:
-    """Deliver partition 0 to its end, wherever it is."""
+    """Deliver partition 0 to its end from its present position."""
     destination = place.destination(0)
     found = destination.open(epoch)
     done = 0 if found is None else found.next_seq
@@ -292,7 +295,7 @@ def finish(place: Place, epoch: int) -> None:
 
 
 def check_rows(place: Place, next_seqs: dict[int, int]) -> None:
-    """Each partition has its rows in their order; partitions may stand among each other."""
+    """Check that each partition has its rows in order; partitions may be interleaved."""
     rows = sorted(place.rows(), key=_partition)  # stable
     found: dict[Any, list[Row]] = {
         part: list(group) for part, group in itertools.groupby(rows, _partition)

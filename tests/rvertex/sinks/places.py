@@ -22,17 +22,17 @@ CTI_EVERY = 3
 
 
 class Place(Protocol):
-    """A new place at a destination. Frozen and picklable: processes that are killed open it."""
+    """A new place at a destination. Frozen and picklable, since killed processes open it."""
 
     #: Columns of :data:`TYPED` that the destination refuses, with a word of the error.
     refused: dict[str, str]
 
     def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> Destination:
-        """A new handle on the place of a partition; not open yet."""
+        """A new handle for a partition of the place, not open yet."""
         ...
 
     def rows(self) -> list[Row]:
-        """All rows that a reader of the place sees now, those of a partition in their order."""
+        """All rows that a reader of the place gets now, in order per partition."""
         ...
 
     def shown(self, column: str, value: Any) -> Any:
@@ -60,7 +60,7 @@ def expected(partition: int, next_seq: int) -> list[Row]:
 
 
 def progress(partition: int, next_seq: int) -> DeliveryProgress:
-    """With a digest that tells partitions and positions apart."""
+    """Progress with a digest that distinguishes partitions and positions."""
     digest = hashlib.blake2b(f"{partition}:{next_seq}".encode(), digest_size=16).digest()
     return DeliveryProgress(next_seq, digest)
 

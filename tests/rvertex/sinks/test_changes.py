@@ -1,9 +1,10 @@
-"""The suite of destinations with rows that end: the table of a destination has what is alive.
+"""The destination suite with rows that end: the destination's table has the valid rows.
 
-Each row of the suite comes beside a ghost, which ends when the next row comes, often in another
-write, commit or life of the writer. So a reader sees the suite's rows and the newest ghost alone.
+Each row of the suite comes with an extra row (ghost), which ends when the next row comes, often in
+another write, commit or run of the writer. So a reader gets the suite's rows and only the newest
+ghost.
 
-Cannot catch: a second delivery of a begin, which changes nothing for a reader of keys.
+Cannot catch: a repeated start of a row, which changes nothing for a reader of keys.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ GHOST = "ghost"
 
 
 def with_ghosts(rows: DeliveredRows) -> DeliveredRows:
-    """Each row n behind the end of the ghost of the row before it, and the begin of its own."""
+    """Before each row: the end of the previous row's ghost.
+
+    After it: the start of its own ghost.
+    """
     part, n, word = rows.table.columns
     numbers = n.to_numpy()
     before = numbers - np.where((numbers - 1) % CTI_EVERY == 0, 2, 1)
@@ -62,7 +66,7 @@ def with_ghosts(rows: DeliveredRows) -> DeliveredRows:
 
 
 class Changing:
-    """A destination that gets ghosts beside its rows."""
+    """A destination that gets ghosts in addition to its rows."""
 
     def __init__(self, inner: Destination) -> None:
         self._inner = inner
@@ -74,7 +78,7 @@ class Changing:
 
 @dataclass(frozen=True)
 class ChangingPlace:
-    """The place of an adapter that keeps one row per key."""
+    """A place whose destination keeps one row per key."""
 
     inner: PostgresPlace | KafkaPlace
 
@@ -86,7 +90,7 @@ class ChangingPlace:
         )
 
     def rows(self) -> list[Row]:
-        """The suite's rows. Of each partition only the newest ghost is alive."""
+        """The suite's rows. In each partition only the newest ghost is valid."""
         found = self._living()
         assert all(row.pop(ENDED) is None for row in found)
         newest: dict[int, int] = {}
@@ -98,13 +102,13 @@ class ChangingPlace:
         return [row for row in found if row["word"] != GHOST]
 
     def _living(self) -> list[Row]:
-        """With the column of the ends."""
+        """The valid rows, with the column of the ends."""
         return self.inner.rows()
 
 
 @dataclass(frozen=True)
 class CompactedPlace(ChangingPlace):
-    """A topic as its compaction leaves it."""
+    """A topic after its compaction."""
 
     inner: KafkaPlace
 
@@ -137,8 +141,8 @@ class TestCompactedTopic(Deliveries):
     def test_partitions_do_not_know_of_each_other(self, place: Place) -> None:
         """Their keys share the topic's partitions, where a reader waits for open transactions.
 
-        A commit behind an open transaction is kept, and visible once that transaction ends, by a
-        commit or by a successor that aborts it.
+        A commit after an open transaction is stored, and becomes visible when that transaction
+        ends: by a commit, or by a successor's abort.
         """
         with opened(place, 0, 5) as zero, opened(place, 1, 2) as one:
             zero.write(items(0, 0, 8))

@@ -12,7 +12,7 @@ from tests.rvertex.sinks.places import TYPED
 
 
 class Terminal(io.StringIO):
-    """Text that says it is a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

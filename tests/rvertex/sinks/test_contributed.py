@@ -1,4 +1,4 @@
-"""The destination that CONTRIBUTING.md shows passes the suite, but for what it says it cannot."""
+"""The destination in CONTRIBUTING.md passes the suite, except for its documented limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ exec(SECTIONS["Add a destination of deliveries"], SHOWN)
 
 @dataclass(frozen=True)
 class SqlitePlace:
-    """A file."""
+    """A database file."""
 
     path: str
     refused: dict[str, str] = field(default_factory=dict)
@@ -58,4 +58,4 @@ class TestContributed(Conformance):
         """A writer that sleeps in a transaction locks the file; ``open`` of others waits."""
 
     def test_every_type_comes_back(self, place: Place) -> None:
-        """SQLite has five types."""
+        """SQLite has only five types."""

@@ -1,6 +1,6 @@
-"""The suite of destinations on a function that keeps the numbers of its calls; what it is given.
+"""The destination suite on a function that records its call numbers; the arguments it gets.
 
-Cannot catch: a receiver that forgets what it has seen.
+Cannot catch: a receiver that forgets earlier calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
-    """A receiver that has each call once: its stream and number are the name of a file."""
+    """A receiver that stores each call once: stream and number are the file name."""
     name = f"{stream.replace('/', '.')}-{first_seq:012d}"
     store = open_store(folder, fsync=False)
     (
@@ -48,7 +48,7 @@ def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> Non
 
 @dataclass(frozen=True)
 class FunctionPlace:
-    """A destination; its rows are those that :func:`keep` has stored."""
+    """A destination whose rows are those that :func:`keep` has stored."""
 
     folder: str
     refused: dict[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def test_a_call_has_a_number_and_rows() -> None:
 
 
 def test_a_call_that_failed_comes_again_as_it_was() -> None:
-    """The same if the next writer divides the rows differently."""
+    """Also if the next writer divides the rows differently."""
     calls: list[tuple[int, list[Row]]] = []
 
     def weak(first_seq: int, batch: pa.RecordBatch) -> None:
@@ -115,7 +115,7 @@ def test_a_call_that_failed_comes_again_as_it_was() -> None:
 
 
 def test_sleeping_before_its_call_it_finds_a_successor() -> None:
-    """The successor makes the very call; the one that wakes up in it makes it, too."""
+    """The successor makes the same call, and so does the writer that wakes up during it."""
     calls: list[tuple[int, int]] = []
     sleeping, woken = threading.Event(), threading.Event()
 
@@ -148,7 +148,7 @@ def test_sleeping_before_its_call_it_finds_a_successor() -> None:
 
 
 def test_died_at_every_call() -> None:
-    """Every call of the function that is seen has the rows that its number had before."""
+    """Every received call has the rows that its number had before."""
     seen: dict[int, list[Row]] = {}
 
     def keep_same(first_seq: int, batch: pa.RecordBatch) -> None:
@@ -180,7 +180,7 @@ def test_died_at_every_call() -> None:
 @pytest.mark.parametrize(("first", "within"), [(2, 3), (3, 2)])
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
-    """A writer opens within any call of another writer's ``open``."""
+    """A writer opens during each call of another writer's ``open``."""
     alone = open_two(first, within, -1, is_noted=is_noted)
     assert alone > 6
     for at in range(alone):
@@ -189,7 +189,7 @@ def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
 
 @pytest.mark.parametrize("is_opening", [True, False])
 def test_a_commit_meets_the_opening_of_a_successor(is_opening: bool) -> None:
-    """Each within any call of the other; the successor cuts the rows otherwise."""
+    """Each during any call of the other; the successor divides the rows differently."""
     for at in range(10):  # more calls than either makes
         seen: dict[int, list[Row]] = {}
 
@@ -230,7 +230,7 @@ def test_a_commit_meets_the_opening_of_a_successor(is_opening: bool) -> None:
 
 
 def open_two(first: int, within: int, at: int, *, is_noted: bool) -> int:
-    """``within`` opens before call number ``at`` of ``first``; how many calls that one made."""
+    """Open ``within`` before call ``at`` of ``first``. Return the number of calls of ``first``."""
     seen: dict[int, list[Row]] = {}
     fails = [is_noted]
 
@@ -258,7 +258,7 @@ def open_two(first: int, within: int, at: int, *, is_noted: bool) -> int:
 
 
 def fenced_or_open(called: FunctionDestination, epoch: int) -> None:
-    """The later epoch must open."""
+    """Open, or get fenced. The later epoch must open."""
     try:
         assert called.open(epoch) == progress(0, 4)
     except DeliveryFencedError:

@@ -1,6 +1,6 @@
-"""The suite of destinations on folders of Parquet tables; a process dies at every call of a store.
+"""The destination suite on folders of Parquet tables; a process dies at every store call.
 
-Cannot catch: a store whose exclusive creation is not exclusive.
+Cannot catch: a store without exclusive creation.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TestParquet(Conformance):
 
 
 def test_every_reader_sees_a_clean_table(tmp_path: Path) -> None:
-    """Rows alone, in the query's columns, of all jobs that deliver into the folder."""
+    """Only rows, with the query's columns, of all jobs that deliver into the folder."""
     path = str(tmp_path / "table")
     for job in ("first", "second"):
         writer = ParquetPlace(path, job).destination(0)
@@ -108,9 +108,9 @@ def test_large_commits_have_several_row_groups(tmp_path: Path) -> None:
 
 
 def life(store: BlobStore, epoch: int, answered: list[int]) -> int:
-    """A writer's life: rows, CTIs alone, rows. Gives how far it was told that it is.
+    """Run a writer: rows, only CTIs, rows. Return the progress that it got.
 
-    ``answered``: commits of all lives; what lies below may not be there to be read again.
+    ``answered``: commits of all runs; items below may no longer be readable.
     """
     writer = open_memory(store)
     found = writer.open(epoch)
@@ -155,7 +155,7 @@ def test_rows_of_a_commit_that_are_encoded_on_the_way_are_all_in_its_file(
 
 
 def test_died_at_every_call() -> None:
-    """Whatever call of the store it dies in, and again in the next life."""
+    """It dies at any store call, and again in the next run."""
     undisturbed = Life()
     life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, [])
     ways = deaths(undisturbed.calls, is_atomic=True)
@@ -194,7 +194,7 @@ def test_after_a_failure_it_has_to_be_opened() -> None:
 
 
 def test_note_that_a_successor_reads() -> None:
-    """A writer that was taken over leaves a note of CTIs; it is refused, and what it says is so."""
+    """A replaced writer leaves a note of CTIs; it is fenced, but the note is true."""
     store = MemoryBlobs()
     old, successor = open_memory(store), open_memory(store)
     old.open(1)

@@ -1,4 +1,4 @@
-"""The suite of destinations on a real PostgreSQL server, which is killed and started again, too."""
+"""The destination suite on a real PostgreSQL server, which is also killed and restarted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SERVER_KILLS = 5
 
 @dataclass(frozen=True)
 class PostgresPlace:
-    """A table in a schema of its own."""
+    """A table in its own schema."""
 
     sink: PostgresSink
     key: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class PostgresPlace:
         return PostgresDestination(self.sink, DeliveryPlace("job", "d", partition, 2, schema))
 
     def rows(self) -> list[Row]:
-        """In the order in which they lie in the table, which is that of their insertion."""
+        """In the physical order of the table, which is the order of insertion."""
         with adbc.connect(self.sink.dsn, autocommit=True) as client, client.cursor() as cursor:
             cursor.execute(f"SELECT to_regclass('{self.sink.table}') IS NOT NULL")
             if cursor.fetchone() == (False,):
@@ -67,7 +67,7 @@ class PostgresPlace:
         return found
 
     def shown(self, column: str, value: Any) -> Any:
-        """The client shows exact numbers as text, and documents as the text of JSON."""
+        """The client returns exact numbers as text, and documents as JSON text."""
         if value is None:
             return None
         if column in JSON:
@@ -104,7 +104,7 @@ KEYED = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
 @pytest.mark.slow
 class TestUpsert(Conformance):
-    """With a key that tells all rows apart, a table that is upserted is as one appended to."""
+    """With a key that is unique per row, an upserted table equals an appended one."""
 
     @pytest.fixture
     def place(self, postgres: PostgresServer, postgres_schema: str) -> PostgresPlace:
@@ -237,7 +237,7 @@ def test_what_is_refused_at_the_end_of_a_transaction_is_refused_for_good(
 def test_a_process_that_has_the_number_of_an_older_writer_lives_on(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """The server gives numbers again; the noted one is of a writer that began at another time."""
+    """The server reuses pids; the recorded one belongs to a writer with another start time."""
     old, successor = (destination_of(postgres, f"{postgres_schema}.t", KEYED) for _ in range(2))
     old.open(1)
     old.close()
@@ -297,7 +297,7 @@ def test_secrets_stand_in_the_environment(
 def test_one_that_sleeps_before_its_end_of_a_transaction_holds_nobody_up(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """It has moved the progress, whose lock a successor would wait for longer than it may."""
+    """It has updated the progress, so a successor would wait too long for its lock."""
     table = f"{postgres_schema}.held"
     old, successor = (destination_of(postgres, table, KEYED) for _ in range(2))
     old.open(1)
@@ -337,7 +337,7 @@ def test_ended_connection_is_an_operating_error(
 def test_server_that_does_not_answer(
     postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each wait has a limit; when the server goes on, the delivery does."""
+    """Each wait has a limit; once the server continues, so does the delivery."""
     monkeypatch.setattr("rvertex.sinks.postgres.ANSWER_WAIT_S", 0.3)
     stuck = destination_of(postgres, f"{postgres_schema}.t", KEYED)
     stuck.open(1)
@@ -361,7 +361,7 @@ def test_server_that_does_not_answer(
 def test_line_is_cut_in_a_commit(
     postgres: PostgresServer, postgres_schema: str, is_answer: bool
 ) -> None:
-    """Only opening again tells whether it took place."""
+    """Only reopening shows whether the commit took effect."""
     with CuttingProxy(postgres.folder) as proxy:
         dsn = postgres.dsn.replace(str(postgres.folder), proxy.folder)
         place = DeliveryPlace("job", "d", 0, 1, KEYED)
@@ -385,7 +385,7 @@ def test_line_is_cut_in_a_commit(
 
 @pytest.mark.slow
 def test_server_is_killed_on_the_way() -> None:
-    """SIGKILL of the postmaster at any moment; the delivery goes on when it is there again."""
+    """SIGKILL of the postmaster at any moment; the delivery continues when the server is back."""
     server, dice, kills = PostgresServer(), random.Random(3), 0
     place = PostgresPlace(PostgresSink(server.dsn, "rows"))
     delivered, next_seq, epoch = place.destination(0), 0, 1

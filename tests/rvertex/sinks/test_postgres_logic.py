@@ -1,6 +1,6 @@
-"""The suite of destinations on what PostgreSQL's deliveries ask of a server, without a server.
+"""The destination suite on a simulated server, for the logic of PostgreSQL deliveries.
 
-Cannot catch: what only the server knows, see test_postgres.py, which runs the same on one.
+Cannot catch: behaviour of a real server, for which test_postgres.py runs the same suite.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalPlace:
-    """A table of the server in this process."""
+    """A table of the simulated server in this process."""
 
     server: Server
     sink: PostgresSink
@@ -104,7 +104,7 @@ MODES = pytest.mark.parametrize(
 def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_over(
     sink: PostgresSink, epoch: int, has_sent: bool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor one of the same epoch: a handle that is opened again, and the server ends none."""
+    """Also for the same epoch: a handle is opened again while its old connection still exists."""
     place = LocalPlace(server, sink)
     old, successor = place.destination(0), place.destination(0)
     assert old.open(1) is None
@@ -123,7 +123,10 @@ def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_ov
 
 
 def test_a_successor_ends_the_connection_of_its_predecessor_and_no_other(server: Server) -> None:
-    """The old backend may hold a lock while it sleeps. Its pid may belong to another one now."""
+    """The old backend may hold a lock while it sleeps.
+
+    Its pid may now belong to another backend.
+    """
     place = LocalPlace(server, PostgresSink("dsn", "rows"))
     old, other, successor = place.destination(0), place.destination(1), place.destination(0)
     old.open(1)
@@ -150,7 +153,7 @@ def test_progress_moves_for_the_epoch_that_has_it(server: Server) -> None:
 def test_an_older_epoch_is_refused_though_it_saw_no_successor(
     sink: PostgresSink, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another writer has taken over between this writer's check and its update."""
+    """Another writer takes over between this writer's check and its update."""
     place = LocalPlace(server, sink)
     newer = place.destination(0)
     newer.open(2)
@@ -203,7 +206,7 @@ def test_rows_that_are_refused_are_those_since_the_last_commit(server: Server) -
 
 
 def test_the_last_row_of_a_key_wins(server: Server) -> None:
-    """Within a commit and over several; the rows of one do not come again with the next."""
+    """Within a commit and across several; rows of one are not repeated with the next."""
     place = LocalPlace(server, PostgresSink("dsn", "rows", "upsert", ("part",)))
     keyed = place.destination(0)
     keyed.open(1)
@@ -215,7 +218,7 @@ def test_the_last_row_of_a_key_wins(server: Server) -> None:
 
 
 def test_a_table_that_is_gone_is_not_made_anew(server: Server) -> None:
-    """The new one would lack the rows that any partition has delivered."""
+    """A new table would lack the rows already delivered."""
     place = LocalPlace(server, PostgresSink("dsn", "rows"))
     for partition in (0, 1):
         writer = place.destination(partition)
@@ -236,7 +239,7 @@ def test_a_table_that_is_gone_is_not_made_anew(server: Server) -> None:
 def test_a_server_that_does_not_answer_gets_a_new_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old one is not asked for its end: a call is in it still."""
+    """The old connection is not closed properly: a call is still pending on it."""
     writer = LocalPlace(server, PostgresSink("dsn", "rows")).destination(0)
     writer.open(1)
     monkeypatch.setattr("rvertex.sinks.postgres.ANSWER_WAIT_S", 0.05)
@@ -289,7 +292,7 @@ LIVING = pa.schema(
 def test_a_row_that_begins_and_ends_in_one_commit(
     deletes: Deletes, commits: list[int], server: Server
 ) -> None:
-    """The row that ends is the one that began, whatever its end; its key may begin again."""
+    """The row that ends is the one that started, whatever its end; its key may start again."""
     sink = PostgresSink("dsn", "rows", "upsert", ("k",), deletes=deletes)
     place = DeliveryPlace("job", "d", 0, 1, LIVING, end="until")
     writer = PostgresDestination(sink, place)

@@ -100,7 +100,7 @@ def test_server_that_is_away_is_tried_again(own: PostgresServer, changed: dict[s
 
 @pytest.mark.slow
 def test_user_without_permission(own: PostgresServer) -> None:
-    """To make the tables, then to insert, then for what is missing while rows are delivered."""
+    """To create the tables, then to insert, then for columns added while rows are delivered."""
     weak = {"user": "weak", "password": "right"}
     with pytest.raises(DestinationRefusedError, match=r"permission denied.*grant the user"):
         delivery_of(own, "kept", **weak).open(1)
@@ -192,7 +192,7 @@ def test_row_that_a_trigger_refuses(postgres: PostgresServer, postgres_schema: s
 def test_table_that_is_dropped_on_the_way(
     postgres: PostgresServer, postgres_schema: str, fields: dict[str, Any]
 ) -> None:
-    """It is not made anew: the rows that were delivered would be missing from it."""
+    """It is not created again: the delivered rows would be missing from it."""
     table = f"{postgres_schema}.dropped"
     dropped = destination_of(postgres, table, KEYED, **fields)
     dropped.open(1)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
-    """Answers with the status that the path says."""
+    """Answers with the status in the path."""
 
     def do_POST(self) -> None:
         self.send_error(int(self.path.strip("/")))
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_rows_that_a_function_refuses(error: Exception, is_of_rows: bool) -> Non
 
 
 def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> None:
-    """By this writer, and by one that finds the call of a writer that died in it."""
+    """By this writer, and by a successor that finds the call of a writer that died in it."""
     calls: list[tuple[int, list[int]]] = []
 
     def take(first_seq: int, batch: pa.RecordBatch) -> None:
@@ -169,7 +169,7 @@ def test_file_where_the_folder_belongs(tmp_path: Path) -> None:
 
 
 def test_long_names_of_deliveries_have_folders_of_their_own(tmp_path: Path) -> None:
-    """A topic of 249 characters has a name that no disk takes as it is."""
+    """A topic name of 249 characters is too long for a file name."""
     names = ["kafka:" + "x" * 249, "kafka:" + "x" * 248 + "y", "ü" * 100, "short", "a/b"]
     folders = {folder_name(name) for name in names}
     assert len(folders) == len(names)

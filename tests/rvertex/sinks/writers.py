@@ -1,4 +1,4 @@
-"""Writers that live in processes of their own, which are killed and frozen at any moment."""
+"""Writers in their own processes, which are killed and suspended at any moment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Writer:
         self.answer()
 
     def begin(self, call: str, *numbers: int) -> None:
-        """Have it make a call; nobody waits for the answer."""
+        """Start a call without waiting for the answer."""
         self._calls.send((call, numbers))
 
     def answer(self) -> Any:
@@ -65,7 +65,7 @@ class Writer:
         return found
 
     def freeze(self) -> None:
-        """SIGSTOP: it holds what it holds, and does not know that time goes by."""
+        """SIGSTOP: it keeps its locks and connections, and does not notice that time passes."""
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGSTOP)
 
@@ -82,7 +82,7 @@ class Writer:
 
 
 def perform(destination: Destination, partition: int, call: str, numbers: tuple[int, ...]) -> Any:
-    """A call with the rows and digests of the suite."""
+    """Make a call with the rows and digests of the suite."""
     match call:
         case "open":
             return destination.open(*numbers)
@@ -103,7 +103,7 @@ def _serve(place: Place, partition: int, calls: Connection) -> None:
 
 
 def _received(calls: Connection) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Calls until the parent is gone."""
+    """Receive calls until the parent is gone."""
     try:
         while True:
             yield calls.recv()

@@ -32,7 +32,7 @@ def only_partition(spec: SourceSpec, *, is_watched: bool = True) -> SourcePartit
 
 
 def read_rows(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20) -> pa.Table:
-    """Everything from ``first_row`` on."""
+    """All rows from ``first_row`` on."""
     reader = open_reader(partition, first_row)
     batches = []
     while (batch := reader.read_next(rows_max)) is not None:

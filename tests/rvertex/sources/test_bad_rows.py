@@ -1,6 +1,6 @@
-"""Bad rows: the same ones, in the same places, wherever pieces are cut and reading begins.
+"""Bad rows are the same at the same positions, for any pieces and start of reading.
 
-Cannot catch: a row that every way of reading takes for good.
+Cannot catch: a bad row that every reader accepts.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def write(format: str, path: Path, rows: list[bytes]) -> None:
 
 
 def read(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20) -> pa.Table:
-    """All rows as they come: good ones with values, bad ones with what is kept of them."""
+    """All rows in order: good ones with values, bad ones with the stored text."""
     reader = open_reader(partition, first_row)
     found = []
     width = len(COLUMNS) + 2
@@ -134,7 +134,7 @@ def test_bad_rows_stand_in_their_places_however_a_file_is_read(
 def test_a_file_that_is_split_gives_the_same_rows_and_places(
     format: str, kinds: dict[bytes, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
-    """The same with several readers, each from any row."""
+    """Also with several readers, each from any row."""
     rows = data.draw(st.lists(st.sampled_from(list(kinds)), min_size=1, max_size=20))
     path = tmp_path / f"a.{format}"
     write(format, path, rows)
@@ -307,7 +307,7 @@ def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -
 def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
     data: st.DataObject, tmp_path: Path
 ) -> None:
-    """The frontier that a dead letter meets may move between two bad rows."""
+    """The frontier at a dead letter may move between two bad rows."""
     good = [b'{"time": %d, "k": "a", "x": 0.5}' % t for t in (9, 2, 3, 4, 5)]
     bad = st.lists(st.sampled_from([b"null", b'{"time": "noon"}']), max_size=4)
     rows = [row for one in good for row in (one, *data.draw(bad))]
@@ -335,7 +335,7 @@ def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
 def run(
     partition: SourcePartition, cuts: list[int], *, restores: bool
 ) -> tuple[list[int], list[Any], list[Any], list[Any], int]:
-    """CTIs, events, late rows, dead letters and how many bad rows there were."""
+    """CTIs, events, late rows, dead letters and the number of bad rows."""
     sides = [side.name for side in source_sides(partition.spec, "s")]
     assert sides == ["late/s", "dead_letters/s"]
     ctis: list[int] = []
@@ -413,7 +413,7 @@ def test_times_of_a_column_may_name_a_zone_or_not(
 
 
 def test_a_time_that_an_expression_does_not_give_is_a_bad_row(tmp_path: Path) -> None:
-    """It ended the job whatever ``on_bad_row`` said, and did not say in which row of which file."""
+    """It ended the job despite ``on_bad_row``, and did not name the row and file."""
     (tmp_path / "x.csv").write_text("t,k\n01.02.2026,a\nx.y,b\n03.02.2026,c\n")
     time_of = col("t").str.to_timestamp("%d.%m.%Y")
     rows = Stream.from_csv(tmp_path, vs=time_of, on_bad_row="dead_letter")

@@ -1,6 +1,6 @@
-"""No column is lost, renamed or read for another one, whatever names the files of a source have.
+"""No column is lost, renamed or confused with another, for any names in the files of a source.
 
-Cannot catch: columns that only rows behind the first few MB of a JSON file have.
+Cannot catch: columns that first appear after the first few MB of a JSON file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TWICE = "column 'k': the file has this column more than once"
 
 
 def write_twice(path: Path, format: Format) -> None:
-    """A file of one row that has column k twice."""
+    """A file with one row that has column k twice."""
     if format == "csv":
         path.write_text("time,k,x,k\n2,b,1.5,c\n")
         return
@@ -61,7 +61,7 @@ def test_a_field_twice_in_a_struct_is_refused(tmp_path: Path) -> None:
 def test_a_column_with_a_dot_beside_a_struct_with_that_field(
     tmp_path: Path, struct_first: bool
 ) -> None:
-    """Arrow reads both for the name; statistics and dictionaries go by the path as well."""
+    """Arrow reads both for that name; statistics and dictionaries use the path as well."""
     struct = [{"b": f"no {k % 3}"} for k in range(9000)]
     dotted = [f"yes {k % 3}" for k in range(9000)]
     pair = {"a": struct, "a.b": dotted} if struct_first else {"a.b": dotted, "a": struct}

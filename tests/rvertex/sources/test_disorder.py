@@ -1,6 +1,6 @@
-"""What a look at all times finds out, against the reorder buffer itself and plain recomputation.
+"""The result of scanning all times, against the reorder buffer and a plain recomputation.
 
-Cannot catch: a limit that counts what a host really needs for a row that waits.
+Cannot catch: a limit on the memory that a buffered row really needs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAYLOAD = pa.schema([("n", pa.int64())])
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What later rows allow is always kept, be it as little as it may."""
+    """Always keep the bounds from later rows, even if they help little."""
     monkeypatch.setattr(disorder, "BLOCK_ROWS", BLOCK_ROWS)
     monkeypatch.setattr(disorder, "FEW_ROWS", 0)
     monkeypatch.setattr(disorder, "GAIN_MIN", 0.0)
@@ -56,7 +56,7 @@ cuts = st.lists(st.integers(0, 6), min_size=1, max_size=20)
 
 
 def looked_at(unit: list[int], sizes: list[int]) -> UnitTimes:
-    """The times of a unit, given in batches."""
+    """The times of a unit, in batches."""
     times, at = TimesSoFar(), 0
     for size in sizes:
         times.add(np.array(unit[at : at + size], np.int64))
@@ -78,7 +78,7 @@ def events(vs: list[int], first: int) -> pa.RecordBatch:
 def reordered(
     vs: list[int], delay_us: int, known: KnownFrontier | None, sizes: list[int], *, restores: bool
 ) -> tuple[Run, int]:
-    """What leaves, and the most rows that waited after the end of a block."""
+    """The released rows, and the maximum number of buffered rows after a block."""
 
     def fresh() -> Reorder:
         return Reorder(PAYLOAD, delay_us=delay_us, late="error", cti_every_us=GRID, known=known)
@@ -200,7 +200,7 @@ def test_bad_rows_at_the_end_say_nothing_of_the_end_of_time() -> None:
 def test_bad_rows_have_no_times_however_they_are_cut(
     rows: list[tuple[int, bool]], sizes: list[int], tells_all: bool
 ) -> None:
-    """``tells_all``: a batch without bad rows says so of each, too."""
+    """``tells_all``: a batch without bad rows also marks each row as good."""
     times, at = TimesSoFar(), 0
     for size in [*sizes, len(rows)]:
         batch = rows[at : at + size]

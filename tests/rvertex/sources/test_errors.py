@@ -26,7 +26,7 @@ GOOD_CSV = "time,k,x\n1,a,1\n2,b,2\n3,c,3\n"
 
 
 def failure(spec: SourceSpec, kind: type[StreamEngineError]) -> Any:
-    """The error that reading everything ends in; it survives pickling."""
+    """The error of reading everything, after pickling."""
     with pytest.raises(kind) as caught:
         read_rows(only_partition(spec))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -60,7 +60,7 @@ def test_a_bad_row_is_named(
 def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
     tmp_path: Path,
 ) -> None:
-    """Arrow gives it to Python as text to have it skipped, which failed with a trace."""
+    """Arrow passes the row to Python as text to decide about skipping, which failed."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"time,k,x\n1,a,1\n2,\xe9,2,2\n3,\xe9,3\n")
     found = infer_schema("csv", str(path))

@@ -1,9 +1,9 @@
 """A value of any format and type is read exactly, or its row is bad: never another value.
 
-The right value is worked out by Python from the text. A row may be bad although Python could read
-it; the table of values that have to be read keeps that from being all of them.
+Python computes the right value from the text. A row may be bad although Python could read it; a
+table lists values that must be readable.
 
-Cannot catch: a loss that is told by a note (``test_value_notes.py``).
+Cannot catch: a loss that a note reports (``test_value_notes.py``).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ moments = st.builds(
 
 
 def exact(text: str, kind: pa.DataType) -> object:
-    """The value that the text means; BAD: none of the type."""
+    """The value of the text; BAD if the type has none."""
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _exact_time(text, kind)
     if pa.types.is_boolean(kind):
@@ -121,7 +121,7 @@ def _exact_time(text: str, kind: pa.DataType) -> object:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """The values in the form of :func:`exact`."""
+    """The values in the form that :func:`exact` returns."""
     kind = array.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         width = pa.int32() if pa.types.is_date(kind) else pa.int64()
@@ -131,7 +131,7 @@ def plain(array: pa.Array) -> list[Any]:
 
 
 def from_file(path: Path, kind: pa.DataType, format: str) -> list[Any]:
-    """The values of column ``v``, and BAD for rows that are."""
+    """The values of column ``v``, and BAD for bad rows."""
     columns = pa.schema([("id", pa.int64()), ("v", kind)])
     spec = make_spec(
         format,  # type: ignore[arg-type]
@@ -324,7 +324,7 @@ def test_a_hint_over_parquet_makes_such_a_row_bad(
 
 
 def test_an_arrow_message_is_converted_exactly_or_is_bad() -> None:
-    """Only types that can hold the same values are converted at all."""
+    """Only types that can hold the same values are converted."""
     decoder = ArrowDecoder(pa.schema([("v", pa.decimal128(38, 10))]))
     values = []
     for number in (Decimal(5), Decimal("1e30")):

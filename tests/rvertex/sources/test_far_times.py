@@ -1,4 +1,4 @@
-"""Times that Python's calendar does not have: before year 1 and after 9999."""
+"""Times outside of Python's calendar: before year 1 and after 9999."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def far(tmp_path: Path) -> str:
 
 
 def test_such_times_are_times(far: str) -> None:
-    """The statistics of the file had them as datetimes, which there are none of."""
+    """The statistics of the file could not represent them as datetimes."""
     rows = Stream.from_parquet(far, vs="t", delay="0s")
     found = jobmanager.collect(rows.filter(col("x") > 1))
     assert found["_vs"].to_pylist() == [1, YEAR_10000_US, YEAR_10000_US + 5]

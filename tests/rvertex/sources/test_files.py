@@ -1,6 +1,6 @@
-"""Which files of a folder are data: one rule for all stores, and for folders that grow.
+"""Which files of a folder are data: one rule for all stores, and for growing folders.
 
-Cannot catch: what a store calls the files of a folder that nobody here has seen.
+Cannot catch: file names of stores that are not tested here.
 """
 
 from __future__ import annotations

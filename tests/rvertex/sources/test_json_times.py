@@ -1,6 +1,6 @@
-"""A declared DATE or TIMESTAMP means the same in JSON lines, in CSV and in JSON messages.
+"""A declared DATE or TIMESTAMP means the same in JSON lines, CSV and JSON messages.
 
-Cannot catch: a spelling of a time that both formats read wrongly.
+Cannot catch: a spelling that both formats misread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def rows_of(extra: dict[str, Any] | None = None) -> list[dict[str, Any]]:
 
 
 def as_lines(rows: list[dict[str, Any]]) -> list[bytes]:
-    """Objects, nulls written out in the even ones and left out of the odd ones."""
+    """Objects; even ones have nulls, odd ones omit the field."""
     kept = [{k: v for k, v in r.items() if v is not None or r["id"] % 2 == 0} for r in rows]
     return [json.dumps(row).encode() for row in kept]
 
@@ -52,7 +52,7 @@ def as_lines(rows: list[dict[str, Any]]) -> list[bytes]:
 def read(
     format: str, path: Path, rows: list[dict[str, Any]], kind: pa.DataType, policy: str
 ) -> tuple[pa.Table, list[Any]]:
-    """The columns of all rows, and what is kept of the bad ones."""
+    """The columns of all rows, and the stored text of bad ones."""
     file = path / f"a.{format}"
     if format == "csv":
         cells = [",".join("" if v is None else str(v) for v in row.values()) for row in rows]

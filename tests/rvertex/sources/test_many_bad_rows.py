@@ -1,6 +1,6 @@
-"""Many bad rows: found together, they are the same, for the same reasons, as found one by one.
+"""Many bad rows: detected together, they are the same, with the same reasons, as one by one.
 
-Cannot catch: a row whose finding one by one is wrong.
+Cannot catch: a row that is judged wrongly one by one.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def test_bad_messages_are_the_same_together_and_alone(monkeypatch: pytest.Monkey
 
 
 def calls_of(function: Callable[..., Any], action: Callable[[], object]) -> int:
-    """How often Python calls a function of C within an action."""
+    """The number of calls of a C function from Python during an action."""
     calls = 0
 
     def count(_: FrameType, event: str, called: object) -> None:
@@ -345,7 +345,7 @@ def test_a_byte_order_mark_within_a_file_is_part_of_its_value(
 
 
 def test_values_without_a_time_are_found_together(tmp_path: Path) -> None:
-    """A column of times with other texts among its first rows is text."""
+    """A column of times with other texts among its first rows becomes text."""
     texts = [None, "2026-01-01", "x1", "2026-01-01T00:00:00Z", "20260101T000000Z", "32.01.2026"]
     columns = pa.schema([("at", pa.string()), ("n", pa.string()), ("end", pa.int64())])
     table = pa.table(
@@ -408,7 +408,7 @@ GOOD_VALUES = {
 
 @pytest.mark.parametrize("case", GOOD_VALUES)
 def test_a_good_value_is_good_whatever_other_rows_are(case: str, tmp_path: Path) -> None:
-    """A row that is alone, before a bad one, and before one with a time without a zone."""
+    """A row alone, before a bad row, and before a row with a time without a zone."""
     format, kind, value = GOOD_VALUES[case]
     columns = pa.schema([("c0", kind), ("n", pa.int64())])
     head, row, others = b"c0,n\n", b"%s,%d\n", [b"", b",x\n", b"2026-01-01T00:00:00,1\n"]
@@ -463,7 +463,7 @@ FAILING_TIMES = {
 
 @pytest.mark.parametrize("case", FAILING_TIMES)
 def test_times_that_an_expression_does_not_give_are_found_together(case: str) -> None:
-    """The rows, the values and the reasons are those of each row alone, in few evaluations."""
+    """Rows, values and reasons equal those of each row alone, with few evaluations."""
     time, calls_max = FAILING_TIMES[case]
     texts = ["01.02.2026", "2026-01-03", "x", None, "31.02.2026", "30.01.2026"]
     numbers = ["1", "2", "y", "2000"]
@@ -504,7 +504,7 @@ EARLIER = {
 
 @pytest.mark.parametrize("case", EARLIER)
 def test_the_first_bad_line_of_a_file_is_named(case: str, tmp_path: Path) -> None:
-    """Whatever is found first: a value without its type, a time, or another column."""
+    """Whichever is first: a value of the wrong type, a time, or another column."""
     format, text, line = EARLIER[case]
     path = tmp_path / f"a.{format}"
     path.write_text(text)

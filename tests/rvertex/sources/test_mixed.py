@@ -1,6 +1,6 @@
-"""Folders whose files differ: what is converted keeps its values, what does not fit is refused.
+"""Folders whose files differ: converted values stay equal, others are an error.
 
-Cannot catch: types that no test lists.
+Cannot catch: types that are in no test.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 @pytest.mark.parametrize("there", VALUES)
 def test_what_fits_keeps_every_value(there: str) -> None:
-    """A value is the same, or it is refused; what does not fit is other things to other people."""
+    """A value stays the same or is an error: a misfit means different things to different users."""
     for wanted in VALUES:
         check_conversion(there, wanted)
 

@@ -1,6 +1,6 @@
-"""A row of JSON that is null is refused by name; Arrow's reader would end the process.
+"""A JSON row that is ``null`` is an error with its name; Arrow's reader would crash the process.
 
-Cannot catch: another text that ends it.
+Cannot catch: other texts that crash it.
 """
 
 from __future__ import annotations

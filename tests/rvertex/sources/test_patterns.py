@@ -1,4 +1,4 @@
-"""Patterns and lists of paths: which files they name, here and in a store elsewhere."""
+"""Patterns and lists of paths: which files they match, on disk and in a remote store."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_several_paths_are_one_source(folder: str) -> None:
 
 
 def test_a_file_that_goes_while_a_folder_is_listed_is_none_of_it(tmp_path: Path) -> None:
-    """A link to nothing is such a name: it is listed, and cannot be looked at."""
+    """A dangling link is such a name: it is listed, but has no file."""
     (tmp_path / "a.csv").write_text("t\n1\n")
     (tmp_path / "b.csv").symlink_to(tmp_path / "gone.csv")
     assert list(list_files("csv", str(tmp_path))) == [f"{tmp_path}/a.csv"]

@@ -1,6 +1,6 @@
-"""Every format: a reader opened at any row gives what the whole gives from there on.
+"""Every format: a reader opened at any row returns the same rows from there as a full read.
 
-Cannot catch: what only happens with files of more than a few blocks on remote stores.
+Cannot catch: effects of files with many blocks on remote stores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROWS = 60
 
 
 def table(start: int = 0, rows: int = ROWS) -> pa.Table:
-    """Rows with nulls in the payload and awkward text."""
+    """Rows with nulls in the payload and unusual text."""
     numbers = range(start, start + rows)
     return pa.table(
         {
@@ -74,7 +74,7 @@ def expected() -> pa.Table:
 def partition(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> SourcePartition:
-    """Files larger than a block, so that every reader has seams."""
+    """Files larger than a block, so every reader crosses block boundaries."""
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 200)
     monkeypatch.setattr(json_lines, "CHUNK_BYTES", 100)
     write(request.param, tmp_path)
@@ -155,7 +155,7 @@ def test_lifetimes(tmp_path: Path) -> None:
 
 
 class HalfTime:
-    """An expression such as the planner gives."""
+    """An expression such as the planner's."""
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         return pa.array([t // 2 for t in batch.column("time").to_pylist()])

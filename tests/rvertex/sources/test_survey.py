@@ -1,4 +1,4 @@
-"""The notes after a scan of a source's times, and that their advice is right."""
+"""The notes after a scan of a source's times, and whether their advice works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of every type become the same microseconds; the first bad row is found."""
+"""Times of every type become the same microseconds; the first bad row is reported."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ ISO = {
 
 @pytest.mark.parametrize("written", ISO)
 def test_other_forms_of_iso(tmp_path: Path, written: str) -> None:
-    """They were refused as no ISO-8601; with a column's type given, too, and among others."""
+    """They were rejected as not ISO-8601, with a declared type and among other times, too."""
     told = parse_times(pa.array([ISO[written]]))
     assert not isinstance(told, Fault)
     others = ["2026-03-01T00:00:00Z", "2026-03-01 00:00:00"]

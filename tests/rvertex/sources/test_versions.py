@@ -1,7 +1,7 @@
-"""A file that is replaced, written or removed is refused by name, wherever its reader is.
+"""A file that is replaced, changed or removed is an error with its name, at any reader position.
 
 Cannot catch: a file that is rewritten with as many bytes within one tick of its file system's
-clock, or with its old time put back; nobody can without reading it all again.
+clock, or whose old time is restored; this can only be detected by reading it all again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TICK_NS = 10**9
 
 
 def rows_as(format: Format, rows: int, *, k: str = "a") -> bytes:
-    """A file of that format; as long as another of as many rows."""
+    """A file in that format; files with equal row counts have equal sizes."""
     table = pa.table({"time": range(100, 100 + rows), "k": [k] * rows, "x": [0.5] * rows})
     sink = io.BytesIO()
     if format == "parquet":
@@ -89,7 +89,7 @@ CHANGES = (replace_by_as_many_bytes, grow, shrink)
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is read in many pieces."""
+    """Make readers read a file in many pieces."""
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 512)
     monkeypatch.setattr(json_lines, "CHUNK_BYTES", 512)
 
@@ -114,7 +114,7 @@ def test_a_file_that_changed_before_it_is_opened(
 def test_a_file_that_changes_while_it_is_read(
     tmp_path: Path, format: Format, change: Callable[[Path, Format], None]
 ) -> None:
-    """Whatever its reader makes of it, it is the change that is told, and no row of it is seen."""
+    """Whatever its reader meets first, the error reports the change, and no row is emitted."""
     path = tmp_path / f"f.{format}"
     path.write_bytes(rows_as(format, ROWS))
     partition = only_partition(spec_of(format, path))
@@ -154,7 +154,7 @@ def test_a_file_with_its_old_time_put_back_is_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", one_in(3, FORMATS))
 def test_stores_elsewhere(request: pytest.FixtureRequest, where: str, format: Format) -> None:
-    """A folder and a file of it have one version, by whichever call the store tells it."""
+    """A folder and a file of it have one version, whichever call to the store returns it."""
     if where == "s3":
         folder = f"{request.getfixturevalue('s3_bucket')}/in"
     else:

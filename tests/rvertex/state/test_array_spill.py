@@ -1,4 +1,4 @@
-"""Arrays of operators that are moved to scratch: what may be moved, and that it is."""
+"""Operators' arrays that are spilled to scratch: which may be, and that they are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
 
 
 class Owner:
-    """All that an operator may have, in a module of the product."""
+    """All kinds of attributes that an operator may have, in a product module."""
 
     __module__ = "rvertex.tests"
 
@@ -60,7 +60,7 @@ class Owner:
 
 
 class Lazy:
-    """A property in the place of a slot, as events of keyed processes have."""
+    """A property instead of a slot, as events of keyed processes have."""
 
     __module__ = "rvertex.tests"
     __slots__ = ("_value", "never_set")
@@ -214,7 +214,7 @@ SPECS: dict[str, OperatorSpec] = {
 
 
 def fed(kind: str, budget: int | None, *, text: bool = False) -> tuple[pa.Table, StateMemory, int]:
-    """The output of an operator with many keys, its memory, and the most that it had in memory."""
+    """The output for many keys, the operator's memory, and its peak memory."""
     spec, rng = SPECS[kind], np.random.default_rng(1)
     ports = 2 if kind == "as-of join" else 1
     memory, most = StateMemory(budget), 0

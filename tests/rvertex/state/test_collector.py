@@ -1,6 +1,6 @@
-"""Pauses of the collector nest, in any order of their ends.
+"""Pauses of the garbage collector nest, and may end in any order.
 
-Cannot catch: code of a user that switches the collector on within a pause.
+Cannot catch: user code that turns the collector on during a pause.
 """
 
 from __future__ import annotations

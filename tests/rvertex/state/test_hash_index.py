@@ -1,4 +1,4 @@
-"""Rows found by key hash: every row of a hash, and a filter that never drops one."""
+"""Rows looked up by key hash: all rows of a hash, and a filter that never drops one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
 
 
 def drawn(rows: int, hashes: int, seed: int = 0, vertices: int = 1) -> np.ndarray:
-    """Hashes as one of so many vertices has them: from a range of the upper half."""
+    """Hashes as in one of this number of vertices: from a range of the upper half."""
     found = np.random.default_rng(seed).integers(0, 2**64 // vertices, hashes, np.uint64)
     return np.random.default_rng(seed + 1).choice(found, rows)
 

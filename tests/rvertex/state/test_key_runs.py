@@ -1,7 +1,7 @@
 """Rows in runs by key, against one stable sort of all rows.
 
-Keys are of every kind; rows come cut anywhere; budgets spill nothing, all, or some; runs are saved
-and restored between any two pieces. Planted mistakes show that the comparison finds them.
+Keys have all types; rows are cut anywhere; budgets spill nothing, all, or some; runs are saved and
+restored between any two pieces. Planted bugs are detected.
 
 Cannot catch: a mistake of the stable sort itself (``tests/rvertex/keys/test_sort_keys.py``).
 """
@@ -55,7 +55,7 @@ def drawn(kind: str, seed: int) -> pa.RecordBatch:
 
 
 def gathered(rows: pa.RecordBatch, names: list[str], budget: int, seed: int) -> KeyRuns:
-    """Runs of the rows, cut and restored somewhere."""
+    """Runs of the rows, with a random cut and restore."""
     draw, memory = random.Random(seed), StateMemory(budget)
     holder = memory.holder()
     runs = KeyRuns(names, holder)

@@ -1,4 +1,4 @@
-"""The memory of a process whose windows need far more than their budget, also while they close.
+"""The peak memory of a process whose windows need far more than their budget, also at their end.
 
 Cannot catch: memory of hosts, channels and checkpoints, which other tests limit.
 """

@@ -1,4 +1,4 @@
-"""The log of a keyed process against a dictionary, restored from tables that are cut anywhere."""
+"""The log of a keyed process against a dictionary, restored from tables with any cuts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ cuts = st.integers(1, 12)
 
 
 def write(log: RowLog, rows: int, gone: list[int]) -> list[int]:
-    """Append rows whose values are ten times their numbers; returns the numbers."""
+    """Append rows whose values are ten times their numbers. Return the numbers."""
     numbers = list(range(log.next_number, log.next_number + rows))
     values = [10 * number for number in numbers]
     log.append([pa.record_batch([numbers, values], schema=SCHEMA)], gone)

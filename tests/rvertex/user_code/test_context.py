@@ -1,6 +1,6 @@
-"""Values of the outside: recorded in the order of drawing, replayed, and never mixed up.
+"""External values: recorded in the order of the calls, replayed, and never mixed up.
 
-Cannot catch: a journal that is not durable when it should be; that is the shell's.
+Cannot catch: a journal that is not durable in time, for which the host is responsible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rvertex.user_code.errors import NoLoggedValuesError, ReplayedValueError, Us
 
 
 class Outside:
-    """Gives other values at every call."""
+    """Returns other values at every call."""
 
     def __init__(self) -> None:
         self.calls = 0

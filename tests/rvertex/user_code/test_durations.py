@@ -1,4 +1,4 @@
-"""Durations as users write them: each unit, many of them, and signs, against timedelta."""
+"""Durations as users write them: each unit, combinations, and signs, against timedelta."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Values of users for declared integers: whole numbers of any kind pass, fractions are refused.
+"""User values for declared integers: whole numbers of any class are accepted, fractions not.
 
-Cannot catch: numbers of classes that do not tell Python that they are numbers.
+Cannot catch: number classes that are not registered as numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Modules that queries are given: what they may be, where they are found, what travels."""
+"""Modules of a query: which are allowed, where they are found, and what is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A module, a package, and a folder of both kinds."""
+    """A module, a package, and a folder with both."""
     for name in ("one.py", "package/__init__.py", "package/inner/two.py", "folder/three.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Code that a plan only names: that its file, or one it imports, was edited is found where it runs.
+"""Code that a plan refers to by name: an edit of its file or its imports is detected.
 
-Cannot catch: values that a module reads from elsewhere when it is imported.
+Cannot catch: values that a module reads from elsewhere during import.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def planned() -> UserCode:
 
 @pytest.fixture
 def planned_by_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the function of a file that travels as a query file does."""
+    """Plans a function of a file that is sent like a query file."""
     made = []
 
     def plan(text: str) -> UserCode:
@@ -170,7 +170,7 @@ def test_packages_of_any_environment_are_no_sources(folder: Path) -> None:
 
 
 def test_spark_in_a_distribution_is_no_source(folder: Path) -> None:
-    """There it lies outside of any environment; its 229 files took seconds to read."""
+    """Such a Spark is outside of any environment; its 229 files took seconds to read."""
     for name in ("pyspark", "py4j"):
         (folder.parent / name).mkdir()
         (folder.parent / name / "__init__.py").write_text("import my_tools.limits\n")

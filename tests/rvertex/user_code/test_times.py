@@ -1,6 +1,6 @@
-"""Time in code of users: whatever type comes in and whatever goes out, the instant or an error.
+"""Times in user code: for every input and output type, the same instant or an error.
 
-Cannot catch: what Spark makes of columns before and after the twin's code (tests/spark).
+Cannot catch: Spark's conversions before and after the batch code (tests/spark).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FAILURES = (
 
 
 def raw(column: pa.Array) -> list[int | None]:
-    """The ticks that Arrow holds."""
+    """The integer ticks of an Arrow column."""
     values: list[int | None] = column.view(
         pa.int32() if column.type.bit_width == 32 else pa.int64()
     ).to_pylist()
@@ -63,7 +63,7 @@ def raw(column: pa.Array) -> list[int | None]:
 
 @st.composite
 def columns(draw: st.DrawFn) -> pa.Array:
-    """Some values of a type of time, within two hundred years of 1970."""
+    """Some values of a time type, within two hundred years of 1970."""
     kind = draw(st.sampled_from(KINDS))
     tick = TICKS_NS[kind]
     least, most = -(6 * 10**18) // tick, 6 * 10**18 // tick
@@ -97,7 +97,7 @@ def fits(us: int | None, kind: pa.DataType) -> bool:
 
 
 def check(made: Any, column: pa.Array, kind: pa.DataType) -> None:
-    """``made()`` gives the instants of ``column`` as ``kind``, or raises where it has to."""
+    """Check that ``made()`` has the instants of ``column`` as ``kind``, or raises if it must."""
     expected = microseconds(column)
     if all(fits(us, kind) for us in expected):
         found = made()
@@ -145,7 +145,7 @@ def test_a_column_of_arrow_keeps_its_instants_or_is_refused(
 
 
 class Passes(KeyedProcess):
-    """The times of its events, as they come or as a datetime."""
+    """Emits the times of its events, unchanged or as a datetime."""
 
     output = {"t": "int64"}  # noqa: RUF012 - as users write it
 
@@ -161,7 +161,7 @@ def processing(kind: pa.DataType, target: type[KeyedProcess] = Passes) -> KeyedP
 
 @given(columns(), OUT)
 def test_a_process_and_its_batch_twin(column: pa.Array, kind: pa.DataType) -> None:
-    """The key is a time too: it is seen as one, and leaves as it came."""
+    """The key is a time, too, and is returned unchanged."""
     payload = pa.schema([("k", column.type), ("t", column.type)])
     starts = pa.array(range(len(column)), pa.int64())
     arrays = [starts, pa.array(range(1, len(column) + 1), pa.int64()), column, column]
@@ -226,7 +226,7 @@ def one_event(**payload: Any) -> Stream:
 def test_values_of_every_kind_are_converted_or_refused(
     value: Any, kind: pa.DataType, expected: Any
 ) -> None:
-    """In a process, its twin, a function in an expression, and an aggregate."""
+    """In a process, its batch, a function in an expression, and an aggregate."""
 
     class Says(KeyedProcess):
         output = {"t": kind}  # noqa: RUF012 - as users write it
@@ -339,14 +339,14 @@ def test_a_struct_with_a_time_is_given_in_any_form_that_arrow_takes(value: Any) 
 
 @pytest.mark.parametrize("value", ["abc", 5, (5,), [5], {"t": "abc"}])
 def test_what_is_no_struct_is_refused(value: Any) -> None:
-    """It was an AttributeError, which is taken for a mistake of ours."""
+    """It was an AttributeError, which looks like a bug of ours."""
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())])
     with pytest.raises((TypeError, ValueError)):
         arrow_column([value], kind)
 
 
 def test_objects_of_numpy_are_of_the_declared_type() -> None:
-    """Arrow infers lists of pairs, which become no map."""
+    """Arrow infers lists of pairs, which cannot become a map."""
     values = np.empty(1, object)
     values[0] = [("a", 1)]
     kind = pa.map_(pa.string(), pa.int64())

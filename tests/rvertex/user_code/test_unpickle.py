@@ -1,6 +1,6 @@
-"""Plans that name what cannot be imported where they are read: told by name, and no host tries on.
+"""Plans with modules that a worker cannot import: the error names them, and no host retries.
 
-Cannot catch: what Spark itself does with the path of its workers (tests/spark).
+Cannot catch: Spark's own changes to the path of its workers (tests/spark).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def shipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """A class of a module that the driver finds and the worker does not."""
+    """A class of a module that the driver can import and the worker cannot."""
     (folder / "my_processes.py").write_text("class Sessions:\n    pass\n")
     with monkeypatch.context() as driver:
         driver.syspath_prepend(folder)

@@ -1,8 +1,8 @@
-"""A partition that is taken in while a job runs: what was put out before stays as it was.
+"""A partition added while a job runs: the earlier output does not change.
 
-A vertex reads a log for a while, also with restores; then one that reads a partition more goes on
-at its snapshot. Whoever goes on at an older one, or begins anew, puts out the same.
-Cannot catch: that the host takes it in too early (tests/jobmanager/test_added_partitions.py).
+A vertex reads a log for a while, with restores. Then a vertex with one more partition continues
+from its snapshot. A vertex that starts from an older snapshot, or from none, emits the same. Cannot
+catch: a host that adds it too early (tests/jobmanager/test_added_partitions.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Stand:
-    """Where a life was, and what it had put out and was told."""
+    """The position of a vertex, its output, and its known entries."""
 
     def __init__(self, life: LogLife) -> None:
         life.step()
@@ -39,7 +39,7 @@ class Stand:
         self.told = [*life.told]
 
     def go_on(self, spec: VertexSpec, log: list[LogPartition]) -> LogLife:
-        """Another life from here, over more partitions, that has told no new entry."""
+        """Continue from here with more partitions, without new entries."""
         life = LogLife(spec, log, ahead=100)
         data = encode_snapshot(self.snapshot)
         life.vertex.load(decode_snapshot(data, name="test", state_schema="tag"))
@@ -51,7 +51,7 @@ class Stand:
 
 
 def joining(partition: LogPartition, number: int, time: int) -> LogPartition:
-    """The partition with the entry by which it joins before all others."""
+    """The partition, with the entry that adds it placed before all others."""
     join = LogEntry("advance", number, 0, 0, time)
     others = (replace(entry, index=entry.index + 1) for entry in partition.entries)
     return replace(partition, entries=(join, *others))

@@ -1,4 +1,4 @@
-"""A source vertex that follows a stream puts out its items, whatever pieces they come in."""
+"""A source vertex that follows a stream emits its items, for any cuts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESTORE = -1
 
 @st.composite
 def streams(draw: st.DrawFn) -> pa.RecordBatch:
-    """Items in normal form, to the end."""
+    """Items in normal form, up to the end."""
     rows: list[dict[str, object]] = []
     time = 0
     for _ in range(draw(st.integers(0, 12))):
@@ -39,7 +39,7 @@ def streams(draw: st.DrawFn) -> pa.RecordBatch:
 
 
 class Follower:
-    """The vertex, its lives, and the rows that it put out."""
+    """The vertex, its restarts, and the rows that it emitted."""
 
     def __init__(self) -> None:
         spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
@@ -73,7 +73,7 @@ class Follower:
 
 
 def followed(items: pa.RecordBatch, cuts: list[int]) -> Follower:
-    """Items cut anywhere, with restores between."""
+    """Items with random cuts, and restores in between."""
     life, at = Follower(), 0
     for cut in cuts:
         if cut == RESTORE:

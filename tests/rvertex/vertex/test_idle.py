@@ -1,6 +1,6 @@
 """Promises of an idle partition follow from facts; no row in step with the others is late.
 
-Cannot catch: a host that states wrong facts (tests/sim).
+Cannot catch: a host that reports wrong facts (tests/sim).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def asked(
     others_us: int | None = None,
     looks: Looks | None = None,
 ) -> dict[int, int]:
-    """``looks``: by default the partitions have long stood where they are."""
+    """``looks``: by default the partitions have been at their positions for long."""
     if looks is None:
         looks = Looks()
         for at_s in (NOW_S - 20, NOW_S):
@@ -75,7 +75,7 @@ def test_it_promises_again_when_half_of_its_grant_is_used() -> None:
 
 @pytest.mark.parametrize("delay_us", [0, 50_000, 100_000, 4 * S])
 def test_a_row_in_step_with_the_others_is_never_late(delay_us: int) -> None:
-    """The others have rows up to their frontier and the delay."""
+    """The others have rows up to their frontier plus the delay."""
     (promised,) = asked(facts(10), facts(40, silent_s=0.1), delay_us=delay_us).values()
     assert promised <= 40 * S + delay_us
     assert promised >= 40 * S + min(delay_us, GRANT_MIN_US)
@@ -133,7 +133,7 @@ def test_by_the_clock_or_not_at_all() -> None:
 
 
 def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
-    """They had reached 40 s when the end was asked for; a row of 41 s may have come after it."""
+    """They had reached 40 s when the end was requested; a row of 41 s may have arrived since."""
     looks = Looks()
     for at_s, reached in [(NOW_S - 3, 39), (NOW_S - 1.5, 40), (NOW_S - 1.4, 42), (NOW_S, 60)]:
         looks.note(Look(at_s, NOW_US, (10 * S, reached * S), None))
@@ -151,7 +151,10 @@ def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
 def test_producers_in_step_are_never_late_however_slow_a_reader_is(
     read: list[tuple[int, int]], told_ms: int, delay_ms: int, policy: Idle
 ) -> None:
-    """A row's time is that of its writing; ``read``: ms between looks, and how far behind."""
+    """Rows have the times of their writing.
+
+    ``read``: ms between polls, and the lag of the reader.
+    """
     looks, at_ms = Looks(), int(NOW_S * 1_000) - sum(step for step, _ in read)
     reached = 0
     for step, behind in read:
@@ -168,7 +171,7 @@ def test_producers_in_step_are_never_late_however_slow_a_reader_is(
 
 
 def test_partitions_that_are_silent_by_turns_do_not_climb_on_each_others_promises() -> None:
-    """Each speaks for 2.5 s, the other one falls silent by then; each row is in step."""
+    """Each is active for 2.5 s, then the other one; each row is in step."""
     delay_us, idle_after_s = 60 * S, 2.0
     looks, rows, promised, spoke_s = Looks(), [0, 0], [0, 0], [0.0, 0.0]
     for tick in range(1, 600):

@@ -1,9 +1,9 @@
-"""A source vertex over a live log: its output does not know how the log was polled.
+"""A source vertex over a live log: its output does not depend on the polling of the log.
 
 A schedule is the order and size of polls of the partitions, the moments at which entries become
-durable, steps, and trips of the snapshot through bytes. An entry is told at the latest when its
-position is reached, as the host holds the rows behind it back until then.
-Cannot catch: what the host decides and when (tests/sim, with --live).
+durable, steps, and restores of the serialised snapshot. An entry is known at the latest when its
+position is reached, because the host holds back later rows until then. Cannot catch: what the host
+decides and when (tests/sim, with --live).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ NOT_KEPT = {"_blobs", "_next_blob", "_buffer", "rows_frontier"}
 
 
 class LogLife:
-    """A vertex over a log, its lives, and what they put out."""
+    """A vertex over a log, its restarts, and their output."""
 
     def __init__(self, spec: VertexSpec, log: list[LogPartition], *, ahead: int = 4) -> None:
-        """``ahead``: so many rows of a partition may wait for slower ones."""
+        """``ahead``: the maximum number of rows of a partition that may wait for slower ones."""
         self.spec, self.log, self.ahead = spec, log, ahead
         self.vertex = RVertex(spec, pending_rows_max=ahead)
         self.told = [0] * len(log)
@@ -75,7 +75,7 @@ class LogLife:
             self.input.offer(k, log_rows(k, partition, lo, hi))
 
     def tell(self, k: int) -> None:
-        """The next entry of a partition becomes durable, once its rows were read to there."""
+        """The next entry of a partition becomes durable, once its rows are read up to there."""
         untold = self.log[k].entries[self.told[k] :]
         channel = self.input.channels[k]
         if untold and channel.position >= untold[0].position and channel.stop is None:
@@ -128,7 +128,7 @@ class LogLife:
         raise AssertionError("it does not come to its end")
 
     def lost(self) -> list[int]:
-        """By partition, how many positions the log no longer had."""
+        """Per partition, the number of positions that the log no longer had."""
         return [channel.lost_positions for channel in self.input.channels]
 
     def items(self) -> list[pa.RecordBatch]:
@@ -171,7 +171,7 @@ def test_the_output_does_not_know_how_the_log_was_polled(
     skew_us: int | None,
     ahead: int,
 ) -> None:
-    """Nor how far one partition was read while others were slow: ``skew_us`` and ``ahead``."""
+    """Nor on how far one partition was read ahead of slower ones: ``skew_us`` and ``ahead``."""
     given = {"delay_us": delay_us, "cti_every_us": 4, "replays": replays, "late": late}
     whole = run(log_vertex(len(log), **given), log, [])  # type: ignore[arg-type]
     bounded = log_vertex(len(log), **given, skew_us=skew_us)  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ def test_it_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -
 def test_a_partition_waits_for_slower_ones_from_its_bounds_on(
     skew_us: int | None, ahead: int, times: list[int], is_wanted: bool
 ) -> None:
-    """The other one stands at 2: 5 behind is near enough, and ``ahead`` rows are too many."""
+    """The other one is at 2: 5 ahead is close enough, and ``ahead`` rows are too many."""
     spec = log_vertex(2, delay_us=0, cti_every_us=1, replays=False, skew_us=skew_us)
     rows = tuple(Row(position, time) for position, time in enumerate(times))
     log = [
@@ -255,7 +255,7 @@ def test_a_partition_waits_for_slower_ones_from_its_bounds_on(
 
 
 def test_a_partition_ends_where_the_plan_says() -> None:
-    """With its last row before that, and with no row at all; nobody decides it."""
+    """With its last row before the end, and without any row; no entry is needed."""
     spec = log_vertex(2, delay_us=2, cti_every_us=4, replays=False)
     assert spec.source is not None
     units = tuple(Unit("", stream=k, until=until) for k, until in enumerate((3, 0)))
@@ -273,7 +273,7 @@ def test_a_partition_ends_where_the_plan_says() -> None:
 
 
 def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
-    """An instance that reads on may learn late of a loss, which others have passed."""
+    """An instance may learn late of a loss, which others have already passed."""
     entries = LogEntry("lost", 0, 0, 2, 0, 6), LogEntry("lost", 0, 1, 6, 0, 4)
     life = LogLife(log_vertex(1, delay_us=0, cti_every_us=4, replays=False), [])
     (channel,) = life.input.channels
@@ -358,7 +358,7 @@ def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
 
 
 def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
-    """Entries stand in order, so it stands behind the files; rows waited for it for ever."""
+    """Entries are ordered, so this one follows the files; rows waited for it forever."""
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
     assert spec.source is not None
     channel = LogChannel(spec.source.spec, spec.source.units[0], sorts=True)
@@ -376,7 +376,7 @@ def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
 
 @pytest.mark.parametrize("replays", [False, True])
 def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
-    """It became durable after the snapshot, at the position of that; no row follows."""
+    """It became durable after the snapshot, at the snapshot's position; no row follows."""
     log = [LogPartition((Row(0, 1), Row(1, 6)), (LogEntry("end", 0, 0, 2),))]
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=replays)
     life = LogLife(spec, log)
@@ -390,7 +390,7 @@ def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool
 
 
 def test_rows_of_several_partitions_are_sorted_though_nobody_needs_it() -> None:
-    """Only so is what leaves below a time the same however the partitions were polled."""
+    """Only sorted rows are independent of the polling order."""
     log = [
         LogPartition(
             tuple(Row(at, time + number) for at, time in enumerate((9, 3, 7, 14, 11))),
@@ -421,7 +421,7 @@ def test_late_rows_of_a_later_partition_wait_for_those_that_met_the_same_frontie
 def check_expected(
     life: LogLife, log: list[LogPartition], delay_us: int, max_ahead_us: int | None = None
 ) -> None:
-    """The answer is the one that was worked out row by row."""
+    """Check that the output equals the row-by-row computation."""
     want = expected(log, delay_us, 4, max_ahead_us)
     out, late, dead = life.items()
     rows = out.to_pylist()

@@ -1,6 +1,6 @@
-"""MERGE against a naive sort of everything, for any order of arrival, cutting and restoring.
+"""MERGE against a naive sort of all items, for any arrival order, cuts and restores.
 
-Cannot catch: a host that offers what it did not read, or reads on while ``wants`` says no.
+Cannot catch: a host that offers unread items, or reads on although ``wants`` is false.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def channels(draw: st.DrawFn) -> tuple[list[list[Row]], list[int]]:
 
 
 def naive(tables: list[list[Row]], ports: list[int]) -> list[list[Item]]:
-    """Gather all items, sort them, keep what the last promises allow; one table per port."""
+    """Collect all items, sort them, keep those that the promises allow; one table per port."""
     bound = min(max((time for time, _ in rows), default=MIN_TIME) for rows in tables)
     if len(tables) == 1:
         bound = INF_TIME
@@ -273,7 +273,7 @@ def test_many_channels_of_many_rows() -> None:
 def test_a_limit_in_bytes_never_stalls(
     case: tuple[list[list[Row]], list[int]], random: Random
 ) -> None:
-    """With room for one row: the channel that the others wait for is always wanted."""
+    """With room for one row, the channel that the others wait for always gets it."""
     tables, ports = case
     tables = [[*(r for r in rows if r[0] < INF_TIME), (INF_TIME, CTI)] for rows in tables]
     batches = [channel_batch(c, rows) for c, rows in enumerate(tables)]
@@ -303,7 +303,7 @@ def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
 
 
 def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
-    """In a new generation, a state of positions would not contain older rows."""
+    """In a new generation, a state with positions does not contain older rows."""
     lane = pa.Table.from_batches([make_items([ev(7, x=1), ev(30, x=2)], PAYLOAD)])
     state, inputs = merge_state(1, 5, 12, {f"{CARRIED}0": lane})
     merge = new_merge([0])

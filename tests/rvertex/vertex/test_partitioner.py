@@ -1,4 +1,4 @@
-"""Splitting a run over streams: every stream gets its rows in order, and every CTI at its place."""
+"""Splitting a run over streams: every stream gets its rows in order, and each CTI in its place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_few_rows_and_many(rows: int, n: int, ctis: list[int]) -> None:
 
 
 def test_few_rows_are_gathered_once_for_all_streams() -> None:
-    """They lie in one piece of memory; of many rows each stream has its own."""
+    """The few rows share one buffer; with many rows, each stream has its own."""
     streams = ("a", "b", "c")
     edge = OutputEdge(streams, streams, ("k",), "volatile")
     memory = {}

@@ -1,6 +1,6 @@
-"""The reorder buffer against a per-row twin, for any cutting and restoring.
+"""The reorder buffer against a per-row model, for any cuts and restores.
 
-Cannot catch: times within one delay of the ends of int64, which are only spot-checked.
+Cannot catch: times within one delay of the limits of int64, which are only spot-checked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAYLOAD = pa.schema([("n", pa.int64())])
 
 @dataclass
 class Twin:
-    """The rule of reorder.py, a row at a time."""
+    """The rule of reorder.py, row by row."""
 
     delay: int | DelayEstimate
     late: LatePolicy
@@ -84,7 +84,7 @@ class Twin:
                 self.emit(self.frontier // self.grid * self.grid)
 
     def delay_now(self) -> int:
-        """The delay in force for the next row."""
+        """The delay that applies to the next row."""
         if isinstance(self.delay, int):
             return self.delay
         rows = self.delay.block_rows
@@ -109,7 +109,7 @@ class Twin:
 
 
 def share(twin: Twin, rows: int) -> Fraction:
-    """This number of ``rows`` must pass."""
+    """This number of ``rows`` must not be late."""
     assert isinstance(twin.delay, DelayEstimate)
     return Fraction(str(twin.delay.quantile)) * rows
 
@@ -212,7 +212,7 @@ def test_reorder_is_its_per_row_twin(
 def test_a_stream_passes_as_it_is(
     rows: list[tuple[int, bool, int]], steps: list[tuple[str, int]]
 ) -> None:
-    """However it is cut and restored; nothing waits for a CTI that may be far away."""
+    """For any cuts and restores; no row waits for a CTI that may be far away."""
     ctis = {t for t, is_cti, _ in rows if is_cti}
     items: list[Item] = sorted(
         [
@@ -322,7 +322,7 @@ def test_runs_stay_few_whatever_the_disorder(disorder: int) -> None:
 
 
 def test_an_estimated_delay_is_what_most_rows_needed() -> None:
-    """Every tenth row is 50 us late, one of the thousand 900 us: the 95th percentile is 50."""
+    """Every tenth row is 50 us late, one in a thousand 900 us: the 95th percentile is 50."""
     vs = np.arange(4_096) * 10
     vs[::10] -= 50
     vs[700] -= 900

@@ -1,7 +1,7 @@
-"""Vertices restored from positions: any schedule of offers, steps and restores gives one output.
+"""Vertices restored from positions: any schedule of offers, steps and restores has one output.
 
-Cannot catch: how hosts feed a vertex that replays (tests/rvertex/host/test_host.py); what operators
-need (tests/rvertex/operators/test_horizon.py).
+Cannot catch: how hosts feed a replaying vertex (tests/rvertex/host/test_host.py); the horizons of
+operators (tests/rvertex/operators/test_horizon.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DURATION_MAX = 4
 
 
 def replayed(spec: VertexSpec, *durations: int) -> VertexSpec:
-    """The vertex, recovered by replay of what its horizon asks for."""
+    """The vertex with recovery by replay, with its horizon."""
     horizon_us = chain_horizon(spec.operators, durations)
     assert horizon_us is not None
     return dataclasses.replace(spec, recovery=Recovery("replay", horizon_us=horizon_us))
@@ -66,7 +66,7 @@ def joining() -> VertexSpec:
 
 
 def item_source() -> VertexSpec:
-    """A source of items with CTIs of their own, before the aggregate of :func:`source_vertex`."""
+    """A source of items with their own CTIs, before the aggregate of :func:`source_vertex`."""
     spec = SourceSpec(
         format="items", path="", schema=LEFT, columns=pa.schema([]), vs=None, cti_every_us=4
     )
@@ -91,7 +91,7 @@ def test_a_source_does_not_know_its_restores(
 
 
 def exact(spec: VertexSpec, *, sorts: bool, sessions: bool) -> VertexSpec:
-    """The source vertex with aggregates that do not depend on order, and perhaps unsorted rows."""
+    """The source vertex with order-independent aggregates, and perhaps unsorted rows."""
     assert spec.source is not None
     names = (("count", None), ("count", "x"), ("sum", "k"), ("max", "k"))
     specs = tuple(AggregateSpec(f, column, f"{f}-{column}") for f, column in names)
@@ -237,7 +237,7 @@ def test_a_changed_source_is_noticed() -> None:
 
 
 def rebuild(vertex: RVertex, inputs: Inputs) -> int:
-    """Let a vertex read again what it must, a few rows a turn; returns the turns."""
+    """Let a vertex read its input again, a few rows per turn. Return the number of turns."""
     turns = 0
     while vertex.is_replaying:  # ends: each turn offers what is wanted of every channel
         for k, batch in enumerate(inputs):
@@ -289,7 +289,7 @@ def test_points_are_few_and_the_newest_that_is_old_enough_is_found() -> None:
 
 @pytest.mark.parametrize("horizon_us", [0, 1, 5_000])
 def test_a_time_is_worth_one_point(horizon_us: int) -> None:
-    """However many steps end at it."""
+    """For any number of steps that end at it."""
     points = ReplayPoints(horizon_us)
     points.begin((0,), OperatorState())
     assert points.is_due(7)

@@ -1,8 +1,8 @@
-"""A whole vertex under any schedule: its output and their digests do not know it.
+"""A whole vertex under any schedule: its output and digests do not depend on it.
 
-A schedule is the order and size of offers, steps, and trips of the snapshot through bytes.
-Cannot catch: what hosts do around a vertex (tests/jobmanager), operators that are not built in here
-(each has the operator harness).
+A schedule is the order and size of offers, steps, and restores of the serialised snapshot. Cannot
+catch: the host's work around a vertex (tests/jobmanager), other operators (see the operator
+harness).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An entry of the catalogue, the rows that it is asked of, and both answers."""
+"""An entry of the catalogue, its input rows, and the results of both engines."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ROWS = 60
 class Entry:
     """One function, clause or window form.
 
-    ``ours`` is an expression over ``t``, or a query; ``duck`` what DuckDB calls it (None: the
-    same). ``hint``: it is refused, with these words.
+    ``ours`` is an expression over ``t``, or a query; ``duck`` is DuckDB's form (None: the same).
+    ``hint``: it is an error with these words.
     """
 
     name: str
@@ -92,7 +92,7 @@ def _value(rng: Random, name: str) -> Any:
 
 @functools.cache
 def streams() -> dict[str, Stream]:
-    """``t``, whose rows are points at ``ts``, and ``u``, whose rows live from ``ts`` to ``te``."""
+    """``t``, whose rows are points at ``ts``, and ``u``, with rows valid from ``ts`` to ``te``."""
     t, u = rows()
     points = [event(_us(row["ts"]), **{n: row[n] for n in T}) for row in t]
     lasting = [event(_us(r["ts"]), _us(r["te"]), **{n: r[n] for n in U}) for r in u]
@@ -126,14 +126,14 @@ def _plain_time(value: Any) -> Any:
 
 
 def asked(text: str) -> str:
-    """The query of an entry; an expression is one of every row."""
+    """The query of an entry; an expression becomes a SELECT over all rows."""
     starts = text.lstrip().upper()
     is_query = starts.startswith(("SELECT", "WITH", "CREATE"))
     return text if is_query else f"SELECT n, {text} AS v FROM t"
 
 
 def ours(text: str, *, is_running: bool = False) -> list[tuple[Any, ...]]:
-    """The answer here, without lifetimes."""
+    """Our result, without lifetimes."""
     stream = sql(asked(text), streams())
     assert isinstance(stream, Stream)
     if asked(text) != text:
@@ -147,7 +147,7 @@ def ours(text: str, *, is_running: bool = False) -> list[tuple[Any, ...]]:
 
 
 def _columns(stream: Stream) -> list[list[Any]]:
-    """The columns of a SELECT over ``t``, without running a plan: there are many of them."""
+    """The columns of a SELECT over ``t``, without a plan, because there are many."""
     assert isinstance(stream.plan, Project)
     return [node.evaluate(one_batch()).to_pylist() for _, node in stream.plan.columns]
 
@@ -160,7 +160,7 @@ def one_batch() -> pa.RecordBatch:
 
 
 def ducks(text: str) -> list[tuple[Any, ...]]:
-    """DuckDB's answer."""
+    """DuckDB's result."""
     return _sorted(connection().execute(asked(text)).fetchall())
 
 
@@ -169,7 +169,7 @@ def _sorted(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Doubles to twelve digits, as both add and round in their own ways; times without zone."""
+    """Doubles to twelve digits, because engines add and round differently; times without zone."""
     if isinstance(value, float):
         short = float(f"{value:.11e}")
         return 0.0 if short == 0 else short

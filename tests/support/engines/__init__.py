@@ -1,1 +1,1 @@
-"""Worked cases in the manner of other engines' documentation, as data; a test runs them all."""
+"""Worked cases in the style of other engines' documentation, as data; a test runs all of them."""

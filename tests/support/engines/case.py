@@ -16,12 +16,12 @@ Row = tuple[Any, ...]
 
 
 class Us(int):
-    """A time that is written in microseconds, not in seconds."""
+    """A time in microseconds instead of seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A rule of an engine's documentation in our words, and what it means here for some rows."""
+    """A rule of an engine's documentation in our words, and its result for some rows."""
 
     engine: str
     rule: str
@@ -35,14 +35,14 @@ class Case:
 
 
 def micros(time: int | None, start: int = 0) -> int:
-    """A written time in microseconds; the end of a point follows from its start."""
+    """A time in microseconds; the end of a point follows from its start."""
     if time is None:
         return start + 1
     return int(time) if isinstance(time, Us) else time * SECOND
 
 
 def exact(rows: Sequence[Row]) -> list[Row]:
-    """Rows with times in microseconds, in an order of their own."""
+    """Rows with times in microseconds, sorted."""
     made = [(micros(vs), micros(ve, micros(vs)), *values) for vs, ve, *values in rows]
     return sorted(made, key=lambda row: (row[0], row[1], repr(row)))
 

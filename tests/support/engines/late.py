@@ -1,4 +1,4 @@
-"""Rows out of order: what is late, at exact bounds, and what becomes of it."""
+"""Rows out of order: which are late, at exact bounds, and how they are handled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LateCase:
-    """Rows as they arrive, with times in seconds, and what a query makes of them."""
+    """Rows in order of arrival, with times in seconds, and the result of a query."""
 
     engine: str
     rule: str

@@ -12,7 +12,7 @@ SEEN = points({"id": "string"}, (0, "p"), (4, "p"), (10, "p"), (12, "p"), (12, N
 
 
 class First(KeyedProcess):
-    """Lets the first row of its key through."""
+    """Emits the first row of its key."""
 
     output = {"x": "int64"}  # noqa: RUF012
     seen: bool = False
@@ -24,7 +24,7 @@ class First(KeyedProcess):
 
 
 class FirstInTen(KeyedProcess):
-    """Lets a row through unless one of its key passed less than ten seconds before."""
+    """Emits a row unless another of its key was emitted less than ten seconds before."""
 
     output = {}  # noqa: RUF012
     seen: bool = False
@@ -40,7 +40,7 @@ class FirstInTen(KeyedProcess):
 
 
 class Quiet(KeyedProcess):
-    """Counts rows until its key was quiet for six seconds."""
+    """Emits the count of rows once its key was quiet for six seconds."""
 
     output = {"n": "int64"}  # noqa: RUF012
     n: int = 0
@@ -66,7 +66,7 @@ class Total(KeyedProcess):
 
 
 class SmallThenLarge(KeyedProcess):
-    """A large row right after a small one of its key."""
+    """Emits a large row that directly follows a small one of its key."""
 
     output = {"x": "int64"}  # noqa: RUF012
     small: bool = False

@@ -1,7 +1,7 @@
-"""Values of expressions in SQL as other engines' documents give them, nulls above all.
+"""Values of SQL expressions as in other engines' documents, especially of nulls.
 
 ``x`` is 1, ``n`` a null number, ``b`` a null boolean, ``s`` 'abc', ``e`` '', ``lines`` two lines,
-and ``t`` the last evening of January 2026. What docs/SQL.md compares is not repeated.
+and ``t`` the last evening of January 2026. The comparisons of docs/SQL.md are not repeated.
 """
 
 from __future__ import annotations

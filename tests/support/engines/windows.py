@@ -1,4 +1,4 @@
-"""Windows and what is computed in them: Flink, Arroyo, RisingWave, Spark, Bytewax and Trill."""
+"""Windows and their aggregates: Flink, Arroyo, RisingWave, Spark, Bytewax and Trill."""
 
 from __future__ import annotations
 

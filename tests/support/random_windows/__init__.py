@@ -1,11 +1,10 @@
-"""Random texts over windows in FROM, in our SQL and as a batch query for DuckDB.
+"""Random queries over windows in FROM, in our SQL and as a batch query for DuckDB.
 
-Each relation is written twice. DuckDB's has two more columns, ``_s`` and ``_e``: the lifetime that
-a row of it has here, in microseconds. Joins pair rows whose lifetimes overlap, a group lives as
-long as its window, and a row that is left alone is one that meets no other row at all, so what
-DuckDB says of a window is said of all its rows.
-
-A text follows from a list of numbers (:class:`Choices`), so a shorter list is a simpler text.
+Each relation is written twice. DuckDB's has two more columns, ``_s`` and ``_e``: the row's lifetime
+in our engine, in microseconds. Joins pair rows with overlapping lifetimes, a group is valid for its
+window, and an unmatched row has no overlapping row at all. So DuckDB's result for a window covers
+all its rows. A query follows from a list of numbers (:class:`Choices`), so a shorter list makes a
+simpler query.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["COLUMNS", "TABLE", "Choices", "Query", "shrunk", "written"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A text, and what DuckDB answers instead of it."""
+    """A query, and its equivalent for DuckDB."""
 
     text: str
     duck: str
@@ -40,7 +39,7 @@ class Query:
 
 
 def written(choose: Choices) -> Query:
-    """The text of some choices."""
+    """The query for some choices."""
     rows = {name: _rows(choose, lasting=False) for name in POINTS}
     rows[LASTING] = _rows(choose, lasting=True)
     writer = Writer(choose)
@@ -64,7 +63,7 @@ def written(choose: Choices) -> Query:
 
 
 def _rows(choose: Choices, *, lasting: bool) -> list[Row]:
-    """Points in time or what lasts longer; no two start together."""
+    """Points or intervals; no two rows start at the same time."""
     found, at = [], 0
     for x in range(choose.pick((4, 6, 9, 12))):
         at += 1 + choose.below(3)
@@ -80,7 +79,7 @@ def _said(row: Row) -> str:
 
 
 def shrunk(query: Query, fails: Callable[[Query], bool], tries_max: int) -> Query:
-    """A shorter text that fails as well."""
+    """A shorter query that fails as well."""
     tries = 0
     at, length = 0, max(1, len(query.choices) // 2)
     while tries < tries_max and length:  # ends: each turn moves on or halves the length

@@ -1,4 +1,4 @@
-"""The random numbers that a text is made of; a text of fewer and smaller ones is simpler."""
+"""The random numbers that determine a query; fewer and smaller ones make it simpler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Choices:
-    """Numbers below a bound: random ones of a seed, or given ones, and 0 behind those."""
+    """Numbers below a bound: random ones of a seed, or given ones followed by 0."""
 
     def __init__(self, seed: int = 0, given: Sequence[int] | None = None) -> None:
         self._rng = Random(seed)
@@ -20,7 +20,7 @@ class Choices:
         self.made: list[int] = []
 
     def below(self, n: int) -> int:
-        """A number from 0 up to ``n``."""
+        """A number in ``[0, n)``."""
         at = len(self.made)
         if self._given is None:
             value = self._rng.randrange(n)
@@ -34,5 +34,5 @@ class Choices:
         return options[self.below(len(options))]
 
     def chance(self, percent: int) -> bool:
-        """True so often; false of 0."""
+        """True with this probability; 0 means never."""
         return self.below(100) >= 100 - percent

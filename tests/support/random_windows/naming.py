@@ -1,4 +1,4 @@
-"""Relations that stand in FROM by themselves, and names for queries."""
+"""Relations that can stand alone in FROM, and names for queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE: Final = {"k": [1, 2], "w": [10, 20]}
 
 @dataclass
 class Naming:
-    """Writes one text."""
+    """Writes one query."""
 
     choose: Choices
     ctes: list[str] = field(default_factory=list)
@@ -142,7 +142,7 @@ class Naming:
         return Relation("d", duck, (Column("k", "key"), Column("w", "int")))
 
     def named(self, made: Relation) -> Relation:
-        """By WITH or a view, or an alias with names of columns; else as it is."""
+        """Name it with WITH, a view, or an alias with column names; or leave it unchanged."""
         how = self.choose.pick(("", "", "", "", "named", "named", "names", "named names"))
         if not how or not made.text.startswith("("):
             return made

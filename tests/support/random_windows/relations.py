@@ -14,7 +14,7 @@ BOUNDS = ("start", "end")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of one kind; lengths in seconds, 0 where they have none in common."""
+    """Windows of one kind; lengths in seconds, 0 if they have no common length."""
 
     kind: str
     size: int = 0
@@ -22,7 +22,7 @@ class Windows:
     offset: int = 0
 
     def lifetime(self, start: str | None, end: str | None) -> tuple[str, str] | None:
-        """When the result of a window lives, by the columns that there are, in DuckDB's words."""
+        """The lifetime of a window's result, as DuckDB expressions over the available columns."""
         if self.kind == "CUMULATE":
             return None if end is None else (f"{end} - {self.every * SECOND}", end)
         if start is not None and end is not None:
@@ -37,7 +37,7 @@ class Windows:
 
     @property
     def overlap(self) -> bool:
-        """Whether rows of two of them may be alive together."""
+        """Whether rows of two windows may be valid at the same time."""
         return self.kind not in ("TUMBLE", "CUMULATE")
 
 
@@ -60,7 +60,7 @@ class Column:
 
     @property
     def shown(self) -> str:
-        """Its name behind FROM."""
+        """Its name after FROM."""
         return f"{self.of}.{self.name}" if self.of else self.name
 
 
@@ -95,7 +95,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Source(Relation):
-    """A FROM clause with WHERE; ``text`` begins with FROM, ``duck`` too."""
+    """A FROM clause with WHERE; ``text`` and ``duck`` start with FROM."""
 
     where: tuple[str, ...] = ()
     duck_where: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def source_of(relation: Relation, alias: str) -> Source:
 
 
 def coalesced(source: Source) -> list[tuple[Column, Column]]:
-    """Pairs of the same bound of the same windows of two sides."""
+    """Pairs of equal bounds of the same windows on two sides."""
     found = [
         (a, b)
         for a in source.of_role(*BOUNDS)

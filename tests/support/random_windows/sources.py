@@ -9,14 +9,14 @@ from tests.support.random_windows.relations import SECOND, Relation, Source, sou
 
 
 class Sources(Naming):
-    """Writes what stands behind FROM; what is in it is written by :class:`Writer`."""
+    """Writes FROM clauses; their contents are written by :class:`Writer`."""
 
     def relation(self, depth: int) -> Relation:
         """Return a relation with windows."""
         raise NotImplementedError
 
     def group(self, source: Source, *, last: bool) -> Relation:
-        """GROUP BY of it."""
+        """GROUP BY over a source."""
         raise NotImplementedError
 
     def source(self, depth: int) -> Source:
@@ -34,7 +34,7 @@ class Sources(Naming):
         return found
 
     def other(self, left: Relation, depth: int) -> Relation:
-        """The other side of a join; the same again, of which a query like Nexmark's q5 is made."""
+        """The other side of a join; maybe the same relation, as in queries like Nexmark's q5."""
         options = ("base", "base", "base", "base", "deep", "deep", "deep", "same", "same",
                    "grouped", "grouped", "points", "always", "always")  # fmt: skip
         what = self.choose.pick(options)
@@ -93,7 +93,7 @@ class Sources(Naming):
         )
 
     def _on(self, left: Source, right: Source) -> tuple[list[str], bool]:
-        """Conditions, and whether pairs are of one window."""
+        """Conditions, and whether they pair rows of one window."""
         keys = [(a, b) for a in left.of_role("key") for b in right.of_role("key")]
         same = [
             (a, b) for a in left.of_role("start", "end") for b in right.of_role("start", "end")
@@ -170,7 +170,7 @@ class Sources(Naming):
 
 
 def _function(left: Source, right: Source, kind: str) -> tuple[str, str, str] | None:
-    """The one window function of both, where no other rows are of windows."""
+    """The window function that both share, if no other rows are in windows."""
     if left.is_outer or kind in ("RIGHT", "FULL"):
         return None
     if left.function and not right.rows:

@@ -1,4 +1,4 @@
-"""SELECT: lists of columns, GROUP BY, first rows, DISTINCT and what compares two queries."""
+"""SELECT: column lists, GROUP BY, first rows, DISTINCT, and set operations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Writer(Sources):
     """Writes queries."""
 
     def whole(self) -> Relation:
-        """The query of a text."""
+        """The complete query."""
         self.main = self.windows()
         self.by_views = self.choose.chance(50)
         source = self.source(self.choose.pick((0, 1, 1, 2, 2, 3)))
@@ -59,7 +59,7 @@ class Writer(Sources):
         return self.distinct(self.source(depth - 1))
 
     def listed(self, source: Source) -> Relation:
-        """Some columns of a source under some names, the bounds among them."""
+        """Some columns of a source under some names, including the bounds."""
         chosen = [
             c
             for c in source.columns
@@ -86,7 +86,7 @@ class Writer(Sources):
     def _names(
         self, chosen: Sequence[Column], source: Source
     ) -> tuple[list[Column], list[str], list[str]]:
-        """Columns and their expressions in both languages; names are there once."""
+        """Columns and their expressions in both languages; names are unique."""
         columns: list[Column] = []
         said: list[str] = []
         for column in chosen:
@@ -111,7 +111,7 @@ class Writer(Sources):
         return Relation(text, duck, tuple(columns), *flags)
 
     def bounds(self, source: Source) -> tuple[list[tuple[str, Column]], tuple[str, str] | None]:
-        """Bounds by which to group, each as it is said, and the lifetime of what is grouped."""
+        """Bounds for a GROUP BY, each as written, and the lifetime of the groups."""
         whole = [w for c in source.columns if (w := c.windows) is not None and not c.may_be_null]
         listed = {c.windows for role in ("start", "end") for c in source.of_role(role)}
         every = [w for w in source.windows if w in listed]
@@ -181,7 +181,7 @@ class Writer(Sources):
         return Relation(f"{text}{having})", duck, tuple(columns))
 
     def _keys(self, by: list[str], columns: list[Column]) -> list[str]:
-        """The keys of GROUP BY as they are, the other way round, by place or by name."""
+        """The keys of GROUP BY in this or reverse order, by position or by name."""
         how = self.choose.pick(("", "", "", "back", "place", "name"))
         if how == "place":
             return [str(at + 1) for at in range(len(by))]
@@ -192,7 +192,7 @@ class Writer(Sources):
         return by[::-1] if how == "back" else by
 
     def _grouped_again(self, source: Source) -> Relation:
-        """GROUP BY a window of other windows: rows are in those that they overlap."""
+        """GROUP BY a window over other windows: rows are in the windows that they overlap."""
         size = self.main.size * 2
         windows = Windows("TUMBLE", size, size)
         keys = source.of_role("key")[:1]
@@ -293,7 +293,7 @@ class Writer(Sources):
         return Relation(text, made, tuple(columns))
 
     def distinct(self, source: Source) -> Relation:
-        """SELECT DISTINCT of bounds and a column or two."""
+        """SELECT DISTINCT of bounds and one or two columns."""
         chosen = self._few(source)
         columns, mine, _ = self._names(chosen, source)
         text = f"(SELECT DISTINCT {', '.join(mine)} {source.tail(duck=False)})"
@@ -318,7 +318,7 @@ class Writer(Sources):
         return Relation(text, duck, tuple(columns), *flags)
 
     def _set(self, depth: int) -> Relation:
-        """UNION ALL, UNION, EXCEPT, INTERSECT of the same columns of two relations."""
+        """UNION ALL, UNION, EXCEPT or INTERSECT of the same columns of two relations."""
         kind = self.choose.pick(("UNION ALL", "UNION ALL", "UNION", "EXCEPT", "INTERSECT"))
         left, right = self.relation(depth - 1), self.relation(depth - 1)
         roles = [r for r in ("key", "start", "end", "int")
@@ -384,7 +384,7 @@ class Writer(Sources):
 
 
 def _as_points(source: Source, alias: str, rows: str, points: str) -> Source:
-    """The same where the windows of a table are those of GROUP BY, and of no condition."""
+    """The source with window rows as points, if no condition uses the windows."""
     said = source.tail(duck=False)
     if f"{alias}.window_" in said or re.search(r"USING \([^)]*window_", said):
         return source

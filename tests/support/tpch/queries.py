@@ -1,6 +1,6 @@
 """The 22 queries as the specification writes them, with its validation parameters.
 
-Fractions of q11 and quantities of q18 are those of small tables. q15's view is a WITH.
+The fraction of q11 and the quantity of q18 fit small tables. q15's view is a WITH.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The eight tables, small and random, so that every query has an answer.
+"""The eight tables, small and random, so that every query has a result.
 
-Values are of the specification's domains, of which words that the queries ask for are taken more
-often. Cannot stand for the benchmark's own data: sizes and correlations are others.
+Values are from the specification's domains; words that the queries select are more frequent. Unlike
+the benchmark's own data, sizes and correlations differ.
 """
 
 from __future__ import annotations

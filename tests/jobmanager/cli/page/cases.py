@@ -1,4 +1,4 @@
-"""Statuses of jobs as the page, the metrics and the doctor read them."""
+"""Job statuses, as input for tests of the page, the metrics and the doctor."""
 
 from __future__ import annotations
 

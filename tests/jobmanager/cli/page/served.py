@@ -1,4 +1,4 @@
-"""A page over a folder of jobs as a process, and a browser to look at it."""
+"""A page server in its own process, and a browser that opens the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANYWHERE = ("--port", "0", "--json")
 
 
 class Served:
-    """A server over a folder of jobs, or a bundle, ended by its own pid."""
+    """A server over a folder of jobs, or a bundle, as a process that the test kills by pid."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -68,7 +68,7 @@ class Served:
 
 @contextmanager
 def browsing(**context: Any) -> Iterator[tuple[Any, list[str]]]:
-    """A page of Chromium, and what its console reported as errors."""
+    """Open a page of Chromium; also yields the errors in its console."""
     api = pytest.importorskip("playwright.sync_api")
     path = shutil.which("chromium")
     if path is None:

@@ -1,6 +1,6 @@
-"""A bundle has no secret and no row of the job; what it quotes of rows is masked.
+"""A bundle has no secret and no row of the job; values of rows in messages are masked.
 
-Cannot catch: what a library writes into its messages in a form that is not known here.
+Cannot catch: row values in messages of libraries whose format is unknown.
 """
 
 from __future__ import annotations

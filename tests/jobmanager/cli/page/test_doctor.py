@@ -26,7 +26,7 @@ SPILLED = vertex(
 
 
 def taken(ago_s: int, name: str = "s01.0", *, size: int = 0, took_s: int = 0) -> tuple[int, Any]:
-    """A checkpoint in the log; ``took_s``: until it was durable, 0: that is not known."""
+    """A checkpoint in the log. ``took_s``: time until it was durable; 0: unknown."""
     at_us = NOW_US - ago_s * S
     taken_us = at_us - took_s * S if took_s else 0
     fields = {"reads": (0,), "parts": (), "taken_us": taken_us, "asked": False}
@@ -39,19 +39,19 @@ def growing(*sizes_mib: int) -> list[tuple[int, Any]]:
 
 
 def sized(*sizes_mib: float, stage: str = "s01", every_s: int = 2_000) -> dict[str, Any]:
-    """A job whose stage had these sizes of state, one each 2,000 s."""
+    """A job whose stage had these state sizes, one every 2,000 s."""
     ages_s = range((len(sizes_mib) - 1) * every_s, -1, -every_s)
     points = [[NOW_US - s * S, int(mib * 2**20)] for s, mib in zip(ages_s, sizes_mib, strict=True)]
     return status(state_sizes={stage: points})
 
 
 def earlier(**fields: Any) -> dict[str, Any]:
-    """The first look, 4 s before the second."""
+    """The first of two statuses, 4 s before the second."""
     return status(written_us=NOW_US - 4 * S, **fields)
 
 
 def working(user_s: float, *, busy_s: float = 4.0, epoch: int = 1) -> list[dict[str, Any]]:
-    """A vertex that worked for so long between the two looks."""
+    """A vertex that was busy for this time between the two statuses."""
     spent = {"busy_us": int((2 + busy_s) * S), "user_us": int(user_s * S), "epoch": epoch}
     return [vertex("s01.0", **spent, function="price (shop.py)")]
 

@@ -1,6 +1,6 @@
 """An OpenTelemetry collector and a lineage server receive the data of two jobs.
 
-Cannot catch: collectors that take other encodings than protobuf over HTTP.
+Cannot catch: collectors that expect another encoding than protobuf over HTTP.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 class Collector(ThreadingHTTPServer):
-    """A server that keeps what it gets; ``answers``: what it says first, then 200."""
+    """A server that records requests. ``answers``: its first status codes; after them 200."""
 
     def __init__(self, *answers: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def refuse(batch: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
-    """A finished job over a file, and one that failed."""
+    """A finished job over a file, and a failed job."""
     folder = tmp_path_factory.mktemp("exported")
     (folder / "in.csv").write_text("t,k\n" + "\n".join(f"{t},{t % 3}" for t in range(50)))
     rows = ss.Stream.from_csv(str(folder / "in.csv"), vs="t")
@@ -190,7 +190,7 @@ RUN_EVENT: dict[str, Any] = {
 
 
 def running(board: Board, minute: int) -> Board:
-    """The board, whose finished job still runs and wrote its status in this minute."""
+    """The jobs, but the finished one still runs and has just written its status."""
     status = {**board.jobs["good"].status, "state": "running", "written_us": minute * 60_000_000}
     found = Board("unused", SystemClock())
     found.jobs = {"good": replace(board.jobs["good"], status=status)}

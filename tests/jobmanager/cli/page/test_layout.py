@@ -1,4 +1,4 @@
-"""Stages stand right of what they read, and no two in one place."""
+"""Each stage is drawn to the right of its inputs, and no two stages overlap."""
 
 from __future__ import annotations
 

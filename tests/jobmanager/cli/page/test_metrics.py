@@ -1,4 +1,4 @@
-"""The metrics as Prometheus parses them, against the page that documents them."""
+"""The metrics parse as Prometheus does it, and match the page that documents them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARK = "<!-- metrics -->\n"
 
 
 def shown_names() -> dict[str, str]:
-    """The names as a query writes them, with their kinds."""
+    """The metric names as a query writes them, with their kinds."""
     return {PREFIX + m.name + ("_total" if m.kind == "counter" else ""): m.kind for m in METRICS}
 
 
@@ -111,7 +111,7 @@ def test_the_alert_rules_pass_their_own_tests() -> None:
 
 
 class Exposed(BaseHTTPRequestHandler):
-    """The metrics of a job that works: its counters grow from scrape to scrape."""
+    """Serves the metrics of a running job: its counters grow with each scrape."""
 
     scrapes = itertools.count(1)
 
@@ -126,7 +126,7 @@ class Exposed(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The page as a process: what it answers, whom it refuses, and what a browser shows.
+"""The page as a process: its answers, rejected clients, and what a browser shows.
 
 Cannot catch: what a screen reader says.
 """
@@ -94,7 +94,7 @@ def test_without_tokens_nobody_changes_anything(served: Served) -> None:
 
 
 def test_a_page_of_another_site_cannot_read_it(served: Served) -> None:
-    """Its browser would send the name of that site as host."""
+    """A browser would send the other site's name in the Host header."""
     assert served.ask("/api/jobs", Host="rebound.example")[0] == 400
 
 

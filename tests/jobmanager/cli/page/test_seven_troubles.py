@@ -1,9 +1,8 @@
-"""Seven troubles of live jobs: page, metrics, doctor and alerts show each.
+"""Seven problems of live jobs: page, metrics, doctor and alerts report each.
 
-Each job is real and gets its trouble while it runs. ``-s`` prints the seconds, at most 15 on a
-machine that does nothing else; no limit is asserted, because tests run beside others.
-Alerts are those of docs/howto/monitoring/alerts.yml, which promtool evaluates over the scraped
-values.
+Each job is real and gets its problem while it runs. ``-s`` prints the seconds, at most 15 on an
+idle machine; the test asserts no limit, because other tests run at the same time. Alerts are those
+of docs/howto/monitoring/alerts.yml, which promtool evaluates over the scraped values.
 
 Cannot catch: the time until Prometheus scrapes, which its configuration sets.
 """
@@ -63,7 +62,7 @@ QUICK = with_limits(JobConfig(), checkpoint_interval_s=0.2, lease_s=0.5)
 
 @dataclass
 class Trial:
-    """The jobs, when each got its trouble, and when each place showed it."""
+    """The jobs, when each got its problem, and when each place reported it."""
 
     folder: Path
     closing: contextlib.ExitStack
@@ -128,7 +127,7 @@ def fetched(t: int) -> int:
 
 
 def grown(folder: Path) -> ss.Stream:
-    """The rows of a folder with one file."""
+    """The rows of a folder that grows, with one file so far."""
     folder.mkdir()
     write_file(folder, 0)
     return ss.Stream.from_json(str(folder), vs="t", delay="1s", follow=True, poll_every="50ms")
@@ -241,7 +240,7 @@ GROUPS = {
 
 
 def no_memory(trial: Trial, broker: Broker) -> None:
-    """Needs root, and control groups that this process may make."""
+    """A job without enough memory; needs root and permission to create control groups."""
     name = f"streamscope-test-{os.getpid()}"
     for home, files in GROUPS.items():
         group = Path(home, name)
@@ -319,7 +318,7 @@ def by_alerts(text: str, folder: Path) -> dict[str, set[str]]:
 
 
 def watched(trial: Trial, served: Served) -> None:
-    """Look at all places until each shows all troubles."""
+    """Poll page, metrics, doctor and alerts until each reports all problems."""
     deadline_s = time.monotonic() + WAIT_S
     has_promtool = shutil.which("promtool") is not None
     while trial.missing and time.monotonic() < deadline_s:

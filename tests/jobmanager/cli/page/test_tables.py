@@ -1,6 +1,6 @@
-"""Current tables over Arrow Flight, with any client of Flight.
+"""Serves current tables over Arrow Flight to any Flight client.
 
-Cannot catch: TLS, which the tests of the intake's Flight have.
+Cannot catch: TLS, which the tests of the intake's Flight server cover.
 """
 
 from __future__ import annotations

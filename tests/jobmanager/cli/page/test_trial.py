@@ -1,4 +1,4 @@
-"""What a stranger asks of the page, and where it answers; the page for all eyes and hands.
+"""A newcomer's questions and where the page answers them; access by keyboard and screen reader.
 
 Jobs of three kinds are served: a live one whose window waits for an idle partition, one that failed
 and one that has finished with late rows. ``--rewrite`` takes the pictures of docs/howto/monitor.md.

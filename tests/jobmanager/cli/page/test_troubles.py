@@ -1,6 +1,6 @@
-"""Troubles that real jobs get into, as the doctor names them; the table is in test_doctor.
+"""The doctor's findings on real jobs with problems; test_doctor has the full table.
 
-Cannot catch: troubles of brokers, machines and stores, which test_doctor has as statuses.
+Cannot catch: problems of brokers, machines and stores, which test_doctor simulates with statuses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A process that stands still as a whole is ended, with the call that it was in.
+"""A process whose threads all hang is killed, and the message names the hanging call.
 
-Cannot catch: a call that lets other threads run now and then.
+Cannot catch: a call that releases the interpreter now and then.
 """
 
 from __future__ import annotations

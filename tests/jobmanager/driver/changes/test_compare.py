@@ -1,4 +1,4 @@
-"""Twenty changes of a query, and what becomes of its state: the table of change-a-job.md.
+"""Twenty changes of a query and their effect on its state: the table of change-a-job.md.
 
 Cannot catch: whether the state is right afterwards (test_kept.py, test_deploy.py).
 """
@@ -104,7 +104,7 @@ CHANGES = [
 
 
 class Draws(ss.KeyedProcess):
-    """Its values are logged."""
+    """Draws random values, which are logged."""
 
     output: ClassVar[dict[str, str]] = {"value": "float64"}
 
@@ -198,7 +198,7 @@ def compared(logs: dict[str, str], old: str, new: str) -> Comparison:
 
 
 def verdict(found: Comparison) -> str:
-    """Return the verdict of the stage that keeps the least."""
+    """Return the verdict of the stage that keeps the least state."""
     if found.refusals:
         return "refused"
     verdicts = {row.verdict for row in found.rows}

@@ -1,6 +1,6 @@
-"""A process dies at any call of the store while it changes a job: done or undone, never half.
+"""A process dies at any store call while it changes a job: the change is done or undone.
 
-Cannot catch: a death of hosts, which have left before a change is carried out.
+Cannot catch: deaths of hosts, which are shut down before a change.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
 
 
 class FilesStay(CrashingBlobs):
-    """A store that fails once, when the files of a change that is done are deleted."""
+    """A store that fails once, while the obsolete files of a completed change are deleted."""
 
     failures = 0
 
@@ -150,7 +150,7 @@ def test_a_change_is_done_though_its_files_were_not_deleted(
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["deploy", "rescale"])
 def test_the_rest_of_an_attempt_at_another_cut_is_not_read(verb: str, tmp_path: Path) -> None:
-    """It died before its commit, and the job ran on."""
+    """The attempt died before its commit, and the job continued."""
     changed = ChangedJob(tmp_path)
     changed.append(2)
     job = changed.run(changed.query("counts", COUNTS))

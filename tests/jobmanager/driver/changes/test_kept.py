@@ -1,4 +1,4 @@
-"""A change that changes nothing: every kind of state goes through a cut and gives the same rows.
+"""A change without effect: every kind of state survives a stop and restart with the same rows.
 
 Cannot catch: conversions (test_deploy.py), several source partitions of a broker.
 """

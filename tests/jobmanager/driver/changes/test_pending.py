@@ -1,6 +1,6 @@
-"""A change that is over leaves nothing that the next request, or a successor, could stumble over.
+"""A completed change leaves nothing that could disturb the next request or a successor.
 
-Cannot catch: what a running job makes of a request (test_deploy.py, test_rescale.py).
+Cannot catch: how a running job handles a request (test_deploy.py, test_rescale.py).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
 
 
 class ClosedLater(MemoryBlobs):
-    """The request is deleted while somebody looks for the outcome."""
+    """A store in which the request is deleted while a process waits for its outcome."""
 
     #: Looks at the request until it is deleted.
     looks_left = 100

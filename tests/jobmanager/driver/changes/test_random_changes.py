@@ -1,4 +1,4 @@
-"""Random sequences of rescales, deployments, savepoints, rollbacks, kills and restarts: same rows.
+"""Random sequences of rescales, deployments, savepoints, rollbacks and kills: the same rows.
 
 Cannot catch: deaths of processes (tests/kills, test_killed_in_change.py).
 """

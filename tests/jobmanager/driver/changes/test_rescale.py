@@ -1,4 +1,4 @@
-"""A job whose stages get other numbers of vertices while it runs gives the same rows.
+"""A job whose stages change their number of vertices while it runs returns the same rows.
 
 Cannot catch: the order of rows of equal time, which depends on the number of vertices.
 """
@@ -67,7 +67,10 @@ TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")
 
 @pytest.mark.slow
 def test_a_rescaled_job_gets_another_query_and_returns(tmp_path: Path) -> None:
-    """Two states side by side in a vertex are converted each; a rollback undoes one change."""
+    """Each vertex has two states side by side, and both are converted.
+
+    A rollback undoes one change.
+    """
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
     to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
     changed.append(2)
@@ -97,7 +100,7 @@ def _counted(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 class ResumedMeanwhile(JobRoot):
-    """A job that starts to run after its status was read, and before its plan is."""
+    """A job that is resumed between the reads of its status and of its plan."""
 
     def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
         with owned(self):
@@ -132,7 +135,7 @@ def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path
 
 @pytest.mark.slow
 def test_a_rescaled_job_with_replay_is_resumed(tmp_path: Path) -> None:
-    """States side by side reach back without bound, and so does what reads them."""
+    """States side by side may depend on all input, and so may the stages that read them."""
     changed, text = ChangedJob(tmp_path), STATEFUL["two_stages"]
     changed.append(2)
     job = changed.run(changed.query("first", text), recovery="replay")
@@ -190,7 +193,10 @@ query = {query}
 def test_rows_that_wait_for_a_slower_source_go_to_the_owner_of_their_key(
     query: str, tmp_path: Path
 ) -> None:
-    """Vertices of a stage are at different times, so states cannot be merged; timers are due."""
+    """Vertices of a stage are at different times, so their states cannot be merged.
+
+    Timers are due.
+    """
     uris = [str(tmp_path / name) for name in "ab"]
     logs, counts, watch = [Appender(uri, SCHEMA) for uri in uris], [0, 0], Watch()
 

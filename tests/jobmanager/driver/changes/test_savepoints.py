@@ -63,7 +63,7 @@ def test_a_running_job_is_saved_and_another_one_starts_from_there(tmp_path: Path
 
 @pytest.mark.slow
 def test_an_exported_savepoint_is_tried_with_another_query(tmp_path: Path) -> None:
-    """It delivers nowhere and leaves the live job as it is."""
+    """It delivers nothing and does not change the live job."""
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))

@@ -1,6 +1,6 @@
-"""A host that was suspended during a change, and replaced, changes no result when it wakes up.
+"""A host is suspended during a change and replaced: it changes no result when it wakes up.
 
-Cannot catch: a machine that wakes up within the commit.
+Cannot catch: a machine that wakes up during the commit.
 """
 
 from __future__ import annotations

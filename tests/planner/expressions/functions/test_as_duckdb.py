@@ -1,6 +1,6 @@
-"""Each function that DuckDB has, too, computes as DuckDB does, over random rows with edges.
+"""Each function that DuckDB also has returns DuckDB's result, on random rows and edge cases.
 
-Cannot catch: what both have wrong; errors, which may be one engine's only (a result too large).
+Cannot catch: bugs that both share; errors, which may occur in one engine only (a result too large).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def drawn(seed: int) -> pa.RecordBatch:
 
 
 def plain(value: Any) -> Any:
-    """A value as both engines can have it: numbers to 12 digits, days as times."""
+    """Normalise a value for both engines: numbers to 12 digits, dates as times."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float | Decimal):

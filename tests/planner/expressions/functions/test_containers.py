@@ -1,6 +1,6 @@
-"""Lists and maps: every function equals the same on Python's values, of slices too.
+"""Lists and maps: every function equals the same operation on Python values, also on slices.
 
-Cannot catch: what Spark makes of them (tests/spark), or DuckDB (the catalogue).
+Cannot catch: results of Spark (tests/spark) or DuckDB (the catalogue).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def at_ms(day: int) -> datetime:
 
 
 def test_keys_and_elements_compare_as_columns_do() -> None:
-    """In the type that ``==`` takes: nothing is rounded to that of the keys."""
+    """In the type that ``==`` uses: values are not rounded to the type of the keys."""
     big = 2**60 + 1
     batch = pa.record_batch(
         {

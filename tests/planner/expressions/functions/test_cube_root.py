@@ -1,6 +1,6 @@
-"""Cube roots: the nearest double whatever the processor's own kernel gives, compared with integers.
+"""Cube roots: the nearest double on every processor, compared with integer arithmetic.
 
-Cannot be caught here: a kernel whose guess is more than a few last bits off.
+Cannot catch: a kernel whose estimate is wrong by more than a few last bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: x != 
 
 
 def is_nearest(root: float, number: float) -> bool:
-    """Whether the true root lies between the middles of ``root`` and its neighbours."""
+    """Whether the true root is closer to ``root`` than to either neighbouring double."""
     number, root = abs(number), abs(root)
     low, high = (Fraction(math.nextafter(root, to)) for to in (0.0, math.inf))
     below, above = (Fraction(root) + low) / 2, (Fraction(root) + high) / 2

@@ -1,6 +1,6 @@
 """Decimals against Python's own: conversions, comparisons, and times of finer units.
 
-Cannot catch: what ``decimal.Decimal`` and ``float`` of Python get wrong.
+Cannot catch: bugs of Python's ``decimal.Decimal`` and ``float``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXACT = Context(prec=200)
 
 
 def evaluated(expr: Expr, column: pa.Array) -> list[Any]:
-    """``expr`` over a column ``d``, once as a column and once row by row."""
+    """Evaluate ``expr`` over a column ``d``, as a column and row by row."""
     times = pa.array(range(len(column)), pa.int64())
     batch = pa.RecordBatch.from_arrays([times, times, column], names=[VS, VE, "d"])
     whole = expr.evaluate(batch)
@@ -39,7 +39,7 @@ def evaluated(expr: Expr, column: pa.Array) -> list[Any]:
 
 @st.composite
 def types(draw: st.DrawFn) -> pa.DataType:
-    """Decimals of 128 bits, often of all their digits."""
+    """Decimals of 128 bits, often with all their digits."""
     precision = draw(st.sampled_from([38, 20, 18]) | st.integers(1, 38))
     return pa.decimal128(precision, draw(st.integers(0, precision)))
 
@@ -240,7 +240,7 @@ def some(kind: pa.DataType) -> st.SearchStrategy[tuple[pa.DataType, list[Decimal
 def test_quotients_and_remainders_are_exact(
     case: tuple[tuple[pa.DataType, list[Decimal]], tuple[pa.DataType, list[Decimal]]],
 ) -> None:
-    """Compute with Python's integers and fractions, and return the nearest float."""
+    """The expected value is computed with Python's integers and fractions, then rounded."""
     (kind, numbers), (other, divisors) = case
     count = min(len(numbers), len(divisors))
     times = pa.array(range(count), pa.int64())

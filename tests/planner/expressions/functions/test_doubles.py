@@ -1,6 +1,6 @@
-"""Doubles to so many places, against DuckDB and against their decimal digits.
+"""Doubles rounded to decimal places, against DuckDB and against their decimal digits.
 
-Cannot catch: what becomes of a double of more digits than it has (DuckDB scales it back and forth).
+Cannot catch: rounding to more digits than a double has, where DuckDB scales back and forth.
 """
 
 from __future__ import annotations

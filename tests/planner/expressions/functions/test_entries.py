@@ -1,6 +1,6 @@
 """Entries of functions: examples, names in SQL and Python, and options that are columns.
 
-Cannot catch: what Spark makes of a template (``tests/spark``).
+Cannot catch: Spark's result of a template (``tests/spark``).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ VARIED = {
 
 
 def ours(text: str) -> list[Any]:
-    """The values of an expression over :data:`ROWS`, whole and row by row."""
+    """Evaluate an expression over :data:`ROWS`, as a whole and row by row."""
     stream = Stream.from_items(
         {f.name: str(f.type) for f in ROWS.schema},
         [event(n, **row) for n, row in enumerate(ROWS.to_pylist())],
@@ -171,7 +171,7 @@ def test_an_expression_that_is_a_literal_is_one() -> None:
 
 
 def entries() -> str:
-    """Every entry with a method, by its names."""
+    """Every entry that has a method, with its names."""
     lines = []
     for function in FUNCTIONS.values():
         if function.python is None:

@@ -401,7 +401,7 @@ def test_every_code_of_a_format_is_pythons_or_refused() -> None:
 
 
 def test_parentheses_around_the_whole_are_not_shown() -> None:
-    """But those that close before the end are."""
+    """Parentheses that close before the end are shown."""
     x, y = col("x"), col("y")
     shown = [
         (x + y, "x + y"),

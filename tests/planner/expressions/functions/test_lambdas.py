@@ -1,6 +1,6 @@
-"""Functions of lists with a lambda, against Python over random lists, in parts and as a whole.
+"""List functions with a lambda, against Python on random lists, in parts and as a whole.
 
-Cannot catch: a body that Spark evaluates in another way; ``tests/spark`` runs some.
+Cannot catch: a body that Spark evaluates differently; ``tests/spark`` runs some.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_values(case: int) -> None:
 
 
 def test_the_optimizer_moves_lambdas_with_their_columns() -> None:
-    """Projections are merged, filters go below them, and columns that only a body reads stay."""
+    """Projections are merged, filters pushed down, and columns that only a body reads are kept."""
     rows = rows_of(3)
     stream = Stream.from_items(SCHEMA, [event(n, **row) for n, row in enumerate(rows)])
     made = (
@@ -202,7 +202,7 @@ def test_a_body_that_may_fail_makes_the_call_fail() -> None:
 
 
 def test_texts_of_spark() -> None:
-    """Names differ between lambdas, as Spark's see those around them."""
+    """Nested lambdas have different parameter names, since Spark's see the outer ones."""
     expr = CASES[-1][0]
     columns = {"ll": "c0", "x": "c1"}
     found = to_sql(resolve(expr.node, SCHEMA), columns)

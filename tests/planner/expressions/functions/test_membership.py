@@ -1,6 +1,6 @@
-"""Whether a value is in a list of literals: as a chain of ``==`` says.
+"""Whether a value is in a list of literals equals a chain of ``==``.
 
-Cannot catch: what ``==`` itself gets wrong (``test_functions.py``).
+Cannot catch: errors of ``==`` itself (``test_functions.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def test_membership_of_doubles_is_that_of_equality() -> None:
 
 
 def test_membership_of_several_types_is_that_of_equality() -> None:
-    """Members meet as the operands of ``==`` do: numbers of all kinds, dates and times."""
+    """Values are compared as ``==`` does: numbers of all kinds, dates and times."""
     day, none = date(2024, 2, 29), None
     moment = datetime(2024, 2, 29, tzinfo=UTC)
     batch = pa.RecordBatch.from_pydict(

@@ -1,8 +1,8 @@
-"""Which types each function takes, which type it gives, and what it makes of three rows.
+"""The accepted types of each function, its result type, and its results on three rows.
 
-The table is ``tests/golden/planner/signatures.txt``; ``--rewrite`` writes it anew, to be read as a
-diff: a function that takes another type, or gives another one, is a change for users.
-Cannot catch: values of other rows (``test_catalogue.py`` compares these with DuckDB).
+The table is ``tests/golden/planner/signatures.txt``; ``--rewrite`` writes it again. Review the
+diff: another accepted type or result type is a change for users. Cannot catch: values of other rows
+(``test_catalogue.py`` compares these with DuckDB).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OTHER = (InvalidPlanError, AssertionError, KeyError, ValueError, TypeError)
 
 
 def signatures() -> list[str]:
-    """Each call that there is, its type and its values."""
+    """Each call, with its type and its values."""
     lines = []
     for name, call in calls():
         with contextlib.suppress(*OTHER):
@@ -38,7 +38,7 @@ def signatures() -> list[str]:
 
 
 def answer(call: Node) -> str:
-    """Its type and values; or why it refuses the rows."""
+    """The type and values of a call, or its error."""
     node = resolve(call, ROWS.schema)
     try:
         found = evaluate_all([node], ROWS)[0]
@@ -49,7 +49,7 @@ def answer(call: Node) -> str:
 
 
 def shown(value: Any) -> Any:
-    """The same on every machine, of which some have other sines."""
+    """The value as it is on every machine: some compute other last digits of sines."""
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
@@ -61,7 +61,7 @@ def test_signatures(rewrite: bool) -> None:
 
 
 def test_a_part_of_rows_gives_that_part_of_the_answers() -> None:
-    """Columns that begin within their buffers, at places where no bit mask has a whole byte."""
+    """The columns are slices whose null masks do not start at a whole byte."""
     whole = pa.table([pa.concat_arrays([column] * 4) for column in ROWS.columns], ROWS.schema.names)
     (rows,) = whole.combine_chunks().to_batches()
     asked = 0
@@ -81,7 +81,7 @@ def test_a_part_of_rows_gives_that_part_of_the_answers() -> None:
 @pytest.mark.parametrize("precision", [4, 14, 15, 18, 38])
 @pytest.mark.parametrize("scale", [0, 2, 3])
 def test_parts_of_decimals_of_all_sizes(precision: int, scale: int) -> None:
-    """How many digits they have decides in which way they are computed."""
+    """The number of digits decides which code path computes them."""
     kind = pa.decimal128(precision, scale)
     numbers = [None if k % 5 == 4 else Decimal(3 * k + 1).scaleb(-scale) for k in range(20)]
     column = pa.array(numbers, kind)

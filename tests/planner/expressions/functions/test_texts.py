@@ -1,6 +1,6 @@
-"""Texts compared, times read by a format, parts of URLs: against Python's own, and by hand.
+"""Text comparison, times with a format, parts of URLs: against Python's own, and by hand.
 
-Cannot catch: what Spark makes of them (tests/spark), or DuckDB (the catalogue).
+Cannot catch: results of Spark (tests/spark) or DuckDB (the catalogue).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from planner.expressions.functions.texts.likeness import edits
 
 
 def values(expr: Expr, *texts: str | None) -> list[object]:
-    """Evaluate over the column ``s`` of these texts, over a slice of it, and per value."""
+    """Evaluate over a column ``s`` of these texts, over a slice of it, and per value."""
     batch = pa.RecordBatch.from_pydict({"s": pa.array(texts, pa.string())})
     found = expr.evaluate(batch)
     assert expr.evaluate(batch.slice(1)).equals(found.slice(1))
@@ -180,7 +180,7 @@ def test_parts_of_urls_are_those_of_python() -> None:
 
 
 def test_groups_are_counted_as_the_regular_expression_has_them() -> None:
-    """With names or without; a bracket in a class, or quoted, begins none."""
+    """Named or not; a parenthesis in a character class, or quoted, starts no group."""
     for pattern, groups in (
         ("(?P<y>a)(b)", ["ab", "a", "b"]),
         ("(?<y>a)(?:b)([(])", ["ab(", "a", "("]),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def things(seed: int, rows: int = 40) -> Stream:
-    """Points with a key of text, some of them nulls."""
+    """Points with a text key, some of them null."""
     chance = random.Random(seed)
     times = sorted(chance.randint(0, 60) for _ in range(rows))
     items = [
@@ -141,7 +141,7 @@ def test_no_cutting_and_no_restore_changes_a_row(name: str) -> None:
 
 
 def running() -> Stream:
-    """The mean of some keys is equal from row to row."""
+    """For some keys the mean does not change from row to row."""
     means = things(16).with_columns(x=col("x") // 2).group_by("k").agg(x=agg.mean("x"))
     return means.with_columns(x=col("x").cast("int64"))
 
@@ -160,7 +160,7 @@ def running() -> Stream:
     ids=["clipped", "clips", "in order", "list", "text", "ordered list", "last by order"],
 )
 def test_a_reader_that_asks_when_rows_began_gets_no_net_changes(stream: Stream) -> None:
-    """A result that comes out equal lives on, where that of whole rows begins anew."""
+    """An unchanged result stays valid; with whole rows it would start again."""
     changed = answer(lower(with_changes(stream), root="r"))
     whole = answer(lower(stream.to_parquet(), root="r"))
     rows = [[(vs, ve, repr(row)) for vs, ve, *row in _rows(t)] for t in (paired(changed), whole)]
@@ -168,7 +168,7 @@ def test_a_reader_that_asks_when_rows_began_gets_no_net_changes(stream: Stream) 
 
 
 def test_a_point_joined_with_versions_is_whole() -> None:
-    """The reader needs no ends: the events are points, and come at once."""
+    """The reader needs no ends: the events are points, and are emitted at once."""
     stream = things(12).join(versions(13).select("k", y="x"), on="k")
     plan = lower(stream.to_parquet(), root="r")
     assert any("rows at once" in line for stage in plan.stages for line in stage.operators)
@@ -179,7 +179,7 @@ def test_a_point_joined_with_versions_is_whole() -> None:
 
 
 class Current(KeyedProcess):
-    """The rows of a key that are alive, told at each change."""
+    """The valid rows of a key, emitted at each change."""
 
     output: ClassVar[dict[str, str]] = {"x": "int64", "is_end": "bool", "alive": "int64"}
     alive: int = 0
@@ -240,17 +240,17 @@ def lasting(seed: int) -> Stream:
 
 
 def ending(seed: int) -> Stream:
-    """Rows that end at times which nothing tells when they begin."""
+    """Rows whose end is not known at their start."""
     return versions(seed).join(lasting(seed), on="k")
 
 
 def means(seed: int) -> Stream:
-    """Results that often come out equal."""
+    """Results that are often equal."""
     return things(seed).group_by("k").agg(m=agg.mean("x")).with_columns(m=col("m").round())
 
 
 def cut(seed: int) -> Stream:
-    """Rows that end with the next of their key, or with a row that ends all."""
+    """Rows that end with the next row of their key, or with a row that ends all."""
     rows = ending(seed).select("k", "z").set_duration("30us")
     return rows.union(rows.shift("5us")).clip(versions(seed), on="k")
 

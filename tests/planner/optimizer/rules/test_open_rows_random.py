@@ -1,6 +1,6 @@
-"""Random plans whose rows come when they begin, against the same plans with whole rows.
+"""Random plans that emit rows at their start, against the same plans with whole rows.
 
-Cannot catch: what is wrong in both forms; ``tests/planner/test_random_plans.py`` is for that.
+Cannot catch: bugs in both forms; ``tests/planner/test_random_plans.py`` covers these.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DOUBLES = [1.5, 0.0, -2.0, -0.0, float("nan"), float("inf"), None]
 
 
 class RandomPlan:
-    """A random query; all of its columns have the types of ``SCHEMA`` after each step."""
+    """A random query; after each step its columns have the types of ``SCHEMA``."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(seed)
@@ -214,9 +214,9 @@ class RandomPlan:
 
 
 def changes_of(table: pa.Table) -> Counter[tuple[int, str]]:
-    """How many rows of each payload begin at each time less those that end; 0 is left out.
+    """The number of starts minus ends per payload and time, without zeros.
 
-    -0.0 is 0.0: equal keys differ in it, and which of them a group shows is not promised.
+    -0.0 is 0.0: equal keys may differ in the sign, and a group may show either.
     """
     found: Counter[tuple[int, str]] = Counter()
     for row in table.to_pylist():
@@ -233,7 +233,7 @@ def has_edges(plan: PhysicalPlan) -> bool:
 
 
 def check(seed: int) -> bool:
-    """Compare one random plan in both forms; whether it has edges."""
+    """Compare one random plan in both forms. Return whether it has edges."""
     chance = Random(seed)
     stream = RandomPlan(seed).stream
     parallelism = chance.randint(1, 3)
@@ -254,7 +254,7 @@ def check(seed: int) -> bool:
 
 @pytest.mark.parametrize("seed", [10, 20, 325, 1362])
 def test_a_random_plan_means_the_same_table(seed: int) -> None:
-    """Seed 325 has a clip of means that come out equal, seed 1362 a frame of distinct rows."""
+    """Seed 325 has a clip of equal means, seed 1362 a frame of distinct rows."""
     assert check(seed)
 
 

@@ -1,4 +1,4 @@
-"""Chains of inner joins, put into every order that looks best: the same rows."""
+"""Chains of inner joins, in every order that the rule may choose: the same rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULE = sys.modules[order_joins.__module__]
 
 
 def leaf(name: str, rows: int, values: int, lifetime: int) -> Stream:
-    """Events with columns ``a`` and ``b`` of few values, nulls among them, and one of their own."""
+    """Events with columns ``a`` and ``b`` of few values, including nulls, and one unique column."""
     items = [
         event(i * 3, i * 3 + lifetime, a=i % values or None, b=i % 2, **{name: i})
         for i in range(rows)
@@ -31,7 +31,7 @@ def leaf(name: str, rows: int, values: int, lifetime: int) -> Stream:
 
 @st.composite
 def chains(draw: st.DrawFn) -> Stream:
-    """Three or four streams joined on a, on b or on both, with selections and filters between."""
+    """Three or four streams joined on a, b or both, with selections and filters in between."""
     shapes = st.tuples(st.integers(2, 9), st.integers(1, 4), st.integers(2, 12))
     stream = leaf("x0", *draw(shapes))
     for k in range(1, draw(st.integers(3, 4))):
@@ -94,7 +94,7 @@ def test_joins_that_are_named_or_read_twice_stay() -> None:
 def test_what_two_columns_of_one_side_have_in_common_is_asked(
     keys: tuple[list[str], list[str]],
 ) -> None:
-    """The two are compared by way of a third alone."""
+    """The two columns are equal only through a third one."""
     rows = leaf("x0", 40, 2, 60).join(leaf("x1", 40, 2, 60), on="b").select("a", "b", "x0", "x1")
     rare = leaf("x2", 4, 2, 9).select("x2", q=col("b"), r=col("x2") % 3)
     stream = rows.join(rare, left_on=keys[0], right_on=keys[1])

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def zeros(partitions: int = 3) -> Stream:
-    """Events of 0.0 and of -0.0, which are one key."""
+    """Events with 0.0 and with -0.0, which are one key."""
     rows = [event(2 * i, k=i % 5, f=-0.0 if i % 3 else 0.0) for i in range(60)]
     return Stream.from_items({"k": "int64", "f": "double"}, rows, partitions=partitions)
 
 
 def as_text() -> Expr:
-    """True of 0.0 and false of -0.0."""
+    """True for 0.0 and false for -0.0."""
     return col("f").try_cast(str) == "0"
 
 
@@ -49,7 +49,7 @@ STEPS: dict[str, Callable[[Stream], Stream]] = {
 
 #: What stays where it is. All queries have rows in their answers.
 def _near(how: str, name: str) -> Stream:
-    """Readings with those near them, filtered by a column of one side."""
+    """Readings joined with those close in time, filtered by a column of one side."""
     mine, others = readings().select("k", "x"), readings(2).select("y", j=col("k"))
     joined = mine.join(others, left_on="k", right_on="j", within=(-2, 3), how=how)
     return joined.filter(col(name).is_null() | (col(name) > 1))

@@ -1,4 +1,4 @@
-"""Row groups that the filter behind a source excludes: fewer columns read, the same answer.
+"""Row groups that a filter after the source excludes: fewer columns are read, same result.
 
 Every plan is also run without the rule, and late rows are compared, payload included.
 """
@@ -98,7 +98,7 @@ def test_which_groups_are_not_read(path: str, predicate: Expr, expected: list[in
 
 
 def test_what_fails_on_a_row_of_a_group_still_fails(path: str) -> None:
-    """If the filter is first, it is evaluated for all rows."""
+    """A filter that comes first is evaluated for all rows."""
     for plan in plans(path, (col("s").cast(int) > 3) & (col("x") >= 25)):
         assert skipped(plan) == []
         with pytest.raises(EvaluationError):
@@ -128,7 +128,7 @@ def test_columns_in_which_a_null_makes_a_row_bad_are_read(path: str, on_bad_row:
 def test_frontiers_and_late_rows_stay_as_they_are(
     tmp_path: Path, late: str, partitions: int
 ) -> None:
-    """Times jump back between row groups and within them, by more than the delay and by less."""
+    """Times jump back between and within row groups, by more and by less than the delay."""
     jumps = [0, 1, 2, 7, 4, 5, 6, 3, 8, 9] if late != "error" else [0, 1, 2, 4, 3, 5, 6, 8, 7, 9]
     seconds = [10 * group + jump for group in range(6) for jump in jumps]
     if late != "error":
@@ -150,7 +150,7 @@ def test_frontiers_and_late_rows_stay_as_they_are(
 
 
 def test_each_file_is_judged_by_its_own_statistics(tmp_path: Path) -> None:
-    """One vertex reads both."""
+    """One vertex reads both files."""
     for number, first in enumerate((0, 30)):
         times = [START + timedelta(seconds=100 * number + i) for i in range(20)]
         table = pa.table({"t": times, "x": list(range(first, first + 20)), "s": ["a"] * 20})
@@ -171,7 +171,7 @@ def test_a_reader_opened_anywhere_gives_the_same(path: str) -> None:
 
 
 def test_late_rows_keep_their_payload(tmp_path: Path) -> None:
-    """A group with a row that may be late is read whole."""
+    """A group with a row that may be late is read completely."""
     times = [START + timedelta(seconds=s) for s in (0, 1, 2, 3, 1, 4, 5, 6)]
     table = pa.table({"t": times, "x": list(range(8))})
     pq.write_table(table, tmp_path / "c.parquet", row_group_size=2)
@@ -183,7 +183,7 @@ def test_late_rows_keep_their_payload(tmp_path: Path) -> None:
 
 
 def test_rows_are_late_behind_any_group_before_and_not_the_last_alone(tmp_path: Path) -> None:
-    """Wherever the reader is opened."""
+    """Wherever the reader starts."""
     times = [START + timedelta(seconds=s) for s in (0, 9, 1, 2, 3, 4, 10, 11)]
     table = pa.table({"t": times, "x": list(range(8))})
     pq.write_table(table, tmp_path / "c.parquet", row_group_size=2)
@@ -218,7 +218,7 @@ def test_times_that_python_lacks_exclude_nothing(tmp_path: Path) -> None:
 def test_statistics_that_are_nan_exclude_nothing(
     tmp_path: Path, kind: str, lost: tuple[str, ...]
 ) -> None:
-    """Some writers take NaN into them, though it says nothing of the other values."""
+    """Some writers include NaN in the statistics, which then say nothing about the other values."""
     code = {"float64": "<d", "float32": "<f"}[kind]
     ends = {"min": 1.25, "max": 77.5}
     columns = {

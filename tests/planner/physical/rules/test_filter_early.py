@@ -20,7 +20,7 @@ ROWS = Stream.from_items({"k": "int64", "s": "string", "t": "timestamp"}, _ITEMS
 
 
 def test_the_rules_have_an_order() -> None:
-    """An early filter may leave an aggregate first, whose rows then need not be sorted."""
+    """An early filter may put an aggregate first, whose rows then need not be sorted."""
     assert (filter_early, skip_sort, late_decode, forward_ctis) == PHYSICAL_RULES
 
 

@@ -1,6 +1,6 @@
-"""``max_by`` of text that is carried as dictionaries: decoded for the rows that are taken alone.
+"""``max_by`` of text stored as dictionaries: only the chosen rows are decoded.
 
-Cannot catch: text that does not repeat, which is plain from the start (``test_ranked.py``).
+Cannot catch: text without repeats, which is never a dictionary (``test_ranked.py``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TABLE = pa.table(
 
 
 def best(rows: list[dict[str, Any]], sign: int) -> str | None:
-    """The text of the row with the greatest or least number, of equal ones the first in time."""
+    """The text of the row with the greatest or least number; on ties the first in time."""
     known = [row for row in rows if row["n"] is not None]
     found: str | None = min(known, key=lambda row: (-sign * row["n"], row["t"]))["word"]
     return found

@@ -1,6 +1,6 @@
-"""Calls of other engines, of constants: their answers there, and what is refused.
+"""Calls of other engines with constants: the result there, and which are errors.
 
-Cannot catch: what differs with columns in place of the constants.
+Cannot catch: differences with columns instead of constants.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Forms of other engines: sessions, the current time, windows over groups, cursors.
+"""Syntax of other engines: sessions, the current time, windows over groups, cursors.
 
-Cannot catch: forms over joins of several streams, which the pasted cases have.
+Cannot catch: syntax over joins, which the pasted cases cover.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Several INSERT INTO one target: joined where that is the same, refused elsewhere.
+"""Several INSERT INTO one target: merged if the meaning stays, otherwise an error.
 
-Cannot catch: what a target of another system would do with an option of INSERT.
+Cannot catch: the effect of an INSERT option in a target of another system.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Lists with NULLs, places before the first, and columns of one name.
+"""Lists with NULLs, positions before the first, and columns with the same name.
 
-Cannot catch: an engine whose version answers otherwise.
+Cannot catch: a version of an engine with other results.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Calls of other engines that are refused, and what their messages name instead.
+"""Rejected calls of other engines, and the alternatives that their messages suggest.
 
-Cannot catch: an alternative that has another value.
+Cannot catch: an alternative with another value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQL over topics that change a table, and into topics that get changes."""
+"""SQL over topics with changes of a table, and into topics that receive changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tables as Flink SQL declares them are the streams and queries that Python builds.
+"""Table declarations of Flink SQL are the streams and queries that Python builds.
 
-Cannot catch: what a connector does when the job runs; connectors have tests of their own.
+Cannot catch: connectors in a running job, which have their own tests.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def test_columns_that_are_not_null(bids: Path) -> None:
 
 
 def test_computed_columns_are_no_conditions(bids: Path) -> None:
-    """``NOT NULL`` behind one is of the column, and not of what it is computed from."""
+    """``NOT NULL`` after an expression is about the new column, not about the columns it reads."""
     for end in (" NOT NULL", " NOT NULL COMMENT 'x'", " COMMENT 'x' NOT NULL"):
         for made in ("price", "price + 1", "(price)", "COALESCE(price, 0)"):
             with pytest.raises(SqlError, match="write WHERE z IS NOT NULL"):

@@ -1,4 +1,4 @@
-"""Options, settings and lengths of other engines that would change rows: done or refused.
+"""Options, settings and lengths of other engines that would change rows: applied or an error.
 
 Cannot catch: an option whose meaning another engine changes later.
 """

@@ -1,6 +1,6 @@
-"""RisingWave's options of sinks, and what a text says that ends with a view.
+"""RisingWave's sink options, and the query of a text that ends with a view.
 
-Cannot catch: what a connector does when the job runs.
+Cannot catch: connectors in a running job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A column declared WITH TIME ZONE has one, also where its file writes times without."""
+"""A column declared WITH TIME ZONE has one, even if its file has times without a zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates of what lives, against snapshot windows over the same rows as intervals."""
+"""Aggregates over valid rows, against snapshot windows over the same rows as intervals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_edges_mean_the_snapshots_of_intervals(
 
 
 def _shown(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Lists in an order of their own: which of two equal rows ends is not said."""
+    """Sort lists, because it is undefined which of two equal rows ends."""
     return [tuple(str(sorted(v)) if isinstance(v, list) else v for v in row) for row in rows]
 
 
@@ -82,7 +82,7 @@ def _shown(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def test_values_are_in_the_order_in_which_their_rows_began(
     rows: list[Row], ctis: list[int]
 ) -> None:
-    """Rows that differ; of equal ones see above."""
+    """The rows differ; for equal ones the order is undefined."""
     rows = [replace(row, x=number) for number, row in enumerate(rows)]
     spec = EdgeAggregate((), WHOLE)
     out = assert_cut_invariant(spec, [edge_run(rows, ending(ctis))], [PAYLOAD])

@@ -1,4 +1,4 @@
-"""Rows whose ends come later, cut and extended, against those of intervals."""
+"""Rows whose ends arrive later, clipped and extended, against intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clip and stitch of rows whose ends come later, against those of intervals."""
+"""Clip and stitch of rows whose ends arrive later, against intervals."""
 
 from __future__ import annotations
 

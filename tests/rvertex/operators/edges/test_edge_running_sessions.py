@@ -1,4 +1,4 @@
-"""Sessions so far with edges, against those over whole rows; every cutting and restore."""
+"""Running sessions over starts and ends, against those over whole rows; any cuts and restores."""
 
 from __future__ import annotations
 

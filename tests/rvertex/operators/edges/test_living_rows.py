@@ -1,6 +1,6 @@
-"""Living rows are found by code in every run, with a table of codes or with sorted codes.
+"""Valid rows can be looked up by code in every run, with a table or with sorted codes.
 
-Cannot catch: what a probe costs; ``benchmarks/bench_alive.py`` measures that.
+Cannot catch: the cost of a probe; ``benchmarks/bench_alive.py`` measures it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def births(now: int, count: int) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("span", [1, 30, 10_000])
 def test_rows_are_found_by_code_at_any_density(span: int) -> None:
-    """Few codes make tables, many make sorted codes; probes also ask for codes without rows."""
+    """A narrow range of codes makes tables, a wide one sorted codes; some codes have no rows."""
     rng = np.random.default_rng(span)
     rows, codes = LivingRows(SCHEMA), np.empty(0, np.int64)
     for now, count in enumerate([40, 1, 25, 3, 1, 1]):

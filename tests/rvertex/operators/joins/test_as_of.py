@@ -1,6 +1,6 @@
-"""As-of joins: cut-invariant, equal to a naive search and to Polars, and with what a step costs.
+"""As-of joins: any cuts, equal to a naive search and to Polars, and the cost of a step.
 
-Cannot catch: what Polars and this operator have both misread; DuckDB's is in the catalogue.
+Cannot catch: mistakes that Polars and this operator share; the catalogue compares with DuckDB.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_worked() -> None:
 def test_a_match_at_the_tolerance_waits_for_the_last_that_may_take_it(
     strategy: Strategy, left: int, right: int, matches: list[int | None]
 ) -> None:
-    """The same if unreachable matches are dropped at every step."""
+    """Also if unreachable matches are dropped at every step."""
     times = [cti(t) for t in range(1, 12)]
     lefts = make_run([ev(left, k=1, s="a"), ev(left + 1, k=2, s="b"), *times], PAYLOAD)
     rights = make_run([ev(right, s=s, j=j) for j, s in enumerate("abab")] + times, OTHER)
@@ -152,7 +152,7 @@ def test_at_the_ends_of_time(strategy: Strategy) -> None:
 def test_a_state_is_as_long_as_its_tolerance(
     strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many keys that come once each: what is too old is forgotten, rows and keys alike."""
+    """Many keys occur once: rows and keys that are too old are dropped."""
     monkeypatch.setattr("rvertex.operators.joins.as_of._SLACK", 20)
     monkeypatch.setattr("rvertex.operators.joins.as_of._CODES_SLACK", 20)
     operator = spec_of(strategy, 5).open([PAYLOAD, OTHER])

@@ -1,7 +1,7 @@
-"""The temporal join against nested loops over the lifetime tables, and cut and restored at will.
+"""The temporal join against nested loops over the lifetime tables, with random cuts and restores.
 
-Cannot catch: a plan that sends equal keys to different vertices, and speed other than the shape of
-its growth.
+Cannot catch: a plan that sends equal keys to different vertices, and speed, except the shape of its
+growth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPEC = TemporalJoin(("k",), ("k",), (("left", "k", "k"), ("left", "a", "a"), ("r
 
 
 def nested_loops(spec: TemporalJoin, inputs: list[Run]) -> list[Item]:
-    """Every pair, straight from the definition; in the order that join.py promises."""
+    """All pairs by the definition, in the order that join.py promises."""
     rows = [
         ((row[VS], side, n), side, row)
         for side, run in enumerate(inputs)
@@ -78,7 +78,7 @@ def test_join_by_two_keys(inputs: list[Run], cuts: list[int]) -> None:
 @examples(6)
 @given(st.data())
 def test_many_rows_of_few_keys(data: st.DataObject) -> None:
-    """Ranges long enough for the tree of maxima, many runs, rows that die at once."""
+    """Ranges long enough for the tree of maxima, many runs, rows that expire at once."""
     seed = data.draw(st.integers(0, 2**16))
     rng = np.random.default_rng(seed)
     inputs = [random_run(rng, LEFT, 90), random_run(rng, RIGHT, 90)]
@@ -100,7 +100,7 @@ def test_many_rows_of_few_keys(data: st.DataObject) -> None:
 @examples(6)
 @given(ports([LEFT, LEFT], times=times(0, 12), duration_max=6), splits())
 def test_a_stream_with_itself(inputs: list[Run], cuts: list[int]) -> None:
-    """Every event meets itself, and each pair comes twice."""
+    """Every event pairs with itself, and each other pair occurs twice."""
     spec = TemporalJoin(("k",), ("k",), (("left", "a", "mine"), ("right", "a", "other")))
     both = [inputs[0], inputs[0]]
     out = assert_cut_invariant(spec, both, [LEFT, LEFT], cuts)
@@ -119,7 +119,7 @@ def test_points_against_long_intervals(inputs: list[Run], cuts: list[int]) -> No
 
 @pytest.mark.parametrize("batch_rows", [500, 20_000])
 def test_points_that_meet_few_of_many_long_intervals_are_cheap(batch_rows: int) -> None:
-    """20,000 intervals that all stay alive, by 20,000 keys; each point asks for one of them."""
+    """20,000 intervals of 20,000 keys stay valid; each point probes one key."""
     rows = 20_000
     at = np.arange(rows)
     key = pa.array(at)
@@ -230,9 +230,10 @@ def intervals(vs: np.ndarray, ve: np.ndarray, payload: pa.Schema) -> Run:
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("batch_rows", [500, 40_000])
 def test_expired_rows_of_one_key_cost_nothing(nested: bool, batch_rows: int) -> None:
-    """One key, one interval that lasts, 40,000 that do not; 40,000 points that look for it.
+    """One key with one long interval and 40,000 short ones; 40,000 points probe it.
 
-    Walking past the expired would take 8e8 steps. ``nested``: each ends before the one before it.
+    A scan over the expired ones would take 8e8 steps. ``nested``: each interval ends before the
+    previous one.
     """
     rows = 40_000
     vs = np.arange(rows)

@@ -1,7 +1,7 @@
-"""Interval joins: equal to a comparison of all rows, however the input is cut or restored.
+"""Interval joins: equal to a comparison of all rows, for any cuts and restores.
 
-Cannot catch: a plan that sends equal keys to different vertices, or an SQL bound that is read
-wrongly (``tests/planner/sql/test_interval_joins.py``).
+Cannot catch: a plan that sends equal keys to different vertices, or a misread SQL bound
+(``tests/planner/sql/test_interval_joins.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BOUNDS = [(0, 0), (-3, 0), (0, 3), (-2, 4), (2, 5), (-5, -2), (1, 1), (-INF_TIME
 
 @dataclass(frozen=True)
 class Differ:
-    """``a <> b``: null of a null."""
+    """``a <> b``; null if either is null."""
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         return pc.not_equal(batch.column("a"), batch.column("b"))
@@ -59,7 +59,7 @@ def last_instant(start: int, wait: int) -> int:
 def compared(
     lefts: Sequence[dict[str, Any]], rights: Sequence[dict[str, Any]], spec: IntervalJoin
 ) -> list[tuple[Any, ...]]:
-    """Every row compared with every other: ``(vs, values)``, in no order."""
+    """Every row compared with every other: ``(vs, values)``, unordered."""
     columns = [(side, column) for side, column, _ in spec.output]
     out: list[tuple[Any, ...]] = []
     single = {"left": spec.how in ("left", "full", "anti"), "right": spec.how in ("right", "full")}
@@ -150,7 +150,7 @@ def test_a_state_is_as_long_as_its_bounds(
 
 
 def test_numbers_of_rows_go_on_after_many_restores() -> None:
-    """The numbers in remembered rows mean the same rows as before."""
+    """The numbers in stored rows refer to the same rows as before."""
     operator = spec_of("left", 0, 20).open([LEFT, RIGHT])
     found = []
     for t in range(0, 400, 10):
@@ -208,7 +208,7 @@ def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, i
 
 @pytest.mark.parametrize("how", ["left", "right", "full", "anti"])
 def test_rows_that_wait_find_their_pairs_in_a_part_of_the_state(how: How) -> None:
-    """They are numbered by place, and a part has others in these places."""
+    """They are numbered by position, and a part has other rows there."""
     spec = spec_of(how, 0, 5)
     lefts = [ev(0, k=k, a=k) for k in range(12)]
     rights = [ev(t, k=k, b=k) for t in (1, 4) for k in range(t, 12, 2)]

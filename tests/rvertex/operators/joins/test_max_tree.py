@@ -1,4 +1,4 @@
-"""Range queries against a scan, for short and long ranges mixed."""
+"""Range queries against a scan, for a mix of short and long ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Left and anti joins against their meaning at each instant, and cut and restored at will.
+"""Left and anti joins against their definition at each instant, with random cuts and restores.
 
 Cannot catch: a plan that sends equal keys to different vertices.
 """
@@ -113,7 +113,7 @@ def test_an_open_piece_holds_back_what_follows() -> None:
 
 
 def test_a_piece_begins_where_a_cover_ends_wherever_ctis_are() -> None:
-    """The same if a match ends with a step, and the next step begins with the next match."""
+    """Also if a match ends with a step, and the next step starts with the next match."""
     rows = [[ev(100, 110, k=1)], [ev(101, 103, k=1), ev(106, 108, k=1)]]
     for first, second in itertools.combinations(range(100, 112), 2):
         operator = anti("k").open([LEFT, RIGHT])
@@ -177,7 +177,7 @@ def bag(rows: list[naive.Row]) -> list[str]:
 
 
 def known(pieces: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
-    """The pieces before the first that is not due by the greatest time seen."""
+    """The pieces before the first one that is not due by the greatest time so far."""
     seen = [int(MIN_TIME), *inputs[0].ctis.tolist()]
     for run in inputs:
         seen += run.events.column(VS).to_pylist()
@@ -186,7 +186,7 @@ def known(pieces: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
 
 @dataclass(frozen=True)
 class LessOrNull:
-    """``a < other``, null where one is null."""
+    """``a < other``; null if either is null."""
 
     other: str
 
@@ -256,7 +256,7 @@ def test_keys_of_the_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("batch_rows", [1_000, 20_000])
 def test_matches_without_effect_cost_nothing(batch_rows: int) -> None:
-    """20,000 events of one key that live long, and as many matches that overlap each other."""
+    """20,000 long events of one key, and as many overlapping matches."""
     rows, ctis = 20_000, np.empty(0, np.int64)
     operator = anti("k").open([LEFT, RIGHT])
     nothing = np.empty(0, np.int64)

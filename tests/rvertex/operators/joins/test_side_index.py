@@ -1,4 +1,4 @@
-"""The index of a join side: few runs, few dead rows, the same matches as a scan."""
+"""The index of a join side: few runs, few expired rows, the same matches as a scan."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def scanned(
 
 
 def test_short_runs_of_high_codes_are_merged_and_stay_in_memory(tmp_path: Path) -> None:
-    """Their maps of codes are long; counted with the rows they had been 40 runs of 20 MB each."""
+    """Their code maps are long: counted together with the rows, they were 40 runs of 20 MB each."""
     memory = StateMemory(8 << 20, Scratch(str(tmp_path)))
     side = JoinSide(STORED, memory)
     for _ in range(40):
@@ -98,7 +98,7 @@ def test_short_runs_of_high_codes_are_merged_and_stay_in_memory(tmp_path: Path) 
 
 
 def test_a_probe_does_not_lengthen_a_code_map() -> None:
-    """A map that is on scratch would be copied into memory."""
+    """A spilled map would be copied into memory."""
     codes = CodeMap(np.int32, -1)
     before = codes.nbytes
     assert codes.get(np.array([5_000_000])).tolist() == [-1]
@@ -121,7 +121,7 @@ def test_living_rows_of_an_empty_side() -> None:
 
 @pytest.mark.parametrize("budget", [None, 0])
 def test_a_side_is_restored_by_reference(tmp_path: Path, budget: int | None) -> None:
-    """Same matches, no payload is copied, and the next checkpoint has the same batches."""
+    """Matches are the same, no payload is copied, and the next checkpoint has the same batches."""
     rng = np.random.default_rng(1)
     side = JoinSide(STORED)
     everything: list[tuple[int, int, int]] = []
@@ -199,5 +199,5 @@ def test_left_rows_of_an_anti_join_are_restored_by_reference(
 
 
 def shuffled(table: pa.Table) -> pa.Table:
-    """As of several vertices: ordinals of a key in no order."""
+    """As in merged state of several vertices: the ordinals of a key are unordered."""
     return table.take(np.random.default_rng(2).permutation(len(table)))

@@ -1,9 +1,10 @@
 """Windows by the calendar of a zone, against Polars: days of 23 to 25 hours, skipped days, months.
 
-Polars names the period of each row by the wall clock. Where clocks are set back over midnight, a
-wall clock shows a day, the day before, and the day again: windows have one start, and differ there.
+Polars takes the period of each row from the wall clock. If clocks are set back over midnight, a
+wall clock shows a day, the previous day, and the day again. Windows have one start, so they differ
+there.
 
-Cannot catch: rules that the zones of this machine and of Polars both have wrong.
+Cannot catch: errors in the zone rules that this machine and Polars share.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def us(text: str) -> int:
 
 
 def instants(zone: str, seed: int) -> np.ndarray:
-    """Instants of 45 years, most of them near changes of the zone."""
+    """Instants in 45 years, most of them near zone changes."""
     numbers, key = random.Random(seed), ZoneInfo(zone)
 
     def offset(at: int) -> Any:
@@ -166,7 +167,7 @@ def test_hopping_windows_of_a_zone_under_any_cutting(zone: str) -> None:
 
 
 def day_starts(zone: str, first: int) -> list[int]:
-    """Midnights from some days before on."""
+    """Midnights, starting some days before ``first``."""
     day = datetime.fromtimestamp(first // 1_000_000, ZoneInfo(zone)).date()
     midnights = (
         datetime.combine(day + timedelta(days=k), time(), ZoneInfo(zone)) for k in range(-5, 75)

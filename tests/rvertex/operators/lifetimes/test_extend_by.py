@@ -1,4 +1,4 @@
-"""Events that live on for as long as a column says: cut-invariant, and what a loop gives."""
+"""Events extended by the length in a column: any cuts, equal to a loop."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Lifetime operators against their definition, row by row, and cut and restored at will.
+"""Lifetime operators against their definition, row by row, with random cuts and restores.
 
-Cannot catch: speed, other than the shape of its growth; a plan that sends keys astray.
+Cannot catch: speed, except the shape of its growth; a plan that sends keys to the wrong vertex.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INTERVALS = runs(PAYLOAD, times=times(-6, 14), duration_max=9)
 
 
 def out_of(spec: OperatorSpec, *tables: list[Item]) -> list[Item]:
-    """Output of whole tables; the second has the columns of ``PAYLOAD`` too."""
+    """The output for whole tables; the second also has the columns of ``PAYLOAD``."""
     inputs = [make_run(table, PAYLOAD) for table in tables]
     out = assert_cut_invariant(spec, inputs, [PAYLOAD] * len(inputs))
     return [_short(item) for item in table_of(out)]
@@ -212,7 +212,7 @@ def test_clip(inputs: list[Run], both: bool, cuts: list[int]) -> None:
 
 
 def released(rows: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
-    """The rows before the first that is not due by the greatest time seen."""
+    """The rows before the first one that is not due by the greatest time so far."""
     seen = [MIN_TIME, *inputs[0].ctis.tolist()]
     for run in inputs:
         seen += run.events.column("_vs").to_pylist()

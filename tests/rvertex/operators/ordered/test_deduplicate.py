@@ -1,4 +1,4 @@
-"""The first of equal keys: cut-invariant, and what a walk over the events keeps."""
+"""The first row of each key: any cuts, equal to a loop over the events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first events of a stream: cut-invariant, and what a slice gives."""
+"""The first events of a stream: any cuts, equal to a slice."""
 
 from __future__ import annotations
 

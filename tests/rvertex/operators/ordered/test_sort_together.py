@@ -1,4 +1,4 @@
-"""Events that start together, sorted: cut-invariant, and what Python's sort gives."""
+"""Events with equal starts, sorted: any cuts, equal to Python's sort."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def place(value: Any, *, down: bool, nulls_first: bool) -> tuple[Any, ...]:
-    """A key that orders as SQL does; NaN is above all numbers."""
+    """A sort key for SQL's order; NaN is above all numbers."""
     if value is None:
         return (0 if nulls_first else 2, 0, 0)
     is_nan = value != value

@@ -1,4 +1,4 @@
-"""Keyed processes that are called when events end, over intervals and over edges.
+"""Keyed processes with ``on_end``, over intervals and over starts and ends.
 
 Of rows of one key that begin and end together, the order of their ends is not compared.
 """
@@ -40,7 +40,7 @@ OUTPUT = pa.schema([("what", pa.string()), ("x", pa.int64()), ("since", pa.int64
 
 
 class Stays(KeyedProcess):
-    """Tells of each row when it begins and ends, and how many live for more than 2 us."""
+    """Emits a row when an event starts and ends, and counts those longer than 2 us."""
 
     living: int = 0
     limit: ClassVar[int] = 2

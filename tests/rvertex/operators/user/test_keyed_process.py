@@ -1,6 +1,6 @@
-"""Keyed processes: order of events and timers, atomic calls, and any cutting with any restore.
+"""Keyed processes: order of events and timers, atomic calls, any cuts and restores.
 
-Cannot catch: a promise of docs/USERCODE.md that no process here relies on.
+Cannot catch: a promise of docs/USERCODE.md that no process here uses.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run_items(spec: KeyedProcessing, items: Sequence[Item], payload: pa.Schema =
 
 
 class Sessions(KeyedProcess):
-    """Counts per key until nothing has come for 5; a timer moves with every event."""
+    """Counts per key until it is quiet for 5; each event moves the timer."""
 
     count: int = 0
     first: int | None
@@ -236,7 +236,7 @@ def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[
 
 
 def test_no_row_waits_for_a_timer_that_has_fired() -> None:
-    """The timer of a key on scratch is the key's own, which is in memory with its next event."""
+    """The timers of a spilled key are in memory with its next event."""
     spec = spec_of(Everything, pa.schema([("what", pa.string())]), ("x",))
     assert_cut_invariant(spec, [make_run([ev(0), ev(2)], PAYLOAD)], [PAYLOAD], [1])
 
@@ -301,7 +301,7 @@ def test_keys_of_any_type(kind: pa.DataType) -> None:
 
 
 class Touchy(KeyedProcess):
-    """Changes everything it can, and raises on odd numbers and in timers named so."""
+    """Changes all state, and raises on odd numbers and in timers with a certain name."""
 
     n: int = 0
     seen: list[int]
@@ -518,7 +518,7 @@ def test_timers_of_timers_are_later_and_end(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Hasty(KeyedProcess):
-    """Its timers follow each other at a distance that the event says."""
+    """Its timers follow each other at the event's distance."""
 
     period: int = 0
 
@@ -562,7 +562,7 @@ def test_whether_timers_are_too_many_does_not_depend_on_other_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Named(Hasty):
-        """Like Hasty, but each timer has another name, and the first two are set together."""
+        """Like Hasty, but each timer has another name, and the first two are set at once."""
 
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             super().on_event(event, ctx)
@@ -652,7 +652,7 @@ def test_logged_values_are_the_same_again() -> None:
 
 
 class Count(KeyedProcess):
-    """Counts; a zero takes the count away."""
+    """Counts events; a zero resets the count."""
 
     count: int = 0
 
@@ -683,7 +683,7 @@ def test_the_log_of_changes_is_that_of_a_dictionary(data: st.DataObject) -> None
 
 
 class EmitsTwice(KeyedProcess):
-    """A row by place, and one of another time."""
+    """Emits a row with positional values, and one with another time."""
 
     def on_event(self, event: Any, ctx: Any) -> None:
         ctx.emit(event.vs)

@@ -1,8 +1,8 @@
-"""Lookups: order, records, cache and failures, under any cutting, restore and kill.
+"""Lookups: order, records, cache and failures, with any cuts, restores and kills.
 
-The functions keep the calls that were made, so a test sees which answers were fetched again.
+The functions record their calls, so a test can check which answers were fetched again.
 
-Cannot catch: two processes at once, and kills of a process (tests/jobmanager/test_lookup.py).
+Cannot catch: two processes at once, and killed processes (tests/jobmanager/test_lookup.py).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def answer(stream: ss.Stream, schedule: Schedule | None = None, **answers: Any) 
 
 
 def slow_first(sku: int) -> float:
-    """The first of every few takes longest."""
+    """The first call of every few takes longest."""
     time.sleep(0.004 if sku % 7 == 0 else 0)
     return sku * 2.0
 
@@ -89,7 +89,7 @@ def in_lists(asked: list[int]) -> list[float]:
 
 
 class Shop:
-    """A client that is opened once in each instance."""
+    """A client that each instance opens once."""
 
     def open(self) -> None:
         self.factor = 2.0
@@ -353,7 +353,7 @@ def test_a_key_is_called_once_whatever_is_cut_restored_or_killed(seed: int) -> N
 
 
 class Decided(VirtualClock):
-    """A person has decided about unknown calls."""
+    """A user has decided about unknown calls."""
 
     def __init__(self, policy: str) -> None:
         super().__init__(0, 0)
@@ -394,7 +394,7 @@ def test_a_call_without_a_known_answer_ends_the_job() -> None:
 def begun_operator(
     unknown: Any, decided: str, journal: ValueJournal | None = None
 ) -> tuple[Any, ValueJournal]:
-    """A new instance; by its log a call for key 1 was begun before."""
+    """A new instance; its log has an unfinished call for key 1."""
     code = replace(user_code(counted, "call_once", True), draws_values=True)
     policy = CallPolicy(4, None, 10_000_000, 0)
     schema = pa.schema([("n", pa.int64())])

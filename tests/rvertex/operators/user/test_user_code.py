@@ -1,6 +1,6 @@
-"""APPLY and TRANSFORM under every cutting; what they refuse; poison row by row.
+"""APPLY and TRANSFORM with any cuts; their errors; poison events row by row.
 
-Cannot catch: code that is not row by row in a way that no cutting here shows.
+Cannot catch: code that is not row by row but passes with all cuts here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def applied(
 
 
 def repeated(batch: pa.RecordBatch) -> Any:
-    """Row i of the stream |n| % 3 times, and dies of 2 in x."""
+    """Repeat row i of the stream |n| % 3 times; raise if x is 2."""
     if pc.any(pc.equal(batch.column("x"), 0.1)).as_py():
         raise ValueError("a tenth")
     rows = [i for i, n in enumerate(batch.column("n").to_pylist()) for _ in range((n or 0) % 3)]
@@ -144,7 +144,7 @@ def test_cuts_are_compared_when_asked() -> None:
 
 
 class Changes:
-    """Rows whose n differs from the one before; told late, at the next row or CTI."""
+    """Rows whose n differs from the previous one; emitted late, at the next row or CTI."""
 
     def __init__(self) -> None:
         self.last: list[Any] = []
@@ -191,7 +191,7 @@ def test_transform_that_fails_shows_where() -> None:
 
 
 class Says:
-    """Returns what it is made with."""
+    """Returns its constructor's argument."""
 
     def __init__(self, result: Any = None, state: Any = None) -> None:
         self.result, self.state = result, {} if state is None else state

@@ -1,4 +1,4 @@
-"""Window arithmetic against the definition in unbounded integers."""
+"""Window arithmetic against the definition with unbounded integers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sessions, count windows and snapshots: cut-invariant, equal to a naive evaluation, worked tables.
+"""Sessions, count windows and snapshots: any cuts, equal to a naive evaluation, worked tables.
 
 Cannot catch: a mistake that needs more than a few dozen rows; ``test_many_keys_are_forgotten`` and
-``test_a_large_batch_equals_small_ones`` reach a little further.
+``test_a_large_batch_equals_small_ones`` have more rows.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def test_a_snapshot_holds_events_without_end() -> None:
 
 
 def _wide_run(rows: int, keys: int, length: int) -> Run:
-    """Keys that come and go; lifetimes of up to ``length``; a CTI now and then."""
+    """Keys that appear and vanish; lifetimes of up to ``length``; some CTIs."""
     at = np.arange(rows)
     vs = at * 3
     ve = vs + 1 + (at * 7919) % length
@@ -198,7 +198,7 @@ def _wide_run(rows: int, keys: int, length: int) -> Run:
     ],
 )
 def test_a_large_batch_equals_small_ones(spec: OperatorSpec) -> None:
-    """Many keys that are forgotten on the way, logs that are cut, parts of an emission."""
+    """Many keys that are dropped, logs that are cut, output in several parts."""
     run = _wide_run(12_000, 40, 60)
     payload = spec.output_schema([SMALL])
     whole = items_of(run_cut(spec, [run], [SMALL], ()), payload)
@@ -216,7 +216,7 @@ def test_a_large_batch_equals_small_ones(spec: OperatorSpec) -> None:
     ],
 )
 def test_windows_that_start_together_come_by_key(spec: OperatorSpec) -> None:
-    """More of them than one part of an emission holds, and their keys come in another order."""
+    """More windows than one part of the output has, with keys in another order."""
     keys = [7, 3, 9, 1, 8, 0, 5, 2]
     events = [ev(t, t + 6, k=k, x=float(k)) for t in (0, 3, 30) for k in keys]
     run = make_run([*events, cti(60)], SMALL)

@@ -1,4 +1,4 @@
-"""Extremes: cut-invariant, and what a comparison of every two events gives."""
+"""Extremes: any cuts, equal to a comparison of every two events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Groups of many windows in one pass, against Arrow's own grouping.
 
-Cannot catch: an order that both get wrong; ``test_aggregate.py`` compares with a naive evaluator.
+Cannot catch: a wrong order in both; ``test_aggregate.py`` compares with a naive evaluator.
 """
 
 from __future__ import annotations

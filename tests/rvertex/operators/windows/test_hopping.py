@@ -1,7 +1,6 @@
-"""Window aggregates: cut-invariant, equal to a naive evaluation, one phase equal to two.
+"""Window aggregates: any cuts, equal to a naive evaluation, one phase equal to two.
 
-Cannot catch: a mistake that needs more than a few dozen rows, or several first phases whose rows
-meet in a MERGE other than those tried here.
+Cannot catch: a mistake that needs more than a few dozen rows, or other merges of first phases.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _plain(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _assert_naive(spec: WindowAggregate, run: Run, out: Run) -> None:
-    """All windows closed by a CTI are there, and none that a later event could still change."""
+    """All windows closed by a CTI are there, and none that a later event could change."""
 
     def expected(until: int) -> list[dict[str, Any]]:
         rows = window_aggregate(
@@ -186,7 +185,7 @@ def test_two_first_phases_give_what_one_gives(
     window: tuple[int, int],
     points: bool,
 ) -> None:
-    """All but float sums, which two first phases add in another order."""
+    """All except float sums, which two first phases add in another order."""
     exact = tuple(a for a in AGGREGATES if a.output not in ("x_total", "x_mean"))
     spec = WindowAggregate(("k",), *window, exact, points=points)
     partial, final = spec.phases
@@ -387,7 +386,7 @@ def test_an_endless_lifetime_is_refused() -> None:
 @pytest.mark.parametrize("points", [False, True])
 @pytest.mark.parametrize("size", [1_000, 2_000])
 def test_many_rows_far_apart_are_in_few_windows_each(size: int, points: bool) -> None:
-    """No row reaches over more windows than it may, though all of them together do."""
+    """Each row is in few enough windows, although all rows together are in many."""
     every, rows = 1_000, 4_200
     vs = np.arange(rows) * 1_000_000
     payload = pa.schema([("k", pa.int64())])
@@ -440,7 +439,7 @@ def test_final_reads_what_partial_announces() -> None:
 @examples(15)
 @given(run=runs(duration_max=30), keys=KEYS, pairs_max=st.sampled_from([1, 2, 5]))
 def test_many_pairs_are_emitted_in_parts(run: Run, keys: tuple[str, ...], pairs_max: int) -> None:
-    """However many rows one window alone has."""
+    """Regardless of the number of rows in one window."""
     for window in ((12, 1), (30, 30)):
         spec = WindowAggregate(keys, *window, AGGREGATES, points=False)
         whole = spec.open([PAYLOAD]).process([run])
@@ -460,7 +459,7 @@ def test_windows_at_the_ends_of_the_axis_are_emitted(window: tuple[int, int]) ->
 
 @pytest.mark.parametrize("planted", [None, "reversed", "lost", "fence"])
 def test_rows_that_come_by_key_are_merged_range_by_range(planted: str | None) -> None:
-    """Partial rows of three first phases, one after the other, each by key."""
+    """Partial rows of three first phases, one after the other, each sorted by key."""
     aggregates = (AggregateSpec("sum", "x", "x"), AggregateSpec("last", "x", "last"))
     payload = pa.schema([("k", pa.int64()), ("x", pa.float64())])
     partial = PartialAggregate(("k",), 10, 10, aggregates, points=True)

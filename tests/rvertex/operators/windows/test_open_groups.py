@@ -1,9 +1,9 @@
 """Groups of an open pane, folded in piece by piece, against all rows in one pass.
 
-Keys lie close together, far apart, below those that came first, or are null; rows are cut anywhere,
-and the groups are saved and restored between any two pieces.
+Keys are dense, sparse, below the first ones, or null. Rows are cut anywhere, and the groups are
+saved and restored between any two pieces.
 
-Cannot catch: a lane that is wrong in both (see ``test_aggregate.py``).
+Cannot catch: a lane with the same error in both (see ``test_aggregate.py``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def events(name: str, seed: int, kind: pa.DataType, *, nulls: bool) -> pa.Record
 
 
 def said(keys: list[pa.Array], lanes: list[pa.Array]) -> str:
-    """All columns; doubles by all of their digits."""
+    """All columns; doubles with all their digits."""
     return str([column.to_pylist() for column in (*(k.cast(pa.int64()) for k in keys), *lanes)])
 
 

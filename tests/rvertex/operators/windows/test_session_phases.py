@@ -1,7 +1,7 @@
-"""Sessions in two phases: each cut-invariant, and together what one phase gives.
+"""Sessions in two phases: any cuts for each, and together equal to one phase.
 
-Cannot catch: what all three get wrong in the same way; ``test_data_windows.py`` compares one phase
-with the naive evaluator, and random plans do so with both.
+Cannot catch: an error that all three share; ``test_data_windows.py`` compares one phase with the
+naive evaluator, and random plans do so with both.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_a_source_need_not_sort(
 def _behind_a_source(
     spec: PartialSession, rows: pa.RecordBatch, cuts: Sequence[int], *, restore: bool
 ) -> list[Run]:
-    """Return the output after a source of these rows, up to each cut."""
+    """The output after a source of these rows, up to each cut."""
 
     def opened() -> tuple[Reorder, Operator]:
         source = Reorder(

@@ -1,4 +1,4 @@
-"""Windows that slide: what they make is what gathering makes, however they are cut or restored.
+"""Sliding windows: the same results as gathering all panes, with any cuts and restores.
 
 Cannot catch: a choice between sliding and gathering that costs more than the other.
 """
@@ -44,7 +44,7 @@ ALWAYS, NEVER = 0, 1 << 62
 
 @pytest.fixture
 def taken() -> Iterator[list[int]]:
-    """How many windows each close of :class:`SlidingWindows` made; always asked to."""
+    """The number of windows per close of :class:`SlidingWindows`, which always slides here."""
     made: list[int] = []
     close = SlidingWindows.close
 
@@ -73,14 +73,14 @@ def test_sliding_is_gathering(
 
 
 def points(vs: np.ndarray, keys: np.ndarray, values: pa.Array) -> Run:
-    """Points of ``k`` and ``n``."""
+    """Point events with columns ``k`` and ``n``."""
     columns = [pa.array(vs), pa.array(vs + 1), pa.array(keys), values]
     schema = event_schema(pa.schema([("k", pa.int64()), ("n", values.type)]))
     return Run(pa.RecordBatch.from_arrays(columns, schema=schema), np.arange(10, 500, 10))
 
 
 def both(run: Run, aggregates: tuple[AggregateSpec, ...], steps: int) -> None:
-    """Rows and CTIs step by step, beside gathering all at once."""
+    """The output step by step, and that of gathering all at once."""
     payload = pa.schema(list(run.events.schema)[2:])
     spec = WindowAggregate(("k",), 100, 10, aggregates, points=True)
     with patch.object(sliding, "_ROWS_MIN", NEVER):
@@ -104,7 +104,7 @@ def in_steps(spec: WindowAggregate, run: Run, steps: int) -> list[pa.RecordBatch
 @pytest.mark.parametrize("steps", [7, 64])
 @pytest.mark.parametrize("kind", ["int64", "int16", "bool", "timestamp[us]", "date32", "uint64"])
 def test_keys_come_and_go(taken: list[int], steps: int, kind: str) -> None:
-    """Nulls appear late, keys are forgotten, and there is a gap longer than a window."""
+    """Nulls appear late, keys are dropped, and there is a gap longer than a window."""
     draw = np.random.default_rng(5)
     vs = np.sort(np.concatenate([draw.integers(0, 180, 3_000), draw.integers(320, 500, 3_000)]))
     keys = vs // 3 * 40 + draw.integers(0, 60, len(vs))
@@ -120,7 +120,7 @@ def test_keys_come_and_go(taken: list[int], steps: int, kind: str) -> None:
 
 
 def test_sums_that_may_leave_int64_are_gathered(taken: list[int]) -> None:
-    """They fit, or are refused, as ever."""
+    """They fit, or are an error, as before."""
     vs, keys = np.array([1, 12, 23, 34, 45]), np.zeros(5, np.int64)
     sums = (AggregateSpec("sum", "n", "total"),)
     both(points(vs, keys, pa.array([2**62, -(2**62), 2**62, -(2**62), 7])), sums, 10)

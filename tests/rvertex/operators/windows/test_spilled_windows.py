@@ -1,9 +1,9 @@
-"""Windows whose state is larger than their memory: the same rows, bit for bit.
+"""Windows whose state exceeds their memory: the same rows, bit by bit.
 
-The operator harness asks every operator at small budgets; here is checked that these budgets really
-make windows spill, with keys and functions of every kind and many rows, and what a snapshot shares.
+The operator harness runs every operator with small budgets. These tests check that the budgets make
+windows spill, with all kinds of keys and functions and many rows, and what a snapshot shares.
 
-Cannot catch: rows that are wrong with and without a budget (``test_hopping.py``).
+Cannot catch: wrong rows both with and without a budget (``test_hopping.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics as places of the conformance suite, and what their readers see."""
+"""Topics as places of the conformance suite, and their contents for readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BROKERS: dict[str, Broker] = {}
 
 @dataclass(frozen=True)
 class KafkaPlace:
-    """A topic of its own."""
+    """A topic per test."""
 
     sink: KafkaSink
     refused: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class KafkaPlace:
         return destination(self.sink, DeliveryPlace(self.sink.topic, "d", partition, 2, schema))
 
     def rows(self) -> list[Row]:
-        """By partition of the topic, in order."""
+        """Per partition of the topic, in order."""
         records = BROKERS[self.sink.servers].read_committed(self.sink.topic)
         if self.sink.mode == "headers":
             records = without_repeats(records)

@@ -1,4 +1,4 @@
-"""Rows as Avro: fastavro's own reader gives the values back."""
+"""Rows as Avro: fastavro's own reader returns the same values."""
 
 from __future__ import annotations
 

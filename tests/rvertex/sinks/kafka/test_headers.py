@@ -1,6 +1,6 @@
-"""The suite of destinations on a real Kafka broker without transactions, read by the headers.
+"""The destination suite on a real Kafka broker with headers instead of transactions.
 
-Cannot catch: a reader that does not look at the headers, who sees rows of a commit one by one.
+Cannot catch: a reader that ignores the headers and sees the rows of a commit one by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def place(broker: Broker, topic: str) -> Place:
 
 @pytest.mark.slow
 class TestHeaders(Conformance):
-    """A commit shows its rows one by one, so what is seen may be ahead of the progress."""
+    """Rows of a commit become visible one by one, so a reader may be ahead of the progress."""
 
     def test_killed_within_a_call(self, place: Place) -> None:
         dice = random.Random(1)
@@ -49,7 +49,7 @@ class TestHeaders(Conformance):
         finish(place, KILLS)
 
     def test_frozen_within_a_commit(self, place: Place) -> None:
-        """The records that it sends when it wakes up are repeats."""
+        """The records that it sends after waking up are repeats."""
         dice = random.Random(2)
         for epoch in range(1, KILLS, 2):
             zombie = Writer(place, 0)
@@ -69,7 +69,7 @@ class TestHeaders(Conformance):
 def test_what_is_there_is_not_written_again(
     place: Place, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows of a writer arrived, but not its progress; any number of opens follow."""
+    """A writer's rows arrived, but not its progress; any number of opens follow."""
     other, lost = place.destination(2), place.destination(0)  # both write to partition 0
 
     def fail(*_: object) -> None:
@@ -109,7 +109,7 @@ def test_what_is_there_is_not_written_again(
 def test_what_is_there_in_a_partition_that_was_added_is_found(
     place: Place, broker: Broker, topic: str
 ) -> None:
-    """A writer that died may have taken a partition in before its successor saw it."""
+    """A writer that died may have used a new partition before its successor knew it."""
     delivered = place.destination(5)
     assert delivered.open(1) is None
     delivered.write(items(5, 0, 3))

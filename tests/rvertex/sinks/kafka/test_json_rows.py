@@ -1,4 +1,4 @@
-"""Rows as JSON: the same objects as row by row, for any text and any number."""
+"""Rows as JSON: the same objects as for each row alone, for any text and number."""
 
 from __future__ import annotations
 

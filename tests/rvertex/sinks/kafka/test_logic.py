@@ -1,7 +1,7 @@
-"""The suite of destinations on what Kafka's deliveries ask of a broker, without a broker.
+"""The destination suite on a simulated broker, for the logic of Kafka deliveries.
 
-Cannot catch: what only a broker and its library know, see test_transactions.py and test_headers.py,
-which run the same on one.
+Cannot catch: behaviour of a real broker and its library, for which test_transactions.py and
+test_headers.py run the same suite.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TestHeaders(_Here):
 def test_an_older_epoch_is_refused_before_it_changes_anything(
     mode: KafkaMode, inside: Broker
 ) -> None:
-    """A writer is also fenced by one whose epoch is higher by one and that has only opened."""
+    """A writer is also fenced by a successor that has only opened, with an epoch higher by one."""
     place = place_of(mode)
     newer, older = place.destination(0), place.destination(0)
     newer.open(2)
@@ -118,7 +118,7 @@ def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(inside: Broke
 
 @pytest.mark.parametrize("happens", [False, True])
 def test_commit_whose_answer_is_lost(happens: bool, inside: Broker) -> None:
-    """``open`` tells what became of it; its writer does not go on without."""
+    """``open`` reports whether it took effect; without it the writer does not continue."""
     place = place_of("transactions")
     lost = place.destination(0)
     lost.open(1)
@@ -158,7 +158,7 @@ def test_commit_that_has_certainly_not_taken_place(
 
 
 def test_a_transaction_that_is_left_is_aborted_at_once(inside: Broker) -> None:
-    """Readers of the topic would wait for its end; one that was committed is over."""
+    """Otherwise readers of the topic would wait for its end; a committed one is complete."""
     left = place_of("transactions").destination(0)
     left.open(1)
     inside.calls.clear()
@@ -233,7 +233,7 @@ def test_records_that_are_not_taken_are_no_commit(inside: Broker) -> None:
 
 
 def test_progress_of_headers_that_was_lost_repeats_no_record(inside: Broker) -> None:
-    """Nor do records of another partition, whose numbers are the same; however often it is lost."""
+    """Nor records of other partitions with equal numbers, however often the progress is lost."""
     place = place_of("headers")
     other, lost = place.destination(2), place.destination(0)  # both write to partition 0
     for partition, writer in ((2, other), (0, lost)):
@@ -260,7 +260,7 @@ def test_progress_of_headers_that_was_lost_repeats_no_record(inside: Broker) -> 
 def test_what_is_noted_with_progress_is_not_read_again(
     inside: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An open reads what is behind the noted ends: nothing, after a commit that was answered."""
+    """An open reads the records after the recorded ends: none, after an acknowledged commit."""
     read = client.ProgressGroup.records
     found: list[int] = []
 
@@ -281,7 +281,7 @@ def test_what_is_noted_with_progress_is_not_read_again(
 
 
 def test_a_partition_that_was_added_is_read_from_its_beginning(inside: Broker) -> None:
-    """A writer before may have used it. At the very start, what others wrote is passed over."""
+    """A former writer may have used it. At the very start, records of others are skipped."""
     place = place_of("headers")
     delivered = place.destination(2)
     delivered.open(1)
@@ -323,7 +323,7 @@ def test_topic_that_is_not_there_is_named(mode: KafkaMode, inside: Broker) -> No
 
 
 def test_headers_see_records_of_open_transactions(inside: Broker) -> None:
-    """Offsets behind which it looks are those of all records."""
+    """The offsets after which it searches are those of all records."""
     open_one = Producer(inside, {"transactional.id": "x"})
     open_one.init_transactions(0)
     open_one.begin_transaction()

@@ -1,6 +1,6 @@
-"""A broker that falls silent in the middle: nobody knows whether a commit took place, until open.
+"""A broker that becomes silent during a commit: only ``open`` shows whether it took effect.
 
-Cannot catch: a request that arrives after its writer's successor has opened (the suite has that).
+Cannot catch: a request that arrives after its writer's successor has opened (see the suite).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_arrow_records_hold_many_rows(broker: Broker, topic: str) -> None:
 
 
 def test_keys(broker: Broker, topic: str) -> None:
-    """Text as it is, several columns as an object; rows of a key stay together and in order."""
+    """Text unchanged, several columns as an object; rows of a key stay together and in order."""
     for key, first in ((("word",), b"w1"), (("part", "n"), b'{"part":0,"n":1}')):
         name = broker.create_topic(f"{topic}-{len(key)}", 2)
         place = KafkaPlace(KafkaSink(name, broker.servers, key=key))

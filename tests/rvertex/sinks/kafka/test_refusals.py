@@ -1,8 +1,8 @@
-"""Which errors of a real broker end a delivery, and that others are tried again.
+"""Which errors of a real broker end a delivery, and which are retried.
 
-The broker here has no users: a wrong password is one for a mechanism that it does not know, and
-what it denies is written into its answers on their way. Cannot catch: an error that a broker with
-permissions gives elsewhere.
+This broker has no users: a wrong password is simulated by an unknown mechanism, and denials are
+written into its answers by a proxy. Cannot catch: an error that a broker with permissions reports
+elsewhere.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_row_that_the_client_does_not_send(broker: Broker, topic: str, mode: str
 @pytest.mark.slow
 @MODES
 def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str) -> None:
-    """The error names its items, in a later transaction, too."""
+    """The error names its items, also in a later transaction."""
     place = opened(topic, broker.servers, mode, message_max_bytes="9000000")
     place.open(1)
     place.write(texts(0, 5, 6))
@@ -106,7 +106,7 @@ def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str
 
 @pytest.mark.slow
 def test_rows_behind_one_that_is_refused_are_not_there(broker: Broker, topic: str) -> None:
-    """Readers of the headers would drop the refused row, if it came after them in the end."""
+    """Readers of the headers would drop the rejected row if it were delivered after them."""
     alone = {"message_max_bytes": "9000000", "batch_num_messages": "1", "linger_ms": "0"}
     place = opened(topic, broker.servers, "headers", **alone)
     place.open(1)
@@ -151,7 +151,7 @@ def test_user_that_the_broker_refuses(broker: Broker, topic: str, mode: str) -> 
 def test_what_the_user_may_not_do_ends_the_delivery(
     mode: str, key: int, code: int, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it is granted, the same delivery goes on."""
+    """Once the permission is granted, the same delivery continues."""
     monkeypatch.setattr(client, "ANSWER_WAIT_S", 5.0)
     with DenyingProxy(broker.servers) as proxy:
         proxy.denied = {key: code}
@@ -184,7 +184,7 @@ def test_broker_that_is_away_is_tried_again(mode: str, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @MODES
 def test_name_that_a_broker_refuses(broker: Broker, mode: str) -> None:
-    """As if the planner had not checked."""
+    """As if the planner had not checked the name."""
     place = opened("a/b", broker.servers, mode)
     with pytest.raises(DestinationRefusedError, match=r"[Ii]nvalid topic.*correct the name"):
         place.open(1)

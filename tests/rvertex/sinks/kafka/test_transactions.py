@@ -1,6 +1,6 @@
 """The suite of destinations on a real Kafka broker, in transactions.
 
-Cannot catch: a broker that loses what it acknowledged (the one here does not survive a kill).
+Cannot catch: a broker that loses acknowledged records (the one here does not survive a kill).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TestTransactions(Conformance):
 def test_one_that_was_replaced_is_refused_though_it_could_not_look_before(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As during a commit of its successor: brokers do not return the newest epoch then."""
+    """For example during a commit of its successor, when brokers do not return the newest epoch."""
     successor, old = place.destination(0), place.destination(0)
     assert successor.open(2) is None
     successor.write(items(0, 0, 5))

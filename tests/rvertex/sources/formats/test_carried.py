@@ -1,6 +1,6 @@
-"""Text that files have as dictionaries: chosen by the files, and without a trace in any output.
+"""Text stored as dictionaries in files: chosen by the files, with no effect on the output.
 
-Cannot catch: dictionaries of other writers than Arrow's.
+Cannot catch: dictionaries of writers other than Arrow.
 """
 
 from __future__ import annotations

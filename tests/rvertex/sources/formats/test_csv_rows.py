@@ -1,6 +1,6 @@
-"""Rows of CSV end where Arrow's parser ends them, however the text is cut.
+"""CSV rows end where Arrow's parser ends them, for any cut of the text.
 
-Cannot catch: rules of CSV that Arrow and this code have wrong alike.
+Cannot catch: mistakes about CSV that Arrow and this code share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXTS = st.text('ab,,"""\n\n\r', min_size=1, max_size=24).map(str.encode)
 
 
 def rows_by_arrow(text: bytes) -> int:
-    """Rows of two fields, and rows of any other number."""
+    """Rows with two fields, and rows with any other number of fields."""
     others = []
 
     def skip(row: pacsv.InvalidRow) -> str:
@@ -96,7 +96,7 @@ def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_quoted_field_that_is_too_long_is_told_with_the_limit(tmp_path: Path) -> None:
-    """It is closed, but only behind more than is looked at."""
+    """The quote is closed, but only after the bytes that are searched."""
     long = "a" * (QUOTED_BYTES_MAX + 1)
     (tmp_path / "x.csv").write_text(f'time,k,x\n1,"{long}",0.5\n2,b,1.5\n')
     with pytest.raises(SourceRowError, match=r"line 2\).*not closed within 4 MiB \(write.*Parquet"):

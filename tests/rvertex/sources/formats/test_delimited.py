@@ -1,4 +1,4 @@
-"""The bytes of a CSV file in pieces of whole rows."""
+"""The bytes of a CSV file in pieces that end with whole rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_byte_order_mark_is_one_at_the_begin_of_the_file_only(
 
 
 def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrow tries each type on all of a value, in a time that grows with its square."""
+    """Arrow tries each type on the whole value, in time that grows with its square."""
     monkeypatch.setattr(csv_look, "TEXT_BYTES_MIN", 8)
     path = tmp_path / "f.csv"
     path.write_text('a,b,c,d\n1,12345678,1234567,"1234,567,89"\n2,3,4,"12345678"\n')
@@ -46,7 +46,7 @@ def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_value_of_any_length_can_be_described(tmp_path: Path) -> None:
-    """Rows that Arrow cannot read, and lines to be named, go through Python's reader."""
+    """Python's reader handles rows that Arrow cannot read, and lines for messages."""
     path, name, long = tmp_path / "f.csv", "n" * 200_000, "1" * 200_000
     path.write_text(f"time,{name}\n1,{long}\n" + "2,3\n" * 20 + "3,b\n")
     assert infer_csv_schema(str(path), ",", "", "utf-8").names == ["time", name]

@@ -1,6 +1,6 @@
-"""Columns that folders name are read with their types, whatever is asked of them, and back again.
+"""Columns in folder names keep their types when written and read, for every use.
 
-Cannot catch: folders of other systems that do not follow Hive.
+Cannot catch: folders that do not follow Hive's convention.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST, SECOND = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
 
 
 def put(folder: Path, format: Format = "parquet", **columns: list[Any]) -> Path:
-    """A file of these columns; returns its folder."""
+    """Write a file with these columns. Return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.table(columns)
     if format == "parquet":
@@ -109,7 +109,7 @@ def units_read(rows: ss.Stream) -> list[str]:
 def test_folders_that_a_filter_excludes_are_not_opened(
     tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even their times are looked at: one of the files could not be read at all."""
+    """Not even their times are read; one of the files is unreadable."""
     top = two_days(tmp_path, format)
     (top / "day=2026-01-03").mkdir()
     (top / "day=2026-01-03" / f"x.{format}").write_bytes(b"\xff\xfe nothing that can be read\n")
@@ -123,7 +123,7 @@ def test_folders_that_a_filter_excludes_are_not_opened(
 
 
 def test_with_a_delay_that_is_given_excluded_parquet_is_read_for_its_times(tmp_path: Path) -> None:
-    """Its rows move time on, and may make others late."""
+    """Its rows advance time, and may make others late."""
     rows = read(two_days(tmp_path), delay="10s").filter(ss.col("day") == FIRST)
     assert units_read(rows) == ["day=2026-01-01"]
     assert collected(rows, "t", "k") == [(1, "a"), (3, "b")]
@@ -316,7 +316,7 @@ def test_what_partition_by_has_written_is_read_back(tmp_path: Path, name: str) -
 
 
 def test_a_list_cannot_name_folders(tmp_path: Path) -> None:
-    """It failed when the answer was there."""
+    """It failed only when the result was complete."""
     rows = ss.Stream.from_items({"n": "int64", "l": pa.list_(pa.int64())}, [])
     with pytest.raises(InvalidPlanError, match="partition_by='l': list<item: int64> cannot name"):
         rows.to_parquet(str(tmp_path), partition_by="l")

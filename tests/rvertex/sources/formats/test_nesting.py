@@ -1,4 +1,4 @@
-"""JSON that is nested deeply is refused before the parser sees it, which would end the process."""
+"""Deeply nested JSON is rejected before the parser, which would crash the process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_brackets_in_text_hide_no_levels_behind_them(hidden: str, end: str) -> N
     ("level", "closes"), [("[\n", "\n]"), ('{"a":\n', "\n}"), ('{"a":\r\n', "}")]
 )
 def test_a_line_end_ends_no_level(level: str, closes: str) -> None:
-    """The parser reads an object over several lines, as deeply as they go on."""
+    """The parser reads an object across several lines, to any depth."""
     check_levels(f"{level * LEVELS_MAX}1{closes * LEVELS_MAX}\n".encode())
     with pytest.raises(pa.ArrowInvalid, match="nested more than"):
         check_levels(f"{level * 20_000}1{closes * 20_000}\n".encode())

@@ -1,6 +1,6 @@
-"""Files in other encodings are read if these are named, and refused by name if they are not.
+"""Files in other encodings can be read if they are named; otherwise the error names them.
 
-Cannot catch: text that is right in two encodings.
+Cannot catch: text that is valid in two encodings.
 """
 
 from __future__ import annotations

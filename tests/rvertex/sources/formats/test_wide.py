@@ -1,6 +1,6 @@
-"""Files with many columns are looked at in a time that grows with their number.
+"""The time to inspect files with many columns grows with their number only.
 
-Cannot catch: what a job does with so many columns later.
+Cannot catch: the cost of so many columns in a job.
 """
 
 from __future__ import annotations

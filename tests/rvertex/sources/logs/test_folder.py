@@ -1,4 +1,4 @@
-"""A growing folder as a log: each file once, whole, in the order of its entries, from any place.
+"""A growing folder as a log: each file once, complete, in the order of its entries.
 
 Cannot catch: a file system that shows a file's old size and time while it grows.
 """
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Folder:
-    """A folder, a reader of it, and the entries that were made of what it found."""
+    """A folder, a reader of it, and the entries for the files that it found."""
 
     def __init__(self, path: Path, partitions: int = 1) -> None:
         self.spec = SourceSpec(
@@ -68,7 +68,7 @@ class Folder:
         (self.path / name).write_text(lines)
 
     def scan(self) -> list[str]:
-        """Look once more; gives what was found, which is entered."""
+        """Scan once more. Return the new files, which are entered."""
         self.clock.advance(1_000_000)
         self.reader.found()
         found = self.reader.found()
@@ -84,7 +84,7 @@ class Folder:
         return [Path(file.path).name for file in found]
 
     def read(self, partition: int = 0, rows_max: int = 2) -> list[tuple[int, int]]:
-        """All that can be read now, as ``(position, x)``."""
+        """All rows that can be read now, as ``(position, x)``."""
         found: list[tuple[int, int]] = []
         while (rows := self.reader.read(partition, rows_max)) is not None or self.has_more():
             if rows is not None:
@@ -203,7 +203,7 @@ def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Pat
 
 
 def test_of_several_folders_some_may_be_empty(tmp_path: Path) -> None:
-    """Files that were read may be moved away; then the log is at its end, and others still come."""
+    """Read files may be moved away; the log is then at its end until others arrive."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -304,7 +304,7 @@ def test_of_a_job_that_is_continued_it_may_not_go_either(tmp_path: Path, is_left
 
 
 class OnCall(InlineBackground):
-    """Does what it was given when it is told to."""
+    """Runs a task when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ class OnCall(InlineBackground):
 
 
 def test_an_end_is_as_old_as_the_look_that_found_it(tmp_path: Path) -> None:
-    """A file that comes while a folder is listed may be missing in the list."""
+    """A file that arrives during a listing may be missing in the list."""
     folder, background = Folder(tmp_path), OnCall()
     source = SourcePartition(folder.spec, folder_units(folder.spec), 0)
     reader = FolderLog(source, (0,), folder.clock, lambda: None, background)
@@ -340,7 +340,7 @@ def test_an_end_is_as_old_as_the_look_that_found_it(tmp_path: Path) -> None:
 
 
 def open_files(folder: Path) -> list[str]:
-    """Those below it that this process has open."""
+    """The files in the folder that this process has open."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # that of the listing itself

@@ -1,6 +1,6 @@
-"""A partition of a log in a store: what is read ahead, how often it is looked, when it ended.
+"""A partition of a log in a store: read-ahead, polling interval, and end.
 
-Cannot catch: what a log's own reader finds (test_written, tests/jobmanager/test_live_log.py).
+Cannot catch: the results of a log's own reader (test_written, tests/jobmanager/test_live_log.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVENTS = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64())])
 
 
 class Log:
-    """Rows below ``end``, in pieces of five; a look takes a second."""
+    """Rows below ``end``, in pieces of five; a poll takes a second."""
 
     def __init__(self) -> None:
         self.clock, self.end, self.looks = ManualClock(), 0, 0
@@ -75,7 +75,7 @@ def test_a_look_that_found_nothing_is_not_repeated_at_once(log: Log) -> None:
 
 
 def test_the_host_sleeps_until_the_next_look(log: Log) -> None:
-    """A log was read less often than each 20 ms, because the host slept for 50 ms."""
+    """A log was read less often than every 20 ms, because the host slept for 50 ms."""
     log.read()
     waits = [log.partition.wait_s]
     log.clock.advance(9_000_000)

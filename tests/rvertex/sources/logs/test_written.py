@@ -1,4 +1,4 @@
-"""Streams of another job: where a query that follows them begins.
+"""Output streams of other jobs: where a query that follows them starts.
 
 Cannot catch: a retention that deletes more between the plan and the first read.
 """

@@ -1,6 +1,6 @@
-"""What the code of a keyed process shows of its uses, and that answers do not depend on it.
+"""What the code of a keyed process uses, and that results do not depend on this analysis.
 
-Cannot catch: a way to reach the event or ``emit`` that no test here goes.
+Cannot catch: an untested way to reach the event or ``emit``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_times_of_rows_may_be_said_wherever_it_cannot_be_excluded() -> None:
 
 
 def peek() -> Any:
-    """The event of the caller, which its code does not show."""
+    """The event of the caller, which the caller's code does not show."""
     return sys._getframe(1).f_locals["event"]
 
 
@@ -110,7 +110,7 @@ def test_an_event_has_what_its_code_does_not_name() -> None:
 
 
 class Both(KeyedProcess):
-    """Rows of events, of timers, and of times of their own, in one step."""
+    """Rows of events, of timers, and with other times, in one step."""
 
     n: int = 0
 

@@ -1,4 +1,4 @@
-"""Keys that are forgotten, and what comes of their objects, which serve other keys."""
+"""Dropped keys, and the reuse of their objects for other keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KV = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
 
 class Before(KeyedProcess):
-    """The value before; with 0 a key is as good as new."""
+    """Emits the previous value; 0 resets the key."""
 
     last: int = 0
 
@@ -29,7 +29,7 @@ class Before(KeyedProcess):
 
 
 class Sum(KeyedProcess):
-    """The sum until 2 after the last event."""
+    """Emits the sum until 2 after the last event."""
 
     total: int = 0
 
@@ -58,7 +58,7 @@ def events(time: int, keys: range, x: int) -> list[Item]:
 
 
 def test_the_object_of_a_forgotten_key_takes_no_row_of_another_with_it() -> None:
-    """The rows of three keys in the middle are dropped, then one of their objects is used anew."""
+    """The rows of the three middle keys are dropped, then one of their objects is reused."""
     operator = opened(Before)
     given(operator, events(0, range(1, 6), 7))
     operator.snapshot()

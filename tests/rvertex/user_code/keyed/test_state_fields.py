@@ -1,7 +1,7 @@
-"""Objects of forgotten keys, which serve new ones: nothing of the old key is left in them.
+"""Reused objects of dropped keys have nothing of the old key.
 
-Cannot catch: attributes that were not declared in a key that is not forgotten; a snapshot loses
-them, so a query that sets them in sight is refused (tests/planner/test_user_code.py).
+Cannot catch: undeclared attributes of a key that is not dropped; a snapshot loses them, so a query
+that visibly sets them is an error (tests/planner/test_user_code.py).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ OBJECTS: list[int] = []
 
 
 def mark(process: Any, key: str) -> None:
-    """Changes of state that the analysis of a process's code does not detect."""
+    """Change state in a way that the analysis of a process's code cannot see."""
     process.mark = key
 
 
 class Marked(KeyedProcess):
-    """Forgotten after its timer."""
+    """Dropped after its timer."""
 
     path: list[str]
 

@@ -1,6 +1,6 @@
-"""Timers come due in order of time, whatever was set, moved and deleted before them.
+"""Timers fire in order of time, after any timers were set, moved and deleted.
 
-Cannot catch: what processes do with them (``test_timers_at_any_width.py``).
+Cannot catch: their use in processes (``test_timers_at_any_width.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Slot:
 
 
 def taken(queue: TimerQueue) -> list[tuple[int, int, str]]:
-    """The timers of the next time that there is one for: time, key, name."""
+    """The timers of the next due time: time, key, name."""
     at = queue.least()
     found = []
     for slot in queue.take():

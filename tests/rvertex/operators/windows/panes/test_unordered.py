@@ -1,9 +1,9 @@
-"""A source that does not sort, in front of unordered panes, against one that does.
+"""A source that does not sort, before unordered panes, against a source that sorts.
 
-Rows in any order, late ones among them, cut anywhere, with everything restored from its snapshot
-between any two pieces: the partial rows and CTIs are those of sorted rows, item for item.
+Rows in any order, late ones among them, cut anywhere, with restores from snapshots between any two
+pieces: the partial rows and CTIs equal those of sorted rows, item by item.
 
-Cannot catch: an aggregate that is wrong in the same way in both (see ``test_aggregate.py``).
+Cannot catch: an aggregate with the same error in both (see ``test_aggregate.py``).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ROWS = st.lists(
 
 
 def events(rows: Sequence[tuple[int, int | None, int | None]]) -> pa.RecordBatch:
-    """Point events, each ``rows[i][0]`` after or before a time that grows by two a row."""
+    """Point events, ``rows[i][0]`` before or after a time that grows by two per row."""
     vs = [2 * i + shift - 6 for i, (shift, _, _) in enumerate(rows)]
     n = [number for _, _, number in rows]
     ranked = [{"rank": x, "vs": t, "value": i} for i, (x, t) in enumerate(zip(n, vs, strict=True))]
@@ -82,7 +82,7 @@ def outputs(
     late: LatePolicy,
     restore: bool,
 ) -> list[Run]:
-    """Return the output of the operator after a source of these rows, up to each cut."""
+    """The operator's output after a source of these rows, up to each cut."""
 
     def opened() -> tuple[Reorder, Any]:
         unit = Windows(spec.size_us, spec.every_us).pane.size
@@ -186,7 +186,7 @@ def test_which_sources_do_not_sort(
 
 
 def test_what_users_wrote_sees_sorted_rows(tmp_path: Path) -> None:
-    """It may remember what it saw, so which rows it sees together is not left to the files."""
+    """User code may keep state, so it must get the same rows together for any files."""
     table = pa.table({"t": np.arange(5), "k": np.arange(5), "n": np.arange(5)})
     pq.write_table(table, tmp_path / "rows.parquet")
     twice = udf(lambda n: 2 * n, returns="int64")

@@ -1,4 +1,4 @@
-"""Running aggregates: cut-invariant, and what snapshot windows give of events that never end."""
+"""Running aggregates: any cuts, equal to snapshot windows over events that never end."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_what_is_open_holds_back_what_starts_later() -> None:
 
 
 def test_a_step_costs_what_is_new() -> None:
-    """Ten times the steps take about ten times the merges, whatever is carried."""
+    """Ten times the steps take about ten times the merges, regardless of the state."""
     spec = RunningAggregate((), (AggregateSpec("count", None, "n"),))
     operator = spec.open([ONE])
     for start in range(0, 4_000, 400):
@@ -135,7 +135,7 @@ def test_a_step_costs_what_is_new() -> None:
 
 @pytest.mark.parametrize("kind", ["endless", "sessions"])
 def test_the_state_is_divided_by_key(kind: str) -> None:
-    """Totals, and values that a key has seen, go on in the vertex that gets the key."""
+    """Totals and distinct values continue in the vertex that gets the key."""
     aggregates = (
         AggregateSpec("sum", "n", "total"),
         AggregateSpec("count_distinct", "n", "values"),

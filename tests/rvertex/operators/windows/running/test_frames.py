@@ -1,4 +1,4 @@
-"""Frames of rows: cut-invariant, and what Python's loops make of the rows of each frame."""
+"""Frames of rows: any cuts, equal to Python loops over the rows of each frame."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_frames(
 def make_seen(
     run: Run, out: Run, spec: FrameAggregate
 ) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The rows that came out, each with its frame; they are the first that came in."""
+    """The output rows, each with its frame; they are the first input rows."""
     rows, came = out.events.to_pylist(), run.events.select(out.events.schema.names[:6])
     passed = out.events.select(came.schema.names).to_pylist()
     assert repr(passed) == repr(came.slice(0, len(rows)).to_pylist())
@@ -124,7 +124,7 @@ def test_worked(rows: bool, first: int | None, last: int, totals: list[float | N
 
 
 def test_peers_are_equal_in_what_sorts_rows_that_start_together() -> None:
-    """0.0 is -0.0, one NaN is another, and so is a null; another key has peers of its own."""
+    """0.0 equals -0.0, NaN equals NaN, null equals null; another key has its own peers."""
     sorted_by = [-0.0, 0.0, 1.0, math.nan, -math.nan, None, None]
     counts = [2, 2, 3, 5, 5, 7, 7]
     rows = [ev(3, 4, k=k, x=x) for x in sorted_by for k in (1, 2)]

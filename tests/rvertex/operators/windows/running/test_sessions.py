@@ -1,6 +1,6 @@
-"""Running results of sessions: cut-invariant, and what a plain loop says row by row.
+"""Running results of sessions: any cuts, equal to a plain loop row by row.
 
-Cannot catch: sums of doubles in another order of the same events, where these have no bits to lose.
+Cannot catch: sums of doubles in another order, since these values lose no bits.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_a_session_counts_each_value_once_and_lives_by_the_longest_of_its_events
 
 
 def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
-    """A session that goes on for ever comes out as it grows, and so does all beside it."""
+    """An endless session is emitted as it grows, as are all sessions beside it."""
     items: list[Item] = [item for t in range(0, 100, 2) for item in (ev(t, k=1, x=0.0), cti(t + 1))]
     items[5:5] = [ev(4, k=2, x=0.0)]
     spec = RunningSessionAggregate(("k",), 3, None, COUNT)
@@ -120,7 +120,7 @@ def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [(), ("k",)])
 def test_what_is_kept_does_not_grow_with_what_has_ended(keys: tuple[str, ...]) -> None:
-    """Neither with keys that are silent, nor with the values of sessions that are over."""
+    """Neither with silent keys nor with the values of closed sessions."""
     distinct = AggregateSpec("count_distinct", "x", "x_distinct")
     operator = RunningSessionAggregate(keys, 5, None, (*COUNT, distinct)).open([ONE])
     sizes = []

@@ -1,6 +1,6 @@
-"""Which bytes are records of a schema is found before they are decoded, for many at once.
+"""Finds, for many messages at once and before decoding, which bytes are records of a schema.
 
-Cannot catch: malformed records that the check and fastavro both take for right.
+Cannot catch: malformed records that the check and fastavro both accept.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_random_bytes_are_decoded_or_bad_and_nothing_is_printed(
 
 
 def numbers(*found: int) -> bytes:
-    """Numbers as Avro writes them."""
+    """Numbers as Avro encodes them."""
     schema = of_fields(("k", "long"))
     return b"".join(body_of(schema, {"k": number}) for number in found)
 
@@ -151,7 +151,7 @@ CLAIMS = {
 def test_few_bytes_cannot_claim_many_elements(
     items: Any, claim: str, is_read: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """They kept the reader busy for ever."""
+    """They kept the reader busy forever."""
     blocks, is_good = CLAIMS[claim]
     schema = of_fields(("l", {"type": "array", "items": items}), ("k", "long"))
     columns = arrow_columns(schema if is_read else of_fields(("k", "long")))
@@ -201,7 +201,7 @@ def test_a_record_that_contains_itself_too_often_does_not_crash_the_process(way:
     schema = of_fields(("t", node), ("k", "long"))
 
     def body(levels: int) -> bytes:
-        """Records within each other, the message included."""
+        """Nested records, including the message itself."""
         ends = 1 if way == "union" else 1 + (levels - 2) * (9 if way == "arrays" else 1)
         return more * (levels - 2) + end * ends + numbers(5)
 

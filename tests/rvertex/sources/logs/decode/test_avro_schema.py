@@ -1,4 +1,4 @@
-"""Which texts are Avro schemas of rows, and the column type of each Avro type."""
+"""Which texts are valid Avro schemas of rows, and the column type of each Avro type."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every type of Avro, nullable and nested, is read as fastavro reads it, in blocks or one by one.
+"""Every Avro type, nullable and nested, is read as fastavro reads it, in blocks or one by one.
 
-Cannot catch: a type that fastavro itself reads wrongly; fixed decimals of other implementations.
+Cannot catch: types that fastavro misreads; fixed decimals of other implementations.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def written(schema: dict[str, Any], values: list[Any]) -> list[bytes]:
 
 
 def as_avro(kind: pa.DataType, value: Any) -> Any:
-    """A value of a column as fastavro has it."""
+    """A column value as fastavro represents it."""
     if value is None:
         return None
     if pa.types.is_list(kind):
@@ -163,7 +163,7 @@ def as_avro(kind: pa.DataType, value: Any) -> Any:
 
 
 def normal(value: Any) -> Any:
-    """What fastavro gives, identifiers as text; those in bytes it gives as bytes."""
+    """The value that fastavro returns, with identifiers in bytes as text."""
     if isinstance(value, list):
         return [normal(inner) for inner in value]
     if isinstance(value, dict):
@@ -189,7 +189,7 @@ def check_as_fastavro_reads_it(schema: dict[str, Any], values: list[Any]) -> Non
 
 
 def counted(kind: pa.DataType) -> pa.DataType:
-    """The type with whole numbers in place of nanoseconds, which fastavro does not know."""
+    """The type with whole numbers for nanoseconds, which fastavro does not support."""
     if pa.types.is_list(kind):
         return pa.list_(counted(kind.value_type))
     if pa.types.is_map(kind):
@@ -212,7 +212,7 @@ def test_all_types_are_read_as_fastavro_reads_them(shape: str) -> None:
 
 
 def reads(schema: dict[str, Any], columns: pa.Schema, bodies: list[bytes]) -> Any:
-    """The rows, and why the others are bad."""
+    """The rows, and the reasons why the others are bad."""
     found = AvroDecoder(columns, schema).decode(bodies)
     return found.rows.to_pylist(), {k: str(bad) for k, bad in found.bad.items()}
 
@@ -284,7 +284,7 @@ def test_fields_beside_one_that_no_column_can_hold_are_read() -> None:
 
 
 class Numbered:
-    """A registry in which every number has this schema."""
+    """A registry that returns this schema for every number."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
@@ -314,7 +314,7 @@ def test_two_fields_of_one_name_are_refused() -> None:
     ],
 )
 def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told: str) -> None:
-    """Else the decimals would be rounded by fastavro; polars gives them with too many digits."""
+    """Otherwise fastavro would round the decimals; Polars writes them with too many digits."""
     schema = of_fields(("b", kind))
     rows, bad = reads(schema, arrow_columns(schema), [body])
     assert rows == []
@@ -323,7 +323,7 @@ def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told
 
 @pytest.mark.parametrize("more", [[], [("m", MAP)]], ids=["blocks", "rows"])
 def test_a_type_of_the_writer_that_does_not_fit_the_plan_is_bad(more: list[Any]) -> None:
-    """In blocks and one by one alike: true is not 1, and a fraction is no whole number."""
+    """In blocks and one by one: true is not 1, and a fraction is no whole number."""
     plan = pa.schema([("b", pa.int64())])
     for kind, value, is_good in (
         ("boolean", True, False),
@@ -339,7 +339,7 @@ def test_a_type_of_the_writer_that_does_not_fit_the_plan_is_bad(more: list[Any])
 
 
 def test_which_types_are_decoded_in_blocks() -> None:
-    """The fast way stays for the common ones."""
+    """Common types keep the fast path."""
     fast = {name for name, (kind, _) in TYPES.items() if AvroTypes(record(kind)).are_in_blocks}
     assert fast == {
         *("boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed"),
@@ -351,7 +351,7 @@ def test_which_types_are_decoded_in_blocks() -> None:
 
 
 def test_columns_may_be_named_type() -> None:
-    """A dict of columns is no schema of Avro because it has a column of that name."""
+    """A dict of columns with a column "type" is not an Avro schema."""
     columns = {"type": "string", "at": "timestamp"}
     config = {"schema.registry.url": "http://registry"}
     rows = Stream.from_kafka(

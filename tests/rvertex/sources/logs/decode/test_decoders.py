@@ -1,6 +1,6 @@
-"""Every decoder: which values are bad, and that rows do not depend on how values were cut.
+"""Every decoder: which values are bad, and rows independent of the batches of values.
 
-Cannot catch: a value that the library decodes to other content than its producer meant.
+Cannot catch: a value that the library decodes wrongly.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ DECODERS: dict[str, tuple[Decoder, list[bytes | None]]] = {
 
 
 def decode(decoder: Decoder, values: Sequence[bytes | None]) -> tuple[list[Any], dict[int, str]]:
-    """The rows, each with the number of its value; the bad values and why."""
+    """The rows, each with its value's number; the bad values with reasons."""
     found = decoder.decode(values)
     found.rows.validate(full=True)
     assert len(found.value_of) == found.rows.num_rows
@@ -173,7 +173,7 @@ def test_json_objects_become_rows_and_all_else_is_bad() -> None:
 
 
 def test_two_messages_that_look_like_one_are_not_paired() -> None:
-    """A message with two objects and one with none together have as many objects as messages."""
+    """One message has two objects and the other none: together as many objects as messages."""
     decoder = JsonDecoder(SCHEMA)
     for two, none in ((b'{"id":1}{"id":2}', b" "), (b'{"id":1}\n{"id":2}', b"")):
         rows, bad = decode(decoder, [b'{"id":0}', two, none])

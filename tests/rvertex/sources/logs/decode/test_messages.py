@@ -1,4 +1,4 @@
-"""Messages become rows with times and positions: any cutting gives the same rows and bad ones."""
+"""Messages become rows with times and positions: any batches give the same rows and bad rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas are asked for once, over HTTP; a registry that does not answer is an error that waits."""
+"""Each schema is fetched once over HTTP; an unreachable registry is an error that is retried."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ANSWERS = {
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
-    """Answers from a table; what is asked is kept with the credentials."""
+    """Answers from a table; requests are recorded with their credentials."""
 
     asked: list[tuple[str, str | None]]
 
@@ -67,7 +67,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 @pytest.fixture

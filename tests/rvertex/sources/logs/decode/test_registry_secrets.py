@@ -1,4 +1,4 @@
-"""A schema registry that asks for user and password; a server of this process answers."""
+"""A schema registry that needs user and password, played by a server in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Registry(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A buffer gives what was put into it, in steps as large as the reader takes."""
+"""A buffer returns its contents in steps of the size that the reader accepts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def piece(positions: list[int], next_position: int, dead: list[int]) -> LogRows:
 
 @st.composite
 def pieces(draw: st.DrawFn) -> list[LogRows]:
-    """Rows, ties (a message of several rows), gaps and rows that could not be decoded."""
+    """Rows, ties (several rows per message), gaps and undecodable messages."""
     made, position = [], 0
     for _ in range(draw(st.integers(1, 8))):
         at: list[int] = []
@@ -72,7 +72,7 @@ def test_any_step_gives_the_same_rows(put: list[LogRows], steps: list[int]) -> N
 def test_what_was_fetched_before_or_lies_behind_the_end_is_left_out(
     put: list[LogRows], begin: int, length: int | None, data: st.DataObject
 ) -> None:
-    """A consumer that was assigned anew gives some messages again."""
+    """A consumer that was assigned again repeats some messages."""
     until = None if length is None else begin + length
     buffer = PartitionBuffer(0, begin, until)
     at: list[int] = []

@@ -1,7 +1,7 @@
-"""Connections end in a thread of ours, whatever the garbage collector does.
+"""Connections are closed in one of our threads, regardless of the garbage collector.
 
-A connection that the library's own thread ends aborts the process; it did, in a job that had
-failed. Cannot catch: references that an exception from within the library holds.
+If the library's own thread closes a connection, the process aborts. This happened in a failed job.
+Cannot catch: references held by an exception inside the library.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytest.importorskip("confluent_kafka", reason="Kafka is an extra")
 
 @pytest.fixture
 def admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[object]]]:
-    """Return the opened clients, while the collector of reference cycles is off."""
+    """Return the opened clients, while the garbage collector is off."""
     from confluent_kafka.admin import AdminClient
 
     opened: list[weakref.ref[object]] = []
@@ -49,7 +49,7 @@ def admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[object]
 
 
 def away() -> SourceSpec:
-    """A topic whose broker is not there."""
+    """A topic whose broker does not exist."""
     servers = f"127.0.0.1:{free_port()}"
     log = LogSpec(encoding="json", config=(("bootstrap.servers", servers),))
     return SourceSpec("kafka", f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", log=log)
@@ -64,7 +64,7 @@ def test_a_client_that_is_dropped_ends_at_once(admins: list[weakref.ref[object]]
 
 
 def test_options_that_the_client_does_not_take_are_trouble_of_the_log() -> None:
-    """A job that runs goes on when it cannot ask for partitions; a file may have been moved."""
+    """A running job continues if it cannot look for new partitions; a file may have moved."""
     config = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "ssl"}
     with pytest.raises(LogUnreachableError, match="rejects its options"):
         Client("t", {**config, "ssl.ca.location": "/nowhere.pem"})
@@ -91,7 +91,7 @@ def test_planning_leaves_no_connection(
 
 
 def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[object]]) -> None:
-    """Its error holds the frames in which it was raised, and they hold the reader."""
+    """Its error refers to the frames that raised it, and these to the reader."""
     from confluent_kafka import KafkaException
 
     spec = away()
@@ -105,11 +105,11 @@ def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[obje
 
 
 def _fail() -> None:
-    """No caller waits for rows."""
+    """Fail in a thread: no caller waits for rows."""
 
 
 def test_what_exactness_rests_on_is_not_the_users_to_change() -> None:
-    """Records that are committed only; positions and ends as we keep them; nothing is skipped."""
+    """Only committed records; our own positions and ends; nothing is skipped."""
     exact: dict[str, str | int | bool] = {
         "isolation.level": "read_committed",
         "enable.auto.commit": False,

@@ -1,7 +1,7 @@
-"""Units of a topic, as planned from what a broker in this process answers.
+"""Units of a topic, planned from the answers of a broker in this process.
 
-Its library does not ask it for topics, so the test says what they are. Cannot catch: what a broker
-of its own says of times (test_positions.py).
+Its library cannot list topics, so the test lists them. Cannot catch: a real broker's answers about
+times (test_positions.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def mock() -> MockCluster:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Say which partitions the topic has, and its id."""
+    """Set the topic's partitions and id."""
 
     def say(*partitions: int, topic_id: str = "one") -> None:
         def ask(_: Client) -> Pending:
@@ -77,7 +77,7 @@ def test_partitions_that_were_not_planned_are_added_from_their_beginning(
 def test_a_time_between_milliseconds_is_the_next_one(
     us: int, ms: int, mock: MockCluster, topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records of the one before are older; where there is none that late, it is the end."""
+    """Records of the previous millisecond are older; without a later record it is the end."""
     asked: list[object] = []
     ask = Client.ask_offsets
 
@@ -95,7 +95,7 @@ def test_a_time_between_milliseconds_is_the_next_one(
 def test_a_time_before_the_first_record_is_its_offset_and_one_after_the_last_is_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker answers -1 for a partition that has no record from that time on."""
+    """A broker answers -1 for a partition without a record from that time on."""
     answers = {"latest": {0: 5, 1: 5, 2: 0}, 7: {0: 0, 1: -1, 2: -1}}
     monkeypatch.setattr(positions._Planner, "_offsets", lambda _, __, at: answers[at])
     planner = positions._Planner.__new__(positions._Planner)

@@ -21,7 +21,7 @@ from tests.support.topics import topic_spec, value
 
 @pytest.fixture
 def filled(broker: Broker, topic: str) -> str:
-    """Two partitions: of five records, a second apart, and of none."""
+    """Two partitions: one with five records, a second apart, and an empty one."""
     broker.produce(topic, [Record(value(i), timestamp_ms=1_000 * (i + 1)) for i in range(5)])
     return topic
 

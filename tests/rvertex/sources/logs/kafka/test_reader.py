@@ -1,7 +1,7 @@
-"""The reader of topics: order, gaps, ends, bounds, brokers that are away.
+"""The reader of topics: order, gaps, ends, bounds, unreachable brokers.
 
-What needs no more of a broker runs on the one that the client library has inside, too, so that it
-is fast. Cannot catch: what a broker does that gives topics ids; this one does not.
+If possible, a test also runs on the mock broker in the client library, which is fast. Cannot catch:
+brokers that give topics ids; this one does not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Kafka:
-    """A topic of two partitions on some broker."""
+    """A topic with two partitions on some broker."""
 
     def __init__(self, broker: Broker | MockCluster, topic: str) -> None:
         self.broker, self.topic = broker, topic
@@ -58,7 +58,7 @@ class Kafka:
     def reading(
         self, positions: list[int] | None = None, *, until: int | None = None, **options: Any
     ) -> AbstractContextManager[Reading]:
-        """Both partitions are read; ``until``: where the first one ends."""
+        """Read both partitions; ``until``: the end of the first one."""
         spec = self.spec(**options)
         units = Unit(spec.path, until=until), Unit(spec.path, stream=1)
         return reading(spec, positions, units=units)
@@ -97,7 +97,7 @@ def test_partitions_are_read_in_their_order_up_to_their_ends(kafka: Kafka) -> No
 
 
 def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, topic: str) -> None:
-    """Two producers: this broker goes on telling of an abort, so the client skips what follows."""
+    """Two producers: this broker keeps reporting an abort, and the client skips what follows."""
     producer = broker.producer(transactional_id=f"id-{topic}")
     producer.init_transactions(10)
     for t, ends in ((1, producer.commit_transaction), (2, producer.abort_transaction)):
@@ -140,7 +140,7 @@ def test_a_partition_has_no_end_while_rows_wait_or_are_not_committed(kafka: Kafk
 
 @dataclass(frozen=True)
 class Told:
-    """A message as the client gives it; without a value it says that the partition ends there."""
+    """A message as the client returns it; without a value it marks the end of the partition."""
 
     partition_number: int
     at: int
@@ -165,7 +165,7 @@ class Told:
 
 
 def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: Kafka) -> None:
-    """Markers of transactions, and records that were compacted, also where no other record came."""
+    """Markers of transactions and compacted records, also if no other record arrived."""
     with kafka.reading() as found:
         found.wait(lambda: not found.log._moved)  # till then what comes is of places before
         told = [Told(0, 0, value(7)), Told(1, 6), Told(0, 1, value(8)), Told(0, 5)]
@@ -192,7 +192,7 @@ def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, b
 
 
 def test_where_a_partition_ends_nothing_is_lost_and_it_is_no_other_topic(kafka: Kafka) -> None:
-    """A broker may say that there is no such place, before it knows of its newest record."""
+    """A broker may answer that a position does not exist before it knows its newest record."""
     kafka.produce([value(i) for i in range(3)])
     with kafka.reading([3, 0]) as found:
         (buffer, _) = found.log._buffers
@@ -266,7 +266,7 @@ def test_a_full_buffer_is_fetched_no_further(kafka: Kafka, monkeypatch: pytest.M
 
 
 class Gate:
-    """Decodes messages as another one does, but waits before those from an offset on."""
+    """A decoder that waits before messages from an offset on."""
 
     def __init__(self, decoder: MessageDecoder, offset: int) -> None:
         self._decoder, self._offset = decoder, offset
@@ -394,7 +394,10 @@ def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partiti
 def test_a_broker_that_is_stopped_says_nothing_of_its_topics(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client then has no topics, and says so; a topic is gone only if a broker says so."""
+    """The client then has no topics, and says so.
+
+    Only a broker's answer means that a topic is gone.
+    """
     monkeypatch.setattr(state, "MISSING_S_MAX", 0.0)
     monkeypatch.setattr(state, "AWAY_S_MIN", 1.0)
     own_broker.create_topic("t")

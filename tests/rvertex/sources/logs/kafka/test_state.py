@@ -1,6 +1,6 @@
-"""What brokers say of a topic and when they were asked, on a clock that the test moves.
+"""The brokers' answers about a topic and their times, on a manual clock.
 
-Cannot catch: what only a broker of its own process does (test_reader.py).
+Cannot catch: behaviour of a real broker (test_reader.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROWS = 3
 
 
 class Asking:
-    """The state of a topic with a few rows, asked from a minute past the start of the clock."""
+    """The state of a topic with a few rows, queried from one minute after the clock's start."""
 
     def __init__(self) -> None:
         self.mock, self.clock = MockCluster(), ManualClock()
@@ -42,14 +42,14 @@ class Asking:
             self.state.poll({0: fetched})
 
     def answer(self, fetched: int) -> None:
-        """Ask once more, and take the answer."""
+        """Query once more, and use the answer."""
         self.clock.advance(1_000_000)
         now_s = self.clock.monotonic_s()
         self.until(fetched, lambda: self.state.ends[0].reported_s == now_s)
 
 
 def test_an_end_is_as_old_as_the_question() -> None:
-    """A row may have been written since, which the end does not know of."""
+    """A row written after the request may be missing in the answer."""
     asking = Asking()
     asked_s = asking.clock.monotonic_s()
     asking.state.poll({0: 0})
@@ -105,7 +105,7 @@ def test_a_topic_that_is_known_again_is_not_missing() -> None:
 
 
 def test_a_topic_with_another_id_is_another_one() -> None:
-    """A broker that gives no ids says nothing of it, nor does a plan that has none."""
+    """A broker without topic ids does not show this, nor does a plan without one."""
     for planned, now, is_other in (("", "b", False), ("a", NO_ID, False), ("a", "a", False)):
         state = Asking().state
         state._topic_id = planned
