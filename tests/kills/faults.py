@@ -1,4 +1,4 @@
-"""The faults: each is done to a scene at a random moment, and says of what kind it was."""
+"""The faults: each is done to a scene at a random moment, and returns a description."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kill_worker(scene: Scene, dice: random.Random) -> str:
 
 
 def kill_workers(scene: Scene, dice: random.Random) -> str:
-    """SIGKILL of several hosts at once, at times of all."""
+    """SIGKILL of several hosts at once, sometimes of all."""
     pids = _hosts(scene)
     return _kill(scene, dice.sample(pids, dice.randint(2, len(pids))) if len(pids) > 1 else pids)
 
@@ -50,22 +50,22 @@ def kill_source(scene: Scene, dice: random.Random) -> str:
 
 
 def kill_sink(scene: Scene, dice: random.Random) -> str:
-    """SIGKILL of a host that computes the answer."""
+    """SIGKILL of a host that computes the result."""
     return _kill(scene, [dice.choice(_holders(scene, sources=False))])
 
 
 def freeze_source(scene: Scene, dice: random.Random) -> str:
-    """A consumer sleeps, and wakes up before or after another has its place."""
+    """A consumer is suspended, and wakes up before or after it was replaced."""
     return _freeze_worker(scene, dice, sources=True)
 
 
 def freeze_sink(scene: Scene, dice: random.Random) -> str:
-    """A host that computes the answer sleeps."""
+    """A host that computes the result is suspended."""
     return _freeze_worker(scene, dice, sources=False)
 
 
 def freeze_broker(scene: Scene, dice: random.Random) -> str:
-    """Neither topic can be read or written."""
+    """The broker is suspended: topics cannot be read or written."""
     seconds = dice.uniform(FROZEN_S_MIN, FROZEN_S_MAX)
     scene.freeze(scene.broker.pid, seconds)
     return f"broker {scene.broker.pid} for {seconds:.1f} s"
@@ -88,17 +88,17 @@ def kill_driver(scene: Scene, dice: random.Random) -> str:
 
 
 def freeze_driver(scene: Scene, dice: random.Random) -> str:
-    """The producer of what is delivered sleeps; its hosts are left alone."""
+    """The driver, which also delivers, is suspended; its hosts keep running."""
     seconds = dice.uniform(FROZEN_S_MIN, FROZEN_S_MAX)
     scene.freeze(scene.life.process.pid, seconds)
     return f"driver {scene.life.process.pid} for {seconds:.1f} s"
 
 
 def succeed_driver(scene: Scene, dice: random.Random) -> str:
-    """A driver sleeps until another delivers in its place, and then wakes up.
+    """A driver is suspended until another one delivers in its place, and then wakes up.
 
     Raises:
-        WrongError: it goes on.
+        WrongError: it continues.
     """
     old = scene.life
     scene.wake()
@@ -119,7 +119,7 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
 
 
 def add_partition(scene: Scene, dice: random.Random) -> str:
-    """A topic gets a partition, and events in it; the job takes it in, or whoever resumes it."""
+    """Add a partition with events to a topic; the job or its successor reads it."""
     assert scene.feed is not None
     topic = scene.spec.topic(EVENTS)
     scene.broker.add_partitions(topic, scene.feed.partitions[EVENTS] + 1)
@@ -129,7 +129,7 @@ def add_partition(scene: Scene, dice: random.Random) -> str:
 
 
 def kill_executor(scene: Scene, dice: random.Random) -> str:
-    """SIGKILL of a whole executor: its Java, and with it all its Python workers."""
+    """SIGKILL of a whole executor: its Java process and so all its Python workers."""
     pid = executor_of(dice.choice(_hosts(scene)))
     os.kill(pid, signal.SIGKILL)
     return f"executor {pid}"
@@ -157,7 +157,7 @@ CLUSTER_KINDS[EXECUTOR_KILLED] = (20, kill_executor)
 
 
 def _hosts(scene: Scene) -> list[int]:
-    """The living hosts; waits until there is one, as after the death of a driver."""
+    """The live hosts; waits until there is one, for example after the driver was killed."""
 
     def living(status: dict[str, Any]) -> list[int]:
         pids = {host["pid"] for host in status["hosts"]} - {None} - scene.killed

@@ -1,4 +1,4 @@
-"""The queries of the jobs that are killed, over live topics or over a file of what these held."""
+"""The queries of the killed jobs, over live topics or over a file with their contents."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ def filtered(events: Stream, _: Stream, more: bool) -> Stream:
 
 
 def windows(events: Stream, _: Stream, more: bool) -> Stream:
-    """Counts and sums by key and half a second, behind an exchange."""
+    """Counts and sums by key and half a second, after an exchange."""
     return events.group_by("key").window(tumbling("500ms")).agg(**_sums(more))
 
 
 def joined(events: Stream, sides: Stream, more: bool) -> Stream:
-    """Events with what was valid for their key at their time."""
+    """Events with the side rows that were valid for their key at their time."""
     valid = sides.select("key", side=col("value"), side_id=col("id")).set_duration("1s")
     return _twice(events.join(valid, on="key"), more)
 
 
 def near(events: Stream, sides: Stream, more: bool) -> Stream:
-    """Events with what came for their key before and after them, and what had neither."""
+    """Events with the side rows of their key before and after, and events without any."""
     others = sides.select("key", side=col("value"), side_id=col("id"))
     return _twice(events.join(others, on="key", within=("-300ms", "200ms"), how="full"), more)
 
 
 def sessions(events: Stream, _: Stream, more: bool) -> Stream:
-    """Times in which a key was active."""
+    """Intervals in which a key was active."""
     return events.group_by("key").window(session("150ms")).agg(**_sums(more))
 
 
 def priced(events: Stream, sides: Stream, more: bool) -> Stream:
-    """Events with the newest side of their key, of which many keys have one that never changes."""
+    """Events with the newest side row of their key; for many keys that row never changes."""
     newest = sides.select("key", side=col("value"), side_id=col("id")).upserts("key")
     return _twice(events.join(newest, on="key"), more)
 
 
 def totals(events: Stream, _: Stream, more: bool) -> Stream:
-    """The rows of each key so far; each is valid until the next one of its key."""
+    """The rows of each key so far; each result is valid until the next row of its key."""
     return events.group_by("key").agg(**_sums(more))
 
 
 def paid(events: Stream, sides: Stream, more: bool) -> Stream:
-    """Events with the side that has their number, so far: first alone, then with it."""
+    """Events with the side row that has their number: first alone, then with it."""
     others = sides.select("id", side=col("value")).for_ever()
     return _twice(events.for_ever().join(others, on="id", how="left"), more)
 
@@ -76,7 +76,7 @@ def _sums(more: bool) -> dict[str, Agg]:
 
 
 def _twice(stream: Stream, more: bool) -> Stream:
-    """With a column that a checker can compute from another one."""
+    """Add a column that a checker can compute from another one."""
     return stream.with_columns(**{MORE: col("id") * 2}) if more else stream
 
 
@@ -114,7 +114,7 @@ PAIRS = [
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A job, and where its topics and its table are; travels as JSON."""
+    """A job, its topics and its table; passed to processes as JSON."""
 
     name: str
     query: str
@@ -127,7 +127,7 @@ class JobSpec:
     master: str
 
     def topic(self, name: str) -> str:
-        """That of "events", of "sides", or of the answer."""
+        """The topic of "events", of "sides", or of the result."""
         return f"{self.name}-{name}"
 
     @property
@@ -140,7 +140,7 @@ class JobSpec:
         return self._query(lambda name: self._topic_stream(name, until), more)
 
     def live(self, *, more: bool = False) -> Query:
-        """Return the query with deliveries to both destinations. ``more``: and one column more."""
+        """Return the query with deliveries to both destinations. ``more``: with one more column."""
         topic, table, answer = self.topic("answer"), self.table, self.answer(more=more)
         if key := LIVING.get(self.query):
             places = (
@@ -155,7 +155,7 @@ class JobSpec:
         return answer.deliver(*places, start=START, end=END)
 
     def twin(self, folder: str) -> Stream:
-        """The query over files of what the topics held, by name, in order of time."""
+        """The query over files with the topics' contents by name, in order of time."""
         return self._query(
             lambda name: Stream.from_parquet(f"{folder}/{name}.parquet", vs="at", delay="0s")
         )

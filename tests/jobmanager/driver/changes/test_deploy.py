@@ -1,6 +1,6 @@
-"""A job that goes on with another query: state kept, rows neither lost nor repeated.
+"""A job that continues with another query: it keeps its state, and loses or repeats no row.
 
-Cannot catch: hosts in processes of their own (tests/spark), a broker (tests of live Kafka jobs).
+Cannot catch: hosts in separate processes (tests/spark), a broker (tests of live Kafka jobs).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def without(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_an_aggregate_and_a_column_are_added_to_a_running_job(tmp_path: Path) -> None:
-    """No open window is lost: what both queries compute is what one job gives over all rows."""
+    """Open windows survive: columns that both queries have equal those of one job over all rows."""
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
@@ -111,7 +111,7 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
 def test_a_destination_gets_each_row_once_across_changes(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """Rows with columns that the destination did not have are delivered, too."""
+    """Rows with columns that are new to the destination are delivered, too."""
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
     table = f"{postgres_schema}.counts"
     first = f'ss.sinks.parquet({folder!r}, roll="0s")'

@@ -1,16 +1,15 @@
-"""Queries as the documentation of other engines has them, pasted as a user would.
+"""Queries from the documentation of other engines, pasted unchanged.
 
-Each file holds one engine's: first the tables, then cases. A case has a name, how its answer is
-compared, what is pasted, and a query of DuckDB over the same files that gives the right answer;
-``=`` is the pasted text itself.
-All rows count of ``rows``, those that are valid at the end of the stream of ``table``; ``ordered``
-is a table whose order counts; those of ``now`` are valid at the last start of a row; the rows of
-each sink are compared of ``sink``.
+Each file has one engine's queries: first the tables, then cases. A case has a name, a kind of
+comparison, the pasted text, and a DuckDB query over the same files with the right result (``=``:
+the pasted text itself). The kind ``rows`` compares all rows, ``table`` the rows that are valid at
+the end of the stream, ``ordered`` a table in order, ``now`` the rows that are valid at the last
+start of a row, ``sink`` the rows of each sink.
 
-:data:`REFUSED` lists the cases that are refused, with words of the message; ``instead.sql`` says
-them in another way, which gives the same answer.
+:data:`REFUSED` lists the cases that are errors, with words of the message; ``instead.sql`` has
+other forms of them with the same result.
 
-Cannot catch: what differs with more rows, or what other engines say of an input that fails.
+Cannot catch: differences with more rows, or other engines' errors.
 """
 
 from __future__ import annotations
@@ -292,7 +291,7 @@ def _plain(row: Any) -> tuple[Any, ...]:
 
 
 def _value(value: Any) -> Any:
-    """Numbers are compared by value, times without their zone."""
+    """Normalise: numbers by value, times without their zone."""
     if isinstance(value, dict):
         return tuple(_value(part) for part in value.values())
     if isinstance(value, list):
