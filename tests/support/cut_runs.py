@@ -27,24 +27,25 @@ class MergedOrder:
     """The position of every item of the ports in the merged sequence.
 
     ``port`` int64[n]: the port of item i, or -1 for a CTI; ``times`` int64[n], sorted. A prefix of
-    the merged sequence is a prefix of each port's events and of the CTIs.
+    the merged sequence is a prefix of each port's events and of the CTIs: ``before`` has the number
+    of CTIs, and of events of each port, before item i, for i in [0, n].
     """
 
     port: np.ndarray
     times: np.ndarray
+    before: list[list[int]]
 
     def __len__(self) -> int:
         return len(self.port)
 
     def piece(self, inputs: Sequence[Run], lo: int, hi: int) -> Ports:
         """Items ``[lo, hi)`` of the merged sequence as one run per port."""
-        before, inside = self.port[:lo], self.port[lo:hi]
-        cti_lo, ctis = int((before < 0).sum()), int((inside < 0).sum())
-        pieces = []
-        for p, run in enumerate(inputs):
-            first, count = int((before == p).sum()), int((inside == p).sum())
-            pieces.append(Run(run.events.slice(first, count), run.ctis[cti_lo : cti_lo + ctis]))
-        return pieces
+        (cti_lo, *firsts), (cti_hi, *ends) = self.before[lo], self.before[hi]
+        ctis = slice(cti_lo, cti_hi)
+        return [
+            Run(run.events.slice(first, end - first), run.ctis[ctis])
+            for run, first, end in zip(inputs, firsts, ends, strict=True)
+        ]
 
 
 def merged_order(inputs: Sequence[Run]) -> MergedOrder:
@@ -53,7 +54,9 @@ def merged_order(inputs: Sequence[Run]) -> MergedOrder:
     port = np.concatenate([np.full(len(t), p - 1) for p, t in enumerate(times)])
     time = np.concatenate(times)
     order = np.lexsort((port, time))
-    return MergedOrder(port[order], time[order])
+    is_of = port[order][:, None] == np.arange(-1, len(inputs))
+    before = np.concatenate([np.zeros((1, len(inputs) + 1), int), np.cumsum(is_of, axis=0)])
+    return MergedOrder(port[order], time[order], before.tolist())
 
 
 def run_cut(

@@ -113,6 +113,18 @@ class _BreaksPromises(_Base):
         ]
 
 
+class _DelaysCtis(_Base):
+    """Emits CTIs two calls later, behind events that they should stand before."""
+
+    def __init__(self) -> None:
+        self._late = [NO_CTIS, NO_CTIS]
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        self._late.append(run.ctis)
+        return Run(run.events, self._late.pop(0))
+
+
 @dataclass(frozen=True)
 class _SwallowsPort(_Base):
     """Concatenates its ports out of order."""
@@ -138,6 +150,7 @@ def test_an_empty_run_passes() -> None:
         (_ForgetsState(), "restored at each"),
         (_AliasesState(), "snapshot"),
         (_BreaksPromises(), "after CTI|cut at"),
+        (_DelaysCtis(), r"CTI\(3\) after an event at 3"),
     ],
     ids=lambda v: type(v).__name__ if isinstance(v, _Base) else "",
 )
