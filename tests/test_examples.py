@@ -186,7 +186,7 @@ def test_the_demo_prints_plan_windows_and_place(tmp_path: Path) -> None:
     assert lines[-1].endswith("/job/output")
 
 
-@pytest.mark.spark
+@pytest.mark.spark(own_java=True)
 def test_the_digest_is_the_same_on_spark(tmp_path: Path) -> None:
     spark = run_flights(tmp_path, "--root", "spark", "--master", "local[2]")
     local = run_flights(tmp_path, "--root", "local", "--executor", "local")

@@ -5,13 +5,9 @@ Cannot catch: a line in the wrong room, or an import hidden in a string.
 
 from __future__ import annotations
 
-import pytest
-
 from tests.rooms import ABOVE, FILES, PACKAGES, PURE, ROOMS, ROOT, imported_files, room_of
 
 ENTRIES_MAX = 14
-
-pytestmark = pytest.mark.xdist_group("sources")  # one process parses all files
 
 
 def test_every_file_has_a_room() -> None:

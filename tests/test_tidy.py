@@ -14,7 +14,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
@@ -24,7 +23,6 @@ from tests.rooms import PACKAGES, ROOT, imported_names, is_pure, nodes, tree
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-pytestmark = pytest.mark.xdist_group("sources")  # one process parses all files
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 

@@ -17,7 +17,7 @@ import pytest
 
 from jobmanager.storage.root import JobRoot
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark(own_java=True)
 WAIT_S = 120.0
 PROJECT = Path(__file__).parent.parent.parent
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"

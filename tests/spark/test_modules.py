@@ -18,7 +18,7 @@ from tests.spark.cluster import Cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark(own_java=True)
 WAIT_S = 200.0
 QUERY = """\
 import streamscope as ss
