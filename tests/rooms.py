@@ -161,7 +161,7 @@ def nodes(file: str) -> tuple[ast.AST, ...]:
 
 
 def walk(root: ast.AST) -> list[ast.AST]:
-    """All nodes but contexts, each before its parts; ``ast.walk`` takes four times as long."""
+    """All nodes but contexts, each before its children; ``ast.walk`` takes four times as long."""
     found: list[ast.AST] = []
     rest = [root]
     while rest:

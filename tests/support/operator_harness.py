@@ -59,7 +59,7 @@ def items_of(outputs: Sequence[Run], payload: pa.Schema) -> pa.RecordBatch:
 
 
 def check_output(outputs: Sequence[Run], payload: pa.Schema) -> pa.RecordBatch:
-    """Assert the guarantees of an operator for its reader; the items of all its output runs."""
+    """Check the guarantees of an operator for its reader; return the items of all its runs."""
     schema = event_schema(payload)
     last_vs: int | None = None
     last_cti: int | None = None

@@ -110,7 +110,7 @@ def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str
 def test_rows_behind_one_that_is_refused_are_not_there(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers of the headers would drop the refused row, if it came after them in the end."""
+    """Readers of the headers would drop the rejected row if it were delivered after them."""
     monkeypatch.setattr(client, "ANSWER_WAIT_S", SHORT_WAIT_S)
     alone = {"message_max_bytes": "9000000", "batch_num_messages": "1", "linger_ms": "0"}
     place = opened(topic, broker.servers, "headers", **alone)
@@ -159,7 +159,7 @@ def test_user_that_the_broker_refuses(
 def test_what_the_user_may_not_do_ends_the_delivery(
     mode: str, key: int, code: int, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it is granted, the same delivery goes on."""
+    """Once the permission is granted, the same delivery continues."""
     monkeypatch.setattr(client, "ANSWER_WAIT_S", SHORT_WAIT_S)
     with DenyingProxy(broker.servers) as proxy:
         proxy.denied = {key: code}
