@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from planner import KeyedContext, KeyedProcess
 from planner.api.stream import Stream
+from rstream import SystemClock
 from rstream.items.hashing import hash_column
 from rstream.store.blobs import open_store
 from rstream.types import INF_TIME
@@ -37,6 +38,7 @@ from rvertex.aggregates.spec import AggregateSpec
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.codec import CheckpointWriter
 from rvertex.events.run import Run
+from rvertex.host.allocator import LargeSteps, give_back
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
@@ -117,6 +119,23 @@ def batches(rows: int, keys: int, *, text: bool = False) -> Iterator[pa.RecordBa
         yield pa.RecordBatch.from_arrays(arrays, names=["_vs", "_ve", "k", "n", "x"])
 
 
+class _Host:
+    """What a host does around a step for the memory of its operators."""
+
+    def __init__(self, operator: Any, memory: StateMemory) -> None:
+        self._arrays, self._scratch = ArraySpill([operator], memory), memory.scratch
+        self._steps = LargeSteps(SystemClock())
+
+    def begin(self, ports: list[Run]) -> None:
+        """Spill arrays over the budget."""
+        self._arrays.fit(sum(run.events.nbytes for run in ports))
+
+    def end(self, out: Run) -> None:
+        """Give freed memory back to the system after a large step."""
+        if self._steps.is_due([out.events], self._scratch.written_bytes):
+            give_back()
+
+
 def window_point(
     rows: int, keys: int, budget: int | None, *, panes: int = 1, text: bool = False
 ) -> dict[str, Any]:
@@ -126,19 +145,20 @@ def window_point(
     size, aggregates = every * panes, AGGREGATES if panes == 1 else AGGREGATES[:2]
     payload = PAYLOAD.set(0, pa.field("k", pa.string())) if text else PAYLOAD
     operator = WindowAggregate(("k",), size, every, aggregates, points=True).open([payload])
-    arrays = ArraySpill([operator], memory)
+    host = _Host(operator, memory)
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         spent, state = 0.0, 0
         groups = pieces = total = 0
 
         def step(run: Run) -> None:
             nonlocal groups, pieces, total
-            arrays.fit(run.events.nbytes)
+            host.begin([run])
             for out in in_pieces([operator], [run]):
                 assert out is not None
                 pieces += 1
                 groups += out.events.num_rows
                 total = (total + _checksum(out.events)) % 2**64
+                host.end(out)
 
         for batch in batches(rows, keys, text=text):
             begun = time.process_time()
@@ -227,13 +247,14 @@ def keys_point(
 ) -> dict[str, Any]:
     """An operator that emits as it goes, with a CTI after each batch."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
-    arrays = ArraySpill([operator], memory)
+    host = _Host(operator, memory)
     spent, state, total = 0.0, 0, 0
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         for ports in ports_of(rows, keys):
             begun = time.process_time()
-            arrays.fit(sum(run.events.nbytes for run in ports))
+            host.begin(ports)
             out: Run = operator.process(ports)
+            host.end(out)
             spent += time.process_time() - begun
             state = max(state, memory.used_bytes)
             total = (total + _checksum(out.events)) % 2**64

@@ -48,18 +48,29 @@ _looked: list[tuple[float, tuple[Memory, ...]]] = []
 
 
 class LargeSteps:
-    """Decides after which steps of a host to release memory: soon after a large one."""
+    """Decides after which steps of a host to release memory: soon after a large one.
+
+    Once state was spilled, the bytes of small steps and of their spills add up.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._moved_bytes = self._spilled_bytes = 0
         self._is_owed = False
         self._not_before_s = -math.inf
 
-    def is_due(self, put_out: Iterable[pa.RecordBatch]) -> bool:
-        """Whether to release now, after a step; ``put_out``: its output, repeats count once."""
+    def is_due(self, put_out: Iterable[pa.RecordBatch], spilled_bytes: int) -> bool:
+        """Whether to release now, after a step.
+
+        ``put_out``: its output, repeats count once. ``spilled_bytes``: of all steps of the host.
+        """
         batches = {id(batch): batch for batch in put_out}
-        if sum(map(batch_bytes, batches.values())) >= LARGE_STEP_BYTES:
-            self._is_owed = True
+        before = self._moved_bytes if spilled_bytes else 0
+        self._moved_bytes = before + sum(map(batch_bytes, batches.values()))
+        self._moved_bytes += spilled_bytes - self._spilled_bytes
+        self._spilled_bytes = spilled_bytes
+        if self._moved_bytes >= LARGE_STEP_BYTES:
+            self._is_owed, self._moved_bytes = True, 0
         if not self._is_owed:
             return False
         now_s = self._clock.monotonic_s()

@@ -145,7 +145,7 @@ class VertexRunner:
         if result is None:
             return False
         put_out = (items.batch for items in result.outputs if items is not None)
-        if self._env.large_steps.is_due(put_out):
+        if self._env.large_steps.is_due(put_out, self._env.state_memory.scratch.written_bytes):
             give_back()
         held: Future[Production] | Future[str] | None = None
         if self._values is not None:

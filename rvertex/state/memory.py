@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from rvertex.messages import Memory
+
+T = TypeVar("T")
 
 #: Bytes of rows to gather before they are written, even if the budget is smaller.
 RUN_BYTES_MIN = 4 << 20
@@ -115,6 +117,7 @@ class StateMemory:
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
+        self.drop_pages()  # the part was read to be checked
         if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
         return self.scratch.store_bytes(part, self.stored)
@@ -223,10 +226,10 @@ class Holder:
         """Drop mapped pages of scratch files beyond their part of the budget."""
         self._memory.drop_pages()
 
-    def read_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, which may be on scratch; pages of those before may be dropped."""
-        for batch in batches:
-            yield batch
+    def read_once(self, parts: Iterable[T]) -> Iterator[T]:
+        """Parts that may be on scratch; once the next one is taken, pages of a part may go."""
+        for part in parts:
+            yield part
             self.drop_pages()
 
     @property

@@ -255,7 +255,7 @@ class RowLog:
             return
         columns = [plain_array(column) for column in columns]
         hashes = hash_rows(columns)
-        for part in self._parts:
+        for part in self.holder.read_once(self._parts):
             if not part.free:
                 continue
             needle, at = self._index_of(part).candidates(hashes)

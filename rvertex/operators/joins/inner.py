@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
-    from rvertex.state.memory import StateMemory
+    from rvertex.state.memory import Holder, StateMemory
 
 Side = Literal["left", "right"]
 #: Left and anti joins buffer rows until no match can follow; see ``left.py`` and ``anti.py``.
@@ -254,7 +254,8 @@ class Join:
         for i, side in enumerate(_SIDES):
             names = list(dict.fromkeys(c for s, c, _ in self._spec.output if s == side))
             if names:
-                rows = _gather([p.sources[i] for p in pairs], names, order)
+                sources = [p.sources[i] for p in pairs]
+                rows = _gather(sources, names, order, self._sides[i].holder)
                 columns |= {(side, name): rows.column(name) for name in names}
         payload = [columns[side, name] for side, name, _ in self._spec.output]
         arrays = [*(pa.array(t) for t in times), *payload]
@@ -278,13 +279,15 @@ def _joined(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
     return whole if order is None else whole.take(order)
 
 
-def _gather(sources: list[Source], columns: list[str], order: np.ndarray | None) -> pa.RecordBatch:
+def _gather(
+    sources: list[Source], columns: list[str], order: np.ndarray | None, holder: Holder
+) -> pa.RecordBatch:
     """Concatenate ``columns`` of the sources, in ``order``."""
     rows = sources[0].rows
     if all(source.rows is rows for source in sources):
         at = _joined([source.at for source in sources], order)
         return rows.select(columns).take(pa.array(at))
-    parts = [s.rows.select(columns).take(pa.array(s.at)) for s in sources]
+    parts = [s.rows.select(columns).take(pa.array(s.at)) for s in holder.read_once(sources)]
     whole = join_batches(parts)
     return whole if order is None else whole.take(pa.array(order))
 

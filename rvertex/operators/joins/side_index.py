@@ -30,7 +30,7 @@ from rvertex.operators.joins.stored_rows import StoredRows
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rvertex.keys.key_index import KeyIndex
     from rvertex.state.memory import Holder, StateMemory
@@ -164,7 +164,7 @@ class JoinSide:
 
     def __init__(self, stored: pa.Schema, memory: StateMemory = UNLIMITED) -> None:
         self._stored = stored
-        self._holder = memory.holder()
+        self.holder = memory.holder()
         self._runs: list[IndexedRun] = []
         self._free_maps: list[CodeMap] = []
         #: Ordinal of the next row: its number among all rows of this side so far.
@@ -180,15 +180,13 @@ class JoinSide:
 
     def find(
         self, codes: np.ndarray, vs: np.ndarray
-    ) -> list[tuple[IndexedRun, np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[IndexedRun, np.ndarray, np.ndarray]]:
         """The matches of probes with ``codes >= 0`` and sorted ``vs``: run, probe, position."""
-        found: list[tuple[IndexedRun, np.ndarray, np.ndarray]] = []
-        for run in self._runs:
+        for run in self.holder.read_once(self._runs):
             if len(vs) and run.ve_max > vs[0]:
                 probe, place = run.find(codes, vs)
                 if len(probe):
-                    found.append((run, probe, place))
-        return found
+                    yield run, probe, place
 
     def insert(self, rows: Rows, frontier: int) -> None:
         """Store ``rows``, alive at ``frontier``, by ordinal, later than all stored rows."""
@@ -215,29 +213,31 @@ class JoinSide:
         if len(rows) == 0:
             return
         self._runs.append(run := IndexedRun(rows, self._open_map()))
-        if isinstance(rows.stored, StoredRows) and self._holder.is_stored(rows.stored.batches[0]):
-            run.spill(self._holder)
+        if isinstance(rows.stored, StoredRows) and self.holder.is_stored(rows.stored.batches[0]):
+            run.spill(self.holder)
         self._keep_to_memory()
 
     def _merges(self, last: IndexedRun, rows: Rows) -> bool:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
+        if not self.holder.may_spill:
+            return True
         merged_bytes = last.rows.nbytes + rows.nbytes  # the map of codes is as long for few rows
-        return not last.is_spilled or merged_bytes <= _MERGED * self._holder.run_bytes
+        return merged_bytes <= _MERGED * self.holder.run_bytes
 
     def _keep_to_memory(self) -> None:
         """Report the bytes of the rows; over the budget, move long runs to scratch."""
-        if not self._holder.may_spill:
+        if not self.holder.may_spill:
             return
         inside = [run for run in self._runs if not run.is_spilled]
-        self._holder.used_bytes = sum(run.nbytes for run in inside)
+        self.holder.used_bytes = sum(run.nbytes for run in inside)
         for run in inside:  # longest first
-            if not self._holder.must_spill:
+            if not self.holder.must_spill:
                 return
-            if run.rows.nbytes >= self._holder.run_bytes_min:
-                run.spill(self._holder)
-                self._holder.used_bytes -= run.nbytes
+            if run.rows.nbytes >= self.holder.run_bytes_min:
+                run.spill(self.holder)
+                self.holder.used_bytes -= run.nbytes
 
     def expire(self, frontier: int) -> None:
         """Drop rows with ``ve <= frontier``, once that removes a whole run or half of one."""

@@ -25,17 +25,29 @@ def test_memory_is_given_back_after_large_steps_now_and_then() -> None:
     clock = ManualClock()
     steps = LargeSteps(clock)
     half, large = batch_of(LARGE_STEP_BYTES // 2), batch_of(LARGE_STEP_BYTES)
-    assert not steps.is_due([])
-    assert not steps.is_due([half, half]), "one batch that went to two streams"
-    assert steps.is_due([half, batch_of(LARGE_STEP_BYTES // 2)])
-    assert not steps.is_due([large]), "it was a moment ago"
+    assert not steps.is_due([], 0)
+    assert not steps.is_due([half, half], 0), "one batch that went to two streams"
+    assert steps.is_due([half, batch_of(LARGE_STEP_BYTES // 2)], 0)
+    assert not steps.is_due([large], 0), "it was a moment ago"
     clock.advance(int(GIVE_BACK_EVERY_S * 1e6) - 1)
-    assert not steps.is_due([])
+    assert not steps.is_due([], 0)
     clock.advance(1)
-    assert steps.is_due([]), "it is owed since"
+    assert steps.is_due([], 0), "it is owed since"
     clock.advance(10_000_000)
-    assert not steps.is_due([half])
-    assert steps.is_due([large])
+    assert not steps.is_due([half], 0)
+    assert steps.is_due([large], 0)
+
+
+def test_small_steps_beyond_the_budget_count_together_with_what_they_spill() -> None:
+    clock, third = ManualClock(), LARGE_STEP_BYTES // 3 + 8
+    steps = LargeSteps(clock)
+    assert not steps.is_due([], third)
+    assert not steps.is_due([batch_of(third)], third)
+    assert steps.is_due([], 2 * third)
+    clock.advance(10_000_000)
+    assert not steps.is_due([batch_of(third)], 2 * third)
+    assert not steps.is_due([batch_of(third)], 2 * third)
+    assert steps.is_due([batch_of(third)], 2 * third)
 
 
 @pytest.mark.parametrize(
