@@ -33,6 +33,7 @@ from planner.sql.reading.pasted import ClientStatement
 from planner.sql.reading.read_parts import check_complete, check_parts
 from planner.sql.reading.rewriting import rewritten
 from planner.sql.tables.declarations import Declaration, declared
+from planner.sql.tables.inserted import with_inserted, with_times
 from planner.sql.tables.processing_time import with_processing_times
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def _answer(
     text = compiler.text
     answers = Answers(text)
     statements = [s for s in statements if not isinstance(s, exp.EndStatement)]
-    statements = with_merged(statements)
+    statements = with_merged(with_inserted(statements, is_sink_of_query, text.error))
+    with_times(statements)
     for statement in statements:
         check_complete(statement, text)
         if isinstance(statement, ClientStatement):

@@ -20,6 +20,7 @@ from planner.sql.reading.pasted import COMMENT, LIKE, PARTITIONED
 from planner.sql.tables import console, filesystem, kafka, postgres
 from planner.sql.tables.accepted import accepted
 from planner.sql.tables.columns import columns_of, columns_with, with_message_key
+from planner.sql.tables.inserted import ROWS, TIME, inserted_rows
 from planner.sql.tables.lasting import CHANGELOG
 from planner.sql.tables.liked import columns_kept, kept_of
 from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option
@@ -60,6 +61,8 @@ class Declaration:
     connector: Connector
     #: The format of keys of messages, for a topic of ksqlDB.
     key_format: str = ""
+    #: INSERT INTO ... VALUES, which are all of its rows; none: its rows are elsewhere.
+    rows: tuple[exp.Insert, ...] = ()
 
     def source(self) -> Stream:
         """Return the stream of the table's rows.
@@ -68,6 +71,10 @@ class Declaration:
             SqlError: the options do not fit, or the files cannot be read.
         """
         table, source = self.table, self.connector.source
+        if self.rows:
+            return inserted_rows(
+                table, self.rows, table.given.values.get("vs", table.given.values.get(_TIME))
+            )
         if source is None or table.word == "SINK":
             name = table.given.name.name
             what = f"CREATE SINK {name}" if source else f"a {self.connector.name} table"
@@ -166,24 +173,29 @@ def declared(
         columns = columns_with(of, columns_of(schema, text, of.names))
         options = {**(like.table.given.values if "OPTIONS" in kept else {}), **options}
     key_format = options.get("key_format") or options.get("format")
-    _translate(options, places, text)
+    rows = tuple(node.meta.get(ROWS, ()))
+    if TIME in node.meta and not {"vs", "static", _TIME} & options.keys():
+        options["vs"] = exp.column(node.meta[TIME].copy())
+    _translate(options, places, text, is_filled=bool(rows))
     is_table = str(node.args["kind"]).upper() == "TABLE" and text.engine.name == "ksqldb"
     if is_table and columns.primary_key:
         options.setdefault(CHANGELOG, exp.Literal.string("upsert"))
     if isinstance(options.get(_TIME), exp.Literal):
         options[_TIME] = _time_of(options[_TIME], columns)
     given = Given(text, variables, name, options)
-    connector = _connector(given)
+    connector = CONNECTORS["kafka"] if rows else _connector(given)
     shape = "kafka" if key_format is None else key_format.name.lower()
     is_topic = text.engine.name == "ksqldb" and connector.name == "kafka"
-    records = [side.options for side in (connector.source, connector.sink) if side is not None]
+    sides = [connector.source, connector.sink]
+    sides += [CONNECTORS["filesystem"].source] if rows else []
+    records = [side.options for side in sides if side is not None]
     accepted(options, places, records, text)
     for key, part in places.items():
         if key != _CONNECTOR and not any(knows(record, key) for record in records):
             names = (_CONNECTOR, *(s for record in records for s in spellings(record)))
             raise text.error(part, unknown_option(key, names))
     table = Table(str(node.args["kind"]), given, columns)
-    return Declaration(table, connector, shape if is_topic else "")
+    return Declaration(table, connector, shape if is_topic else "", rows)
 
 
 def _as_source(table: Table, key_format: str) -> Table:
@@ -210,13 +222,19 @@ def _graces(text: SqlText) -> list[exp.Expr]:
     ]
 
 
-def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: SqlText) -> None:
+def _translate(
+    options: dict[str, exp.Expr],
+    places: dict[str, exp.Expr],
+    text: SqlText,
+    *,
+    is_filled: bool,
+) -> None:
     """Translate options of ksqlDB: the topic, and options without effect on rows."""
     if text.engine.name == "ksqldb":
         accepted(options, places, (), text)
     if text.engine.name == "ksqldb" and _TOPIC in options:
         topic, place = options.pop(_TOPIC), places.pop(_TOPIC)
-        if "path" not in options and _CONNECTOR not in options:
+        if "path" not in options and _CONNECTOR not in options and not is_filled:
             options["topic"], places["topic"] = topic, place
             options[_CONNECTOR] = exp.Literal.string("kafka")
             for other in ("value_format", "format"):

@@ -18,6 +18,7 @@ from planner.sql.tables.lasting import (
     DELETED,
     changelog_option,
     deleted_option,
+    is_keyed,
     lasting,
 )
 from planner.sql.tables.options import (
@@ -102,9 +103,12 @@ def read_files(table: Table, options: FileSource) -> Stream:
     if format_ in ("text", _RSTREAM):
         return _fixed_source(table, options, format_)
     if options.vs is None and table.columns.watermark is None and not options.static:
-        if not table.text.engine.keeps_rows or _live(options)["follow"]:
+        keeps = table.text.engine.keeps_rows or is_keyed(
+            table, format_, options.path, options.delimiter or ","
+        )
+        if not keeps or _live(options)["follow"]:
             raise table.no_time()
-        options = replace(options, static=True)
+        options = replace(options, static=True, upserts=False)
     if format_ != "csv":
         for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
             if name in table.given.values:
@@ -136,7 +140,7 @@ def read_files(table: Table, options: FileSource) -> Stream:
         types = {name: _as_written(inferred, name, kind) for name, kind in types.items()}
     if options.static:
         for name in ("vs", "ve", "delay", "late", "max_ahead", CHANGELOG, DELETED):
-            if name in table.given.values:
+            if name in table.given.values and (name != CHANGELOG or options.upserts):
                 raise table.given.error(name, f"rows of a static table have no times: no {name}")
         given = replace(always_alive(plain), schema=types or None)
     else:

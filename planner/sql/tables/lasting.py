@@ -9,21 +9,64 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
 from sqlglot import exp
 
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import scope_of
 from planner.sql.reading.errors import sql_type
 from planner.sql.tables.options import node, option
+from rvertex.sources.files import list_files, open_sequential
 
 if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.sql.tables.options import Given
     from planner.sql.tables.table import Table
+    from rvertex.sources.spec import Format
 
 CHANGELOG, DELETED = "changelog.mode", "deleted"
 _APPEND, _UPSERT = "append", "upsert"
 _APPEND_ONLY = "append-only"
+
+
+#: The most bytes of a table's files that are read for its keys when a text is compiled.
+_KEYS_BYTES_MAX = 64 << 20
+_TWICE = (
+    "the key {0!r} is in more than one row, and the rows have no time: write TIMESTAMP = 'column' "
+    "in WITH, so that the last row of a key is known"
+)
+
+
+def is_keyed(table: Table, format: Format, path: str, delimiter: str) -> bool:
+    """Whether each row of a ksqlDB table without a time has its own key, so rows never end.
+
+    Raises:
+        SqlError: a key is there twice.
+    """
+    key = list(table.columns.primary_key)
+    is_read = table.text.engine.name == "ksqldb" and format in ("csv", "json")
+    is_read = is_read and table.word == "TABLE" and bool(key)
+    with table.text.located(table.given.values["path"]):
+        files = list_files(format, path) if is_read else {}
+    if not files or sum(max(version.size_bytes, 0) for version in files.values()) > _KEYS_BYTES_MAX:
+        return False
+    known: set[tuple[Any, ...]] = set()
+    for file in files:
+        rows = _read(format, file, delimiter)
+        for row in rows.to_pylist() if set(key) <= set(rows.column_names) else ():
+            found = tuple(row[name] for name in key)
+            if found in known:
+                raise table.given.error("", _TWICE.format(found[0]))
+            known.add(found)
+    return True
+
+
+def _read(format: Format, file: str, delimiter: str) -> pa.Table:
+    with open_sequential(file) as data:
+        if format == "csv":
+            return pacsv.read_csv(data, parse_options=pacsv.ParseOptions(delimiter=delimiter))
+        return pajson.read_json(data)
 
 
 def _mode(given: Given, name: str) -> bool:

@@ -84,7 +84,6 @@ REFUSED: dict[str, str] = {
     "fifth-materialize-jsonb-build": "JSONB_BUILD_ARRAY does not take",
     "sixth-flink-alter-watermark": "write the changes into the CREATE TABLE",
     "sixth-spark-session-variables": "write :name in the query",
-    "sixth-ksqldb-insert-values-stream": "put rows of VALUES into a file",
     "fifth-postgres-date-arithmetic": "months and years differ in length",
     "fifth-snowflake-flatten-parse-json": "this is not expected here",
 }

@@ -41,6 +41,7 @@ def with_stored_rows(statements: list[exp.Expr], engine: str, error: Error) -> l
     for one in statements:
         if isinstance(one, exp.Insert) and _name(one) in tables:
             inserts.setdefault(_name(one), []).append(one)
+    inserts = {name: found for name, found in inserts.items() if not all(map(_is_plain, found))}
     out: list[exp.Expr] = []
     for one in statements:
         name = _name(one)
@@ -97,6 +98,12 @@ def _has_columns(node: exp.Expr) -> bool:
     columns = list(node.this.find_all(exp.ColumnDef))
     is_typed = all(column.args.get("kind") is not None for column in columns)
     return is_typed and bool(columns) and node.expression is None
+
+
+def _is_plain(insert: exp.Insert) -> bool:
+    """Whether it adds rows of VALUES; these are stored with the table's declaration."""
+    is_more = insert.args.get("overwrite") or insert.find(exp.Partition)
+    return isinstance(insert.expression, exp.Values) and not is_more
 
 
 def _into_sink(insert: exp.Expr, sinks: Mapping[str, exp.Expr], error: Error) -> exp.Expr:

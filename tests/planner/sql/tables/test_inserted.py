@@ -1,0 +1,127 @@
+"""INSERT INTO a table that the text reads: rows of VALUES, and queries that become a UNION ALL.
+
+Cannot catch: what an engine checks of rows that it stores (CHECK, UNIQUE, REFERENCES).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from planner import SqlError, Stream, sql
+from planner.physical.lower import lower
+from rstream.items.batch import VE, VS
+from tests.support.plan_runner import answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STREAM = "CREATE STREAM s (k VARCHAR KEY, v INT{0}) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON'{1});"
+WINDOW = "SELECT k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY k EMIT FINAL"
+
+
+def rows(text: str, dialect: str) -> list[tuple[Any, ...]]:
+    made = sql(text, dialect=dialect)
+    assert isinstance(made, Stream)
+    found = answer(lower(made.to_parquet(), root="memory://inserted", parallelism=2)).to_pylist()
+    return sorted(tuple(v for n, v in row.items() if n not in (VS, VE)) for row in found)
+
+
+def test_columns_have_defaults_numbers_and_declared_types() -> None:
+    text = """
+    CREATE TABLE t (id SERIAL PRIMARY KEY, name VARCHAR(9) DEFAULT 'x', n NUMERIC(6, 2), a INT[],
+        u TEXT UNIQUE CHECK (u <> ''), FOREIGN KEY (u) REFERENCES other (u));
+    INSERT INTO t (n, A) VALUES (3.456, ARRAY[1]), (1, '{2,3}');
+    INSERT INTO t VALUES (DEFAULT, 'y', -2, NULL, 'z');
+    SELECT id, name, CAST(n AS TEXT) AS n, a, u FROM t"""
+    wanted = [
+        (1, "x", "3.46", [1], None),
+        (2, "x", "1.00", [2, 3], None),
+        (3, "y", "-2.00", None, "z"),
+    ]
+    assert rows(text, "postgres") == wanted
+
+
+def test_the_last_row_of_a_key_remains() -> None:
+    text = """
+    CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR);
+    INSERT INTO t VALUES (1, 'a'), (2, 'b'); INSERT INTO t VALUES (1, 'c'); SELECT * FROM t"""
+    assert rows(text, "postgres") == [(1, "c"), (2, "b")]
+
+
+@pytest.mark.parametrize("mark", ["", ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"])
+def test_windows_go_by_the_column_that_they_name(mark: str) -> None:
+    text = f"""
+    CREATE TABLE t (v INT, ts TIMESTAMP(3){mark});
+    INSERT INTO t VALUES (2, TIMESTAMP '2025-01-01 00:00:40'), (1, '2025-01-01 00:00:01');
+    SELECT SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND))
+    GROUP BY window_start, window_end"""
+    assert rows(text, "flink") == [(1,), (2,)]
+
+
+def test_rowtime_is_the_time_of_a_row_in_milliseconds() -> None:
+    insert = "INSERT INTO s (ROWTIME, k, v) VALUES ({0}, 'a', 1);"
+    text = STREAM.format("", "") + "".join(map(insert.format, (0, 59_999, 60_000))) + WINDOW
+    assert rows(text, "ksqldb") == [("a", 1), ("a", 2)]
+
+
+def test_a_window_over_rows_without_a_time_is_refused() -> None:
+    text = STREAM.format("", "") + "INSERT INTO s VALUES ('a', 1);" + WINDOW
+    with pytest.raises(SqlError, match="list ROWTIME"):
+        sql(text, dialect="ksqldb")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("('a', 'b')", "cannot evaluate"),
+        ("('a')", "no time"),
+        ("('a', 1, 2)", "write a time"),
+        ("('a', 1, '2025-01-01', 3)", "4 values"),
+    ],
+)
+def test_values_that_do_not_fit(values: str, message: str) -> None:
+    text = STREAM.format(", at TIMESTAMP", ", TIMESTAMP='at'") + f"INSERT INTO s VALUES {values};"
+    with pytest.raises(SqlError, match=message):
+        sql(text + "SELECT * FROM s", dialect="ksqldb")
+
+
+def test_a_query_gets_more_rows() -> None:
+    text = (
+        STREAM.format("", "")
+        + """
+    INSERT INTO s VALUES ('a', 1); INSERT INTO s VALUES ('b', 5);
+    CREATE STREAM big AS SELECT * FROM s WHERE v > 3;
+    CREATE STREAM bigger AS SELECT k FROM big;
+    CREATE STREAM small AS SELECT * FROM s WHERE v < 3;
+    INSERT INTO big SELECT * FROM small;
+    SELECT * FROM bigger"""
+    )
+    assert rows(text, "ksqldb") == [("a",), ("b",)]
+
+
+def test_values_and_queries_for_one_table_are_refused() -> None:
+    text = "CREATE TABLE t (v INT); INSERT INTO t VALUES (1); INSERT INTO t SELECT 2 AS v;"
+    with pytest.raises(SqlError, match="UNION ALL"):
+        sql(text + "SELECT * FROM t", dialect="postgres")
+
+
+def test_a_null_in_a_not_null_column_is_refused() -> None:
+    text = "CREATE TABLE t (v INT NOT NULL, w INT); INSERT INTO t (w) VALUES (1); SELECT * FROM t"
+    with pytest.raises(SqlError, match="v is NOT NULL"):
+        sql(text, dialect="postgres")
+
+
+@pytest.mark.parametrize("last", ["b", "a"])
+def test_a_file_without_times_is_a_table_of_ksqldb_if_no_key_is_twice(
+    tmp_path: Path, last: str
+) -> None:
+    (tmp_path / "t.csv").write_text(f"k,v\na,1\n{last},2\n")
+    declared = "CREATE TABLE t (k VARCHAR PRIMARY KEY, v INT) WITH (PATH='{0}/t.csv'); {1}"
+    text = declared.format(tmp_path, "SELECT * FROM t EMIT CHANGES;")
+    if last == "b":
+        assert rows(text, "ksqldb") == [("a", 1), ("b", 2)]
+        return
+    with pytest.raises(SqlError, match="the key 'a' is in more than one row"):
+        sql(text, dialect="ksqldb")
