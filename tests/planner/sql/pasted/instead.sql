@@ -73,8 +73,6 @@ SELECT o.order_id AS order_id, FORMAT_TIMESTAMP(o.order_time, 'yyyy-MM-dd HH:mm:
 === sixth-flink-alter-watermark
 CREATE TABLE raw (tx_id BIGINT, tx_time TIMESTAMP(3), WATERMARK FOR tx_time AS tx_time - INTERVAL '1' MINUTE) WITH ('connector' = 'filesystem', 'path' = '${data}/cards.csv', 'format' = 'csv');
 SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE raw, DESCRIPTOR(tx_time), INTERVAL '10' MINUTE)) GROUP BY window_start, window_end;
-=== sixth-ksqldb-insert-values-stream
-SELECT rider, speed * 2 AS twice FROM (VALUES ('r1', 7.5), ('r2', 9.0)) AS riders (rider, speed);
 === fifth-postgres-date-arithmetic
 SELECT user_id, joined - DATE '2024-01-01' AS days, joined + 7 AS week, date_trunc('quarter', joined) AS q, extract(epoch FROM joined) AS e, joined + INTERVAL '6 months' < TIMESTAMP '2025-03-31' AS old, CONCAT(extract(ISOYEAR FROM joined), '-', LPAD(extract(WEEK FROM joined)::varchar, 2, '0')) AS iso, make_date(2024, 2, 29) AS md FROM users;
 === fifth-snowflake-flatten-parse-json

@@ -102,9 +102,10 @@ def test_a_query_gets_more_rows() -> None:
 
 
 def test_values_and_queries_for_one_table_are_refused() -> None:
-    text = "CREATE TABLE t (v INT); INSERT INTO t VALUES (1); INSERT INTO t SELECT 2 AS v;"
+    text = STREAM.format("", "") + "INSERT INTO s VALUES ('a', 1);"
+    text += "CREATE STREAM r AS SELECT * FROM s; INSERT INTO s SELECT * FROM r; SELECT * FROM s;"
     with pytest.raises(SqlError, match="UNION ALL"):
-        sql(text + "SELECT * FROM t", dialect="postgres")
+        sql(text, dialect="ksqldb")
 
 
 def test_a_null_in_a_not_null_column_is_refused() -> None:

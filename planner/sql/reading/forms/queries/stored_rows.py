@@ -41,11 +41,14 @@ def with_stored_rows(statements: list[exp.Expr], engine: str, error: Error) -> l
     for one in statements:
         if isinstance(one, exp.Insert) and _name(one) in tables:
             inserts.setdefault(_name(one), []).append(one)
-    inserts = {name: found for name, found in inserts.items() if not all(map(_is_plain, found))}
+    plain = {name for name, found in inserts.items() if all(map(_is_plain, found))}
+    inserts = {name: found for name, found in inserts.items() if name not in plain}
     out: list[exp.Expr] = []
     for one in statements:
         name = _name(one)
-        if name not in inserts or (isinstance(one, exp.Create) and one is not tables[name]):
+        if name in plain:
+            out.append(one)
+        elif name not in inserts or (isinstance(one, exp.Create) and one is not tables[name]):
             out.append(_with_values(_into_sink(one, sinks, error), error))
         elif one is inserts[name][-1]:
             out.append(_view(tables[name], inserts[name], error))
