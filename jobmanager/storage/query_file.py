@@ -230,6 +230,10 @@ def _no_query(defined: Mapping[str, object], name: str) -> str:
 def _as_query(value: object, path: str, name: str) -> Query:
     if isinstance(value, planner.Stream):
         return value.to_parquet()
+    if isinstance(value, dict) and value:
+        from planner.logical.query import together
+
+        return together({str(k): _as_query(v, path, f"{name}[{k!r}]") for k, v in value.items()})
     if value is None:
         raise QueryFileError(path, f"it defines no query named {name!r}")
     if not isinstance(value, planner.Query):

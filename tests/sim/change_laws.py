@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.physical.plan import PhysicalPlan
+    from rstream import Items
     from rvertex.vertex.spec import VertexSpec
     from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.workload import Workload
@@ -182,9 +183,7 @@ class ChangeCheckers(Checkers):
         expected = rows_of([only_events(b) for b in answers], columns)
         found: Counter[str] = Counter()
         for stream, uri in self.workload.sinks:
-            reader, batches = open_reader(MemoryBlobs(self.blobs, root_of(uri))), []
-            while (items := reader.read_next()) is not None:
-                batches.append(only_events(items.batch))
+            batches = [only_events(items.batch) for items in items_of(self.blobs, uri)]
             times = [t for batch in batches for t in batch.column(VS).to_pylist()]
             if times != sorted(times):
                 self._world.violate("outputs are in order of time", stream)
@@ -198,6 +197,14 @@ class ChangeCheckers(Checkers):
                 outcome = read_json_document(data)
                 what = f"{outcome['kind']}: {outcome['state']}"
                 self._world.met[f"change {what} {outcome.get('reason', '')[:90]}"] += 1
+
+
+def items_of(blobs: dict[str, bytes], uri: str) -> list[Items]:
+    """What readers of an output get."""
+    reader, found = open_reader(MemoryBlobs(blobs, root_of(uri))), []
+    while (items := reader.read_next()) is not None:
+        found.append(items)
+    return found
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> Counter[str]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from streamscope.testing.simulation.scheduler import Process
     from streamscope.testing.simulation.storage import Disk
+    from tests.sim.destinations import AnySink
     from tests.sim.world import World
 
 Shape = "Callable[[Random, bool], Query]"
@@ -61,6 +62,12 @@ class ChangingWorkload(Workload):
     plans: tuple[PhysicalPlan, PhysicalPlan] = ()  # type: ignore[assignment]
     #: Virtual seconds and kind of each change.
     wishes: tuple[tuple[float, str], ...] = ()
+
+    def with_sinks(self, sinks: tuple[AnySink, ...]) -> ChangingWorkload:
+        """As for other jobs; both queries deliver to the same places."""
+        one, other = (replace(plan, deliveries=sinks) for plan in self.plans)
+        plan = replace(self.plan, deliveries=sinks)
+        return replace(self, plan=plan, deliveries=sinks, plans=(one, other))
 
 
 @lru_cache(maxsize=WORKLOADS_MAX)

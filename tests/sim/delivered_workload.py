@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
 from rvertex.sinks.limits import DeliveryLimits
+from tests.sim.changing import ChangingWorkload
 from tests.sim.destinations import SimSink
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def with_deliveries(workload: Workload, seed: int) -> Workload:
     )
     #: What is delivered goes at once, or some seconds later; half of all jobs keep it.
     retention_us = random.choice([KEEP_ALL, KEEP_ALL, 0, 1_500_000])
+    if isinstance(workload, ChangingWorkload):
+        retention_us = KEEP_ALL  # its whole output is compared at the end
     config = replace(
         workload.config,
         delivery=limits,

@@ -21,12 +21,14 @@ from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sinks.parquet import KEY
 from streamscope.testing.simulation.laws.shadow import read_table
+from tests.sim.changing import ChangingWorkload
 from tests.sim.retention_laws import IS_GONE, RetentionLaws
 from tests.sim.topic_laws import TopicLaws, TopicSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from planner.physical.plan import PhysicalPlan
     from rstream import Items
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
     from streamscope.testing.simulation.scheduler import Scheduler
@@ -44,7 +46,11 @@ class DeliveryLaws:
     """Gets every event at the destinations."""
 
     def __init__(self, world: Scheduler, workload: Workload) -> None:
-        self._world, self._workload = world, workload
+        self._world, self.workload = world, workload
+        #: Columns of the rows, if a change may add some; rows from before have null in them.
+        self._names: list[str] = []
+        if isinstance(workload, ChangingWorkload):
+            self._names = _names_of(workload.plans[1])
         self.retention = RetentionLaws(world, workload, self._needs)
         #: By the name of a delivery what it is, and where it begins.
         self.sinks: dict[str, AnySink] = {}
@@ -64,15 +70,15 @@ class DeliveryLaws:
     @property
     def keys(self) -> list[Key]:
         """Each partition of each delivery that was ever started."""
-        count = len(self._workload.sinks)
+        count = len(self.workload.sinks)
         return [(n, k) for n in self.sinks if n not in self.too_late for k in range(count)]
 
     def topic(self, key: Key) -> TopicLaws:
         """The laws of a topic, with the contents of the output."""
         name, k = key
         if key not in self._topics:
-            stream, _ = self._workload.sinks[k]
-            batches = [items.batch for items in self._workload.answers[stream]]
+            stream, _ = self.workload.sinks[k]
+            batches = [items.batch for items in self.workload.answers[stream]]
             sink = self.sinks[name]
             assert isinstance(sink, TopicSink), sink
             self._topics[key] = TopicLaws(self._world, key, sink, pa.Table.from_batches(batches))
@@ -118,7 +124,7 @@ class DeliveryLaws:
         if progress.next_seq < low:
             self._world.violate("progress grows", f"{key}: from {low} to {progress.next_seq}")
         for part in rows:
-            for seq, row in zip(part.seqs.tolist(), rows_of(part.table), strict=True):
+            for seq, row in zip(part.seqs.tolist(), self._rows_in(part.table), strict=True):
                 if not low <= seq < progress.next_seq:
                     detail = f"{key}: seq {seq} in a commit of [{low}, {progress.next_seq})"
                     self._world.violate("each row once, in order", detail)
@@ -131,7 +137,7 @@ class DeliveryLaws:
         """A function is called again only with the same number and rows."""
         self._world.note(f"{key} is called with {batch.num_rows} rows from {first_seq}")
         self._world.met["delivery: calls"] += 1
-        calls, rows = self._calls[key], rows_of(batch)
+        calls, rows = self._calls[key], self._rows_in(batch)
         if first_seq not in calls and first_seq < max(calls, default=0):
             self._world.violate("calls are in order", f"{key}: {first_seq} after {max(calls)}")
         if calls.setdefault(first_seq, rows) != rows:
@@ -160,10 +166,11 @@ class DeliveryLaws:
     ) -> None:
         """The rows are those of the output from the delivery's start, in order."""
         self.retention.beginnings_are_right(items)
-        streams = [stream for stream, _ in self._workload.sinks]
+        streams = [stream for stream, _ in self.workload.sinks]
         for key in self.keys:
             name, k = key
-            batch = pa.concat_batches([i.batch for i in items[streams[k]]])
+            pieces = items[streams[k]]
+            batch = _joined(pieces)
             expected = [(s, r) for s, r in self._expected(batch) if s >= self.starts[name]]
             found: Sequence[Any] = self._rows[key]
             wanted: Sequence[Any] = expected
@@ -179,27 +186,29 @@ class DeliveryLaws:
                 what = f"{key}: {len(found)} rows of {len(wanted)}{_difference(found, wanted)}"
                 self._world.violate("each row once, in order", what)
                 return
-            self._progress_is_right(key, batch)
+            self._progress_is_right(key, pieces)
 
-    def _progress_is_right(self, key: Key, batch: pa.RecordBatch) -> None:
-        digests = self._digests[key]
+    def _progress_is_right(self, key: Key, pieces: Sequence[Items]) -> None:
+        digests, end = self._digests[key], pieces[-1].next_seq
         total, at = StreamDigest(), 0
         for seq in sorted(digests):
-            total.update(at, batch.slice(at, seq - at))
+            for items in pieces:
+                lo, hi = max(at, items.first_seq), min(seq, items.next_seq)
+                if lo < hi:
+                    total.update(lo, items.batch.slice(lo - items.first_seq, hi - lo))
             at = seq
-            if seq > batch.num_rows or total.to_bytes() != digests[seq]:
+            if seq > end or total.to_bytes() != digests[seq]:
                 self._world.violate("progress has its digest", f"{key}: {seq}")
                 return
-        if self.sinks[key[0]].kind != "function" and at != batch.num_rows:
-            self._world.violate("all is delivered", f"{key}: {at} of {batch.num_rows}")
+        if self.sinks[key[0]].kind != "function" and at != end:
+            self._world.violate("all is delivered", f"{key}: {at} of {end}")
 
     def _expected(self, batch: pa.RecordBatch) -> list[tuple[int, Row]]:
         """Each event of a partition as a row, with its seq."""
-        plan = self._workload.plan
+        plan = self.workload.plan
         assert plan is not None
-        schema = item_schema(plan.schema)
-        names = CleanRows(schema, output_form(plan)).schema.names
-        payload = schema.names[3:]
+        names = self._names or _names_of(plan)
+        payload = batch.schema.names[3:]
         kind, vs, ve = (batch.column(i).to_pylist() for i in range(3))
         columns = {n: batch.column(3 + i).to_pylist() for i, n in enumerate(payload)}
         times = [n for n in names if n not in payload]
@@ -207,8 +216,17 @@ class DeliveryLaws:
             n: [_moment(choose(both)) for both in zip(vs, ve, strict=True)]
             for n, choose in zip(times, (min, max), strict=False)
         }
-        rows = list(zip(*(columns[n] for n in names), strict=True))
+        nulls = [None] * batch.num_rows  # of a column that no change has added
+        rows = list(zip(*(columns.get(n, nulls) for n in names), strict=True))
         return [(seq, row) for seq, row in enumerate(rows) if kind[seq] == EVENT]
+
+    def _rows_in(self, table: pa.RecordBatch) -> list[Row]:
+        if len(table.schema.names) < len(self._names):
+            nulls = pa.nulls(table.num_rows)
+            names = table.schema.names
+            columns = [table.column(n) if n in names else nulls for n in self._names]
+            table = pa.RecordBatch.from_arrays(columns, names=self._names)
+        return rows_of(table)
 
     def _files(self, key: Key, blobs: dict[str, bytes]) -> list[Row]:
         """The rows in a folder of tables as any reader gets them, and the stored progress."""
@@ -219,7 +237,7 @@ class DeliveryLaws:
         whole = sorted(b for b in blobs if b.endswith((".parquet", ".json")))
         for path in (b for b in whole if b.startswith(f"{folder}part-{k}-")):
             table = read_table(blobs[path])
-            rows += [row for batch in table.to_batches() for row in rows_of(batch)]
+            rows += [row for batch in table.to_batches() for row in self._rows_in(batch)]
             metadata = pq.read_metadata(pa.BufferReader(blobs[path])).metadata
             self._note_told(key, json.loads(metadata[KEY.encode()]))
         for path in (b for b in whole if b.startswith(f"{folder}_part-{k}-")):
@@ -229,6 +247,17 @@ class DeliveryLaws:
     def _note_told(self, key: Key, told: dict[str, Any]) -> None:
         if "next_seq" in told:
             self._note_digest(key, told["next_seq"], bytes.fromhex(told["digest"]))
+
+
+def _names_of(plan: PhysicalPlan) -> list[str]:
+    return CleanRows(item_schema(plan.schema), output_form(plan)).schema.names
+
+
+def _joined(pieces: Sequence[Items]) -> pa.RecordBatch:
+    """All items; those from before a change have null in the added columns."""
+    tables = [pa.Table.from_batches([items.batch]) for items in pieces]
+    (batch,) = pa.concat_tables(tables, promote_options="default").combine_chunks().to_batches()
+    return batch
 
 
 def rows_of(table: pa.RecordBatch) -> list[Row]:

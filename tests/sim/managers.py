@@ -126,13 +126,15 @@ class ManagerProcess(of_query.ManagerProcess):
             return
         for _, uri in self._world.workload.sinks:
             remove_overlap(root.open_store(uri))
+        if self._deliveries is not None:
+            self._deliveries.drain(self._report_again)
+            self._deliveries.stop()
         self._change(root, CHANGE_TRIES_MAX)
 
     def ended(self) -> None:
-        if not self._guarded(self._change_if_stopped):
-            return
         if self._deliveries is None:
-            super().ended()
+            if self._guarded(self._change_if_stopped):
+                super().ended()
         else:
             self._world.strands.start(self.process, self._finish)
 
@@ -144,6 +146,7 @@ class ManagerProcess(of_query.ManagerProcess):
         store = FaultyBlobs(self._world.disk, self.process)
 
         def finish() -> None:
+            self._change_if_stopped()
             if core.state == "finished":
                 for _, uri in self._world.workload.sinks:
                     seal(store.child(root_of(uri)))

@@ -12,7 +12,7 @@ from streamscope.testing.simulation import world as of_query
 from streamscope.testing.simulation.faults.strikes import user_root
 from streamscope.testing.simulation.storage import root_of
 from streamscope.testing.simulation.world import LIMIT_S
-from tests.sim.change_laws import ChangeCheckers
+from tests.sim.change_laws import ChangeCheckers, items_of
 from tests.sim.changing import ChangingWorkload, ask_for_changes
 from tests.sim.checkers import Checkers
 from tests.sim.delivering import JOB_ID, DeliveryProcess
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from planner.physical.plan import PhysicalPlan
+    from rstream import Items
     from rvertex.messages import Mark
     from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
@@ -66,7 +67,8 @@ class World(of_query.World):
             self.disk.breathe = self.strands.breathe
             self.laws.sinks = {sink.name: sink for sink in workload.deliveries}
             self.laws.starts = dict.fromkeys(self.laws.sinks, 0)
-            self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = json_document({"id": JOB_ID})
+            if not self.changes:
+                self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = json_document({"id": JOB_ID})
 
     def begin(self, checkers: laws.Checkers) -> None:
         assert isinstance(checkers, Checkers)
@@ -75,10 +77,13 @@ class World(of_query.World):
         if isinstance(self.workload, ChangingWorkload):
             assert isinstance(checkers, ChangeCheckers)
             self.changing = checkers.changing
-            checkers.on_changed = partial(setattr, self, "workload")
+            checkers.on_changed = self._was_changed
             ask_for_changes(self, self.workload)
         if self.workload.finish_s is not None:
             self.scheduler.after(self.workload.finish_s, None, partial(request_finish, self))
+
+    def _was_changed(self, workload: Workload) -> None:
+        self.workload = self.laws.workload = workload
 
     def open_manager(self, *, is_resumed: bool, is_rival: bool = False) -> ManagerProcess:
         return ManagerProcess(self, self.open_executor, is_resumed=is_resumed, is_rival=is_rival)
@@ -139,10 +144,16 @@ class World(of_query.World):
 
     def is_complete(self) -> None:
         if self.workload.deliveries:
-            self.laws.all_is_delivered(self.workload.answers, self.disk.blobs)
+            answers = outputs_on(self) if self.changes else self.workload.answers
+            self.laws.all_is_delivered(answers, self.disk.blobs)
 
     def close(self) -> None:
         self.strands.close()
+
+
+def outputs_on(world: World) -> dict[str, list[Items]]:
+    """The output of a changed job: by stream the items, with the columns that they had."""
+    return {stream: items_of(world.disk.blobs, uri) for stream, uri in world.workload.sinks}
 
 
 def request_finish(world: World) -> None:

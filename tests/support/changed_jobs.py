@@ -118,11 +118,16 @@ def rows_of(job: Job) -> list[dict[str, Any]]:
 
 def whole_answer(changed: ChangedJob, text: str) -> list[dict[str, Any]]:
     """Return the output of a job that ran this query over all rows from the start."""
+    return rows_of(whole_job(changed, text))
+
+
+def whole_job(changed: ChangedJob, text: str) -> Job:
+    """Run a job with this query over all rows from the start."""
     root = str(changed.folder / "whole")
     query = load_query(changed.query("whole", text, follow=False))
     job = jobmanager.run(query, root=root, executor="local", config=QUICK)
     job.wait(WAIT_S)
-    return rows_of(job)
+    return job
 
 
 def _reads(position: int) -> Callable[[dict[str, Any]], bool]:

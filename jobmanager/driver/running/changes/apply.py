@@ -272,7 +272,8 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     settings = {**root.settings(), **commit["settings"]}
     put_all(store, {PLAN: placed, QUERY: query, JOB: json_document(settings)})
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
-    renew_claim(root.open_store(plan.output), plan, display_uri(root.uri), settings["id"])
+    for output in plan.of_outputs:
+        renew_claim(root.open_store(output.output), output, display_uri(root.uri), settings["id"])
     copy = LOG_CODEC.decode(store.get(f"{folder}/{_COPY}"))
     assert isinstance(copy, StateCopied), copy
     begin_log(root, replace(copy, epoch=max(copy.epoch, 1)), shell)

@@ -268,8 +268,31 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
 
 
 def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> list[str]:
-    if len(old.of_outputs) > 1 or len(new.of_outputs) > 1:
-        return ["a job with several outputs cannot be changed: run the new queries as a new job"]
+    names = [[output.name for output in plan.of_outputs] for plan in (old, new)]
+    if names[0] != names[1]:
+        before, after = (", ".join(of_plan) for of_plan in names)
+        return [f"its outputs would be {after}, not {before}: keep their names and their order"]
+    owners = [
+        {name_of(spec): output.name for output in plan.of_outputs for spec in output.deliveries}
+        for plan in (old, new)
+    ]
+    reasons = [
+        f"delivery {name} would get the rows of output {owner}: give it another name"
+        for name, owner in owners[1].items()
+        if owners[0].get(name, owner) != owner
+    ]
+    for was, is_now in zip(old.of_outputs, new.of_outputs, strict=True):
+        prefix = f"output {was.name}: " if len(names[0]) > 1 else ""
+        reasons += [prefix + reason for reason in _refused_result(was, is_now, links)]
+    return reasons
+
+
+def _last_stage(plan: PhysicalPlan) -> str:
+    return next(v.stage for v in plan.vertices for edge in v.outputs if edge.is_sink)
+
+
+def _refused_result(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> list[str]:
+    """Return the reasons why an output cannot continue."""
     if old.output != new.output:
         return [f"its output would move from {old.output} to {new.output}: keep the folder"]
     if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):
@@ -278,8 +301,8 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
         counts = len(new.sink_streams()), len(old.sink_streams())
         many = f"its output would have {counts[0]} partitions instead of {counts[1]}"
         return [f"{many}: keep the last step that divides rows by key"]
-    last = new.stages[-1].name
-    if links.get(last) != old.stages[-1].name:
+    last = _last_stage(new)
+    if links.get(last) != _last_stage(old):
         continued = (
             f"stage {last} would write the answer, but no old stage that wrote it continues there"
         )

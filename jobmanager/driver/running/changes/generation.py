@@ -308,7 +308,8 @@ class Builder:
             return None
         if edge.side:
             return None if self._is_elsewhere else self._former_side(vertex, edge)
-        return next((at for at, other, _ in _outputs(origin) if other.is_sink), None)
+        sinks = {uri: at for at, other, uri in _outputs(origin) if other.is_sink}
+        return sinks.get(edge.uris[0], next(iter(sinks.values()), None))
 
     def _ended(
         self, vertex: VertexSpec, row: SavedVertex, carried: list[list[Items]]
@@ -337,11 +338,9 @@ class Builder:
 
     def _opened(self, uri: str) -> BlobStore:
         root = self._plan.root
-        return (
-            self._target.child(uri.removeprefix(f"{root}/"))
-            if uri.startswith(root)
-            else self._open_store(uri)
-        )
+        if uri.startswith(root):
+            return self._target.child(uri.removeprefix(f"{root}/"))
+        return self._open_store(uri)
 
     def _waiting(
         self, writer: VertexSpec, reader: VertexSpec, channel: InputChannel

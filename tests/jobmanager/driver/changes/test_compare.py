@@ -12,6 +12,7 @@ import pytest
 
 import streamscope as ss
 from jobmanager.driver.running.changes.compare import Comparison, compare
+from jobmanager.driver.running.changes.widths import RescaleError, widths_for
 from planner.logical.query import together
 from planner.physical.lower import lower
 from rstream import Appender
@@ -164,7 +165,7 @@ REFUSED = [
         "a second output",
         COUNTS,
         f"together({{'a': {COUNTS}.to_parquet(), 'b': {SESSIONS}.to_parquet()}})",
-        "a job with several outputs cannot be changed: run the new queries as a new job",
+        "its outputs would be a, b, not output: keep their names and their order",
     ),
 ]
 
@@ -182,6 +183,10 @@ def _written(folder: Path) -> str:
 
 
 def compared(logs: dict[str, str], old: str, new: str) -> Comparison:
+    return compare(plan_of(logs, old), plan_of(logs, new))
+
+
+def plan_of(logs: dict[str, str], text: str) -> PhysicalPlan:
     streams = {
         name: ss.Stream.from_rstream(uri, vs="t", delay="50ms", follow=True)
         for name, uri in logs.items()
@@ -189,12 +194,9 @@ def compared(logs: dict[str, str], old: str, new: str) -> Comparison:
     uri = logs["rows"]
     streams["by_x"] = ss.Stream.from_rstream(uri, vs="x", delay="50ms", follow=True)
     streams["ended"] = ss.Stream.from_rstream(uri, vs="t", delay="50ms")
-    plans = []
-    for text in (old, new):
-        query = eval(text, {"ss": ss, "Draws": Draws, "together": together, **streams})
-        query = query.to_parquet() if isinstance(query, ss.Stream) else query
-        plans.append(lower(query, root="ROOT", parallelism=2))
-    return compare(*plans)
+    query = eval(text, {"ss": ss, "Draws": Draws, "together": together, **streams})
+    query = query.to_parquet() if isinstance(query, ss.Stream) else query
+    return lower(query, root="ROOT", parallelism=2)
 
 
 def verdict(found: Comparison) -> str:
@@ -227,6 +229,30 @@ def test_what_is_refused_and_what_to_write(
     assert found.refusal.endswith("; or run the new query in another root")
     page = (ROOT / "docs/howto/change-a-job.md").read_text()
     assert f"| {words} |" in page.partition("## Changes that are refused")[2]
+
+
+def test_outputs_of_a_job_keep_their_names_and_deliveries(logs: dict[str, str]) -> None:
+    """A rescale would give their partitions other numbers, so it is refused."""
+
+    def several(a: str, b: str) -> str:
+        return f"together({{'a': {COUNTS}{a}, 'b': {SESSIONS}{b}}})"
+
+    here, there = ".deliver(ss.sinks.console(name='x'))", ".to_parquet()"
+    old = several(here, there)
+    refusals = [
+        (several(here, there), ""),
+        (several(there, there), ""),
+        (several(there, here), "delivery x would get the rows of output b: give it another name"),
+        (several(here, f'.with_columns(m=ss.col("n") * 2){there}'), ""),
+        (several(here, f'.select("key"){there}'), "output b: column 'n' of the output would be"),
+        (several(here, there).replace("'b'", "'c'"), "its outputs would be a, c, not a, b"),
+    ]
+    for new, reason in refusals:
+        found = compared(logs, old, new).refusals
+        assert bool(found) == bool(reason), found
+        assert not reason or found[0].startswith(reason), found
+    with pytest.raises(RescaleError, match="several outputs cannot be rescaled"):
+        widths_for(plan_of(logs, old), 4, {})
 
 
 def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> None:

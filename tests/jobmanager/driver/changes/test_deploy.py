@@ -20,7 +20,7 @@ from jobmanager.driver.running.changes.errors import (
 from jobmanager.driver.running.deploying import compared, deploy, roll_back, take_savepoint
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
-from tests.support.changed_jobs import ChangedJob, whole_answer
+from tests.support.changed_jobs import ChangedJob, whole_answer, whole_job
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -135,3 +135,38 @@ def test_a_destination_gets_each_row_once_across_changes(
     in_table = postgres.query(f"SELECT {', '.join(names)} FROM {table}")
     assert Counter(in_table) == Counter(tuple(row[name] for name in names) for row in rows)
     assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)
+
+
+@pytest.mark.slow
+def test_an_aggregate_is_added_to_one_of_several_outputs(tmp_path: Path) -> None:
+    """Each output continues where it ends, also two that one stage and its reader write."""
+    changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
+    few = f'{WINDOW}.agg(n=ss.agg.count(), m=ss.agg.max("x"))'
+    high = 'rows.filter(ss.col("x") > 60).select("key", "x")'
+    to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
+
+    def several(counts: str, to: str) -> str:
+        again = f'{high}.select("key", y=ss.col("x"))'
+        return f"{{'high': {high}, 'counts': {counts}{to}, 'again': {again}}}"
+
+    changed.append(2)
+    changed.run(changed.query("old", several(few, to)))
+    changed.has_read_all()
+    new = several(few.replace("m=", 't=ss.agg.sum("x"), m='), to)
+    deploy(changed.query("new", new), changed.root, yes=True, wait_s=WAIT_S)
+    changed.append(2)
+    changed.has_read_all()
+    job = changed.job
+    assert job is not None
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["state"] == "finished"
+    changed.close()
+    expected = whole_job(changed, several(few, "")).outputs
+    for name, output in job.outputs.items():
+        whole = expected[name].to_arrow()
+        rows = output.to_arrow().select(whole.column_names).to_pylist()
+        assert sorted(rows, key=str) == sorted(whole.to_pylist(), key=str), name
+    files = [pq.read_table(path).to_pylist() for path in Path(folder).rglob("*.parquet")]
+    delivered = without([row for file in files for row in file], "t")
+    counts = without(job.outputs["counts"].to_arrow().to_pylist(), "t")
+    assert sorted(delivered, key=str) == sorted(counts, key=str)
