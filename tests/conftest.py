@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rstream import BlobStore
 
 
-#: Servers and golden files. An environment in which the project is installed has it by its entry.
+#: Servers and golden files. If the project is installed, its entry point loads the plugin.
 pytest_plugins = ("streamscope_pytest",)
 
 # Compiled modules are kept, whatever the environment says: each worker would rewrite all assertions
@@ -30,12 +30,12 @@ pytest_plugins = ("streamscope_pytest",)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Thousands of tests are collected, and each collection of garbage would walk through all of them:
-# it waits until they are there, and leaves them out from then on.
+# Thousands of tests are collected, and each garbage collection would walk through all of them. So
+# it is off until they exist, and ignores them afterwards.
 gc.disable()
 
-# No test loses power, so nothing is gained by waiting for a disk, which all workers share. The
-# tests of files (tests/rstream/store) take the real one.
+# No test loses power, so waiting for the disk, which all workers share, gains nothing. The tests of
+# files (tests/rstream/store) use the real one.
 REAL_FSYNC = os.fsync
 
 
@@ -45,9 +45,8 @@ def _no_fsync(file: int) -> None:
 
 os.fsync = _no_fsync
 
-# The machine is shared: how long an example takes, or takes to be drawn, says nothing.
-# `make test` draws the same examples each time, so that it fails only for what was changed;
-# `make deep` draws others.
+# The machine is shared, so the time of an example proves nothing. `make test` draws the same
+# examples each time, so it fails only because of a change; `make deep` draws others.
 settings.register_profile(
     "shared",
     deadline=None,
@@ -63,8 +62,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="rewrite golden files")
 
 
-#: Fixtures of live parts. The broker answers empty fetches at once, so each consumer of it takes
-#: most of a processor, and a fast suite that waits for one takes longer by half.
+#: Fixtures with servers. The broker answers empty fetches at once, so each of its consumers uses
+#: most of a processor; a fast suite that waited for one would take half as long again.
 LIVE_PARTS = {"broker", "own_broker", "postgres"}
 
 
@@ -74,8 +73,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-#: Wall time after which a slow test counts as hung: it takes at most a minute where nothing else
-#: runs. Fast tests have the ``timeout`` of pyproject.toml.
+#: Wall time after which a slow test counts as hung; on an idle machine it takes at most a minute.
+#: Fast tests have the ``timeout`` of pyproject.toml.
 SLOW_TIMEOUT_S = 600
 
 

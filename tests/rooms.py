@@ -111,7 +111,7 @@ ROOMS = (
     *("streamscope/testing/simulation/faults", "streamscope/testing/simulation/run.py"),
     *("streamscope/testing/simulation/of_query.py", "streamscope/testing"),
 )
-#: No clock, randomness, environment or thread in what must replay the same.
+#: Code that must replay exactly has no clock, randomness, environment or thread.
 PURE = (
     *("rstream/items", "rstream/format", "rstream/log/tail.py", "rstream/store/segment_names.py"),
     *("rstream/intake/producers.py", "rstream/intake/rows.py"),
@@ -124,7 +124,7 @@ PURE = (
     *("planner/physical", "planner/batch", "planner/api", "planner/sql", "planner/explain"),
     *("jobmanager/state", "jobmanager/manager"),
 )
-#: Rooms within those that talk to servers in the background.
+#: Rooms in PURE that talk to servers in the background.
 FETCHING = ("rvertex/sources/logs/kafka",)
 PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 #: The folder of the submodules of ``streamscope.py``.
@@ -208,6 +208,6 @@ def imported_names(file: str) -> frozenset[str]:
 
 
 if __name__ == "__main__":
-    # Only Spark runs the batch twin; its tests are not among the fast ones.
+    # Only Spark runs the batch; its tests are not among the fast ones.
     counted = [room for room in PURE if room != "planner/batch"]
     print(",".join(room if room.endswith(".py") else f"{room}/*" for room in counted))

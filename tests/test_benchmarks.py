@@ -170,7 +170,7 @@ def test_the_answers_of_the_live_benchmark_are_known(
     other = right.copy()
     other[0], other[1] = other[2], (0, 0, *other[1, 2:])
     verdict = judged(query, other, steps, 0, ALWAYS)
-    assert (verdict.missing, verdict.wrong) == (2, 1)  # one twice, one gone below the time
+    assert (verdict.missing, verdict.wrong) == (2, 1)  # one row twice, one missing before the time
 
 
 def plain_answer(query: str, steps: list[Any]) -> list[tuple[int, ...]]:
@@ -205,7 +205,7 @@ def test_the_totals_of_the_live_benchmark_are_known(monkeypatch: pytest.MonkeyPa
             so_far[key] = n + 1, total + amount
             assert [at, key, n + 1, total + amount] in right.tolist()
     assert len(right) == 800
-    # Each row is read 7 us after its event, but for the first of key 3: the second one replaces it.
+    # Each row is read 7 us after its event, except the first of key 3, which the second replaces.
     found = right.copy()
     found[:, 0] += 7
     of_key = np.flatnonzero(right[:, 1] == 3)

@@ -21,7 +21,8 @@ def options() -> str:
     """All verbs and their options, as Typer documents them, with headings below the page's."""
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="jobmanager")
-    text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+", "", text)  # cut short; they all follow
+    # removed: each verb follows in full
+    text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+", "", text)
     text = re.sub(r"(?:\*\*Options\*\*:\n\n)?\* `--help`: .*\n", "", text)
     text = re.sub(r"^#", "##", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

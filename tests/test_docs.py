@@ -38,11 +38,11 @@ NAMED = re.compile(
 )
 KINDS = "file|output|error|mermaid|console"
 MARKED = re.compile(rf"^<!-- ({KINDS}): ([^\n]+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: docs/SQL.md has a test of its own, with files of its own.
+#: docs/SQL.md has its own test, with its own files.
 SHOWN = [page for page in PAGES if page.name != "SQL.md"]
-#: Like a shell's prompt, but found again in the output.
+#: Like a shell prompt, to be found again in the output.
 DONE = "@@ {} @@"
-#: Runs programs as Python does that is given their names; what each has printed ends with END.
+#: Runs programs as Python would; the output of each ends with END.
 END = "@@ end @@"
 ONE_BY_ONE = f"""
 import runpy, sys

@@ -27,7 +27,7 @@ PAGES = sorted(
 )
 TEXTS = [*PAGES, *(ROOT / file for file in FILES), *ROOT.glob("examples/*.py")]
 INSTALL = re.compile(r"pip install ([^`\n#(]+)")
-#: ``30 s (`host_silence_s`)`` or ``after `host_silence_s` (30 s)``; other words may stand between.
+#: ``30 s (`host_silence_s`)`` or ``after `host_silence_s` (30 s)``; other words may come between.
 _NUMBER, _UNIT = r"(\d[\d,.]*)", r"(s|ms|MiB|KiB|days)?"
 BEHIND = re.compile(rf"{_NUMBER} ?{_UNIT}(?: [a-z]+){{0,4}} ?\([^()]*?`([a-z_]+)`\)")
 BEFORE = re.compile(rf"`([a-z_]+)` \({_NUMBER} ?{_UNIT}\)")

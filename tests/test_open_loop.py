@@ -141,7 +141,7 @@ def test_pauses_of_flink_are_those_of_its_subtasks() -> None:
     printed = [
         (10, b"1> +I[0, 3, 4]\n1> +I[0, 5, 6]\n2> +I[0, 7, 8]\n"),
         (30, b"1> +I[20, 5, 6]\n2> +I[20, 7, 8]\n"),  # key 3 has no event: no pause
-        (50, b"1> +I[40, 3, 1]\n2> +I[20, 7, 8]\n"),  # one comes again: that ends no pause
+        (50, b"1> +I[40, 3, 1]\n2> +I[20, 7, 8]\n"),  # a repeated one does not end a pause
         (70, b"2> +I[40, 7, 1]\n"),
     ]
     subtasks = subtasks_of(printed)
@@ -160,7 +160,7 @@ def test_pauses_of_flink_are_those_of_its_subtasks() -> None:
         subtasks_of([*printed, (80, b"1> +I[60, 7, 8]\n")])
 
 
-#: Prints what it has started, and ends it as it ends.
+#: Prints its subprocesses, and ends them when it ends.
 ENDS_IN_ORDER = """
 import subprocess, sys, processes
 processes.end_in_order()

@@ -22,7 +22,7 @@ PAGES = {"seeds.md": 80, "exactly-once.md": 20}  #: With the least number of pro
 STATUSES = {"yes", "differs", "partly", "missing"}
 #: A promise, its status, and how it is kept.
 PROMISE = re.compile(r"- \*\*(.+?)\*\*\s+(\w+)[:.]\s*(.*)", re.DOTALL)
-#: A file that shows it, in a line of its own.
+#: A file that shows it, on its own line.
 SHOWN = re.compile(r"  - `((?:tests|benchmarks|examples)/[\w/.-]+?)(?:::(\w+))?`")
 MEASUREMENT = re.compile(r"(?:benchmarks|examples)/.+")
 
@@ -31,7 +31,7 @@ class Promise(NamedTuple):
     text: str
     status: str
     here: str
-    shown: list[tuple[str, str]]  #: Paths, and names of tests in them or empty texts.
+    shown: list[tuple[str, str]]  #: Paths, with names of tests in them or empty texts.
 
 
 def promises(text: str) -> Iterator[Promise]:

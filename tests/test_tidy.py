@@ -39,7 +39,7 @@ TOP_LEVEL = {
     ),
     *("tests", "benchmarks", "examples", "docs"),
 }
-#: One door per outside system; files that may import it.
+#: One module per external system: files that may import it.
 FENCES = {
     "pyspark": (
         *("rvertex/host/spark.py", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
@@ -75,7 +75,7 @@ FENCES = {
         *("rvertex/sinks/postgres.py", "streamscope/testing/servers/postgres.py"),
     ),
 }
-#: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
+#: Code that is sent or stored by value; pyspark brings the pickler, which is no use of Spark.
 CLOUDPICKLE = (
     "rvertex/user_code/pickled.py",
     "jobmanager/storage/query_file.py",
@@ -83,7 +83,7 @@ CLOUDPICKLE = (
 )
 IMPURE_MODULES = {"time", "random", "secrets", "uuid", "threading", "numpy.random"}
 IMPURE_CALLS = {"hash", "id"}
-#: Tells nodes apart by identity, and never orders by it.
+#: Distinguishes nodes by identity, but never orders by it.
 BY_IDENTITY = "planner/logical/traversal.py"
 IMPURE_ATTRIBUTES = {
     *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
@@ -292,7 +292,7 @@ def test_a_loaded_machine_fails_no_example() -> None:
 
 
 WHOLLY_FROZEN = ("/messages.py", "/plan.py")
-#: Records that no file changes, but code that is made as a job runs.
+#: Records that no file changes, but code generated at run time does.
 CHANGED_BY_MADE_CODE = ("Timer",)
 
 

@@ -26,7 +26,7 @@ LINE_MAX = 100
 PARAGRAPH_LINES_MAX = 5
 KNOWN = ROOT / "tests" / "golden" / "words.json"
 
-#: A pattern of text that people read, and the plain words for it.
+#: A pattern in text that people read, and the plain words for it.
 WORDS = {
     # The field's verb.
     r"\btold\b": "sent, reported, notified",
@@ -78,14 +78,14 @@ WORDS = {
     r"\bis no matter\b|\bof no matter\b|\bno matter\b": "is ignored, regardless of",
     r"\bthe least far\b|\bleast far\b": "nearest, smallest",
 }
-#: What messages and help must not have besides.
+#: Further patterns for messages and help.
 MESSAGE_WORDS = {
     r"\b(is|are) refused\b": "say what happened: cannot, needs, must",
     r"\bsettled\b|\bis alive\b|\bare alive\b": "final; live",
     r"\b(lane|twin|letter)\b(?! (file|row|topic|output))": "the field's word of the glossary",
     r"\bit is not (below|above)\b": "must be 0 or more",
 }
-#: Names of functions, classes, parameters and variables that are none.
+#: Patterns in names of functions, classes, parameters and variables.
 NAMES = {
     r"(^|_)told(_|$)": "reported, sent, position",
     r"(^|_)said(_|$)": "declared, reported, message",
@@ -96,7 +96,7 @@ NAMES = {
     r"works_up|^lots$|(^|_)came(_|$)|(^|_)lies(_|$)|(^|_)anew(_|$)": "the field's word",
 }
 
-#: Any word that goes, by kind of text.
+#: Any word to avoid, by kind of text.
 _ANY = {
     **dict.fromkeys(("page", "docstring", "comment"), re.compile("|".join(WORDS))),
     "message": re.compile("|".join(WORDS | MESSAGE_WORDS)),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5, verify=True)
 ROWS = 150
-#: Whoever goes on computes all of it again.
+#: A successor computes everything again.
 NEVER = with_limits(checkpoint_interval_s=None, lease_s=0.5, verify=True)
 
 
@@ -107,7 +107,8 @@ def test_they_are_read_from_their_beginning_while_the_job_runs(
     watch.until(lambda status: sum(row["rows"] for row in status["deliveries"]) > 0)
     for count, second in ((had + 1, 3), (had + 3, 4)):
         broker.add_partitions(feed.topic, count)
-        for partition in reversed(range(count)):  # else the old ones may be ahead of the new ones
+        # otherwise old partitions may be ahead of the new ones
+        for partition in reversed(range(count)):
             feed.write(partition, second)
             if partition >= had:
                 watch.until(feed.was_read)

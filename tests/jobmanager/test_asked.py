@@ -173,7 +173,7 @@ def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
     root = cancelled_half_way(events, tmp_path, gate)
     kept = JobRoot(root)
     kept.request(CANCEL)
-    # As one that was killed leaves it.
+    # The status that a killed one leaves.
     kept.write_status({**kept.read_status(), "state": "running"})
     with pytest.warns(NoteWarning, match="a request to cancel .* resume it again to continue"):
         job = jobmanager.resume(root)

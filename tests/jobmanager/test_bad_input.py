@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 ROWS = 400
 WAIT_S = 120.0
-#: A file that vanished might come back, so its vertex is restarted this often before the job fails.
+#: A missing file might come back, so its vertex is restarted this often before the job fails.
 IMPATIENT = with_limits(JobConfig(vertex_failures_max=1), checkpoint_interval_s=0.0)
 PACE = 2.0
-#: What starts later in the first file, and so all of the second, waits for the test.
+#: Later rows of the first file, and so the whole second file, wait for the test.
 HELD_US = ROWS // 2 * 1_000
 
 
@@ -77,7 +77,7 @@ class Case:
     make: Callable[[int], bytes]
     spoil: Callable[[bytes], bytes | None]
     message: str
-    #: Whether it is so from the beginning, or only once the job has been planned.
+    #: Whether the file is bad from the start, or only once the job has been planned.
     is_early: bool = True
 
     @property

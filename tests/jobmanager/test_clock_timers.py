@@ -52,7 +52,7 @@ def test_a_timer_fires_by_the_clock_without_further_rows(tmp_path: Path) -> None
         job = jobmanager.run(
             out, root=root, executor="local", config=QUICK, on_status=watch, retain="all"
         )
-        watch.until(lambda status: status["events_out"] >= 2)  # and no row came meanwhile
+        watch.until(lambda status: status["events_out"] >= 2)  # and no row arrived meanwhile
         appender.append([{"device": "a", "n": 3}])
         watch.until(lambda status: status["events_out"] >= 3)
     finish(job)

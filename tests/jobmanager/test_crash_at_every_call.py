@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
     from rstream import BlobStore
 
-#: What a process says that is durable.
+#: The notices that a process reported as durable.
 Told = list[str]
 
 
@@ -140,7 +140,7 @@ def check_whole(found: Told, said: Told, durable: Told) -> None:
     whole = [k for k in starts if said[k:][: len(found)] == found]
     assert whole, (found, said)
     assert min(whole) + len(found) >= len(durable), (found, durable)
-    del said[min(whole) + len(found) :]  # nobody knows of the rest
+    del said[min(whole) + len(found) :]  # no successor knows the rest
 
 
 def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
@@ -150,7 +150,7 @@ def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
     second = MemoryBlobs(dict(first.blobs))
     begin_anew(CrashingBlobs(second, undisturbed), list(before), list(before))
     for at, how in deaths(undisturbed.calls, is_atomic=True):
-        if how == "torn":  # leaves what no listing has
+        if how == "torn":  # leaves a file that no listing shows
             continue
         store, life = MemoryBlobs(dict(first.blobs)), Life(at, how)
         said, durable = list(before), list(before)

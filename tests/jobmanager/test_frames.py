@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
-#: Out of order, as delay="auto" allows.
+#: Out of order, which delay="auto" allows.
 TABLE = pa.table(
     {
         "time": [START + dt.timedelta(seconds=s) for s in (3, 1, 12, 8, 25)],

@@ -128,7 +128,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     status = jobmanager.resume(f"{folder}/job").wait(WAIT_S)
     assert root.read_status()["manager_epoch"] == 3
     assert outcome(status) == outcome(expected.status())
-    if where == "path":  # elsewhere the digest, which is part of the outcome, has to do
+    if where == "path":  # in other stores the digest in the outcome must suffice
         assert output_items(status["output"]) == output_items(expected.output)
 
 

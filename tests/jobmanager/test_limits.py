@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TESTS = ROOT / "tests"
-#: What a job is to be, not how far it may go.
+#: Properties of a job rather than limits.
 CHOICES = {
     "parallelism",
     "hosts",
@@ -52,10 +52,10 @@ CHOICES = {
     "scratch_folder",
     "until_end",
 }
-#: How much of a source a step takes at most: nothing but memory and time show it
-#: (benchmarks/bench_smoke.py), as the output may not.
+#: Limits of a step's input: only memory and time show them (benchmarks/bench_smoke.py), because the
+#: output must not depend on them.
 STEPS = {"narrow_steps", "narrow_bytes_max"}
-#: Lowered by tests under the names of options of a run.
+#: Tests lower these under the names of run options.
 OPTIONS = {
     "state_memory_bytes": '"state_memory": budget',
     "scratch_bytes_max": "scratch_limit=5_000",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
 
 QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
-#: A broker stays frozen so long.
+#: How long a broker stays frozen.
 AWAY_S = 5.0
 
 

@@ -79,7 +79,7 @@ def test_a_log_keeps_what_a_stopped_job_needs_and_nothing_of_a_finished_one(tmp_
     with Appender(uri, limits=limits) as log:
         for number in (1, 2, 3):
             log.append(rows(number))
-    Appender(uri, limits=limits).close()  # it looks when it is opened
+    Appender(uri, limits=limits).close()  # it checks when it is opened
     assert open_log(uri).next_seq <= ROWS
     job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
     watch.until(has_read(4 * ROWS))

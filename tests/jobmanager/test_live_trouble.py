@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
 HOUR_NS = 3_600 * 1_000_000_000
-#: A job that does nothing is watched so long.
+#: How long an idle job is watched.
 WATCHED_S = 1.0
 
 pytestmark = pytest.mark.slow

@@ -111,7 +111,7 @@ def test_killed_jobs_have_one_answer_per_row_and_call_little_again(tmp_path: Pat
     found = killed_and_finished(folder, ROWS // 5)
     assert [row[0] for row in found] == list(range(ROWS))
     made = (folder / "calls").read_text().count("\n")
-    ahead = 8 * 4 + 8  # in progress, and done but not recorded
+    ahead = 8 * 4 + 8  # calls in progress, and completed calls without a record
     assert ROWS <= made <= ROWS + scaled(1) * (ahead + 8 * 16), made
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("room", pa.string()), ("n", pa.int64())])
-#: In microseconds, out of order by up to 3.
+#: In microseconds, up to 3 out of order.
 TIMES = (3, 1, 2, 6, 4, 5, 9, 7, 8, 12, 10, 11)
 
 

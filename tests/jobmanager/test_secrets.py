@@ -265,7 +265,7 @@ def test_no_message_shows_one(
         MISTAKES[name]()
     told, error = [caplog.text], failed.value
     chain: list[BaseException] = [error]
-    while (cause := chain[-1].__cause__) is not None:  # what a traceback shows
+    while (cause := chain[-1].__cause__) is not None:  # the text of a traceback
         chain.append(cause)
     told += [f"{one} {one!r} {getattr(one, '__notes__', '')}" for one in chain]
     assert not [text for text in told if LITERAL in text]

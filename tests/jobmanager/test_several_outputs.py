@@ -170,7 +170,7 @@ def test_each_output_has_its_folder_its_mark_and_its_readers(tmp_path: Path) -> 
         jobmanager.read_table(root, output="3")
     with pytest.raises(UnknownOutputError, match="outputs of this job are 1, 2: name one"):
         jobmanager.why(root, "n = 1")
-    open_store(folders[0]).delete("_SUCCESS")  # one output is not complete any more
+    open_store(folders[0]).delete("_SUCCESS")  # one output is no longer complete
     again = jobmanager.resume(root)
     assert again.wait(WAIT_S)["state"] == "finished"
     assert open_store(folders[0]).exists("_SUCCESS")

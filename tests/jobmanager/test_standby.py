@@ -140,7 +140,7 @@ def test_of_two_standbys_one_goes_on_and_the_other_waits(
 
         job = started([*driver, str(PACE), str(ROWS // 2)])
         assert job.stdout is not None
-        assert job.stdout.readline()  # its root is there; it waits where half is read
+        assert job.stdout.readline()  # its root exists; it waits after half of the input
         standbys = [started(standby), started(standby)]
         for process in standbys:
             assert process.stderr is not None

@@ -121,7 +121,7 @@ def test_a_store_that_is_away_for_longer_than_a_vertex_may_fail(
     def on_status(status: dict[str, Any]) -> None:
         goes(status)
         told.append(status["waiting"])
-        if sum(map(bool, told)) >= 3:  # again, should a call under way count on
+        if sum(map(bool, told)) >= 3:  # again, in case a pending call still counts
             FAULTS.outage_calls = 0
 
     config = replace(
@@ -221,7 +221,7 @@ def test_an_object_store_that_goes_and_comes_back(
     from moto.server import ThreadedMotoServer
     from werkzeug.serving import WSGIRequestHandler
 
-    # A server that is stopped would go on to answer on the connections that it has.
+    # A stopped server would keep answering on its open connections.
     monkeypatch.setattr(WSGIRequestHandler, "protocol_version", "HTTP/1.0", raising=False)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -237,7 +237,7 @@ def test_an_object_store_that_goes_and_comes_back(
     monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.01)
     import s3fs
 
-    s3fs.S3FileSystem.clear_instance_cache()  # those of other tests talk to another server
+    s3fs.S3FileSystem.clear_instance_cache()  # instances of other tests connect to another server
     bucket = "faults"
     s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
     stop = Disturber([500], lambda _: server.stop(), gate)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobmanager.state.tracker import SnapshotTracker
 from tests.support.shapes import diamond, snapshot_at
 
-#: Where the vertex stands after so many items, on its two inputs and its output.
+#: The positions of the vertex after k items, in its two inputs and its output.
 POSITIONS = [((2 * k, k + k // 3), (k,)) for k in range(13)]
 announcements = st.tuples(
     st.integers(1, 12), st.tuples(st.integers(0, 9), st.integers(0, 9)), st.just("announced")

@@ -100,7 +100,7 @@ def test_poison_is_kept_counted_and_shown(expected: dict[str, Any]) -> None:
     assert "ValueError: a value that this function" in halved[0]["error"]
     assert "test_user_code.py:" in halved[0]["error"]
     timers = [row for row in runs if row["half"] is None]
-    # What a timer changes is undone when it raises, so the same happens at the next.
+    # A timer that raises is undone, so the next one fails in the same way.
     assert {row["error"].partition(" at ")[0] for row in timers} == {"RuntimeError: this timer"}
     assert len(timers) > 30
     # The rows of key 5, which are divided by zero.

@@ -31,7 +31,8 @@ BLOCKS = re.findall(
 )
 
 
-#: What a block takes over from those above it, besides all of the first: no job runs for that.
+#: The statements of earlier blocks that a block gets, besides the whole first block: they run no
+#: job.
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 

@@ -34,13 +34,13 @@ from tests.support.brokers import Broker
 from tests.support.postgres_server import PostgresServer
 
 KILLS_PER_JOB = 40
-#: Of all faults so many come before the job has recovered from the one before.
+#: The share of faults that come before the job has recovered from the previous one.
 SHARE_AT_ONCE = 0.6
 AT_ONCE_S_MAX, PAUSE_S_MAX = 0.8, 2.0
 #: Before the first fault, and after the last.
 WARM_S = 1.0
 OUTPUTS = 2
-#: A topic is read from its beginning to its end within this.
+#: The time limit for reading a whole topic.
 READ_S_MAX = 600.0
 IDLE = ("follow", "wait")
 MASTER = "local[4]"
@@ -124,7 +124,8 @@ def main() -> int:
     )
     parser.add_argument("--customers", type=int, default=0, help="keys that come once, or nearly")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    # so that all started processes are ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     log = Log(options.log)
     pairs = [p for p in PAIRS if "/".join(p).startswith(options.only)]
     first = options.seed % len(pairs)

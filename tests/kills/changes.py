@@ -33,12 +33,12 @@ query = JobSpec(**{spec!r}).live(more={more})
 
 
 def rescale_job(scene: Scene, dice: random.Random) -> Outcome:
-    """Stages with rows by key get another number of vertices."""
+    """Change the number of vertices of keyed stages."""
     return rescale(scene.spec.root, parallelism=dice.choice(WIDTHS), wait_s=RECOVERY_S_MAX)
 
 
 def deploy_query(scene: Scene, _: random.Random) -> Outcome:
-    """The query gets a column or an aggregate more; once it has it, the query stays."""
+    """Add a column or an aggregate to the query; once it has it, keep the query."""
     path = write_query(scene.spec, scene.folder, more=True)
     outcome = deploy(str(path), scene.spec.root, yes=True, wait_s=RECOVERY_S_MAX).outcome
     assert outcome is not None
@@ -46,18 +46,18 @@ def deploy_query(scene: Scene, _: random.Random) -> Outcome:
 
 
 def save_job(scene: Scene, dice: random.Random) -> Outcome:
-    """A savepoint is taken, and replaced by a later one."""
+    """Take a savepoint, which a later one replaces."""
     name = f"s{dice.randrange(SAVEPOINTS)}"
     return take_savepoint(scene.spec.root, name, wait_s=RECOVERY_S_MAX)
 
 
 def roll_job_back(scene: Scene, _: random.Random) -> Outcome:
-    """Refused if rows were delivered since the last change."""
+    """Roll back the last change; an error if rows were delivered since."""
     return roll_back(scene.spec.root, wait_s=RECOVERY_S_MAX)
 
 
 def undo_at_once(scene: Scene, dice: random.Random) -> Outcome:
-    """A change is rolled back before many rows can have been delivered."""
+    """Roll back a change before many rows can have been delivered."""
     (rescale_job if dice.random() < 0.5 else deploy_query)(scene, dice)
     return roll_job_back(scene, dice)
 
@@ -80,7 +80,7 @@ VERBS: dict[str, tuple[int, Callable[[Scene, random.Random], Outcome]]] = {
 def changed(
     kinds: dict[str, tuple[int, Fault]], change: Callable[[Scene, random.Random], Outcome]
 ) -> Fault:
-    """Return a strike that changes a job, mostly while another strike is done.
+    """Return a strike that changes a job, usually during another strike.
 
     ``kinds``: strikes to choose from, with their weights.
     """
@@ -100,7 +100,7 @@ def _change(
     change: Callable[[Scene, random.Random], Outcome],
     fault: Fault | None,
 ) -> str:
-    """Change the job; ``fault``: what happens meanwhile.
+    """Change the job; ``fault``: a fault during the change.
 
     Raises:
         WrongError: the change has no outcome, or a wrong one.

@@ -34,7 +34,7 @@ class Checked:
     events: int
     late: int
     answer: int
-    #: Whether the order within the partitions was that of a run that nothing disturbed.
+    #: Whether the order in the partitions equals that of an undisturbed run.
     in_order: bool
 
 

@@ -90,12 +90,12 @@ QUERIES: dict[str, Callable[[Stream, Stream, bool], Stream]] = {
     "totals": totals,
     "paid": paid,
 }
-#: Rows of these end later than they come: the places keep the one that is alive of each value of
-#: this column.
+#: The ends of their rows arrive later: the destinations keep the valid row per value of this
+#: column.
 LIVING = {"totals": "key", "paid": "id"}
 #: The added column of these is an aggregate, the one of the others is twice the ``id``.
 SUMS = ("windows", "sessions", "totals")
-#: Which column of an answer's rows says which events they are of.
+#: The column of a result's rows that shows which events they are from.
 TIME_OF = {"filter": "at", "windows": "last", "join": "at", "near": "at", "sessions": "last"}
 TIME_OF |= {"priced": "at", "totals": "last", "paid": "at"}
 #: A filter is one stage, and how far back a session or a row without an end reaches nobody says.
@@ -119,7 +119,7 @@ class JobSpec:
     name: str
     query: str
     strategy: str
-    #: Of its sources: what becomes of a partition that is silent.
+    #: How its sources treat a silent partition.
     idle: str
     root: str
     servers: str

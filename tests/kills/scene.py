@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
     from tests.support.postgres_server import PostgresServer
 
-#: Spark and Java start within this, also on a machine that has ten times too much to do.
+#: The time limit for starting Spark and Java, even on a heavily overloaded machine.
 START_S_MAX = 600.0
-#: From the last fault until rows of later events are delivered.
+#: The time limit from the last fault until rows of later events are delivered.
 RECOVERY_S_MAX = 600.0
 FINISH_S_MAX = 600.0
-#: A driver that was succeeded in its sleep ends so soon after it woke up.
+#: The time limit for a suspended driver with a successor to end after it wakes up.
 ZOMBIE_S_MAX = 300.0
 POLL_S = 0.05
 RESUMES_MAX = 4
@@ -70,7 +70,7 @@ class Life:
             renamed = 'hostname "$0" && exec "$@"'
             command = ["unshare", "--uts", "sh", "-c", renamed, machine, *command]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        environment |= {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC"}  # it moves few bytes
+        environment |= {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC"}  # it transfers few bytes
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -137,16 +137,16 @@ class Scene:
 
     def __init__(self, spec: JobSpec, broker: Broker, server: PostgresServer, folder: Path) -> None:
         self.spec, self.broker, self.server, self.folder = spec, broker, server, folder
-        #: Workers that were killed; a status may still name them.
+        #: Killed workers; a status may still name them.
         self.killed: set[int] = set()
-        #: How often the number of vertices changed: rows of equal time have another order then.
+        #: The number of rescales: after one, rows of equal time may have another order.
         self.rescales = 0
         #: What was tried of that, and its outcomes.
         self.changes: list[str] = []
         self._lives: list[Life] = []
         self._asleep: list[Frozen] = []
         self._restart: threading.Timer | None = None
-        #: What writes into the topics, once that has begun.
+        #: self.feed: Feed|The writer of the topics, once it has started.
         self.feed: Feed | None = None
 
     @property
@@ -188,7 +188,7 @@ class Scene:
     def newest_us(self) -> int:
         """The time of the newest event with a row in the table; 0 if none can be read."""
         statement = f"SELECT max({TIME_OF[self.spec.query]}) FROM {self.spec.table}"
-        with contextlib.suppress(Exception):  # the server is away, or has no such table yet
+        with contextlib.suppress(Exception):  # the server is down, or the table does not exist yet
             ((found,),) = self.server.query(statement)
             return int(found or 0)
         return 0

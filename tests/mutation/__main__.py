@@ -32,7 +32,7 @@ from tests.mutation.nearest import OF_TREE, SIMULATED, WIDER, nearest, of_room
 from tests.mutation.sample import Mutant, sample
 from tests.rooms import FILES, ROOT, is_pure
 
-#: How long the tests of a stage may take; a single test that does not end fails long before.
+#: The time limit for the tests of a stage; a single test that hangs fails long before.
 SECONDS_MAX = {
     "covering": 900,
     "nearest": 240,
@@ -41,21 +41,21 @@ SECONDS_MAX = {
     "package": 900,
     "simulation": 1200,
 }
-#: Stages after which no test of the package is left to ask.
+#: Stages after which no test of the package is left to run.
 WHOLE = ("covering", "package")
-#: Address space of a test run: a loop that keeps what it makes would end other processes, too.
+#: Address space of a test run: an endless loop that allocates would otherwise kill other processes.
 MEMORY_BYTES_MAX = 12 << 30
 #: Name of the copy that is changed.
 TREE = "tree"
-#: What pytest returns where it was asked wrongly, and where all tests of the files are slow ones.
+#: Exit codes of pytest for wrong arguments, and if all tests of the files are slow.
 MISUSED, NO_TESTS = 4, 5
-#: How pytest says that it could not even begin, as nothing can be imported.
+#: pytest's message if it could not start because an import failed.
 BROKEN = "ImportError while loading conftest"
 #: How long a single test may take.
 TEST_SECONDS_MAX = 60
-#: How pytest says that one took longer.
+#: pytest's message for a timeout.
 TIMED_OUT = re.compile(r"Timeout \(>|\+\+\+ Timeout")
-#: How pytest and the simulation name what fails.
+#: How pytest and the simulation name a failure.
 FAILED = re.compile(r"(?:^FAILED|^ERROR|make sim RUNS=1) (\S+)", re.MULTILINE)
 FAST = [
     *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
@@ -103,7 +103,7 @@ def _judged(
     try:
         for stage, command in stages.items():
             passed, failed = _passes(tree, command, SECONDS_MAX[stage])
-            if passed is None and failed:  # one test took too long: is it the machine?
+            if passed is None and failed:  # one test took too long: because of the machine?
                 path.write_text(source)
                 again = [*PYTEST, failed]
                 passed = False if _passes(tree, again, TEST_SECONDS_MAX / 2)[0] else None
@@ -113,7 +113,7 @@ def _judged(
                 break
             if passed is None:
                 by = "open"
-            elif stage in WHOLE:  # it has all the tests that were not through
+            elif stage in WHOLE:  # it includes all tests that timed out
                 by = "nothing"
     finally:
         path.write_text(source)

@@ -17,7 +17,7 @@ from coverage import CoverageData
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: How long all fast tests may take in one process, under coverage.
+#: The time limit for all fast tests in one process, under coverage.
 SECONDS_MAX = 3600
 PLUGIN = ("-p", "tests.mutation.plugin")
 
@@ -56,9 +56,9 @@ def measure(tree: Path, folder: Path, pytest: list[str], packages: list[str]) ->
     data, times = folder / "coverage", folder / "times.json"
     command = [sys.executable, "-m", "coverage", "run", f"--source={','.join(packages)}", *pytest]
     environment = {**os.environ, "PYTHONPATH": str(tree), "COVERAGE_FILE": str(data)}
-    # pytest would take the files for places of tests, and name tests from their common folder.
+    # Otherwise pytest would take the file names for test paths, and derive a common root folder.
     command += [f"--rootdir={tree}", *PLUGIN, "--times", str(times)]
     done = subprocess.run(command, cwd=tree, env=environment, timeout=SECONDS_MAX, check=False)
-    if done.returncode not in (0, 1):  # a test that fails is left out
+    if done.returncode not in (0, 1):  # failing tests are skipped
         raise SystemExit("the fast tests do not run")
     return Covering(tree, data, times)

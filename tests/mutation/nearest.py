@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Tests that look at a package from further away, fast ones only.
+#: Fast tests that cover a package from further away.
 WIDER = {
     "rstream": ["tests/rstream", "tests/rvertex/host/test_host.py"],
     "rvertex": [
@@ -19,11 +19,11 @@ WIDER = {
     "planner": ["tests/planner"],
     "jobmanager": ["tests/jobmanager"],
 }
-#: Of the tests that read the tree itself, those that a copy passes and a mistake may fail.
+#: Tests of the tree itself that a copy passes and a bug may fail.
 OF_TREE = ["tests/test_tidy.py::test_records_that_nothing_changes_are_frozen"]
-#: Packages whose mistakes the simulation may show.
+#: Packages whose bugs the simulation may detect.
 SIMULATED = ("rstream", "rvertex", "jobmanager")
-#: Of the tests that import a module without its name so many are asked, the most special ones.
+#: The maximum number of tests that only import the module; the most specific ones run.
 IMPORTING_MAX = 6
 
 

@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-#: By test, s; not a number if it failed or was skipped.
+#: Seconds per test; NaN if it failed or was skipped.
 _seconds: dict[str, float] = {}
 
 

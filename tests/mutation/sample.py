@@ -22,7 +22,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Changes that a person might make by mistake; the rest of cosmic-ray's would crash at once.
+#: Changes that a person might make by mistake; cosmic-ray's other changes would crash at once.
 PLAUSIBLE = re.compile(
     "core/("
     "ReplaceComparisonOperator_(Lt|LtE|Gt|GtE|Eq|NotEq)_(Lt|LtE|Gt|GtE|Eq|NotEq)"

@@ -83,20 +83,20 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_expressions(kind: str) -> None:
     connection = duckdb.connect()
-    connection.execute("PRAGMA disable_optimizer")  # it rearranges what may overflow
+    connection.execute("PRAGMA disable_optimizer")  # it reorders operations that may overflow
     compared = 0
     for case in range(CASES):
         rng = Random(f"{SEED}-{kind}-{case}")
         batch, said = rows_of(rng, ROWS), expression(rng, kind, DEPTH)
         ours, theirs = of_stream(said, batch), of_duckdb(said, batch, connection)
-        if FAILED in (ours, theirs):  # one row fails, and all with it: row by row
+        if FAILED in (ours, theirs):  # one failing row fails all rows: compare row by row
             parts = [batch.slice(at, 1) for at in range(ROWS)]
             ours = [of_stream(said, part) for part in parts]
             theirs = [of_duckdb(said, part, connection) for part in parts]
         for at, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
             values = [v[0] if isinstance(v, list) else v for v in (mine, other)]
             if values[1] == FAILED or values == [FAILED, None]:
-                continue  # who evaluates what of a row that fails is open, and NULL hides it
+                continue  # engines may skip failing parts of a row, and NULL hides an error
             assert same(*values), (
                 f"case {case}: {said.sql}\nDuckDB: {said.duck}\n{batch.slice(at, 1).to_pylist()}"
                 f"\nhere {mine}, there {other}"

@@ -19,7 +19,7 @@ from rstream.items.batch import VE, VS
 from tests.spark.batches import streamed
 
 MIDNIGHT = datetime(2020, 1, 2, tzinfo=UTC)
-#: Types, and the values of three events of either side; only the first two have a partner.
+#: Types, and three events per side; only the first two have a match.
 PAIRS: dict[str, tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = {
     "int and double": (pa.int64(), [1, 2**53, 3], pa.float64(), [1.0, 2.0**53, 3.5]),
     "int and int": (pa.int8(), [1, -2, 3], pa.int64(), [1, -2, 2**40]),

@@ -292,9 +292,9 @@ def test_table(name: str) -> None:
 
 DOCUMENT = ROOT / "docs" / "ALGEBRA.md"
 FIELDS = {"plan"}
-#: Headings of what is drawn, besides those that show a call.
+#: Headings of drawings, besides those that name a call.
 MORE = {"Windows", "Aggregates"}
-#: What is in the document under another heading, or is no operator.
+#: Names that the document explains under another heading, or that are no operators.
 ELSEWHERE = {"schema", "name", "pipe", "hint", "recover_with", "group_by", "window", "match"}
 
 

@@ -271,7 +271,7 @@ def test_nothing_holds_ctis_back_any_number_of_stages_before_timers(how: str) ->
     holding = [op for op in operators if op.holds_ctis and not getattr(op, "passes_ctis", False)]
     assert not holding
     plain = lower(between.to_parquet(), root="r", parallelism=2, partial_aggregation=False)
-    # rows that live come with their edges, and wait for nothing
+    # valid rows have edges, and wait for nothing
     is_held = any(op.holds_ctis for vertex in plain.vertices for op in vertex.operators)
     assert is_held or how == "clip"
 

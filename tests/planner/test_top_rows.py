@@ -121,7 +121,7 @@ def test_running(kind: str, points: bool) -> None:
             inside = [r for r in lasting if r["k"] == k and r[VS] <= at < r[VE]]
             expected += [shown(r, place) for place, r in ranks(inside, key, kind) if place <= 2]
         assert alive(found, at) == sorted(expected)
-    # Rows that stay where they are are not cut; the positions of equal ranks may change.
+    # Rows that keep their place are not cut; rows of equal rank may swap places.
     for one, other in itertools.permutations(found if kind == "row_number" else [], 2):
         assert one[VE] != other[VS] or shown(one, one["place"]) != shown(other, other["place"])
 
@@ -142,7 +142,7 @@ def test_equal_rows_are_as_many_as_there_are() -> None:
     for at in range(22):
         alive = sum(vs <= at < ve for vs, ve in times)
         assert sum(r[VS] <= at < r[VE] for r in found) == min(alive, 3)
-    # A copy ends, or begins, where their number changes, and nowhere else.
+    # A copy starts or ends only where the number of copies changes.
     assert sorted((r[VS], r[VE]) for r in found if r["x"] == 1) == [(0, 20), (2, 7), (2, 9)]
 
 

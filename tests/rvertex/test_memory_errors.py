@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rstream.store.blobs import FsspecBlobs
 from tests.rooms import FILES, ROOT, tree
 
-#: They look at data to tell people of it, or talk over the network: nothing is skipped there.
+#: They inspect data for messages, or use the network: nothing is skipped there.
 LOOKS = (
     "rstream/transport/flight.py",
     "rvertex/sources/mixed.py",

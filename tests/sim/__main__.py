@@ -21,7 +21,7 @@ from tests.sim.changing import CHANGE_KINDS
 from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.run import Outcome, simulate
 
-#: What may become of a range of keys; a host that is drained hands over its vertices.
+#: What can happen to a key range; a drained host hands over its vertices.
 RANGES = ("ranges split", "ranges merged", "notice DrainRequested")
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     """Run, count, report. Return 1 if a law was broken."""
     options = _options()
     kinds = None if options.kinds == "all" else _kinds(options.kinds)
-    gc.freeze()  # what is imported stays: the collector need not look at it again and again
+    gc.freeze()  # imported objects stay: the garbage collector can skip them
     started_s = perf_counter()
     failed: list[Outcome] = []
     met: Counter[str] = Counter()

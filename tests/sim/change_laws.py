@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 class ChangeCheckers(Checkers):
     """Called for every put and delete of the store."""
 
-    #: Told of the job as it is after each change.
+    #: Called with the job after each change.
     on_changed: Callable[[Workload], None] = staticmethod(lambda workload: None)
 
     def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
         super().__init__(scheduler, workload)
         self._answers = workload.answers
         self._plan_data = b""
-        #: Checkpoints of earlier epochs belong to a job of former days.
+        #: Checkpoints of earlier epochs belong to the job before the change.
         self._first_epoch = 0
-        #: A job manager carries out a change.
+        #: Whether a job manager carries out a change.
         self.is_changing = False
 
     @contextmanager
@@ -92,7 +92,7 @@ class ChangeCheckers(Checkers):
         if path == HOME + COMMIT:
             self._begin_anew()
         if self.is_changing and SEGMENT.fullmatch(path):
-            return  # channels of the former days
+            return  # channels of former plans
         super().on_delete(path)
 
     def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:
@@ -105,7 +105,7 @@ class ChangeCheckers(Checkers):
     def recoverable(self, when: str) -> None:
         self.savepoints_are_whole(when)
         if HOME + COMMIT in self.blobs:
-            return  # whoever comes finishes the change before anything else
+            return  # a successor completes the change before anything else
         super().recoverable(when)
 
     def snapshots_are_ordered(self, path: str, data: bytes) -> None:

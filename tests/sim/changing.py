@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 Shape = "Callable[[Random, bool], Query]"
-#: Most virtual seconds until the first change, and between two of them.
+#: The maximum virtual seconds until the first change, and between two changes.
 FIRST_BY_S, PAUSE_S = 1.2, 3.0
 WIDTHS = (1, 2, 3, 4, 5)
-#: How often a user asks again for a change that another one was in the way of.
+#: How often a user retries a change that conflicts with another one.
 TRIES_MAX = 40
-#: Steps of hosts that follow on a crash take so many times longer; looks for such hosts.
+#: Hosts after a crash run this many times slower; the number of checks for such hosts.
 SLOWNESS, SLOW_LOOKS = 100.0, 150
-#: Looks of a suspended host for the change after which it wakes up, ten per virtual second.
+#: Checks of a suspended host for the change after which it wakes up, ten per virtual second.
 ASLEEP_LOOKS = 300
 
 
@@ -217,7 +217,7 @@ def _wake_up(world: World, root: JobRoot, buffer: DurableLog, rest: Items, left:
     if world.state or not left:
         return
     if int(root.settings().get(GENERATION, 0)) > buffer.generation:
-        # it had computed what its successors did up to the cut, and more
+        # it had computed what its successors computed up to the cut, and more
         fences = fences_in(buffer.store.list())
         cut = min(fence.seq for fence in fences if fence.generation > buffer.generation)
         world.scheduler.met["a suspended host writes on"] += 1
@@ -232,9 +232,9 @@ CHANGE_KINDS = {
     "crash_changing": Kind(crash_changing),
     "freeze_changing": Kind(freeze_changing),
 }
-#: Numbers of changes after a crash; those of the workload are smaller.
+#: Start of the numbers of changes after a crash; those of the workload are smaller.
 FIRST_AFTER_CRASH = 100
-#: Most operations of the store until such a death.
+#: The maximum number of store operations until such a death.
 OPERATIONS_MAX = 150
 
 

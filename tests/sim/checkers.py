@@ -27,7 +27,7 @@ class Checkers(of_query.Checkers):
 
     def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
         super().__init__(scheduler, workload)
-        #: Blobs of the journals of live sources, also those that were deleted.
+        #: Blobs of the journals of live sources, including deleted ones.
         self.intake: dict[str, bytes] = {}
         self.find_delivered: Callable[[], dict[str, int]] = dict
         self.retention: RetentionLaws | None = None
@@ -37,7 +37,7 @@ class Checkers(of_query.Checkers):
         if self.retention is not None:
             self.retention.was_put(path, data)
         if path.startswith(INTAKE):
-            self.intake.setdefault(path, data)  # what a zombie puts where one was deleted is void
+            self.intake.setdefault(path, data)  # a stale writer's blob has no effect
             self.promises_stand_behind_what_was_fetched(path, data)
 
     def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:

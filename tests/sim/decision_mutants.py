@@ -164,11 +164,11 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     ),
 )
 
-#: What the simulation has not been seen to catch, and why; tests/jobmanager/test_decisions.py does:
-#: "computes again before one that serves", "takes no parts along that others name", "that was
-#: chosen before its reader is chosen anew".
+#: Bugs that the simulation has not detected so far, with the reasons;
+#: tests/jobmanager/test_decisions.py does: "computes again before one that serves", "takes no parts
+#: along that others name", "that was chosen before its reader is chosen anew".
 UNSEEN: tuple[Callable[[], Mutant], ...] = (
-    # Any instance may recompute: one that works is as right as one that does not, only slower.
+    # Any instance may recompute: a busy one is as right as an idle one, only slower.
     line(
         "a_recomputing_writer_is_any",
         instances,
@@ -176,8 +176,8 @@ UNSEEN: tuple[Callable[[], Mutant], ...] = (
         "next((i for i in rows if not job.is_live(i)), rows[-1])",
         "rows[0]",
     ),
-    # Not met in 40 runs of zombie, straggler, drain: the checkpoint of an instance that is
-    # gone must name a part that another one of its vertex has made known.
+    # Not reached in 40 runs of zombie, straggler, drain: the checkpoint of a dead instance must
+    # name a part that another instance of its vertex has announced.
     line(
         "a_stale_checkpoint_takes_all_its_parts_along",
         collection,
@@ -185,8 +185,8 @@ UNSEEN: tuple[Callable[[], Mutant], ...] = (
         "if p not in vertex.parts",
         "",
     ),
-    # Needs a writer that was chosen before a second reader of it: a stage that two others
-    # read of which one reads the other (two_exchanges), with volatile streams.
+    # Needs a writer that was chosen before its second reader: a stage with two readers of which one
+    # reads the other (two_exchanges), with volatile streams.
     line(
         "a_writer_that_restarts_provides_all",
         recovery,
@@ -194,7 +194,7 @@ UNSEEN: tuple[Callable[[], Mutant], ...] = (
         "chosen[writer.vertex].outputs[writer.index] <= seq",
         "True",
     ),
-    # As the one before it.
+    # Like the previous one.
     line(
         "a_restarting_writer_is_not_asked_again",
         recovery,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.destinations import AnySink, Kind
     from tests.sim.workload import Workload
 
-#: The destinations that conform by themselves are simulated more often than ours.
+#: Simulated destinations are more frequent than our own.
 KINDS: tuple[Kind, ...] = ("epochs", "epochs", "sessions", "sessions", "function", "parquet")
 
 
@@ -35,7 +35,7 @@ def with_deliveries(workload: Workload, seed: int) -> Workload:
         retry_pause_max_s=1.0,
         stop_wait_s=5.0,
     )
-    #: What is delivered goes at once, or some seconds later; half of all jobs keep it.
+    #: Delivered items are deleted at once, or some seconds later; half of all jobs keep them.
     retention_us = random.choice([KEEP_ALL, KEEP_ALL, 0, 1_500_000])
     if isinstance(workload, ChangingWorkload):
         retention_us = KEEP_ALL  # its whole output is compared at the end

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamscope.testing.simulation.scheduler import Process
     from tests.sim.world import World
 
-#: Of a process that is to die or sleep: in one of so many calls from now on.
+#: A process dies or sleeps in one of this number of next calls.
 CALLS_MAX = 6
 WHEN = ("before", "between", "after")
 
@@ -144,7 +144,7 @@ def late_delivery(world: World) -> None:
         world.laws.sinks[sink.name] = sink
         end = _durable_end(world)
         starts = [0, random.randint(0, end), end]
-        # A topic that begins later would lack rows that are alive.
+        # A topic with a later start would lack valid rows.
         world.laws.starts[sink.name] = 0 if topics else random.choice(starts)
     deliver(world, world.laws.sinks[sink.name])
 
@@ -166,7 +166,7 @@ def deliver(world: World, sink: AnySink) -> DeliveryProcess:
     return DeliveryProcess(world, [sink], world.laws.starts[sink.name] if is_new else start_seq)
 
 
-#: They go on for as long as the job does, and some seconds longer.
+#: They last as long as the job, and some seconds longer.
 DELIVERY_KINDS: dict[str, Kind] = {
     f.__name__: Kind(f, by_s=8.0, pause_s=2.0)
     for f in (

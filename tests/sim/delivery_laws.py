@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 Row = tuple[Any, ...]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What a delivery says that is told to begin somewhere and has begun already.
+#: The error of a delivery with a start position that has already started.
 HAS_BEGUN = "continue it without --from"
 
 
@@ -52,19 +52,19 @@ class DeliveryLaws:
         if isinstance(workload, ChangingWorkload):
             self._names = _names_of(workload.plans[1])
         self.retention = RetentionLaws(world, workload, self._needs)
-        #: By the name of a delivery what it is, and where it begins.
+        #: The destination of each delivery by name, and its start.
         self.sinks: dict[str, AnySink] = {}
         self.starts: dict[str, int] = {}
-        #: Of those that begin late, the ones that came too late for what is kept.
+        #: Deliveries that started too late: their items were deleted.
         self.too_late: set[str] = set()
-        #: Those of which some process said that all is delivered.
+        #: Deliveries that a process has reported as complete.
         self.finished: set[Key] = set()
         self._writers: dict[tuple[Key, int], str] = {}
         self._epochs: dict[Key, int] = defaultdict(int)
         self._rows: dict[Key, list[tuple[int, Row]]] = defaultdict(list)
         self._calls: dict[Key, dict[int, list[Row]]] = defaultdict(dict)
         self._topics: dict[Key, TopicLaws] = {}
-        #: Positions that were committed, and the digests beside them.
+        #: Committed positions, with their digests.
         self._digests: dict[Key, dict[int, bytes]] = defaultdict(dict)
 
     @property
@@ -178,7 +178,7 @@ class DeliveryLaws:
                 calls = self._calls[key]
                 found = [row for first in sorted(calls) for row in calls[first]]
                 wanted = [row for _, row in expected]
-            elif getattr(self.sinks[name], "changes", False):  # each row has its kind first
+            elif getattr(self.sinks[name], "changes", False):  # the first column is the kind
                 found = [(seq, row[1:]) for seq, row in found]
             elif self.sinks[name].kind == "parquet":
                 found, wanted = self._files(key, blobs), [row for _, row in expected]

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tests.sim.strands import Strands
 
 Kind = Literal["epochs", "sessions", "function", "parquet"]
-#: A caller gives up after so long.
+#: The time limit of a call.
 CALL_S = 4.0
-#: How soon an absent destination refuses.
+#: The time until an absent destination rejects a call.
 REFUSAL_S = 0.5
 FOLDER = "delivered/"
 
@@ -61,7 +61,7 @@ class SimSink(SinkSpec):
         """Accept all rows."""
 
 
-#: What rows of a job are delivered to.
+#: AnySink = SimSink|The kinds of destinations.
 AnySink = SimSink | TopicSink
 
 
@@ -72,7 +72,7 @@ class Shelf:
     progress: DeliveryProgress | None = None
     #: The greatest epoch that has opened.
     epoch: int = 0
-    #: Of who opened last.
+    #: The number of the last opener.
     session: int = 0
 
 
@@ -81,9 +81,9 @@ class Strike:
     """A fault that hits a process in one of its next calls, and its moment in the call."""
 
     calls: int
-    #: "before" the message leaves, "between" message and answer, "after" the answer came.
+    #: "before" the message leaves, "between" message and answer, "after" the answer arrived.
     when: str
-    #: It sleeps for so long; 0: it dies.
+    #: How long it sleeps; 0: it dies.
     asleep_s: float = 0.0
 
 
@@ -96,9 +96,9 @@ class Destinations:
     disk: Disk
     laws: DeliveryLaws
     shelves: dict[tuple[str, int], Shelf] = field(default_factory=dict)
-    #: Longest way of a message, s.
+    #: The longest delay of a message, s.
     delay_s: float = 0.005
-    #: Share of messages and of answers that are lost now.
+    #: The share of messages and answers that are lost now.
     loss: float = 0.0
     is_away: bool = False
     strikes: dict[str, Strike] = field(default_factory=dict)

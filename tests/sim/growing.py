@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.workload import Workload
 
-#: Jobs over folders and bounded reads take none in, so the job of another seed is run.
+#: Jobs over folders and bounded reads get no partitions, so the job of another seed runs.
 _STEP = 100_003
-#: How often brokers do not answer when they are asked for the partitions.
+#: How often brokers do not answer a request for the partitions.
 AWAY_RATE = 0.1
 
 

@@ -42,7 +42,7 @@ def late_by_silence(
             rows = _rows_in_step(log, source.spec, _rows(log, unit.stream, k, mine))
             is_added = k >= len(source.units)
             for entry in mine:
-                # The first entry of one that was added says since when it takes part.
+                # The first entry of an added partition says since when it counts.
                 is_promise = entry.kind == "advance" and not (is_added and entry.index == 0)
                 if not is_promise or entry.partition != k:
                     continue

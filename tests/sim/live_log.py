@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
     from streamscope.testing.simulation.scheduler import Process, Scheduler
 
-#: The version of a file that nobody writes any more.
+#: The version of a file that is complete.
 WHOLE = FileVersion(1 << 30, ())
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
@@ -60,12 +60,12 @@ class LiveLog:
 
     partitions: tuple[tuple[LiveRow, ...], ...]
     ends: tuple[int, ...]
-    #: When the last partition has its end.
+    #: The end of the last partition.
     over_s: float
 
-    #: Instead of partitions: a folder that grows.
+    #: A growing folder instead of partitions.
     files: tuple[LiveFile, ...] = ()
-    #: By partition when it appears, virtual seconds; empty: all are there from the beginning.
+    #: When each partition appears, in virtual seconds; empty: all exist from the start.
     births: tuple[float, ...] = ()
 
     def partitions_at(self, now_s: float) -> int:

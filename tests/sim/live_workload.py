@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 INTAKE = "job/intake/"
 _CHECKSUM_BYTES = 16
 IDLE_AFTER_US = 300 * MS
-#: Of every fourth job: partitions are silent sooner than what is granted at a time has passed.
+#: For every fourth job: partitions become silent before the granted time has passed.
 HASTY_AFTER_US, HASTY_DELAY_US = 60 * MS, 4_000 * MS
 LEASE_S = 0.3
-#: Of the jobs, how many read a growing folder.
+#: The share of jobs that read a growing folder.
 FOLDER_SHARE = 0.3
-#: Of every fifth job: some rows are ahead of the clock, a few of them only for a while.
+#: For every fifth job: some rows are ahead of the clock, a few of them only for a while.
 AHEAD_EVERY, MAX_AHEAD_US = 5, 600 * MS
-#: The rows of a file have times from that on when it appears.
+#: The times of a file's rows are within this span after it appears.
 FILE_SPAN_US = 500 * MS
 
 

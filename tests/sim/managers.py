@@ -46,7 +46,7 @@ class ManagerProcess(of_query.ManagerProcess):
         if not grows(self._world.workload):
             return super().planned(root)
         self._plan = root.read_plan()
-        if self._plan is None:  # nothing was written down yet
+        if self._plan is None:  # no plan is stored yet
             self._plan = self._world.workload.plan
             root.write_plan(self._plan)
         return self._plan.vertices
@@ -56,7 +56,7 @@ class ManagerProcess(of_query.ManagerProcess):
         root.open_store = opener(self._world.disk, self.process)
         self._change(root, CHANGE_TRIES_MAX)
         plan = root.read_plan()
-        if plan is None:  # nothing was written down yet
+        if plan is None:  # no plan is stored yet
             plan = self._world.workload.plan
             root.write_plan(plan)
         return plan

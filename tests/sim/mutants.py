@@ -336,7 +336,7 @@ def main() -> int:
     known = {make.__name__: make for make in MUTANTS}
     wanted = sys.argv[1:] or list(known)
     survivors = []
-    gc.freeze()  # what is imported stays: the collector need not look at it again and again
+    gc.freeze()  # imported objects stay: the garbage collector can skip them
     started_s = perf_counter()
     for make in (known[name] for name in wanted):
         try:

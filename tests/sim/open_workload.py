@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SERVERS = "simulated:9092"
-#: What a topic gets: one value per key, Debezium's events, or rows with their kind of change.
+#: The format of a topic: one value per key, Debezium's events, or rows with their kind of change.
 FORMS: tuple[dict[str, Any], ...] = (
     {"upsert": True},
     {"upsert": True},
@@ -63,7 +63,7 @@ def _versions(random: Random, name: str) -> Stream:
     return _rows(random, name).upserts("k", deleted=col("x") < -5)
 
 
-# ---- shapes: a stream, and the key of which it has one row at each instant
+# ---- shapes: a stream, and the key by which it has one row at each instant
 
 
 def totals(random: Random) -> Made:

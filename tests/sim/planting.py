@@ -26,13 +26,13 @@ class Mutant:
     more: tuple[tuple[Any, str, Any], ...] = ()
     #: It shows in jobs over live logs.
     live: bool = False
-    #: It shows where answers are delivered.
+    #: It shows in jobs with deliveries.
     deliver: bool = False
     #: It shows in jobs over logs that get partitions.
     grow: bool = False
-    #: It shows in jobs over rows whose ends come later.
+    #: It shows in jobs over rows whose ends arrive later.
     open_rows: bool = False
-    #: It shows where users change the job.
+    #: It shows in jobs that users change.
     change: bool = False
 
     @contextmanager

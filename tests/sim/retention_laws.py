@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.sim.workload import Workload
 
 Key = tuple[str, int]
-#: What a delivery says whose next items are gone.
+#: The error of a delivery whose next items were deleted.
 IS_GONE = "its retention keeps it from seq"
 AT = re.compile(rf"{root_of(ROOT)}deliveries/([^/]+)/(\d+)/at")
 BEGINS = re.compile(r"(.*/)_begins-(\d{20})")
@@ -43,9 +43,9 @@ class RetentionLaws:
         self._world, self._workload, self._needs = world, workload, needs
         self._streams = {root_of(uri): stream for stream, uri in workload.sinks}
         self._own = {sink.name for sink in workload.deliveries}
-        #: When a position was first in the root.
+        #: When each position was first in the root.
         self._told_s: dict[Key, float] = {}
-        #: By partition when somebody looked who needs what, and what it let go.
+        #: The deletions per partition: when the needs were checked, and what was deleted.
         self._let_go: dict[int, list[tuple[float, int]]] = defaultdict(list)
         self._begins: list[tuple[str, int, bytes]] = []
 

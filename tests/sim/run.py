@@ -52,7 +52,7 @@ def simulate(
     make = make_live_workload if live else make_growing_workload if grow else make_workload
     make = make_open_workload if open_rows else make_changing_workload if change else make
     workload = make(seed if workload_seed is None else workload_seed)
-    if live or grow:  # what is expected becomes known at the end
+    if live or grow:  # the expected result becomes known at the end
         workload = replace(workload, expected={}, answers={})
     if deliver:
         workload = with_deliveries(workload, seed if workload_seed is None else workload_seed)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from streamscope.testing.simulation.scheduler import Process, Scheduler
 
-#: Of the calls of the store, before how many a strand waits a moment.
+#: The share of store calls before which a strand waits a moment.
 BREATH_SHARE = 0.2
 BREATH_S = 0.02
 WAKE_S = 0.002
-#: Time goes by in every wait, also in one of a rounding error.
+#: Every wait lasts at least this long, despite rounding.
 LEAST_S = 1e-5
 
 
@@ -36,7 +36,7 @@ class Strands:
     def __init__(self, world: Scheduler) -> None:
         self.world = world
         self._all: list[Strand] = []
-        #: The one that runs now; None: the scheduler's thread does.
+        #: self.current: Strand|The running strand; None: the scheduler's thread runs.
         self.current: Strand | None = None
 
     def start(self, process: Process, body: Callable[[], None]) -> Strand:
@@ -71,7 +71,7 @@ class Strand:
         self._goes_on.acquire()
         self._gives_back.acquire()
         self._thread = threading.Thread(target=self._run, name="strand", daemon=True)
-        #: The number of its next wait: whatever is to end an earlier one is too late.
+        #: The number of its next wait: a wake-up for an earlier one is ignored.
         self._wait = 0
         self._is_over = self._is_unwinding = False
         self._failure: BaseException | None = None

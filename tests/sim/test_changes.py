@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Seeds that once broke a law, without faults; the commits say why.
 ONCE_BROKEN = [2, 20, 34, 82]
-#: As above, amid faults: a host of the job manager before the change wakes up and writes output.
+#: As above, with faults: a host of the former job manager wakes up and writes output.
 WOKEN = [1212, 5046]
 
 

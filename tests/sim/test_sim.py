@@ -42,9 +42,9 @@ def test_jobs_over_logs_that_get_partitions(seed: int) -> None:
 
 
 LATER_KINDS = {*(f.__name__ for f in (*STRIKES, *MOMENTS)), "duplicate", "reorder", "lose", "stop"}
-#: The kinds there were when these seeds were found: another one more, and they are other runs.
+#: The kinds of faults when these seeds were found: with another kind, the runs would differ.
 FIRST_KINDS = tuple(kind for kind in KINDS if kind not in LATER_KINDS)
-#: Seeds that once broke a law, and the kinds of fault they need; the commits tell their stories.
+#: Seeds that once broke a law, and the kinds of fault that they need; the commits explain them.
 ONCE_BROKEN = [
     (5, ()),
     (16, ("clock_jump",)),

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tests.support.spill_bugs import Bug
 
 ROWS = 60
-#: Ids come again after 1.8 s, when they are known for one microsecond more.
+#: Ids repeat after 1.8 s, while they are known for one more microsecond.
 WITHIN = "1800001us"
-#: Seeds among which a planted bug must be found.
+#: The number of seeds that must detect a planted bug.
 TRIED = 4
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MS", "ROOT", "WORKLOADS_MAX", "Workload", "hashes", "make_workload", "workload_of"]
 MS = 1_000
-#: How many are kept: a hunt for a planted bug tries so many.
+#: The size of the cache: the search for a planted bug runs this many.
 WORKLOADS_MAX = 256
 
 
@@ -30,9 +30,9 @@ WORKLOADS_MAX = 256
 class Workload(of_plan.Workload):
     """A job that may read a live log and deliver its result."""
 
-    #: What a live job reads.
+    #: log: LiveLog|The log that a live job reads.
     log: LiveLog | None = None
-    #: When a user has it finish, virtual seconds; None: it ends by itself.
+    #: finish_s: float|When a user finishes it, in virtual seconds; None: it ends by itself.
     finish_s: float | None = None
     deliveries: tuple[AnySink, ...] = ()
 

@@ -43,11 +43,11 @@ class World(of_query.World):
     """A simulated job, from its start to its end."""
 
     workload: Workload
-    #: How many job managers are to die in a change.
+    #: The number of job managers that die in a change.
     change_traps = 0
-    #: How many changes were asked for right after a crash of all hosts.
+    #: The number of changes requested right after a crash of all hosts.
     change_crashes = 0
-    #: In force while a job manager carries out a change.
+    #: The context of a job manager that carries out a change.
     changing: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def prepare(self) -> None:
@@ -55,13 +55,13 @@ class World(of_query.World):
         self.strands = Strands(scheduler)
         self.laws = DeliveryLaws(scheduler, workload)
         self.destinations = Destinations(scheduler, self.strands, self.disk, self.laws)
-        #: What a user changes of the job, by time.
+        #: The user's changes of the job, by time.
         self.changes = isinstance(workload, ChangingWorkload) and workload
         if isinstance(workload, ChangingWorkload):
             document = json_document({"format": FORMAT, "id": JOB_ID, "generation": 0})
             self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = document
             self.disk.blobs[f"{root_of(ROOT)}{QUERY}"] = pickle_document(workload.queries[0])
-        #: Processes of their own that deliver, also those that have ended.
+        #: Separate delivering processes, including ended ones.
         self.deliverers: list[DeliveryProcess] = []
         if workload.deliveries:
             self.disk.breathe = self.strands.breathe
@@ -110,7 +110,7 @@ class World(of_query.World):
         """The lowest position of the deliveries per stream of the output."""
         found: dict[str, int] = {}
         streams = [stream for stream, _ in self.workload.sinks]
-        own = {sink.name for sink in self.workload.deliveries}  # others may come too late
+        own = {sink.name for sink in self.workload.deliveries}  # the others may start too late
         for name, k in self.laws.keys:
             if name in own and self.laws.sinks[name].kind in ("epochs", "sessions"):
                 shelf = self.destinations.shelves.get((name, k))

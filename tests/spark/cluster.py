@@ -95,7 +95,7 @@ class Cluster:
 
     def _await(self, lines: Queue[str | None], pattern: str) -> str:
         seen: list[str] = []
-        while True:  # ends with the line, with the process, or after a long silence
+        while True:  # ends with the expected line, with the process, or after a long silence
             try:
                 line = lines.get(timeout=self._start_wait_s)
             except Empty:

@@ -470,10 +470,10 @@ def test_queries(name: str) -> None:
 def test_random_plans(stream: Stream) -> None:
     try:
         batch = batched(stream)
-    except BatchDataError as error:  # a payload that ties decide
+    except BatchDataError as error:  # a payload that depends on ties
         assume("start together" not in str(error))
         raise
-    except UnsupportedInBatchError as error:  # and an order that only the stream has
+    except UnsupportedInBatchError as error:  # and an order that only the stream knows
         assume("is known to the stream only" not in str(error))
         raise
     found = compare(streamed(stream), batch)

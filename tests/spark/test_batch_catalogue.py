@@ -14,8 +14,8 @@ from tests.support.catalogue import aggregates, over, scalars
 from tests.support.catalogue.entry import streams
 
 pytestmark = pytest.mark.spark
-#: Spark's ``chr`` has 256 characters, its ``slice`` refuses index 0. Zones are refused, because its
-#: rules are of another release.
+#: Spark's ``chr`` has 256 characters, its ``slice`` rejects index 0. Zones are skipped, because
+#: Spark's rules are of another release.
 NOT_IN_SPARK = {"CHR", "SUBSTRING_INDEX", "list[1:2]", "AT TIME ZONE", "EXTRACT in a zone"}
 SHOWN = [e for e in scalars.ENTRIES if e.hint is None and e.name not in NOT_IN_SPARK]
 

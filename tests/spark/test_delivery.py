@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
 
 pytestmark = pytest.mark.spark
-#: What is flushed late shows that the delivery did not wait for it.
+#: Late flushes show that the delivery did not wait for them.
 CONFIG = with_limits(checkpoint_interval_s=0.2)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.jobmanager.storage.test_places import totals
 query = totals(Path({events!r}))
 """
-#: Kills Java once rows were read; then goes on with the job in the same process.
+#: Kills Java once rows were read, then resumes the job in the same process.
 SCRIPT = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_killed_java_is_one_message_and_can_be_resumed(tmp_path: Path) -> None
     told = json.loads(first)
     assert (told["state"], one) == ("failed", "exit 1"), done
     assert told["error"].startswith("Spark at local[2] is gone: its Java was killed")
-    # A line of progress may name the last error of a host that died with Java.
+    # A progress line may name the last error of a host that died with Java.
     lines = [line for line in done.stderr.splitlines() if not line.startswith("job running:")]
     errors = [line for line in lines if "error" in line]
     assert len(errors) == 1, done.stderr

@@ -45,7 +45,7 @@ def test_the_master_that_spark_has_is_kept(tmp_path: Path, command: list[str], b
     (tmp_path / "job.py").write_text(before + RUN)
     known = {**os.environ, "PYTHONPATH": str(PROJECT)}
     known.pop("PYSPARK_PYTHON", None)
-    if not before:  # a session takes this interpreter by itself, spark-submit is another program
+    if not before:  # a session uses this interpreter, spark-submit is another program
         known["PYSPARK_PYTHON"] = sys.executable
     done = subprocess.run(
         [*command, "job.py"],

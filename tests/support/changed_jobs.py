@@ -26,7 +26,7 @@ _HEAD = 'import streamscope as ss\nrows = ss.Stream.from_rstream({log!r}, vs="t"
 _FOLLOW = 'follow={follow}, idle_after="100ms")\nquery = '
 _BY_KEY = 'rows.group_by("key")'
 COUNTS = f'{_BY_KEY}.window(ss.tumbling("700ms")).agg(n=ss.agg.count(), m=ss.agg.max("x"))'
-#: What queries of ``rows`` remember, of every kind.
+#: Queries over ``rows`` with every kind of state.
 STATEFUL = {
     "hopping": f'{_BY_KEY}.window(ss.hopping("1s", "300ms")).agg(t=ss.agg.sum("x"))',
     "holistic": f'{_BY_KEY}.window(ss.tumbling("700ms")).agg(m=ss.agg.quantile("x", 0.5))',
@@ -94,7 +94,7 @@ class ChangedJob:
     def has_emitted_all(self) -> None:
         """Wait until each window that can close is emitted; for queries like ``COUNTS``."""
         passed_us = batch(self.appended - 1).column("t")[-1].as_py() - DELAY_US
-        over_us = passed_us // WINDOW_US * WINDOW_US  # no time in between leaves a window
+        over_us = passed_us // WINDOW_US * WINDOW_US  # no gap in the times skips a window
         self.watch.until(lambda status: _has_passed(status, over_us))
 
     def finish(self) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ class CrashingBlobs:
 
     def delete(self, path: str) -> None:
         how = self._life.enter(f"delete {path}")
-        if how in ("torn", "half"):  # a deletion is whole or is not
+        if how in ("torn", "half"):  # a deletion is atomic
             raise DiedError
         self._store.delete(path)
         self._life.leave()

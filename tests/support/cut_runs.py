@@ -83,7 +83,7 @@ def run_cut(
         if restore:
             state = through_bytes(operator.snapshot())
             operator = spec.open(schemas)
-            arrays = ArraySpill([operator], memory)  # before the load, as a vertex does
+            arrays = ArraySpill([operator], memory)  # before loading, as in a vertex
             operator.load(state)
         arrays.fit(0)
         outputs.append(operator.process(order.piece(inputs, lo, hi)))

@@ -28,7 +28,7 @@ class CuttingProxy:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(Path(self.folder) / _SOCKET))
         self._listener.listen()
-        #: What cuts a line on its way to the server, or back; empty: nothing.
+        #: Bytes that break a connection, to the server or back; empty: none.
         self.cut_to_server = self.cut_to_client = b""
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 #: Keys of requests.
 PRODUCE, FIND_COORDINATOR, INIT_PRODUCER_ID = 0, 10, 22
-#: Error codes that say that the user may not do it.
+#: Error codes for a missing permission.
 NO_TOPIC, NO_GROUP, NO_TRANSACTION = 29, 30, 53
-#: From these versions on an answer's header and texts are compact.
+#: From these versions on, headers and texts of answers are compact.
 _COMPACT_FROM = {PRODUCE: 9, FIND_COORDINATOR: 3, INIT_PRODUCER_ID: 2}
 
 
@@ -31,7 +31,7 @@ class DenyingProxy:
         self._broker = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.servers = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        #: By key of the requests that are denied, the error code.
+        #: The error code per key of a denied request.
         self.denied: dict[int, int] = {}
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -98,7 +98,7 @@ def _error_at(frame: bytes, key: int, version: int) -> int:
         return at + (4 if version >= 1 else 0)
     if key == INIT_PRODUCER_ID:
         return at + 4
-    if is_compact:  # lengths are one more than they are, here in one byte
+    if is_compact:  # lengths are stored plus one, here in one byte
         return at + 1 + 1 + frame[at + 1] - 1 + 1 + 4
     (length,) = struct.unpack(">h", frame[at + 4 : at + 6])
     return at + 4 + 2 + int(length) + 4 + 4

@@ -51,7 +51,7 @@ def assert_divisible(
     except NotByKeyError:
         return
     end: int = INF_TIME
-    if isinstance(spec, KeyedProcessing):  # its timers may not end
+    if isinstance(spec, KeyedProcessing):  # its timers may never end
         times = [int(t) for run in inputs for t in (*int64_column(run.events, VS), *run.ctis)]
         end = min(max(times, default=0) + 1, INF_TIME)
     inputs = [
@@ -79,7 +79,7 @@ def assert_divisible(
         rest = _of_slots(order.piece(inputs, then, len(order)), keys, ranges)
         rows += running.process(rest).events.to_pylist()
         for name, table in running.snapshot().tables.items():
-            if name.startswith("pending"):  # other shards have not come so far
+            if name.startswith("pending"):  # other shards have not reached this point
                 rows += [r for r in table.to_pylist() if r.pop(KIND) == EVENT]
     whole = sorted(map(repr, expected.events.to_pylist()))
     assert sorted(map(repr, rows)) == whole, f"divided at {at} of {len(order)}, slots {a}, {b}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _STATUS = adbc_driver_manager.AdbcStatusCode.UNKNOWN
-#: What DuckDB says otherwise, or does not know.
+#: Statements that DuckDB writes differently, or lacks.
 _SAID_OTHERWISE = (
     (r" WITH \(fillfactor = \d+\)", ""),
     (r"NULLS NOT DISTINCT", ""),
@@ -43,10 +43,11 @@ class Server:
             "WHERE table_name = replace(n, '\"', ''))"
         )
         self.backends: dict[int, Connection] = {}
-        #: The statements that made tables, by name.
+        #: The statements that created tables, by name.
         self.made: dict[str, str] = {}
         self._count = 0
-        #: What the next ends of transactions are answered with; they do not take place.
+        #: self.fails_at_commit: Exception|The error of the next ends of transactions, which have no
+        #: effect.
         self.fails_at_commit: Exception | None = None
 
     def connect(self, dsn: str, *, autocommit: bool) -> Connection:
@@ -100,7 +101,8 @@ class Connection:
     def close(self) -> None:
         """Drop the uncommitted rows."""
         if self._server.backends.pop(self.pid, None) is self:
-            with contextlib.suppress(duckdb.TransactionException):  # there is none to take back
+            # there is no transaction to roll back
+            with contextlib.suppress(duckdb.TransactionException):
                 self._cursor.execute("ROLLBACK")
             self._cursor.execute(f"DELETE FROM backends WHERE pid = {self.pid}")
             self._cursor.close()

@@ -28,11 +28,11 @@ class Faults:
 
     #: Share of calls that fail.
     error_rate: float = 0.0
-    #: So many calls fail, the next ones.
+    #: The number of next calls that fail.
     outage_calls: int = 0
-    #: Seconds that every call takes.
+    #: The duration of every call, seconds.
     delay_s: float = 0.0
-    #: Bytes that may still be put; None: as many as one likes.
+    #: bytes_left: int|The bytes that can still be written; None: no limit.
     bytes_left: int | None = None
     calls: int = 0
     failures: int = 0

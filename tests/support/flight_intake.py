@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STATUS = {kind.__name__.removesuffix("Error"): status for kind, status in STATUS}
-#: The error of Flight for a status; for another one, FlightServerError.
+#: The Flight error for a status; FlightServerError for others.
 FITTING = {
     401: flight.FlightUnauthenticatedError,
     429: flight.FlightUnavailableError,

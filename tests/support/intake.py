@@ -34,11 +34,11 @@ segment_commits_max = 8
 [limits]
 {limits}
 """
-#: Calls of a slow store take so long; set in the server's process.
+#: The duration of calls of a slow store; set in the server's process.
 DELAY = "INTAKE_STORE_DELAY_S"
 ANSWER_WAIT_S = 120
 DOORS = ("http", "flight")
-#: What HTTP calls them, with ``_`` for ``-``.
+#: The names in HTTP, with ``_`` for ``-``.
 _HEADERS = {"number": "Sequence_Number", "epoch": "Producer_Epoch"}
 
 

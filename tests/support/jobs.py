@@ -21,7 +21,7 @@ WAIT_S = 120.0
 ROWS = 4_000
 #: Event time from the first to the last row, seconds.
 SPAN_S = 40
-#: Every second an eighth of the events.
+#: An eighth of the events, in seconds.
 EIGHTH_S = SPAN_S // 8
 
 #: Items of one stream: sequence number, kind, lifetime, payload.

@@ -59,15 +59,15 @@ class Broker:
         self.partitions: list[list[Entry]] = [[] for _ in range(partitions)]
         self.groups: dict[str, dict[int, TopicPartition]] = defaultdict(dict)
         self.ids: dict[str, tuple[int, Transaction | None]] = {}
-        #: By name of a call, what it raises next time, and whether it takes place all the same.
+        #: The next error of each call by name, and whether the call still takes effect.
         self.fails: dict[str, tuple[KafkaException, bool]] = {}
-        #: Why a record is refused.
+        #: self.refuses: Callable[[Record], KafkaError|Why a record is rejected.
         self.refuses: Callable[[Record], KafkaError | None] = lambda _: None
-        #: Records for which a producer has room.
+        #: The number of records that a producer can buffer.
         self.room = 1_000_000
         #: Whether records stay in the producer.
         self.is_silent = False
-        #: The calls of producers that change something, in order.
+        #: The calls of producers with an effect, in order.
         self.calls: list[str] = []
 
     def read_committed(self, topic: str) -> list[Record]:

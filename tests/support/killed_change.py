@@ -22,7 +22,7 @@ from tests.support.jobs import WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: By phase: the owner and the name of a function, and whether the process dies before or after it.
+#: By phase: owner and name of a function, and whether the process dies before or after it.
 PHASES: dict[str, tuple[Any, str, str]] = {
     "asked to stop": (Driver, "stop", "after"),
     "stopped": (run, "leg_after", "before"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rstream.items.batch import Items
     from rvertex.sources.logs.protocol import LogRows
 
-#: Small pieces, and a checkpoint whenever there is time.
+#: Small steps, and frequent checkpoints.
 CONFIG = with_limits(checkpoint_interval_s=0.02, step_rows_max=50, lease_s=0.5)
 
 

@@ -21,7 +21,7 @@ class Ledger:
     rows: list[Row] = field(default_factory=list)
     progress: DeliveryProgress | None = None
     epoch: int = 0
-    #: Calls that fail first: names of calls, "lost" for a commit whose answer is lost.
+    #: Calls to fail next: names of calls; "lost" for a commit whose answer is lost.
     faults: list[str] = field(default_factory=list)
     opens: int = 0
     #: The position of each commit.

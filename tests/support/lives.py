@@ -128,7 +128,7 @@ def join_vertex(recovery: Recovery = CHECKPOINT) -> VertexSpec:
 
 
 Inputs = list[pa.RecordBatch]
-#: An input and a number of its rows; -1: a step; -2: a trip of the snapshot through bytes.
+#: An input and a number of its rows; -1: a step; -2: a restore of the serialised snapshot.
 Action = tuple[int, int]
 STEP, RESTORE = -1, -2
 
@@ -188,7 +188,7 @@ class Life:
     def drain(self) -> None:
         """Offer all remaining items, as long as the vertex wants them."""
         worked = True
-        while worked:  # ends: every turn but the last reads, releases or rebuilds something
+        while worked:  # ends: every round but the last reads, releases or rebuilds something
             before = self.vertex.read_positions, self.vertex.is_replaying
             for channel in range(len(self.inputs)):
                 self.offer(channel, 1_000)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from jobmanager.state.topology import StreamShape, Topology, VertexShape
 
 END = 60
-#: How far a replayed vertex reads back.
+#: How far back a replayed vertex reads.
 HORIZON = 7
 CONFIG = JobConfig(host_restarts_max=10**6, vertex_restarts_max=10**6, vertex_failures_max=10**6)
 
@@ -70,7 +70,7 @@ class Held:
     vertex: str
     epoch: int
     host: str
-    #: What it reads next; below ``at`` it only rebuilds its state.
+    #: The next item to read; below ``at`` it only rebuilds its state.
     reads: int
     at: int
     first: dict[str, int]
@@ -85,7 +85,7 @@ class Model:
     def __init__(self, topology: Topology, hosts: int, rng: random.Random) -> None:
         self.topology, self.hosts_wanted, self.rng = topology, hosts, rng
         self.manager = JobManager(topology, CONFIG)
-        #: What one knows that has recalled the log so far.
+        #: A successor that has read the log so far.
         self.successor = JobManager(topology, CONFIG)
         self.instances: dict[tuple[str, int], Held] = {}
         self.hosts: set[str] = set()
@@ -251,7 +251,7 @@ class Model:
 
     def checkpoint(self, held: Held) -> None:
         if held.reads < held.at:
-            return  # it does not stand where it stood yet
+            return  # it has not reached its former position yet
         self.flush(held)
         shape = self.topology.vertices[held.vertex]
         is_replay = shape.recovery.strategy == "replay"

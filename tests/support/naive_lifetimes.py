@@ -91,7 +91,7 @@ def pieces_alone(
             for a, b in itertools.pairwise(times)
             if not any(r["_vs"] <= a < r["_ve"] for r in matches)
         ]
-        # Neighbouring free parts meet where a match of no more importance begins or ends: never.
+        # Adjacent free parts could only touch where an ineffective match starts or ends: never.
         out += [
             ({**row, "_vs": a, "_ve": b}, b + 1 if b < row["_ve"] else b) for a, b in _merged(free)
         ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The variable of each row, and whether it is excluded.
 Mapped = tuple[tuple[int, bool], ...]
-#: ``(rows of the key, first row, mapped so far and the row at hand)``
+#: ``(rows of the key, first row, mapped rows including the current one)``
 Condition = "Callable[[list[dict[str, Any]], int, Mapped], bool]"
 STEPS_MAX = 200_000
 

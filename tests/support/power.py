@@ -32,12 +32,12 @@ class Disk:
         #: Content of files and names of folders, by inode.
         self._contents: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
-        #: An open handle of each, or the inode of a deleted one would be given to another file.
+        #: An open handle of each, because the inode of a deleted file could be reused.
         self._handles: dict[int, int] = {}
         weakref.finalize(self, _close, self._handles)
         #: Paths in the order of their syncs.
         self.synced: list[str] = []
-        #: Files that were given a name before their content was durable.
+        #: Files that got a name before their content was durable.
         self.named_too_early: list[str] = []
         fsync = os.fsync
 

@@ -103,7 +103,7 @@ def parquet_rows(store: BlobStore) -> list[tuple[str, int, int]]:
 
 def write_pending(writer: LogWriter) -> None:
     """Write all waiting segments."""
-    while writer.write_segment():  # ends with the cuts there are
+    while writer.write_segment():  # ends when no cut is left
         pass
 
 

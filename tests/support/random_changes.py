@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WIDTHS = (1, 2, 3, 4, 5)
 STEPS, HOSTS = 8, 2
-#: Of all changes this share meets a kill or an end of the job manager before it is done.
+#: The share of changes that are disturbed by a kill or an end of the job manager.
 SHARE_DISTURBED = 0.5
 DELAY_S_MAX = 0.8
 
@@ -46,7 +46,7 @@ class RandomChanges:
             for k, one in enumerate((text, other))
         }
         self.done: Counter[str] = Counter()
-        #: What was done in which order, for the message of a failure.
+        #: The steps in order, for the message of a failure.
         self.steps: list[str] = []
 
     def run(self, steps: int = STEPS) -> None:
@@ -83,7 +83,7 @@ class RandomChanges:
         self._wait_changed()
         thread.join(WAIT_S)
         assert not thread.is_alive(), self.steps
-        self._wait_changed()  # the request may have come after the trouble
+        self._wait_changed()  # the request may have come after the disturbance
 
     def _note(self, what: str) -> None:
         self.steps.append(what)

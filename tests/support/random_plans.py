@@ -84,7 +84,7 @@ def _base(name: str, lengths: str, partitions: int, seed: int) -> Stream:
             items.append(cti(time))
     schema = {"k": "int32" if seed % 2 else "int64", "x": "int64", "s": "string"}
     stream = Stream.from_items(schema, items, partitions=partitions).name(name)
-    # Of some the planner believes that they are large, so that the costs in its rules count.
+    # The planner assumes that some are large, so the costs in its rules matter.
     return (
         stream.hint(rate=1e6 * (seed + 1), keys={"k": 100 * seed, "s": 1_000}) if seed else stream
     )
@@ -286,7 +286,8 @@ def _lifetime(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
         stream.extend(-2),
         stream.point_at_end(),
         stream.chop(5, 2),
-        # Over all columns, as the payload of an island's first event depends on the order of ties.
+        # Over all columns, because the payload of the first event of a merged interval depends on
+        # ties.
         stream.stitch(),
         stream.stitch("k") if ordered else stream.select("k", x=lit(1), s=lit("a")).stitch("k"),
     ]
@@ -407,7 +408,7 @@ def _near(value: Any, by: float) -> Any:
 def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered: bool) -> Stream:
     keys = draw(st.sampled_from([["k"], ["s"], ["k", "s"], ["s", "k"], []]))
     small = col("x") % 7
-    # Its powers are exact: other products of many rows have bits that follow the order.
+    # Its powers are exact: other products of many rows have last bits that depend on the order.
     factor = col("x") * 0 + when(col("x") % 3 == 0).then(-2).otherwise(1)
     functions = {
         "n": agg.count(),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-#: ``module.NAME``: the value in tests. A name that is gone is an error, so the list stays true.
+#: ``module.NAME``: the value in tests. A name that no longer exists is an error.
 LIMITS: dict[str, int] = {
     "rvertex.state.memory.RUN_BYTES_MIN": 1,
     "rvertex.state.memory.UNLIMITED_RUN_BYTES": 1,

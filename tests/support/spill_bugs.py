@@ -93,7 +93,7 @@ SPILL_BUGS: dict[str, Callable[[], Bug]] = {
     "a due timer left behind": due_timer_left_behind,
     "an old row that stays": old_row_that_stays,
 }
-#: Bugs of the job manager with runs.
+#: Bugs of the job manager's handling of runs.
 JOB_BUGS: dict[str, Callable[[], Bug]] = {
     "a run deleted that a checkpoint names": run_deleted_that_a_checkpoint_names,
 }

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from planner import Query
     from rvertex.host.wiring import ControlLink
 
-#: So many events beyond a threshold are let through: most trouble then comes while a job works.
+#: The number of events beyond a threshold that may pass, so that most disturbances hit a working
+#: job.
 AHEAD_ROWS = ROWS // 8
 
 

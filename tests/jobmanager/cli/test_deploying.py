@@ -163,7 +163,8 @@ def test_the_unit_runs_a_job_through_a_kill_and_a_stop(programs: Path) -> None:
     unit.stop(second)
     assert status() == ("stopped", 2 * FILES * FILE_ROWS)
 
-    third = started(range(2 * FILES, 3 * FILES))  # a stop that was not done would be done now
+    # a stop request that was left over would take effect now
+    third = started(range(2 * FILES, 3 * FILES))
     command = [str(programs / "jobmanager"), "stop", "--finish", "--wait", "100", str(unit.root)]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     assert third.wait(WAIT_S) == 0

@@ -353,7 +353,7 @@ def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
 # ---- processes
 
 
-#: The command with sources that never give a row.
+#: The command, with sources that never return a row.
 HELD = """
 from jobmanager.cli.main import main
 from tests.support.gate import SourceGate

@@ -97,7 +97,7 @@ def test_rows_that_came_late_are_told_beside_the_answer(
     assert shown(root, "--json").stderr.splitlines() == [late]
     with pytest.raises(UsageError, match=r"show\(rows=0\): must be between 1 and"):
         job.show(0)
-    (tmp_path / "job" / STATUS).write_text("{")  # what no file tells keeps nobody from the answer
+    (tmp_path / "job" / STATUS).write_text("{")  # a damaged status does not prevent the result
     assert shown(root, "--rows", "2").stdout == there.out
 
 

@@ -21,7 +21,7 @@ def test_nothing_goes_before_its_time_and_all_goes_soon_after(looks: list[tuple[
         seen.append((now_us, end))
         mark, cutoff_us = ages.mark(now_us - RETENTION_US), now_us - RETENTION_US
         assert mark <= max((seq for at, seq in seen if at <= cutoff_us), default=0)
-        late_us = cutoff_us - RETENTION_US // 8 - 400  # a part of the retention, and one look
+        late_us = cutoff_us - RETENTION_US // 8 - 400  # a part of the retention, and one check
         assert mark >= max((seq for at, seq in seen if at <= late_us), default=0)
         assert len(ages.points) <= POINTS_MAX
         assert ages.points == sorted(set(ages.points))

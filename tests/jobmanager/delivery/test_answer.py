@@ -20,7 +20,7 @@ from tests.support.builders import cti, ev, make_items
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: More rows of one time than a sort that is not stable keeps in order by chance.
+#: More rows of one time than an unstable sort keeps in order by chance.
 ROWS = 400
 EVENTS = [ss.event(k // 100, x=k) for k in range(ROWS)]
 

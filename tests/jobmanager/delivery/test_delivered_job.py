@@ -101,7 +101,7 @@ def test_a_job_waits_for_a_frozen_broker_alone_at_its_end(
 def test_a_job_that_only_delivers_is_told_to_stop_from_outside(
     own_broker: Broker, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "ANSWER_WAIT_S", 2.0)  # the job waits for what is under way
+    monkeypatch.setattr(client, "ANSWER_WAIT_S", 2.0)  # the job waits for pending calls
     topic = own_broker.create_topic("t", 2)
     query = windows(events).to_kafka(topic, servers=own_broker.servers)
     root = tmp_path / "job"

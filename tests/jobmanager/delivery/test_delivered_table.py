@@ -66,7 +66,7 @@ def test_server_is_killed_while_a_job_delivers(
         rows = sum(row["rows"] for row in status.get("deliveries", ()))
         if len(killed) < SERVER_KILLS and rows > 0 and status["state"] == "running":
             killed.append(status)
-            time.sleep(dice.random() * 0.05)  # where it is killed
+            time.sleep(dice.random() * 0.05)  # the moment of the kill
             server.kill()
             server.start()
 

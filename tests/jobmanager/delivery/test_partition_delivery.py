@@ -579,7 +579,7 @@ def test_each_row_is_delivered_or_in_the_dead_letters(
     uri, ledger, limits = written(ITEMS), Picky(bad, at_write=at_write), LIMITS
     ledger.faults = faults
     limits = replace(limits, commit_rows_max=rows_max, refused_rows_max=len(bad))
-    if stops:  # another process finds its letters, with another size of commits
+    if stops:  # another process finds its dead letters, with commits of another size
         few = replace(limits, refused_rows_max=len(bad) // 2, commit_rows_max=ROWS)
         first = delivery(uri, ledger, limits=few, keeps_refused=True)
         first.run()

@@ -57,7 +57,8 @@ def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path)
         while not is_over.is_set():
             held = os.open(table, os.O_RDONLY)
             names = sorted(n for n in os.listdir(held) if n.endswith(".parquet"))
-            is_there = os.stat(table).st_ino == os.fstat(held).st_ino  # else it is being removed
+            # otherwise it is being removed
+            is_there = os.stat(table).st_ino == os.fstat(held).st_ino
             os.close(held)
             seen.add(tuple(names) != () or not is_there)
 
@@ -104,7 +105,7 @@ def test_what_was_published_survives_a_loss_of_power(
 ) -> None:
     """This includes the parent folders, and a table that replaces another one."""
     if not has_exchange:
-        monkeypatch.setattr(publishing, "_EXCHANGE", 1 << 30)  # no system has such a flag
+        monkeypatch.setattr(publishing, "_EXCHANGE", 1 << 30)  # a flag that no system has
     table, disk = tmp_path / "new" / "deep" / "table", Disk(tmp_path, monkeypatch)
     exchange = publishing._exchange
 

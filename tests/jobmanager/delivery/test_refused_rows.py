@@ -187,7 +187,7 @@ def test_refused_rows_that_live_in_a_table(
     assert status["state"] == "finished"
     letters = ss.read_dead_letters(str(tmp_path / "job"), "orders").to_pylist()
     assert not any(row["_is_end"] for row in letters)
-    if form == "upsert":  # others had a successor in the same commit
+    if form == "upsert":  # other keys had a successor row in the same commit
         assert [row["n"] for row in letters][-1:] == [58]
         assert postgres.query(f"SELECT k, n FROM {table} ORDER BY k") == [("a", 57), ("c", 59)]
     else:

@@ -114,7 +114,7 @@ def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_pat
     """The job's own delivery then no longer holds items at its last position."""
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE / 2)
-    deliver(str(root))  # of a job of this process: what is there by now
+    deliver(str(root))  # of a job in this process: the rows that exist by now
     status = watch.until(lambda seen: {d["state"] for d in seen["deliveries"]} == {"fenced"})
     held = {d["partition"]: d["delivered_seq"] for d in status["deliveries"]}
     deliver(str(root))
@@ -337,7 +337,7 @@ def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
     needed.clear()
     kept.look()
     assert [mark.seq for mark in told[-1]] == [20]
-    needed[0] = 5  # too late: that may be gone already
+    needed[0] = 5  # too late: these items may be deleted already
     kept.look()
     assert [mark.seq for mark in told[-1]] == [20]
     with kept.opening() as kept_from:
@@ -417,7 +417,7 @@ def test_a_destination_that_is_behind_what_is_kept_is_told_where_that_begins(
     stream = open_inline(uri)
     stream.write(20, items(20, 60))
     stream.close()
-    collect(log, 20)  # whole files go: it is kept from 16 on
+    collect(log, 20)  # only whole files are deleted: items from 16 on are kept
     for seq in (0, 15, 16):
         found = checked(plan)
         found.seek(seq, None)

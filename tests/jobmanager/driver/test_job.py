@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 #: A tail that holds some fifty events, and spills soon.
 SMALL_TAIL = StreamLimits(tail_bytes_max=4_000, spill_after_s=0.02)
-#: A job at this pace lasts a second; it can be disturbed on its way.
+#: At this pace a job lasts a second, so a test can disturb it.
 PACE = 40.0
 
 

@@ -34,7 +34,7 @@ def test_a_column_of_a_file_that_comes_is_told(tmp_path: Path) -> None:
     assert plan.notes == ()
     clock = ManualClock(1_000_000)
     columns = NewColumns(plan, clock, background=InlineBackground())
-    manager: Any = None  # it is not asked
+    manager: Any = None  # never used
 
     def look() -> list[str]:
         for _ in range(4):

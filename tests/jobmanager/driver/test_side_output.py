@@ -25,7 +25,7 @@ from tests.support.trouble import run_and_cancel
 if TYPE_CHECKING:
     from tests.support.trouble import Gate
 
-#: Seconds at which the rows start, in the order in which they are read.
+#: Start times of the rows in seconds, in order of reading.
 STARTS_S = [10, 20, 9, 21, 22, 15, 3, 40, 39]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.support.trouble import Gate
 
-#: No checkpoint but those of the stop.
+#: Only a stop takes checkpoints.
 CONFIG = with_limits(
     JobConfig(tick_s=0.02, stop_lag_s=0.1), checkpoint_interval_s=1e6, step_rows_max=200
 )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PRODUCERS, NUMBERS, KILLS = 6, 24, 2
 #: Batches of a producer that does not wait for answers.
 STREAMED = 6000
-#: Each call of the slow store; there is one between durable rows and their answer.
+#: Duration of each call of the slow store; there is one between durable rows and their answer.
 LOOK_S = 0.3
 
 
@@ -59,7 +59,7 @@ class Producers:
                 assert server is not None
                 answer = server.post(given, producer=producer, number=number)
             except (OSError, http.client.HTTPException):
-                with self.progress:  # until there is another one
+                with self.progress:  # until there is another server
                     self.progress.wait_for(lambda dead=server: self.server is not dead, 60)
                 continue
             if answer.may_repeat:
@@ -81,7 +81,7 @@ def test_a_lost_answer_is_given_to_the_repeat(tmp_path: Path, over: str) -> None
     given = rows("p", 0).to_pylist()
     with IntakeProcess(config, over=over, delay_s=LOOK_S) as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(server.post, given, producer="p", number=0)
-        while open_log(store).read_next() is None:  # then the writer looks at its file
+        while open_log(store).read_next() is None:  # then the writer reads its file
             assert not answer.done()
         server.send(signal.SIGKILL)
         with pytest.raises((OSError, http.client.HTTPException)):

@@ -91,7 +91,7 @@ def test_a_bad_batch_ends_its_call_and_those_before_it_are_answered(
     with pytest.raises(flight.FlightServerError) as caught:
         writer.close()
     assert refused(caught.value) == (409, third)
-    for number in range(9, 29):  # more than may be under way: those that are refused are not
+    for number in range(9, 29):  # more than may be pending: rejected batches do not count
         told = metadata(producer="gap", number=number)
         assert put(client, rows("gap", number), told, OPTIONS)[0] == 409
     told = metadata(producer="gap", number=2)
@@ -203,7 +203,8 @@ def test_a_producer_that_dies_leaves_its_place(tmp_path: Path) -> None:
             assert b"first_seq" in dying.stdout.readline()
             assert put(client, rows("a", 0), b"", OPTIONS)[0] == 429
             dying.kill()
-        while put(client, rows("a", 0), b"", OPTIONS)[0] == 429:  # ends when its end is seen
+        # ends when the server has noticed its end
+        while put(client, rows("a", 0), b"", OPTIONS)[0] == 429:
             assert server.process.poll() is None
 
 

@@ -131,7 +131,7 @@ def no_files_left() -> Iterator[None]:
     files: list[int] = []
     try:
         with contextlib.suppress(OSError):
-            while True:  # ends: there is no other file to be had
+            while True:  # ends: no more files can be opened
                 files.append(os.open(os.devnull, os.O_RDONLY))
         yield
     finally:

@@ -47,7 +47,7 @@ GOOD: dict[str, Any] = {
     "tags": ["a", None],
     "place": {"x": 1, "seen": [2, None]},
 }
-#: A column's value that is not of its type.
+#: Column values of a wrong type.
 BAD: list[tuple[str, object]] = [
     *(("n", value) for value in ("7", 7.0, True, 2**31, [7], None)),
     *(("x", value) for value in ("1", True)),

@@ -205,7 +205,7 @@ def test_what_takes_too_long_may_come_again_and_is_there_once(tmp_path: Path, ov
         late = server.post([row("p", 0)], producer="p", number=0)
         assert (late.status, late.may_repeat, late.body["kind"]) == (503, True, "Store")
         assert "not durable after 0.1 s; it may become so" in late.body["error"]
-        while server.position("p").status != 200:  # ends when it has become so
+        while server.position("p").status != 200:  # ends when it is acknowledged
             assert server.process.poll() is None
         again = server.post([row("p", 0)], producer="p", number=0)
         assert (again.status, again.body["first_seq"], again.body["is_repeat"]) == (200, 0, True)
@@ -222,7 +222,7 @@ def test_small_posts_do_not_make_small_files(tmp_path: Path, over: str) -> None:
         assert server.stop() == 0
     files = [file for file in (tmp_path / "logs" / "clicks").rglob("*") if file.is_file()]
     segments = [file for file in files if file.suffix == ".parquet"]
-    assert len(segments) <= 160 // 8  # eight commits a segment, were each post alone in one
+    assert len(segments) <= 160 // 8  # eight commits per segment, if each post had its own commit
     assert len(files) - len(segments) <= 6
     assert pq.read_table(tmp_path / "logs" / "clicks").num_rows == 160
 
@@ -255,7 +255,7 @@ def test_more_connections_than_the_limit_are_told_to_come_again(tmp_path: Path, 
         assert status(server) == 503
         for line in idle:
             line.close()
-        while status(server) == 503:  # ends when it has seen that
+        while status(server) == 503:  # ends when the server has noticed it
             assert server.process.poll() is None
         assert server.stop() == 0
 
@@ -277,7 +277,7 @@ def test_a_post_that_comes_slowly_is_answered_by_a_server_that_stops(
             line.sendall(head.encode())
             assert line.recv(1_000).startswith(b"HTTP/1.1 100 "), "it waits for the body"
             server.send(signal.SIGTERM)
-            while takes_connections(server):  # ends when it has heard that
+            while takes_connections(server):  # ends when the server has got the signal
                 assert server.process.poll() is None
             line.sendall(body)
             answer = http.client.HTTPResponse(line)
@@ -318,7 +318,7 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path, over: str) -> None:
     with IntakeProcess(config, over=over, delay_s=0.2) as server, ThreadPoolExecutor(8) as threads:
         url = urlsplit(server.url)
         futures = [threads.submit(server.post, [row(f"p{k}", 0)]) for k in range(8)]
-        while not any(future.done() for future in futures):  # ends when the first is answered
+        while not any(future.done() for future in futures):  # ends when the first post is answered
             assert server.process.poll() is None
         assert server.stop() == 0
         answers = [f.result() for f in futures if f.exception() is None]

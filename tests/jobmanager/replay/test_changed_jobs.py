@@ -86,7 +86,7 @@ def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
     with pytest.raises(NoSuchRowError, match="but a former one did: the job was changed since"):
         why(changed.root, condition(rows[0]))
     assert why(changed.root, condition(rows[-1])).rows == rows[-1]["n"]
-    # Rows before the change have no total, and one window has that since the change.
+    # Rows before the change have no total; one window has the total since the change.
     whole = [row["total"] for row in whole_answer(changed, TOTALS)]
     differing = sum(row["total"] != total for row, total in zip(rows, whole, strict=True))
     compared = diff(changed.root, load_query(str(tmp_path / "totals.py")))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 ROWS = 600
-#: Of a row group of the file.
+#: Rows per row group of the file.
 GROUP_ROWS = ROWS // 8
 
 
@@ -251,9 +251,9 @@ def test_a_job_over_the_rows_alone_gives_the_row(
 @pytest.mark.parametrize("name", list(QUERIES))
 def test_random_rows(name: str, roots: dict[str, str], events: Path, tmp_path: Path) -> None:
     rows, count = rows_of(roots[name]), scaled(3)
-    if name == "exchanges":  # a row that hundreds of input rows make takes minutes
+    if name == "exchanges":  # a row with hundreds of input rows takes minutes
         rows, count = sorted(rows, key=lambda row: int(row.event["n"][0].as_py()))[:5], scaled(1)
-    if name == "open totals":  # all earlier rows of a key make a row
+    if name == "open totals":  # all earlier rows of a key contribute to a row
         rows = [row for row in rows if row.event["n"][0].as_py() <= 12]
     for row in random.Random(3).sample(rows, min(count, len(rows))):
         check(name, roots[name], row, events, tmp_path)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream import BlobStore
 
-#: As two writers have cut that did not know of each other; each stream has some of all seqs.
+#: Cuts of two writers that did not know each other; each stream has some of all seqs.
 CUTS = ((0, 6), (4, 9), (5, 7))
 END = 9
 

@@ -91,7 +91,7 @@ def test_one_that_died_before_its_fence_is_passed_over() -> None:
     third = Manager(store, "m3")
     third.append("b")
     third.flush()
-    fence(late)  # it was not dead
+    fence(late)  # it was still alive
     assert (third.found, durable(store)) == ("a", "ab")
 
 
@@ -139,7 +139,7 @@ def test_a_notice_that_is_told_of_an_earlier_failure_is_in_the_log_all_the_same(
     with pytest.raises(StoreError, match="busy"):
         manager.flush()
     manager.append("b")
-    manager.log._stream._on_flush_timer()  # it fails, and nobody is told yet
+    manager.log._stream._on_flush_timer()  # it fails, and no caller knows yet
     store.is_busy[0] = False
     manager.append("c")
     manager.flush()

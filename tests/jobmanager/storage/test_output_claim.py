@@ -44,7 +44,7 @@ def test_a_claim_is_kept(folder: str) -> None:
 
 def test_a_second_job_is_refused(folder: str) -> None:
     claim_output(folder, "/jobs/a", "1")
-    for job in ("/jobs/b", "/jobs/a"):  # the same root may have held another job before
+    for job in ("/jobs/b", "/jobs/a"):  # the root may have had another job before
         with pytest.raises(OutputTakenError, match="holds the output of job /jobs/a"):
             claim_output(folder, job, "2")
     assert refuse_taken_output(folder, "/jobs/a", "1")

@@ -158,7 +158,8 @@ def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
         for line in told[1:]:
             assert line.startswith("refused: "), told
             assert "remove" not in line
-            # Only who comes after the winner's end is told that the folder may go.
+            # Only a process that starts after the winner's end gets the advice to delete the
+            # folder.
             assert "delete" not in line or "already holds a job (finished)" in line
 
 

@@ -234,7 +234,7 @@ def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: J
     first, second = rivals(root.store, 2)
     first.claim(NOW_US)
     name, *_ = root.store.list(EPOCHS)
-    root.store.delete(name)  # as if the second had not seen it
+    root.store.delete(name)  # as if the second one had not read it
     second.claim(NOW_US, after=0)
     second.check_owner()
     with pytest.raises(JobRunningError, match="pid 7 on m1"):
@@ -315,7 +315,7 @@ def test_how_a_job_ended_counts_until_it_was_resumed(root: JobRoot) -> None:
     [
         ({}, 0, True),
         ({"state": "starting"}, 0, True),
-        ({}, 10 * STATUS_STALE_US, True),  # here a process tells, not the age of the file
+        ({}, 10 * STATUS_STALE_US, True),  # here the process decides, not the age of the file
         ({"state": "finished"}, 0, False),
         ({"state": "failed"}, 0, False),
         ({"state": "cancelled"}, 0, False),
@@ -337,7 +337,7 @@ def test_the_dead_and_this_process_own_nothing() -> None:
 def test_one_that_has_ended_owns_nothing_though_its_parent_has_not_looked() -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", ""], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it remains a zombie process
     assert not is_owned(owned_by(pid=process.pid), time.time_ns() // 1000)
     process.stdout.close()
     process.wait()

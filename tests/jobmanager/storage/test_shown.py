@@ -60,9 +60,9 @@ def test_kills_that_the_kernel_counts(more: int, words: str) -> None:
     assert memory_shortage({**here, "machine": "another"}) == ""
 
 
-#: Groups of Linux with their files of the limit.
+#: Linux control groups with their limit files.
 GROUPS = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"}
-#: What a Python process with Arrow needs, and some room for the job.
+#: The needs of a Python process with Arrow, plus some memory for the job.
 GROUP_BYTES = 400 << 20
 GREEDY = """
 import pathlib, sys

@@ -33,7 +33,7 @@ CLICKS = [
     (8, {"click": 1, "q": 1}),
     (9, {"click": 1, "q": 1}),  # the same click again
     (35, {"click": 2, "q": 2}),  # before its search
-    (70, {"click": 3, "q": 3}),  # its search comes too late, and within retry
+    (70, {"click": 3, "q": 3}),  # its search arrives too late, but within retry
     (75, {"click": 4, "q": 9}),
     (76, {"click": None, "q": 1}),
     (77, {"click": None, "q": 1}),

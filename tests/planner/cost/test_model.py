@@ -381,7 +381,7 @@ def test_each_use_of_a_source_has_its_own_notes(tmp_path: Path) -> None:
     """The second use of the same files outputs a column that the first does not."""
     rows = "".join(f"{n},{n},{n}\n" for n in range(300))
     (tmp_path / "a.csv").write_text(f"t,x,y\n{rows}300,300,many\n")
-    # Of other delays, so that the plan reads the file twice.
+    # Different delays, so that the plan reads the file twice.
     one, other = (Stream.from_csv(str(tmp_path), vs="t", delay=delay) for delay in ("1s", "2s"))
     first, second = one.select("x"), other.select(x=col("y").str.length())
     assert lower(first.to_parquet(), root="r").notes == ()

@@ -78,7 +78,7 @@ def test_integers_are_exact_or_refused(name: str, a: int, b: int) -> None:
     literals = build(lit(a), lit(b)).node
     if wanted is None or LOW <= wanted <= HIGH:
         assert folded(resolve(literals, batch.schema)) == Literal(wanted, pa.int64())
-    else:  # whatever the data
+    else:  # for any data
         with pytest.raises(InvalidPlanError, match="does not fit into int64"):
             resolve(literals, batch.schema)
 
@@ -150,13 +150,13 @@ def test_decimals_are_exact_or_refused(
 ) -> None:
     (kind, a), (other, b) = left, right
     exact = Context(prec=200)
-    # Rows before and after: Arrow forgets an error where a row that is right follows.
+    # With rows before and after, because Arrow forgets an error if a valid row follows.
     batch = batch_of(a=pa.array([a, Decimal(0)], kind), b=pa.array([b, Decimal(0)], other))
     x, y = col("a"), col("b")
     for expr, wanted in (
         (x + y, exact.add(a, b)), (x - y, exact.subtract(a, b)), (x * y, exact.multiply(a, b)),
     ):  # fmt: skip
-        if kind.precision + other.precision >= 76:  # no type has room for all products
+        if kind.precision + other.precision >= 76:  # no type can hold all products
             with contextlib.suppress(ExpressionTypeError):
                 assert expr.evaluate(batch)[0].as_py() == wanted
         else:
@@ -209,7 +209,7 @@ def test_values_are_within_their_bounds_and_what_cannot_fail_does_not(
     try:
         node = resolve(tree.node, batch.schema)
     except InvalidPlanError:
-        return  # a part of it is the same for all rows, and does not fit
+        return  # a constant part of it overflows for all rows
     low, high = bounds(node)
     got = found(tree, batch)
     assert may_fail(node) or not isinstance(got, str)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: What is asked for is not there, so types have nothing to say.
+#: The requested names do not exist, so types do not matter.
 STREAM: Any = ss.Stream
 COLUMN: Any = ss.col("s")
 ROWS: Any = ss.Stream.from_items({"x": "int64", "s": "string"}, [ss.event(1, x=1, s="a")])

@@ -67,7 +67,7 @@ def shared_selection(partitions: int = 3) -> tuple[Stream, Stream]:
     return both, both.select("k", z=col("y"))
 
 
-#: Per rule, what it is not for. All queries have rows in their answers.
+#: Queries per rule that it must not change. All queries have results.
 UNTOUCHED: dict[str, tuple[Rule, Callable[[], Stream]]] = {
     "extremes: another aggregate needs the rows that are not the greatest": (
         keep_extremes,
@@ -240,7 +240,7 @@ CONDITIONS: list[Any] = [
     col("x") * 2**62 > 1,
     lit(3) > lit(2),
 ]
-#: Rows on which the cast succeeds, on which it fails, and none.
+#: Rows on which the cast succeeds, rows on which it fails, and no rows.
 ROWS = [
     [{"_vs": 0, "_ve": 1, "x": 3, "b": True, "s": "7"}, {"_vs": 1, "_ve": 2, "x": None, "b": None}],
     [{"_vs": 0, "_ve": 1, "x": 1, "b": False, "s": "word"}],

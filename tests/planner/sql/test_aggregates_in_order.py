@@ -45,7 +45,7 @@ def _disc(rows: list[Row]) -> Any:
     return values[max(-(-3 * len(values) // 10), 1) - 1] if values else None
 
 
-#: SQL, and its value over rows in the order of the stream.
+#: SQL, and its value over rows in stream order.
 ASKED: dict[str, Callable[[list[Row]], Any]] = {
     "ARRAY_AGG(x ORDER BY f DESC)": lambda rows: [r["x"] for r in _by_f_down(rows)],
     "ARRAY_AGG(DISTINCT x)": lambda rows: _distinct([r["x"] for r in rows]),

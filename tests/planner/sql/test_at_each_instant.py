@@ -27,23 +27,23 @@ COLUMNS = {"a": ("k", "x", "y"), "b": ("k", "n", "z"), "c": ("k", "w")}
 Rows = list[dict[str, int]]
 RANKED = "SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS n FROM a"
 QUERIES = [
-    # A value of no rows may be more than null.
+    # A subquery without rows may have a value other than null.
     "SELECT x FROM a WHERE x > (SELECT COALESCE(MAX(z), 0) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x > 2 * (SELECT MIN(z) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE (SELECT COUNT(*) FILTER (WHERE z > 9) FROM b WHERE b.k = a.k + 9) < 1",
-    # Rows are compared as a set: each once, however often either side has it.
+    # Rows are compared as a set: each once, regardless of its number in either side.
     "SELECT k FROM a INTERSECT SELECT k FROM b",
     "SELECT k FROM a EXCEPT SELECT k FROM b WHERE z > 9",
     "SELECT k FROM a UNION SELECT k FROM b",
-    # What some sides of an OR have, but not all of them, is no condition of all rows.
+    # A condition in only some branches of an OR does not apply to all rows.
     "SELECT a.x, b.z FROM a, b WHERE (a.k = b.k AND x > 9) OR (a.k = b.k AND z > 9) OR x = z + 1",
     "SELECT x FROM a WHERE COALESCE((SELECT MAX(z) FROM b WHERE b.k = a.k), 0) < x",
     "SELECT x FROM a WHERE (SELECT MAX(z) FROM b WHERE b.k = a.k) > "
     "CASE WHEN (SELECT MAX(w) FROM c WHERE c.k = a.k) IS NULL THEN 0 ELSE 9 END",
     "SELECT x FROM a WHERE x BETWEEN (SELECT MIN(z) FROM b) "
     "AND (SELECT COALESCE(MAX(w), 99) FROM c WHERE c.k = a.k)",
-    # A name in ORDER BY is that of the list; within an expression it is a column of the input.
+    # A name in ORDER BY refers to the list; inside an expression it refers to the input.
     "SELECT x AS q, y AS x FROM a ORDER BY x LIMIT 2",
     "SELECT x AS q, y AS x FROM a ORDER BY a.x LIMIT 2",
     "SELECT x AS q, y AS x FROM a ORDER BY -x LIMIT 2",
@@ -63,7 +63,7 @@ QUERIES = [
     f"WITH r AS ({RANKED}) SELECT p.x, q.x AS x2, q.n FROM r p JOIN r q ON p.k = q.k "
     "WHERE p.n <= 1 AND q.n <= 3",
     "SELECT x, RANK() OVER (PARTITION BY k ORDER BY y % 3 DESC) AS n FROM a QUALIFY n <= 2",
-    # Numbers that nothing bounds are of all rows.
+    # Row numbers without a bound cover all rows.
     f"SELECT r.x, z FROM ({RANKED}) r JOIN b ON r.k = b.k WHERE b.n <= 1",
     f"SELECT b.z FROM b SEMI JOIN ({RANKED}) r ON r.k = b.k WHERE n <= 1",
     f"WITH r AS ({RANKED}) SELECT q.n FROM r p JOIN r q ON p.k = q.k WHERE p.n <= 1",
@@ -82,7 +82,7 @@ def made(name: str, seed: int) -> Rows:
         row = {VS: at, VE: at + rng.choice([2, 5, 9, 30]), "k": rng.choice([1, 2, 3])}
         rows.append(row)
     for column in COLUMNS[name][1:]:
-        # Each value once, so that no order has ties.
+        # Unique values, so that no order has ties.
         for row, value in zip(rows, rng.sample(range(20), len(rows)), strict=True):
             row[column] = value
     return rows
@@ -157,7 +157,7 @@ def test_count_if_of_no_rows_is_0_as_a_filtered_count(
         assert set(found["n"].to_pylist()) == {0}
 
 
-#: Of the rows called "null" one is, of "some" none; of "none" there is no row.
+#: One of the rows called "null" is null, none of "some"; there is no row of "none".
 WITH_NULLS = [(1, "null"), (None, "null"), (2, "some"), (3, None), (None, None)]
 IN = "x IN (SELECT i.x FROM t i WHERE i.what = '{}')"
 THREE_VALUED = [

@@ -25,7 +25,7 @@ ANY = (
     *("SUM(x)", "COUNT(*)", "COUNT(f)", "MIN(f)", "MAX(x)", "AVG(x)", "AVG(f)", "VAR_POP(f)"),
     *("COUNT(DISTINCT x)", "STDDEV(x)", "SUM(x) FILTER (WHERE f > 0)"),
 )
-#: Those that tell rows of equal rank apart.
+#: Functions that distinguish rows of equal rank.
 TOTAL = (
     *("FIRST_VALUE(id)", "LAST_VALUE(x)", "NTH_VALUE(id, 2)", "ARRAY_AGG(id)"),
     *("FIRST_VALUE(x IGNORE NULLS)", "LAST_VALUE(x IGNORE NULLS)"),

@@ -54,7 +54,7 @@ def test_what_ended_in_a_traceback(text: str) -> None:
     assert _error(text) is not None
 
 
-#: Forms that the lists of functions do not have, and calls inside of clauses.
+#: Syntax that the function lists lack, and calls inside of clauses.
 CALLS = (
     *("JSON_TUPLE({})", "STACK({})", "INLINE({})", "LISTAGG({})", "DATE_PART({})", "SESSION({})"),
     *("WINDOW_TIME({})", "JSON_VALUE({})", "JSON_TUPLE({}, 'a', 'b') AS (x)", "DATEPART({})"),
@@ -86,7 +86,7 @@ def _error(text: str, dialect: str | None = None) -> SqlError | None:
     return None
 
 
-#: Parts that a node may be given.
+#: Parts that can be added to a node.
 PARTS: tuple[Callable[[], object], ...] = (
     lambda: exp.column("n"),
     lambda: [exp.column("n")],
@@ -97,7 +97,7 @@ PARTS: tuple[Callable[[], object], ...] = (
         this="TIMESTAMP", kind="AS OF", expression=exp.Literal.string("2026-01-01")
     ),
 )
-#: What says nothing more, or what no text has, by kind of node and part.
+#: Parts without a meaning, or that no text has, by kind of node and part.
 SAYS_NOTHING = {
     ("Limit", "limit_options"), ("Fetch", "limit_options"),
     ("Array", "value_constructor"), ("ArrayAgg", "nulls_excluded"),

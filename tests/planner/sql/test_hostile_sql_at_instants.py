@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TIMES, INSTANTS = 40, 8
-#: Of one test, of which ``DEPTH`` makes more.
+#: Plans per test; ``DEPTH`` makes more.
 PLANS = 25
 KINDS = {"int": "int64", "double": "double", "string": "string"}
 VALUES: dict[str, list[Any]] = {

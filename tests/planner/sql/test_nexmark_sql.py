@@ -52,7 +52,7 @@ _DISTINCT = """
 """
 _DAY = "DATE_FORMAT(date_time, 'yyyy-MM-dd')"
 _VALID = "A.id = B.auction AND B.date_time BETWEEN A.date_time AND A.expires"
-#: Our text, and DuckDB's where it has none of the words.
+#: QUERIES: dict[str, tuple[str, str|Our text, and DuckDB's if it lacks the syntax.
 QUERIES: dict[str, tuple[str, str | None]] = {
     "q0": ("SELECT auction, bidder, price, date_time, extra FROM bid", None),
     "q1": ("SELECT auction, bidder, 0.908 * price AS price, date_time, extra FROM bid", None),
@@ -295,7 +295,7 @@ def _plain(row: Any) -> tuple[Any, ...]:
     return tuple(made)
 
 
-#: The mean of the highest bids on the last ten auctions of each seller, as they are so far.
+#: The mean of the highest bids on the last ten auctions of each seller so far.
 LIVE = {
     "q6": (
         f"""SELECT seller, AVG(final) AS mean FROM (

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SCHEMA = {"k": "int64", "x": "int64", "y": "int64"}
 TABLES = ("a", "c", "d")
 TIMES, INSTANTS = 40, 6
-#: Of one test, of which ``DEPTH`` makes more.
+#: Plans per test; ``DEPTH`` makes more.
 PLANS = 40
 
 Row = tuple[int, int, int | None, int | None]

@@ -268,7 +268,7 @@ PLANS: dict[str, Callable[[], Stream]] = {
         .filter(col("aggregate") > 1)
         .select("k", many=col("aggregate") > 1)
     ),
-    # A column of the stream goes before a name of the list; each name is looked up by itself.
+    # A column of the stream takes precedence over an alias; each name is resolved separately.
     "SELECT k, max(x) AS x, count(*) AS n FROM s GROUP BY k, TUMBLE('5s') "
     "HAVING k > 'a' AND n > 1 AND min(x) < n": lambda: (
         grouped()

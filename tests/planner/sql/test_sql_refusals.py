@@ -22,12 +22,12 @@ from tests.planner.sql.test_sql import STREAMS
 from tests.rooms import ROOT
 from tests.support.budget import one_in
 
-#: Kinds that are asked for together with all that are derived from them, on purpose.
+#: Kinds that are handled together with all derived ones, on purpose.
 FAMILIES = {
     *("Expr", "Func", "AggFunc", "Query", "SetOperation"),
     *("SubqueryPredicate", "Binary", "Property"),
 }
-#: Parts that our grammar gives to nodes of the parser.
+#: Parts that our grammar adds to nodes of the parser.
 OURS: dict[type[exp.Expr], set[str]] = {exp.Select: {"emit"}}
 ARGUMENTS = ["x", "'a'", "k", "1", "f"]
 
@@ -51,8 +51,8 @@ def test_no_kind_is_taken_for_another_that_is_derived_from_it() -> None:
     assert not wrong, "ask type(node) is ..., or say in this test why it is right"
 
 
-#: A pseudo-column and an alias of PIVOT are refused; a name is found behind any cast; aggregates by
-#: name have no other that the parser makes; JSON's cast is not among the dispatched kinds.
+#: Pseudo-columns and aliases of PIVOT are rejected elsewhere; a name is found inside any cast;
+#: aggregates by name have no derived kinds from the parser; JSON's cast is not dispatched.
 HARMLESS = {"Column", "Alias", "Cast", "AnonymousAggFunc"}
 
 
@@ -130,7 +130,7 @@ def test_operators_are_refused_as_they_are_written(written: str, said: str) -> N
 def test_no_message_names_a_class_of_the_parser() -> None:
     """Checks the queries of the golden file and of this module."""
     golden = ROOT / "tests" / "golden" / "planner" / "sql_errors.txt"
-    same = {"TABLESAMPLE", "PREWHERE"}  # one word in SQL too
+    same = {"TABLESAMPLE", "PREWHERE"}  # one word in SQL, too
     kinds = {k for k in vars(exp).values() if isinstance(k, type) and issubclass(k, exp.Expr)}
     internal = {k.__name__.upper() for k in kinds if re.search("[a-z][A-Z]", k.__name__)}
     for case in golden.read_text().split("\n===\n"):

@@ -91,7 +91,7 @@ def test_the_answer_so_far(
         rows = sorted(map(_plain, (row.values() for row in alive.to_pylist())))
         expected = connection.execute(QUERIES[name]).fetchall()
         if not rows and expected == [(None,)]:
-            continue  # an aggregate of nothing has no row here
+            continue  # an aggregate without rows returns no row here
         assert rows == sorted(map(_plain, expected)), at
 
 

@@ -95,7 +95,7 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "DATE_DIFF('week', m, TIMESTAMP '2024-01-14 00:00:00')": (0, 0, 0, 1, 0),
 }
 
-#: Values of Spark that nulls, places and the order of arguments decide.
+#: Values of Spark that depend on nulls, positions and the order of arguments.
 SPARK: dict[str, Any] = {
     "SUBSTR(s, i - 5, 2)": "a%",
     "SUBSTRING(s FROM 0 FOR 2)": "a%",
@@ -154,7 +154,8 @@ def test_spark_computes_so() -> None:
 
 @pytest.mark.parametrize("text", one_in(2, TABLE))
 def test_a_dialect_computes_as_its_engine(text: str) -> None:
-    # Spark reads a backslash in a text as an escape.
+    # written = {engine: text.replace("\\\\", "\\") for engine in ENGINES}|Spark reads a backslash
+    # in a text literal as an escape.
     written = {engine: text.replace("\\\\", "\\") for engine in ENGINES} | {"spark": text}
     found = tuple(value(written[engine], engine) for engine in ENGINES)
     assert found == TABLE[text]

@@ -22,7 +22,7 @@ from tests.support.plan_runner import answer
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Functions that tell rows of equal rank apart need an order without ties.
+#: Functions that distinguish rows of equal rank need an order without ties.
 TOTAL = (
     *("NTILE(3)", "NTILE(50)", "LEAD(x)", "LEAD(x, 2)", "LEAD(x, 1, -1)", "ROW_NUMBER()"),
     *("NTH_VALUE(x, 2)", "FIRST_VALUE(x)", "LAST_VALUE(x)"),

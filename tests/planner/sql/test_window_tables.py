@@ -68,7 +68,7 @@ def test_sessions_as_they_grow() -> None:
     assert sql(asked, streams()) == own.filter(col("n") > 1)
     runs = "SELECT k, count(*) AS n FROM t GROUP BY k"
     assert sql(f"{runs} EMIT CHANGES", streams()) == sql(runs, streams())
-    for place in ("t", "t AS emit", "(SELECT k FROM t)"):  # the word is no alias of it
+    for place in ("t", "t AS emit", "(SELECT k FROM t)"):  # the word is not its alias
         runs = f"SELECT count(*) AS n FROM {place}"
         assert sql(f"{runs} EMIT CHANGES", streams()) == sql(runs, streams())
     assert sql("SELECT emit.k FROM t emit", streams()) == streams()["t"].select("k")

@@ -30,7 +30,7 @@ SEED = int(os.environ.get("WINDOWS_SEED", "7"))
 CASES = 20
 FAST = 12
 PARALLELISMS = (1, 2, 4)
-#: Of all texts; what is refused is none of them.
+#: The least share of all queries with a result; the others are errors.
 ANSWERED_LEAST = 0.4
 _TRIES_MAX = 300
 _LISTS = ("FIRST", "LAST", "ARRAY")

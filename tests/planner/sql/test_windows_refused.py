@@ -77,15 +77,15 @@ REFUSED = {
     "GROUP BY window_start": "rows of different windows",
     f"FROM (SELECT CAST(window_start AS DATE) AS d FROM {of('a', 5)}) GROUP BY d": "of different",
     f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
-    # One bound does not say that sessions are the same, and some of an outer join have none.
+    # One bound does not identify sessions, and unmatched rows of an outer join have no bounds.
     f"{SIDES.format(LASTED, '', LASTED)} AND a.window_start = b.window_start "
     "GROUP BY a.window_start, a.window_end": "the bounds before the join",
     f"{SIDES.format(LASTED, 'LEFT', LASTED)} AND {SAME} "
     "GROUP BY b.window_start, b.window_end": "the bounds before the join",
-    # Windows that end within those of the other side only now and then.
+    # Only some of the windows end inside a window of the other side.
     f"{SIDES.format(of('a', 5), '', of('b', 10, 2))} GROUP BY a.window_start": "the same windows",
     f"{SIDES.format(of('a', 5), '', SHIFTED)} GROUP BY a.window_start": "the same windows",
-    # What one of two has is said of both: whichever side of a join, or branch of a union.
+    # A property of one input applies to the whole: of either side of a join or branch of a union.
     f"FROM (SELECT a.k, a.window_start {HOPS}) AS a JOIN {of('b', 10, 5)} AS b "
     "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
     f"FROM {of('a', 10, 5)} AS a JOIN (SELECT b.k, b.window_start {HOPS}) AS b "

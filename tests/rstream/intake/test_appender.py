@@ -76,7 +76,7 @@ def test_rows_are_appended_and_read_by_position(tmp_path: Path) -> None:
         reader = open_log(appender.uri, 1)
         found = reader.read_next(2)
         assert found is not None
-        assert (found.first_seq, found.batch["n"].to_pylist()) == (1, [2])  # a commit's rest
+        assert (found.first_seq, found.batch["n"].to_pylist()) == (1, [2])  # the rest of a commit
     assert pq.read_table(tmp_path / "log")["n"].to_pylist() == [1, 2, 3, 4, 3, 4, 3, 4]
     assert open_log(str(tmp_path / "log")).positions() == SeqRange(0, 8)
     items = open_reader(str(tmp_path / "log")).read_next()
@@ -126,7 +126,7 @@ def test_appends_at_one_time_share_a_commit() -> None:
             threads.submit(appender.append, rows(f"p{k}", 0), producer=f"p{k}", number=0)
             for k in range(40)
         ]
-        while appender.waiting_appends < 41:  # ends when all have come
+        while appender.waiting_appends < 41:  # ends when all appends wait
             assert not any(future.done() for future in futures)
         assert not first.done()
         store.may_go.set()
@@ -220,7 +220,7 @@ def test_segments_that_cannot_be_written_hold_appends_back() -> None:
     appender = Appender(store, SCHEMA, limits=limits)
     store.has_no_room_for_segments = True
     error = None
-    while error is None:  # ends when as many segments wait as may
+    while error is None:  # ends when the maximum number of segments wait
         try:
             number = len(ledger.acks)
             ack = appender.append(rows("p", number), producer="p", number=number)
@@ -372,7 +372,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     for use in (lambda: LogWriter(store), lambda: read_rows(store)):
         with pytest.raises(CorruptLogError, match="its checksum does not match"):
             use()
-    store.put(name, store.get(commit_name(2, 1)))  # in another one's place
+    store.put(name, store.get(commit_name(2, 1)))  # at the name of another one
     for use in (lambda: LogWriter(store), lambda: read_rows(store)):
         with pytest.raises(CorruptLogError, match=f"it holds {commit_name(2, 1)}"):
             use()

@@ -219,7 +219,8 @@ def test_a_zombies_commit_below_the_base_counts_for_nobody() -> None:
     for _ in range(2):
         with pytest.raises(AppenderFencedError):
             zombie.commit([append("a", 1)])
-    assert {name for name in store.list("_log") if "commit" in name} - numbers  # it was free
+    # the number was free
+    assert {name for name in store.list("_log") if "commit" in name} - numbers
     assert read_rows(store) == before
     finish(store, ledger)
 

@@ -15,7 +15,7 @@ from rstream.store.segment_names import parse_segment_name
 from tests.rstream.intake.test_appender import Gate
 from tests.support.pushed import LIMITS, SCHEMA, append, write_pending
 
-#: What an append of two rows costs while it waits, and in a segment.
+#: The bytes of an append of two rows while it waits, and in a segment.
 TWO_ROWS = pa.RecordBatch.from_pylist([{"part": 1}, {"part": 2}], schema=SCHEMA)
 APPEND_BYTES = TWO_ROWS.nbytes + 256
 

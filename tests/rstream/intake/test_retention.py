@@ -36,7 +36,7 @@ ROUNDS, KEPT_ROUNDS = 5, 2
 S = 1_000_000
 ROUND_US = 100 * S
 KEEPING = replace(LIMITS, segment_commits_max=1, retention_s=KEPT_ROUNDS * 100 - 1.0)
-#: (producer, number, part) of all rows that are ever appended, and where each append begins.
+#: (producer, number, part) of all appended rows, and the start of each append.
 ALL = [("a", n, k) for n in range(ROUNDS) for k in range(parts_of(n))]
 STARTS = [sum(map(parts_of, range(n))) for n in range(ROUNDS + 1)]
 
@@ -83,7 +83,7 @@ def test_old_segments_go_and_the_others_stay() -> None:
     clock.advance(100 * ROUND_US)
     opened(store, clock).collect_old()
     assert ranges(store) == [(STARTS[-2], STARTS[-1])]  # the newest one stays
-    live(store, clock)  # and the log goes on
+    live(store, clock)  # and the log continues
     assert check(store, ROUNDS) == STARTS[-2]
 
 
@@ -138,7 +138,7 @@ def test_the_writer_dies_at_every_call() -> None:
         with contextlib.suppress(DiedError):
             live(CrashingBlobs(store, life), clock)
         try:
-            if ranges(store):  # a log was begun
+            if ranges(store):  # a log was started
                 assert open_log(store).next_seq <= STARTS[2]
             live(store, clock)
             assert check(store, ROUNDS) == STARTS[2]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rstream.intake.writer import Result
 
 PRODUCERS = st.sampled_from(["a", "b", "c"])
-#: Which number is given: so many more than the next one, and of which epoch.
+#: The number of an append relative to the next one, and its epoch.
 ASKED = st.tuples(PRODUCERS, st.integers(-ACKS_KEPT - 2, 2), st.integers(0, 2))
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.lists(ASKED, min_size=1, max_size=5)),

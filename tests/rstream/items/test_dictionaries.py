@@ -41,7 +41,7 @@ PLAIN = item_schema(pa.schema([("word", pa.string()), ("n", pa.int64())]))
 CARRIED = item_schema(pa.schema([("word", TEXT), ("n", pa.int64())]))
 
 Words = list[str | None]
-#: Values of a dictionary (a null among them, unused ones, long ones) and rows of it.
+#: Values of a dictionary (including a null, unused and long ones), and rows with them.
 words = st.lists(
     st.one_of(st.none(), st.sampled_from(["", "a", "bb", "a long text of more than a word"])),
     min_size=1,
@@ -215,7 +215,7 @@ def test_what_a_connection_remembers_is_bounded_in_bytes() -> None:
         assert got.batch.equals(batch)
     del batch, got
     gc.collect()
-    # What is kept on the other end are the messages themselves, which Arrow does not count.
+    # The other end keeps the messages themselves, which Arrow does not count.
     assert pa.total_allocated_bytes() - before <= KEPT_BYTES_MAX
     huge = carried(["a"], [2 * text * 8])
     sent = [len(encoder.encode(Items(seq, huge))[1]) for seq in range(2)]

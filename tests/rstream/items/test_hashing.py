@@ -143,7 +143,7 @@ def test_other_types() -> None:
 
 
 def test_a_list_hashes_as_it_does_alone() -> None:
-    long = list(range(70_000))  # longer than what is hashed at a time
+    long = list(range(70_000))  # longer than the block size of hashing
     for lists in ([[], [1], [2]], [[7], [], long, [], [1, 2, 3]], [long, [1], None, []]):
         array = pa.array([[9], *lists], pa.list_(pa.int64())).slice(1)
         alone = [hash_column(pa.array([one], array.type))[0] for one in lists]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rstream.items.json_text import json_text, json_texts, plain_rows
 
-#: No calendar of Python has it.
+#: Outside of Python's calendar.
 FAR = 1 << 60
 
 

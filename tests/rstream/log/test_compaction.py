@@ -114,7 +114,7 @@ def test_readers_writers_and_steps_in_any_order(data: st.DataObject) -> None:
                 end += more
             case "open":
                 readers.append((SegmentReader(store, mark), []))
-            case "tool":  # as another writer of the stream has one, which may know less
+            case "tool":  # as another writer of the stream opens it, which may know less
                 tools.append(compactor(store))
             case "step" if tools:
                 with contextlib.suppress(FileNotFoundError):

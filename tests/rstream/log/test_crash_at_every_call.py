@@ -52,7 +52,7 @@ class Facts:
 
     #: All items below were acknowledged as durable.
     durable: int = 0
-    #: Nobody needs what is below.
+    #: Items below are not needed.
     obsolete_below: int = 0
     names: tuple[str, ...] = ()
 
@@ -207,7 +207,7 @@ def seen(store: BlobStore) -> dict[int, object]:
             file = SegmentFile(store.open(name), name, seqs, columns=None)
         except CorruptSegmentError:
             assert seqs.hi > 0
-            continue  # half a blob; who reads it is told, who writes puts a whole one there
+            continue  # half a blob: a reader gets an error, a writer replaces it by a whole one
         found = file.read_group(seqs.lo, verify=True)
         assert found.batch.equals(items(found.first_seq, found.next_seq)), name
         file.close()

@@ -98,7 +98,7 @@ def test_a_sealed_stream_is_what_was_there_then() -> None:
         (7, 12),
         (12, 15),
     ]
-    log.write(items(6, 15))  # a zombie flushes
+    log.write(items(6, 15))  # a stale writer flushes
     log.write(items(15, 20))
     assert seal(store) == names
     reader = open_reader(store)

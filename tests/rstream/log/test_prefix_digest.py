@@ -42,7 +42,7 @@ def test_it_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
             stream.garbage_collect(number)
             collected = stream.first_seq
         elif step == "reach":
-            was_there = past.seq == number  # then it looks at nothing
+            was_there = past.seq == number  # then it reads nothing
             is_there = past.reach(number)
             assert was_there or past.seq == max(min(number, stream.next_seq), collected)
             assert is_there == (past.seq == number)

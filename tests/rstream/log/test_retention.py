@@ -160,7 +160,7 @@ def test_a_process_dies_at_every_call() -> None:
         with contextlib.suppress(DiedError):
             act(CrashingBlobs(store, Life(at, how)))
         check_kept(store)
-        stream = opened(store, 1)  # the next life: it also deletes what the crash has left
+        stream = opened(store, 1)  # the next process also deletes the leftovers of the crash
         stream.write(1, items(1, ROWS + 1))
         stream.garbage_collect(13)
         stream.close()

@@ -61,7 +61,7 @@ def changed(inner: list[int]) -> tuple[MemoryBlobs, DurableLog]:
     return store, suspended
 
 
-@example([], [(0, CUT + 1)], False)  # the head of a cut segment was not copied, then deleted
+@example([], [(0, CUT + 1)], False)  # the head of a cut segment was not copied before the deletion
 @given(st.lists(st.integers(1, END - 1), max_size=6), st.lists(ranges, max_size=4), st.booleans())
 def test_what_a_suspended_writer_writes_later_does_not_count(
     inner: list[int], late: list[tuple[int, int]], is_first: bool
@@ -110,7 +110,7 @@ def test_fences_that_a_replaced_job_manager_puts_later_are_void() -> None:
     assert values(store) == list(range(END))
     put_fence(store, Fence(CUT, 1, 8))  # the next attempt of the successor
     assert values(store) == list(range(CUT))
-    put_fence(store, Fence(CUT - 5, 2, 7))  # of a change that was committed earlier
+    put_fence(store, Fence(CUT - 5, 2, 7))  # of a change committed earlier
     assert values(store) == list(range(CUT - 5))
 
 

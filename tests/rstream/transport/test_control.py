@@ -103,7 +103,7 @@ def test_a_hanging_peer_is_noticed_while_a_write_to_it_blocks() -> None:
         released.wait(WAIT_S)
 
     link = Link(blocks, "a", lambda: calls.put(1), heartbeat_s=0.01, silence_s=0.05)
-    threading.Event().wait(0.1)  # longer than its silence may last
+    threading.Event().wait(0.1)  # longer than the silence limit
     assert not link.put(b"x")
     assert not link.put(b"x")
     released.set()
@@ -173,7 +173,7 @@ def test_hub_reports_only_the_newest_link_of_a_peer() -> None:
         wires.append(wire)
         threads.append(thread)
     said, last = InOrder(), b""
-    while last != b"\2":  # the one that was replaced is told so, though it stays
+    while last != b"\2":  # the replaced one is notified, though it stays
         last = said.open(outs[0].read())[1]
     wires[0].frames.put(None)
     threads[0].join(WAIT_S)

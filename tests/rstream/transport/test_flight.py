@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "a secret"
-#: A SIGKILLed peer is noticed within this, since the kernel closes its sockets at once; if its
-#: silence had to tell, it would take longer.
+#: The time limit for noticing a killed peer, whose sockets the kernel closes at once; its silence
+#: would be noticed later.
 NOTICE_S = SILENCE_S / 4
 
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="s") as short:  # a test's own folder has a long name
+    # the test's own folder has too long a name
+    with tempfile.TemporaryDirectory(prefix="s") as short:
         monkeypatch.setattr(tempfile, "gettempdir", lambda: short)
         yield Path(short) / f"streamscope-sockets-{os.getuid()}"
 

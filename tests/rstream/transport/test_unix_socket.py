@@ -61,7 +61,7 @@ def stream(tmp_path: Path) -> Iterator[RStream]:
 @pytest.fixture
 def path(stream: RStream) -> Iterator[str]:
     """The socket path of a server that has the stream."""
-    with tempfile.TemporaryDirectory(prefix="s") as folder:  # a socket's name is short
+    with tempfile.TemporaryDirectory(prefix="s") as folder:  # a socket's path must be short
         path = str(Path(folder) / "s")
         found = {("s", 1): stream}
         server = UnixSocketServer(path, SECRET, lambda *key: found.get(key), error_to_text)
@@ -232,7 +232,7 @@ def test_a_hello_that_is_no_good_ends_its_line_alone(
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):
-            assert len(connection.recv(100)) in (0, FRAME.size)  # nothing, or that it is refused
+            assert len(connection.recv(100)) in (0, FRAME.size)  # nothing, or a rejection
     stream.append(rows(0, 1))
     call = UnixSocketCall(path, hello())
     assert read(call, 1) == [0]

@@ -97,7 +97,7 @@ def assert_sum(kind: pa.DataType, got: Any, carry: int, members: list[Any]) -> N
     assert (carry == 0) == (low <= sum(map(exact, members)) <= high)
 
 
-#: High words that are small, and a sum of the low ones that takes them below 38 digits.
+#: Small high words, and a sum of the low words that brings them below 38 digits.
 AT_THE_BOTTOM = [(0, Decimal(n)) for n in (-((10**38 >> 64) - 1) << 64, *[1 - 2**63] * 10)]
 
 CASES = st.sampled_from(KINDS).flatmap(
@@ -262,7 +262,7 @@ def test_a_slide_over_partial_sums_without_room() -> None:
     means = ran(windows("sliding", MEANS), run, payload, parts=1)
     assert any(mean == 0.0 for mean in means.column("mean").to_pylist())
     with pytest.raises(SumOverflowError):
-        ran(specs, run, payload, parts=1)  # at its ends there are windows of one pane
+        ran(specs, run, payload, parts=1)  # at its ends there are windows with one pane
 
 
 def test_the_aggregate_is_named() -> None:

@@ -92,7 +92,7 @@ def test_files_that_were_taken_are_known_once_however_often_they_are_told() -> N
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)
     one, other = (LogEntry("file", 0, k, 0, path=f"{k}.json") for k in range(2))
-    write(intake, one, advance(1, 0, 3, 9))  # which waits, so the blob is read again
+    write(intake, one, advance(1, 0, 3, 9))  # the write waits, so the blob is read again
     write(intake, other)
     successor = RVertex(SPEC, pending_rows_max=100)
     successor.load(vertex.get_snapshot())

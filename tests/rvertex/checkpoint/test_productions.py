@@ -343,7 +343,7 @@ def test_one_history(spec: VertexSpec, actions: list[int], rows: int, collect: b
         world.act(action)
     answers = world.finish()
     assert [len([r for r in rows if r["_kind"] == 0]) for rows in answers][2] == ROWS
-    # Whoever sleeps on wakes up too late.
+    # A process that sleeps on wakes up too late.
     before = productions(world)
     for instance in world.instances[:-1]:
         for _ in range(20):
@@ -408,7 +408,7 @@ def test_one_that_wakes_up_is_refused(spec: VertexSpec) -> None:
     assert old is not None
     run(world, 2)
     world.act(0)
-    world.act(0)  # a step of the old one is under way
+    world.act(0)  # a step of the old instance is pending
     world.start()
     run(world, 4)
     for _ in range(10):
@@ -456,7 +456,7 @@ def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
     world.start()
     instance = world.newest
     assert instance is not None
-    while not instance.is_finished:  # a few rows a turn, or it has failed
+    while not instance.is_finished:  # a few rows per turn, or it has failed
         assert instance.failure is None
         instance.runner.checkpoints.request()
         for action in (0, 1, 2):
@@ -563,7 +563,7 @@ def test_a_production_of_an_instance_that_is_closed_is_not_stored() -> None:
     assert steps.store.list() == []
 
 
-#: What two operators drew in three steps: numbers of their first values, and how many these are.
+#: What two operators drew in three steps: the number of the first value, and the number of values.
 DRAWN_STEPS = [((0, 2), (0, 1)), ((2, 1), (1, 0)), ((3, 0), (1, 2))]
 
 

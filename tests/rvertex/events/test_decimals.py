@@ -10,7 +10,7 @@ import pytest
 
 from rvertex.events.decimals import nearest_floats, words
 
-#: Around what a double holds exactly, and what 64 bits hold.
+#: Numbers near the limits of exact doubles and of 64 bits.
 EDGES = [0, 1, 1995, 2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 + 1, 10**30 + 7]
 WHOLE = [sign * edge for edge in EDGES for sign in (1, -1)]
 

@@ -208,7 +208,7 @@ def test_replay_in_the_middle_of_a_job(
         manager.start("h1", str(spec.id), 1)
         manager.locate(str(spec.id), (1, "h1"))
     manager.start("h2", name, 2)
-    # Positions to restart from lie between turns; where the first turn took much, they come later.
+    # Restart positions are between turns; if the first turn took many rows, they come later.
     written, taken = 12, None
     while taken is None or 0 in taken.reads:
         gate.close_at_time(next(stretches) * MS)

@@ -91,7 +91,7 @@ def test_samples_say_which_function_of_the_user_has_the_time() -> None:
     operator = FilterOperator(resolve(predicate.node, PAYLOAD))
     watch.attach()
     watch.begin("filter.0", 4)
-    watch.sample(0.5)  # in this test, which no operator has called
+    watch.sample(0.5)  # inside this test, which no operator has called
     SAMPLERS.append(watch)
     operator.process([make_run([ev(1, 5, x=7)], PAYLOAD)])
     watch.end()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 S, HOUR = 1_000_000, 3_600_000_000
 DAY_US, DELAY_MAX_US = 24 * HOUR, 26 * HOUR
-#: Simulated times are not near 1970, where a clock that is behind would be negative.
+#: Simulated times start far from 1970, where a clock that is behind would be negative.
 START_US = 1_700_000_000 * S
 UNJOINABLE_US, RETRY_US = 6 * HOUR, 12 * HOUR
 WITHOUT_SEARCH = 0.001
@@ -85,7 +85,7 @@ class Events:
 
     def __init__(self, seed: int, searches: int, clicks: int) -> None:
         draw = np.random.default_rng(seed)
-        hours = np.arange(60) * HOUR + DAY_US  # the log of searches goes on
+        hours = np.arange(60) * HOUR + DAY_US  # the log of searches continues
         day = np.sort(draw.integers(0, DAY_US, searches))
         self.searched = START_US + np.concatenate([day, hours])
         self.q = draw.integers(0, searches, clicks)
@@ -174,7 +174,7 @@ class World:
     def run(self) -> list[str]:
         """Simulate the days. Return the broken laws."""
         while self.now_us < self.end_us:
-            # After the last event only waiting rows are left: larger ticks lose nothing.
+            # After the last event only waiting rows remain, so larger ticks lose nothing.
             is_busy = self.now_us < START_US + DAY_US + DELAY_MAX_US
             self.now_us += self.tick_us if is_busy else 10 * self.tick_us
             if self.shared.late and self.random.random() < 0.1:

@@ -197,8 +197,8 @@ def test_rows_of_a_step_that_is_a_record_are_kept(is_killed: bool) -> None:
         joiner._report()
     else:
         site.steps(joiner, 0)
-        site.steps(joiner, 1)  # what is needed is reported
-    for hour in (2, 3):  # also what a successor reports
+        site.steps(joiner, 1)  # the needed position is reported
+    for hour in (2, 3):  # including a successor's reports
         site.steps(site.begin(), hour)
         assert site.joined() == [(1, 7)]
 

@@ -43,7 +43,7 @@ def test_the_hot_key_is_named_with_its_share(share: float, size: int) -> None:
     if size > 1:
         assert key == "user=7"
         assert abs(found - share) < 0.06
-    else:  # a sample of one row each; too few to name a key, or the right one
+    else:  # a sample of one row each: too few to name a key, or the right key
         assert key in ("", "user=7")
 
 

@@ -158,7 +158,7 @@ def test_direct_table_moves_down_to_the_least_key() -> None:
 
 
 def test_keys_that_share_a_slot_stay_apart() -> None:
-    # The mixing undone: these keys mix to 0..1999, whose leading bits are all zero.
+    # Inverts the mixing: these keys mix to 0..1999, whose leading bits are all zero.
     undone = np.arange(2000, dtype=np.uint64) * np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
     keys = (undone ^ (undone >> np.uint64(32))).view(np.int64)
     index = IntIndex()

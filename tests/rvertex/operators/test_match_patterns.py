@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 I64, TEXT = pa.int64(), pa.string()
 PAYLOAD = pa.schema([("k", I64), ("x", I64)])
 NAMES = ("A", "B", "C", "D")
-#: Leaves of conditions: the row at hand, its neighbours, and what was mapped before.
+#: Leaves of conditions: the current row, its neighbours, and earlier mapped rows.
 LEAVES = (
     Leaf("row", I64, None, "x"),
     Leaf("row", I64, None, "x", move=-1),
@@ -168,7 +168,7 @@ def check(seed: int) -> bool:
     except OperatorTypeError:
         return False
     local = chance.random() < 0.6
-    #: Whether many keys can be searched at once: values of the row and of rows before it.
+    #: Whether many keys can be searched at once: values of the row and of earlier rows.
     is_simple = local and chance.random() < 0.6
     leaves = LEAVES[:2] if is_simple else LEAVES
     measures = MEASURES[1:] if is_simple else MEASURES

@@ -54,7 +54,7 @@ class Store:
     logs: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     next_seqs: Counter[int] = field(default_factory=Counter)
     map: tuple[int, bytes] | None = None
-    #: Appends that are under way though their callers have given up.
+    #: Appends still pending although their callers have given up.
     under_way: list[tuple[int, bytes]] = field(default_factory=list)
 
     def append(self, shard: int, data: bytes) -> int:
@@ -236,7 +236,7 @@ class SiteLog:
     def write_map(self, data: bytes, version: int | None) -> bool:
         world, store = self._world, self._world.store
         world.call(self._site)
-        for _ in range(world.random.choice([0, 0, 80])):  # it takes long to get there
+        for _ in range(world.random.choice([0, 0, 80])):  # it takes long to arrive
             world.pass_time()
             world.step_of(world.random.choice(world.sites))
         if (store.map[0] if store.map else None) != version:
@@ -265,7 +265,7 @@ class Site:
     def __init__(self, world: World, name: str) -> None:
         self._world, self._name = world, name
         draw = world.random
-        #: One of the sites may be away at the beginning, for longer than ids are kept.
+        #: One of the sites may be absent at first, for longer than ids are kept.
         away_us = draw.choice([0, 0, 300, 1500]) if name == "west" else 0
         arrivals = [
             (max(time_us + draw.choice([0, 2, 20, 700]) * draw.random(), away_us), id_, time_us)

@@ -120,7 +120,7 @@ def test_two_jobs_deliver_each_row_once(
     gate.stand(monkeypatch)
     gate.close_at_time(-1)
     registry = ss.sinks.registry(servers.urls, "jobs", keep="3650d", shards=2)
-    # The last 100 ids are of one site only, so that each site delivers rows whoever is faster.
+    # The last 100 ids are of one site only, so both sites deliver rows, whichever is faster.
     ids = {"east": [*range(5000), *range(5000, 5100)], "west": [*range(5000), *range(5100, 5200)]}
 
     def query(site: str) -> Any:

@@ -205,7 +205,7 @@ def test_a_process_that_begins_later_gives_the_same_verdicts(
     shard = Shard(800)
     floors = []
     for seq, (token, numbers) in enumerate(claims):
-        # Times grow with the numbers of entries, with rows that are late.
+        # Times grow with the entry numbers; some rows are late.
         times = tuple(seq * 40 - 13 * n for n in numbers)
         ids = tuple(str(seq // 3 * 100 + n).encode() for n in numbers)
         notes = ((token, seq - 2), ("abc"[seq % 3], seq - 20))

@@ -20,7 +20,7 @@ from tests.support.budget import one_in, seeds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Runs in which a planted bug has to be found.
+#: Runs that must detect a planted bug.
 SEEDS = range(40)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
 
 Call = tuple[str, tuple[int, ...]]
-#: One life of a writer; there are commits of two writes, of one, and of CTIs alone.
+#: The calls of one writer: commits of two writes, of one, and of CTIs only.
 CALLS: tuple[Call, ...] = (
     ("open", (1,)),
     ("write", (0, 4)),
@@ -182,7 +182,7 @@ class Deliveries:
             assert place.rows() == expected(0, next_seq)
             writer.write(next_seq, next_seq + 5)
             writer.begin("commit", next_seq + 5)
-            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # where it is killed
+            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # the moment of the kill
             writer.kill()
             begun = (next_seq, next_seq + 5)
         finish(place, KILLS)
@@ -219,7 +219,7 @@ class Deliveries:
             zombie.open(1)
             zombie.write(0, 6)
             zombie.begin("commit", 6)
-            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # where it is frozen
+            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # the moment of the freeze
             zombie.freeze()
             successor = place.destination(partition)
             found = successor.open(2)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 SCHEMA = pa.schema([("part", pa.int32()), ("n", pa.int64()), ("word", pa.string())])
-#: Every item whose number is a multiple of it is a CTI, so it has no row.
+#: Every item whose number is a multiple is a CTI, so it has no row.
 CTI_EVERY = 3
 
 
 class Place(Protocol):
     """A new place at a destination. Frozen and picklable, since killed processes open it."""
 
-    #: Columns of :data:`TYPED` that the destination refuses, with a word of the error.
+    #: Columns of :data:`TYPED` that the destination rejects, with a word of the error.
     refused: dict[str, str]
 
     def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> Destination:

@@ -116,7 +116,7 @@ class CompactedPlace(ChangingPlace):
         sink, living = self.inner.sink, {}
         for record in BROKERS[sink.servers].read_committed(sink.topic):
             if record.value is None:
-                del living[record.key]  # a tombstone has a row
+                del living[record.key]  # a tombstone always has a row
             else:
                 living[record.key] = self.inner.row(record)
         # Keys are spread over the topic's partitions.

@@ -190,7 +190,7 @@ def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
 @pytest.mark.parametrize("is_opening", [True, False])
 def test_a_commit_meets_the_opening_of_a_successor(is_opening: bool) -> None:
     """Each during any call of the other; the successor divides the rows differently."""
-    for at in range(10):  # more calls than either makes
+    for at in range(10):  # more calls than either one makes
         seen: dict[int, list[Row]] = {}
 
         def keep_same(first_seq: int, batch: pa.RecordBatch, seen: Any = seen) -> None:

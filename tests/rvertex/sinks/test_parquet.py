@@ -88,7 +88,7 @@ def test_metadata_tells_who_wrote_a_file(tmp_path: Path) -> None:
 def test_a_note_goes_with_the_file_that_follows_it(tmp_path: Path) -> None:
     writer = ParquetPlace(str(tmp_path)).destination(0)
     writer.open(1)
-    for seq in (1, 4, 7):  # each time a CTI alone, then rows
+    for seq in (1, 4, 7):  # each time only a CTI, then rows
         writer.commit(progress(0, seq))
         assert len([*tmp_path.glob("_part-*")]) == 1
         deliver(writer, 0, seq, seq + 2)

@@ -115,7 +115,7 @@ def test_mistakes_of_a_function_are_not_tried_again(error: BaseException, is_ref
         (KeyError("EUR"), True),
         (ZeroDivisionError(), True),
         (UnicodeEncodeError("latin-1", "ü", 0, 1, "no"), True),
-        (io.UnsupportedOperation("closed"), False),  # an OSError and a ValueError
+        (io.UnsupportedOperation("closed"), False),  # both an OSError and a ValueError
         (json.JSONDecodeError("of an answer", "<html>", 0), False),
         (RuntimeError("busy"), False),
     ],
@@ -152,7 +152,7 @@ def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> 
         called.commit(progress(0, 6))
     died = False
     successor = FunctionDestination(take, "hook", place)
-    assert successor.open(2) is None  # the call of the dead one is repeated, and refused
+    assert successor.open(2) is None  # the dead writer's call is repeated, and rejected
     assert calls == [(0, [1, 2, 4, 5])] * 3
     for first in (0, 3):
         successor.write(items(0, first, first + 3))

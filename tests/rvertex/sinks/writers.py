@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ANSWER_WAIT_S = 60.0
 _context = multiprocessing.get_context("forkserver")
-#: What a process has when it begins, where it is installed; else each takes a second to begin.
+#: Modules that a new process starts with; otherwise each takes a second to start.
 _context.set_forkserver_preload(
     [
         *("pytest", "tests.rvertex.sinks.conformance", "tests.rvertex.sinks.test_postgres"),

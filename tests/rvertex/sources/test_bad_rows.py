@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: Of each kind of file: good rows with their values, and bad ones with the column to blame.
+#: CSV: dict[bytes, tuple[Any, ...] | str|Per kind of file: good rows with their values, and bad
+#: ones with the column at fault.
 CSV: dict[bytes, tuple[Any, ...] | str | None] = {
     b"1,a,0.5": (1, "a", 0.5),
     b"2,,": (2, None, None),
@@ -349,7 +350,7 @@ def run(
             source.end()
         else:
             source.offer(0, Items(source.consumed[0], batch))
-        if restores:  # while late rows and dead letters wait to be taken
+        if restores:  # while late rows and dead letters are pending
             source = restored(source, partition, sides)
         for rows, to in zip(source.drain_side_outputs(), found[1:], strict=True):
             to += rows.to_pylist()

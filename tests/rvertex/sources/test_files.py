@@ -59,7 +59,7 @@ def test_names_say_which_files_are_data(folder: str) -> None:
     write(folder, ["empty.csv", "marker_$folder$", "b_$folder$"], b"")
     if folder.startswith("s3:"):
         bucket = fsspec.filesystem("s3")
-        for marker in ("", "sub/", "b/"):  # as consoles make them
+        for marker in ("", "sub/", "b/"):  # markers that cloud consoles create
             bucket.call_s3(
                 "put_object", Bucket=folder.split("/")[2], Key=f"data/{marker}", Body=b""
             )

@@ -54,7 +54,7 @@ TYPES = {
     "times": pa.list_(pa.timestamp("us")),
     "dates": pa.list_(pa.date32()),
 }
-#: For each type that CSV has a value of it.
+#: A valid CSV value for each type.
 GOOD = ["7", "7", "7", "0.5", "true", "2026-01-01", "2026-01-01", "2026-01-01", "1.25", "é", "ab"]
 TEXTS = [
     "1",
@@ -449,7 +449,7 @@ def test_a_header_within_a_file_is_named(kind: pa.DataType, tmp_path: Path) -> N
 
 DAY = col("day")
 GERMAN = DAY.str.to_timestamp("%d.%m.%Y")
-#: Times that fail for some rows, and how often functions may be called for 400 rows.
+#: Times that fail for some rows, and the maximum number of calls for 400 rows.
 FAILING_TIMES = {
     "a format": (GERMAN, 40),
     "a cast": (DAY.cast("timestamp"), 400),

@@ -86,7 +86,7 @@ def check_conversion(there: str, wanted: str) -> None:
 def is_same(found: pa.Array, column: pa.Array) -> bool:
     try:
         return bool(found.cast(column.type).equals(column))
-    except pa.ArrowException:  # there is no way back; Python compares numbers exactly
+    except pa.ArrowException:  # it cannot be converted back; Python compares numbers exactly
         return bool(found.to_pylist() == column.to_pylist())
 
 
@@ -161,7 +161,7 @@ def test_columns_that_only_later_files_have_are_named(tmp_path: Path, format: Fo
     assert look(alone, discover(alone)) == ()
 
 
-#: Types whose values are the same.
+#: Types with equal values.
 ALIKE: list[list[pa.DataType]] = [
     [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
     [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4)],

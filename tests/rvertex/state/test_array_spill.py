@@ -169,7 +169,7 @@ def test_open_keys_beyond_the_budget_fail_by_name(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 20_000)
     monkeypatch.setattr("rvertex.state.array_spill.LOOK_BYTES", 1)
     monkeypatch.setattr("rvertex.state.array_spill.OBJECTS_BYTES_MIN", 1_000_000)
-    # Keys that are searched together are arrays, which go to scratch; one by one they are objects.
+    # Keys that are searched together are arrays, which can be spilled; one by one they are objects.
     monkeypatch.setattr("rvertex.operators.ordered.matching.lockstep.KEYS_MIN", 1 << 40)
     operator, memory = OPEN_MATCHES.open([PAYLOAD]), StateMemory(1_500_000)
     spill = ArraySpill([operator], memory)
@@ -194,7 +194,7 @@ def test_without_a_budget_nothing_is_looked_at() -> None:
 
 
 def test_small_state_takes_no_share_of_the_budget() -> None:
-    memory = StateMemory(160)  # a quarter is kept free for work, an eighth for pages
+    memory = StateMemory(160)  # a quarter is reserved for work, an eighth for pages
     holder = memory.holder()
     holder.used_bytes = 100
     ArraySpill([Owner()], memory).fit(1 << 40)
@@ -249,7 +249,7 @@ def test_operators_that_know_nothing_of_scratch_keep_to_the_budget(
     found, memory, most = fed(kind, 100_000, text=text)
     assert found.equals(whole)
     assert memory.spilled_bytes > 1_000_000
-    # A table of hashes that grows is in memory until the next search.
+    # A growing hash table is in memory until the next search.
     assert most < (needed // 2 if text else 300_000) < needed
 
 

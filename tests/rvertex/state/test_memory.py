@@ -16,7 +16,7 @@ from rvertex.state.memory import UNLIMITED, StateMemory, held_bytes
 
 
 def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
-    memory = StateMemory(160)  # a quarter is kept free for work, an eighth for pages
+    memory = StateMemory(160)  # a quarter is reserved for work, an eighth for pages
     busy, idle = memory.holder(), memory.holder()
     busy.used_bytes = 100
     assert [busy.must_spill] == [False], "the idle one does not need its share"

@@ -14,9 +14,9 @@ import pytest
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "bench_state.py"
 ROWS, KEYS, BUDGET = 3_000_000, 1_500_000, 20_000_000
-#: Beside the budget: a batch and its temporary arrays, rows that are sorted, a piece of output.
+#: Memory besides the budget: a batch and its temporary arrays, sorted rows, a piece of output.
 BESIDE = 200_000_000
-#: What allocators may keep of freed memory.
+#: Freed memory that allocators may keep.
 ALLOCATOR = 30_000_000
 
 

@@ -18,9 +18,9 @@ from tests.support.small_limits import small_limits
 
 SCHEMA = pa.schema([(NUMBER, pa.int64()), ("value", pa.int64())])
 
-#: So many rows are written, and of those before them that are current, these end.
+#: The number of written rows, and which of the earlier current rows end.
 writes = st.tuples(st.integers(0, 40), st.integers(0, 60), st.integers(0, 60))
-#: Rows of a piece in which a snapshot comes back.
+#: Rows per piece of a restored snapshot.
 cuts = st.integers(1, 12)
 
 

@@ -84,7 +84,7 @@ def test_edited_code_is_not_run(folder: Path, file: str, text: str) -> None:
         ChangedCodeError, match=rf"capped has changed since the job was planned .*{file}"
     ):
         load_shipped(data, to_run=True)
-    (again,) = load_shipped(data, to_run=False)  # to look at it is no harm
+    (again,) = load_shipped(data, to_run=False)  # inspecting it is harmless
     assert again.name == "capped"
     (how,) = body(data)([0])
     assert how.startswith(f"{UNLOADABLE}capped has changed since")
@@ -124,7 +124,7 @@ def test_modules_in_an_archive_are_sources(folder: Path, monkeypatch: pytest.Mon
     with pytest.raises(ChangedCodeError, match=r"packed\.zip/my_tools/limits\.py"):
         load_shipped(data, to_run=True)
     (folder.parent / "packed.zip").write_bytes(b"none")
-    load_shipped(data, to_run=True)  # the import says whether it can be had
+    load_shipped(data, to_run=True)  # the import shows whether it exists
 
 
 def test_layout_and_comments_are_no_change(folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_layout_and_comments_are_no_change(folder: Path) -> None:
     (folder / "steps.py").write_text("# caps\n" + STEPS.replace("x, ", "x,\n "))
     (again,) = load_shipped(cloudpickle.dumps([code]), to_run=True)
     assert (again, again.sources) == (code, code.sources)
-    (folder / "steps.py").unlink()  # the import says whether it can be had
+    (folder / "steps.py").unlink()  # the import shows whether it exists
     assert load_shipped(cloudpickle.dumps([code]), to_run=True) == [code]
 
 

@@ -92,11 +92,11 @@ def test_all_that_go_on_put_out_the_same(
         before = Stand(life) if at == old else before
     now = Stand(life)
     awaiting = now.go_on(more, log)
-    while awaiting.step():  # what the predecessor had read and not put out
+    while awaiting.step():  # rows that the predecessor had read but not emitted
         pass
     bound = awaiting.input.bound
     assume(bound < INF_TIME)
-    assert awaiting.items() == life.items()  # a partition that is awaited holds nothing back
+    assert awaiting.items() == life.items()  # a partition that is not there yet delays nothing
     log = [*log[:-1], joining(log[-1], len(log) - 1, bound + 1)]
     lives = [
         told_to_join(stand.go_on(more, log)) for stand in (Stand(LogLife(few, log[:-1])), before)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 STEP, RESTORE, TELL = -1, -2, -3
-#: Of blobs the host tells anew; rows that wait may be cut otherwise, see the snapshot for these.
+#: The host reports blobs again; waiting rows may be cut differently, so compare the snapshot.
 NOT_KEPT = {"_blobs", "_next_blob", "_buffer", "rows_frontier"}
 
 
@@ -102,7 +102,7 @@ class LogLife:
         assert self.vertex.consumed == snapshot.reads
         for partition, told in zip(self.log, self.told, strict=True):
             self.input.decide(partition.entries[:told])
-        if self.spec.recovery.strategy != "replay":  # that reads again what waits
+        if self.spec.recovery.strategy != "replay":  # such a vertex reads waiting rows again
             assert state_of(self.input, NOT_KEPT) == before, "a snapshot has all that it knows"
 
     def act(self, action: tuple[int, int]) -> None:
@@ -260,7 +260,7 @@ def test_a_partition_ends_where_the_plan_says() -> None:
     assert spec.source is not None
     units = tuple(Unit("", stream=k, until=until) for k, until in enumerate((3, 0)))
     spec = replace(spec, source=replace(spec.source, units=units))
-    ends = LogEntry("end", 0, 0, 5), LogEntry("end", 1, 0, 4)  # which nobody tells
+    ends = LogEntry("end", 0, 0, 5), LogEntry("end", 1, 0, 4)  # no entry reports this
     rows = tuple(Row(position, position) for position in range(5))
     log = [LogPartition(rows, ends[:1]), LogPartition((), ends[1:])]
     life = LogLife(spec, log)
@@ -345,7 +345,7 @@ def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
     channel.offer(log_rows(0, partition, 0, 2))
     assert channel.lacks_clock(log_rows(0, partition, 2, 4))
     entry = channel.clock_entry(0, 1, 9, until=4)
-    assert (entry.position, entry.time) == (2, 10)  # a clock that was set back says no less
+    assert (entry.position, entry.time) == (2, 10)  # a clock that was set back does not decrease it
     channel.decide(replace(entry, time=12))
     assert not channel.lacks_clock(log_rows(0, partition, 2, 4))
     channel.offer(log_rows(0, partition, 2, 4))

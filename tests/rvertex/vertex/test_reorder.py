@@ -50,9 +50,9 @@ class Twin:
     dropped: int = 0
     adjusted: int = 0
     late_rows: list[int] = field(default_factory=list)
-    #: How late each row came.
+    #: The lateness of each row.
     lateness: list[int] = field(default_factory=list)
-    #: Of the rows that are counted: the late ones, or all where the delay is estimated.
+    #: Lateness of the counted rows: late ones, or all if the delay is estimated.
     counted: list[int] = field(default_factory=list)
 
     def row(self, number: int, item: Item, *, explicit: bool) -> None:
@@ -267,7 +267,7 @@ def test_what_rows_alone_say_is_known_beside_what_was_promised(delay: int | Dela
     assert by_rows == found.frontier == (110 if delay == 10 else 120)
     found.advance(500)
     assert (found.frontier, found.rows_frontier) == (500, by_rows)
-    found.offer(3, events_of([ev(200, n=3), ev(130, n=4)]))  # below what was promised
+    found.offer(3, events_of([ev(200, n=3), ev(130, n=4)]))  # below the promised time
     assert found.frontier == 500
     assert by_rows < found.rows_frontier <= 200
     again = Reorder(PAYLOAD, delay_us=delay, late="drop", cti_every_us=1)

@@ -47,7 +47,7 @@ class Entry:
     ours: str
     duck: str | None = None
     hint: str | None = None
-    #: Of a running answer, what is alive when the stream has ended.
+    #: For running results: the rows valid at the end of the stream.
     is_running: bool = False
 
 

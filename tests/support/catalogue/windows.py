@@ -10,11 +10,11 @@ _SHIFTED = "time_bucket(INTERVAL '60 seconds', ts, TIMESTAMP '1970-01-01 00:00:2
 _DUCK_TUMBLE = (
     f"SELECT k, {_TUMBLED} AS a, {_TUMBLED} + INTERVAL 1 MINUTE AS b, {_AGG} FROM t GROUP BY ALL"
 )
-#: Windows of a minute every 20 seconds that some row of its key is in.
+#: Windows of a minute every 20 seconds that contain a row of their key.
 _DUCK_HOP = f"""SELECT k, a, a + INTERVAL 60 SECOND AS b, {_AGG} FROM t, (
     SELECT TIMESTAMP '2026-01-01 11:00:00' + INTERVAL (20 * h) SECOND AS a FROM range(1000) r(h))
     WHERE ts >= a AND ts < a + INTERVAL 60 SECOND GROUP BY ALL"""
-#: Windows of two minutes told every 30 seconds.
+#: Windows of two minutes, emitted every 30 seconds.
 _DUCK_CUMULATE = f"""SELECT k, a, b, {_AGG} FROM t, (
     SELECT a, a + INTERVAL (30 * j) SECOND AS b FROM range(1, 5) s(j), (
         SELECT TIMESTAMP '2026-01-01 11:00:00' + INTERVAL (120 * h) SECOND AS a
@@ -31,7 +31,7 @@ _DUCK_SESSION_OF_ALL = (
     .replace("SELECT k, min", "SELECT min")
     .replace("GROUP BY k, session", "GROUP BY session")
 )
-#: Each session so far, at each of its rows, and until when that is all.
+#: Each session so far, at each of its rows, and until when this is valid.
 _DUCK_RUNNING = (
     _DUCK_SESSION.split("  SELECT k, min")[0]
     + """SELECT k, min(ts) OVER s AS a,

@@ -25,12 +25,12 @@ class Case:
 
     engine: str
     rule: str
-    #: Ways to ask the same: streams, and texts in SQL.
+    #: asked: tuple[Stream|Equivalent queries: streams, and texts in SQL.
     asked: tuple[Stream | str, ...]
     rows: Sequence[Row]
-    #: How that engine would answer, where this one deliberately answers otherwise.
+    #: The other engine's result, if this one differs on purpose.
     differs: str = ""
-    #: The streams that texts may name.
+    #: The streams that the texts may refer to.
     streams: dict[str, Stream] = field(default_factory=dict)
 
 

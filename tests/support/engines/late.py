@@ -23,7 +23,7 @@ class LateCase:
     arriving: Sequence[tuple[int, int]]
     delay: str
     ask: Callable[[Stream], Stream]
-    #: None if the job is to stop at a late row.
+    #: rows: Sequence[Row]|None if the job must stop at a late row.
     rows: Sequence[Row] | None
     late: LatePolicy = "drop"
     differs: str = ""
@@ -45,7 +45,7 @@ def _ends(rows: Stream) -> Stream:
     return rows.window(tumbling("10s")).agg(a=agg.first("x"), z=agg.last("x"))
 
 
-#: After the row at 12 a delay of five seconds has come to 7.
+#: After the row at 12, a delay of five seconds has reached 7.
 MIXED = ((0, 1), (12, 2), (7, 4), (6, 8), (25, 16))
 
 CASES: dict[str, LateCase] = {

@@ -15,7 +15,7 @@ NULLS = points(
 FLOATS = points({"f": "float64"}, (1, 0.0), (2, -0.0), (3, float("nan")), (4, float("nan")))
 SPREAD = points({"x": "int64"}, (1, 10), (2, 1), (3, 3), (4, 2))
 SPANS = table(KX, (0, 6, "a", 1), (2, 9, "b", 2), (6, 9, "a", 4), (12, 14, "b", 8))
-#: One step before 1970 is a window of its own, not the one at 1970.
+#: One step before 1970 is in its own window, not in the one that starts at 1970.
 PAST = points(KX, (Us(-1), "a", 1))
 RUNS = points(KX, (0, "a", 1), (4, "a", 1), (8, "a", 1), (12, "a", 1), (13, "a", 1))
 

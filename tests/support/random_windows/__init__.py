@@ -32,7 +32,7 @@ class Query:
     text: str
     duck: str
     columns: tuple[Column, ...]
-    #: Why there is no answer, if there is none.
+    #: Why there is no result, if so.
     impossible: str
     choices: tuple[int, ...]
     rows: dict[str, list[Row]]
@@ -82,7 +82,7 @@ def shrunk(query: Query, fails: Callable[[Query], bool], tries_max: int) -> Quer
     """A shorter query that fails as well."""
     tries = 0
     at, length = 0, max(1, len(query.choices) // 2)
-    while tries < tries_max and length:  # ends: each turn moves on or halves the length
+    while tries < tries_max and length:  # ends: each round advances or halves the length
         choices = query.choices
         if at >= len(choices):
             at, length = 0, length // 2

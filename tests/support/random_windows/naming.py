@@ -10,7 +10,7 @@ from tests.support.random_windows.relations import SECOND, Column, Relation, Win
 if TYPE_CHECKING:
     from tests.support.random_windows.choices import Choices
 
-#: Events: start, end, key, a number of their own, a number that may be null.
+#: Events: start, end, key, a unique number, a number that may be null.
 POINTS = ("a", "b")
 LASTING = "l"
 COLUMNS: Final = ("k", "x", "v")
@@ -28,7 +28,7 @@ class Naming:
     definitions: list[str] = field(default_factory=list)
     impossible: str = ""
     taken: int = 0
-    #: Queries are named by views, not by WITH.
+    #: Queries are named with views instead of WITH.
     by_views: bool = False
     main: Windows = field(default_factory=lambda: Windows("TUMBLE", 5, 5))
 
@@ -56,7 +56,7 @@ class Naming:
         found = self.rows_of(table, windows)
         if table in POINTS:
             return found
-        # Beside a GROUP BY the window would be of pieces of such rows, as long as they last.
+        # With a GROUP BY, the window would apply to pieces of such rows.
         return replace(found, text=f"(SELECT * FROM {found.text})", alone=False, points="")
 
     def _other(self) -> Windows:

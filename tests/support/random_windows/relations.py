@@ -26,7 +26,7 @@ class Windows:
         if self.kind == "CUMULATE":
             return None if end is None else (f"{end} - {self.every * SECOND}", end)
         if start is not None and end is not None:
-            if self.size:  # each of a side of its own, of which one may have no match
+            if self.size:  # each from another side, of which one may have no match
                 start = f"coalesce({start}, {end} - {self.size * SECOND})"
                 return start, f"{start} + {self.size * SECOND}"
             return start, end
@@ -49,13 +49,13 @@ class Column:
     """A column of a relation."""
 
     name: str
-    #: "key", "int", "start", "end", "time" (window_time), "at" (a time of a row); of "FIRST",
-    #: "LAST" and "ARRAY" DuckDB gives all values with their times, in order of time.
+    #: "key", "int", "start", "end", "time" (window_time), "at" (a time of a row). For "FIRST",
+    #: "LAST" and "ARRAY", DuckDB returns all values with their times, in order of time.
     role: str
     windows: Windows | None = None
     #: In FROM: the alias of its relation.
     of: str = ""
-    #: Of the side of an outer join that may have no match.
+    #: From a side of an outer join that may have no match.
     may_be_null: bool = False
 
     @property
@@ -72,15 +72,15 @@ class Relation:
     #: The name of its CTE for DuckDB.
     duck: str
     columns: tuple[Column, ...]
-    #: ``_s`` and ``_e`` are its lifetimes; else what is there at the end of a window is right.
+    #: ``_s`` and ``_e`` are its lifetime; otherwise only the rows at the end of a window are right.
     exact: bool = True
-    #: ``_s`` is the start of what is there at the end of a window.
+    #: ``_s`` is the start of the rows at the end of a window.
     timed: bool = True
-    #: No two rows of a window start together.
+    #: No two rows of a window have the same start.
     alone: bool = False
-    #: Rows live to the end of their window.
+    #: Rows are valid to the end of their window.
     whole: bool = True
-    #: Its rows are rows of windows, not results.
+    #: Its rows are input rows of windows, not results.
     rows: bool = False
     #: DuckDB's name for the same rows as points.
     points: str = ""
@@ -99,10 +99,11 @@ class Source(Relation):
 
     where: tuple[str, ...] = ()
     duck_where: tuple[str, ...] = ()
-    #: The one window function among its relations, where no other rows are of windows: its windows
-    #: are those of a GROUP BY of them, of rows as points. Its alias, and DuckDB's names for both.
+    #: function: tuple[str, str, str]|The only window function among its relations, if no other rows
+    #: are in windows: a GROUP BY of its windows over the rows as points is equivalent. Its alias,
+    #: and DuckDB's names for both.
     function: tuple[str, str, str] | None = None
-    #: There is a RIGHT or FULL JOIN in it.
+    #: It has a RIGHT or FULL JOIN.
     is_outer: bool = False
     start: str = "_s"
     end: str = "_e"

@@ -78,8 +78,8 @@ class Sources(Naming):
                 *(replace(c, may_be_null=c.may_be_null or mine_null) for c in mine.columns),
             ),
             exact=left.exact and right.exact and (not kind or always),
-            # Rows of an outer join of windows begin with their window, not at their own time:
-            # tests/planner/sql/test_window_joins.py asks that.
+            # Rows of an outer join of windows start with their window, not at their own time; see
+            # tests/planner/sql/test_window_joins.py.
             timed=left.timed and right.timed and (not kind or always),
             alone=left.alone and always and not kind,
             whole=left.whole and (right.whole and (aligned or always)),

@@ -123,7 +123,8 @@ class Writer(Sources):
         if not windows.overlap:
             options += [[s, e] for s in starts for e in ends if s.of != e.of]
         options = [*options[:1], *options[:1], *([c] for c in (*starts, *ends)), *options[1:]]
-        if not windows.size or windows.kind == "CUMULATE":  # a bound alone is none
+        # one bound does not identify such a window
+        if not windows.size or windows.kind == "CUMULATE":
             options = options[: 2 if self.choose.chance(80) else None]
         safe = [option for option in options if not all(c.may_be_null for c in option)]
         chosen = self.choose.pick(safe if safe and not self.choose.chance(15) else options)
@@ -355,7 +356,8 @@ class Writer(Sources):
         settled = left.exact and right.exact
         timed = left.timed and right.timed and (settled or kind == "UNION ALL")
         timed = timed and (same or "UNION" in kind)
-        if kind == "INTERSECT":  # a row lasts for its window, whenever rows of its sides began
+        # a row is valid for its window, regardless of the starts of its sides
+        if kind == "INTERSECT":
             exact = timed = False
         flags = (exact, timed, False, left.whole and right.whole, left.rows or right.rows)
         return Relation(text, duck, columns, *flags)

@@ -162,7 +162,7 @@ def _part(rng: Random, key: int) -> tuple[Any, ...]:
     made = (f"Manufacturer#{rng.randrange(1, 6)}", rng.choice(_BRANDS), rng.choice(_TYPES))
     price = _money(90_000 + 10 * key)
     size = rng.choice(_SIZES)
-    # Boxes go with brands, as few parts have to do.
+    # Boxes depend on brands, so that a few parts match.
     box = rng.choice({"Brand#12": _BOXES[:2], "Brand#23": _BOXES[2:4]}.get(made[1], _BOXES[4:]))
     return (key, " ".join(names), *made, size, box, price, "final")
 

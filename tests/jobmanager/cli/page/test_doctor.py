@@ -65,7 +65,7 @@ def reason(health: str, kind: str) -> dict[str, Any]:
     return {"health": health, "kind": kind, **words}
 
 
-#: A reason of a window that is not over yet.
+#: The reason of a window that is not complete yet.
 WINDOW = "s01.0 waits for the end of a window"
 OPEN_WINDOW: dict[str, Any] = {
     "reasons": [{**reason("ok", "time held"), "reason": WINDOW}],
@@ -318,26 +318,26 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(HEALTHY, HEALTHY, NOW_US),
         Case(HEALTHY, status(state="finished"), NOW_US + 10**6 * S),
         Case(status(vertices=[]), status(vertices=[], hosts=[], deliveries=[]), NOW_US),
-        # a lag that shrinks, one that is small, one that is not known yet
+        # a lag that shrinks, a small one, an unknown one
         Case(
             status(vertices=[vertex("s00.0", logs=[log(0, 9_000), log(1, 5), log(2, None)])]),
             status(vertices=[vertex("s00.0", logs=[log(0, 2_000), log(1, 900), log(2, 9_000)])]),
             NOW_US,
         ),
-        # a large lag that is soon read, and one that neither grows nor takes long
+        # a large lag that is soon read, and one that neither grows nor lasts
         Case(
             status(vertices=[vertex("s00.0", logs=[log(0, 50_000, position=5_000)])]),
             status(vertices=[vertex("s00.0", logs=[log(0, 50_100, position=9_000)])]),
             NOW_US,
         ),
-        # rows that are planned for a moment later, and a window that is not over yet
+        # rows planned for a moment later, and a window that is not complete yet
         Case(HEALTHY, status(vertices=[vertex("s00.0", logs=[log(0, 0, lag_s=-30.0)])]), NOW_US),
         Case(
             earlier(vertices=[vertex("s00.0", logs=[log(0, 5, frontier_us=NOW_US - S)])]),
             status(**OPEN_WINDOW),
             NOW_US,
         ),
-        # few events are not skewed, nor are many that are even
+        # few events are not skewed, nor are many evenly distributed ones
         Case(
             HEALTHY,
             status(vertices=[vertex("a.0", events_in=9), vertex("a.1", events_in=0)]),
@@ -363,29 +363,29 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         # checkpoints in time, or of a vertex that got nothing
         Case(status(vertices=[vertex("s01.0")]), busy("s01.0"), NOW_US, [taken(9), taken(5)]),
         Case(busy("s01.0"), busy("s01.0"), NOW_US, [taken(310), taken(300)]),
-        # what failed the day before yesterday
+        # a failure of the day before yesterday
         Case(
             HEALTHY,
             HEALTHY,
             NOW_US,
             [(NOW_US - 200_000 * S, sent.VertexFailed("s01.0", 1, "user", "ValueError: 7", ""))],
         ),
-        # idle partitions alone, and some that have ended beside others
+        # only idle partitions, and some that have ended beside others
         Case(HEALTHY, status(vertices=[vertex("s00.0", logs=[log(0, 0, state="idle")])]), NOW_US),
         Case(
             HEALTHY,
             status(vertices=[vertex("s00.0", logs=[log(0, None, state="ended"), log(1, 3)])]),
             NOW_US,
         ),
-        # user code in a host that has time left, and in a vertex that was started anew
+        # user code in a host with spare time, and in a vertex that was restarted
         Case(earlier(), status(vertices=working(user_s=2.4, busy_s=2.5)), NOW_US),
         Case(earlier(), status(vertices=working(user_s=3.6, epoch=2)), NOW_US),
-        # a state that was filled and is even since, one that is small, one that comes and goes
+        # a state that grew and is now constant, a small one, one that shrinks again
         Case(HEALTHY, HEALTHY, NOW_US, growing(1, 20, 40, 40, 40, 41, 40, 41, 40)),
         Case(HEALTHY, HEALTHY, NOW_US, growing(0, 0, 1, 1, 2, 2, 3, 4, 5)),
         Case(HEALTHY, HEALTHY, NOW_US, growing(10, 40, 10, 40, 10, 40, 10, 40, 10)),
-        # over hours: one that fills up, one that comes and goes, one that is new, small or even,
-        # and one that grew until three hours ago
+        # over hours: a state that approaches a limit, that shrinks again, that is new, small or
+        # constant, or that grew until three hours ago
         Case(HEALTHY, sized(*(1_000 * (1 - 0.9**k) for k in range(49))), NOW_US),
         Case(HEALTHY, sized(*(100 + 40 * (k % 12) for k in range(60))), NOW_US),
         Case(HEALTHY, sized(*(100 + 40 * k for k in range(49)), every_s=1_800), NOW_US),
@@ -399,9 +399,9 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=2) for k in range(6)]),
         Case(HEALTHY, HEALTHY, NOW_US, disks={"/jobs/j": (30 << 30, 100 << 30)}),
         Case(HEALTHY, status(change=CHANGE), NOW_US),
-        # hosts that left as they were told to
+        # hosts that ended as instructed
         Case(HEALTHY, HEALTHY, NOW_US, [(NOW_US, own.HostLost("h0.0", "stopped"))]),
-        # hosts whose link broke when the job had finished
+        # hosts whose connection broke after the job had finished
         Case(
             HEALTHY,
             status(state="finished"),

@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 ALERTS = ROOT / "docs" / "howto" / "monitoring" / "alerts.yml"
-#: By job: the kind of the finding.
+#: The kind of the finding, per job.
 KINDS = {
     "dead-delivery": "delivery ended",
     "idle-partition": "idle partition",
     "far-future": "odd times",
     "hot-key": "skew",
-    # The job cannot write its status there any more, so the page looks at the disk itself.
+    # The job can no longer write its status there, so the page checks the disk itself.
     "full-disk": "disk",
-    # Its output is on the full disk, so the job itself reports what its store answers.
+    # Its output is on the full disk, so the job itself reports the store's error.
     "full-output": "store",
     "no-memory": "memory",
     "slow-lookup": "slow calls",
@@ -214,7 +214,7 @@ def filled(trial: Trial, name: str, disk: Path) -> None:
     trial.begins(name)
 
 
-#: A job in a control group of its own, whose process then takes nearly all of the group's memory.
+#: A job in its own control group, whose process then uses nearly all of the group's memory.
 NEARLY_ALL = """
 import pathlib, sys
 import streamscope as ss
@@ -231,7 +231,7 @@ sys.stdin.readline()
 job.cancel()
 job.wait()
 """
-#: Bytes of that group: what a Python process with Arrow needs, and room for the ballast.
+#: Bytes of that group: the needs of a Python process with Arrow, plus the ballast.
 GROUP_BYTES = 1 << 30
 GROUPS = {
     "/sys/fs/cgroup/memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -324,7 +324,7 @@ def watched(trial: Trial, served: Served) -> None:
     while trial.missing and time.monotonic() < deadline_s:
         for name in trial.began_s:
             answered, text = served.ask(f"/api/jobs/{name}/findings")
-            rows = json.loads(text) if answered == 200 else []  # the page looks each second
+            rows = json.loads(text) if answered == 200 else []  # the page checks each second
             trial.note("page", {name: {row["kind"] for row in rows}})
         text = served.ask("/metrics")[1]
         trial.note("metrics", by_metrics(text))

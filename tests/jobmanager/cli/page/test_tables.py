@@ -121,7 +121,7 @@ def test_viewers_who_ask_at_the_same_moment_share_one_read() -> None:
 
     def read() -> int:
         calls.append(threading.get_ident())
-        threading.Event().wait(0.05)  # the others ask meanwhile
+        threading.Event().wait(0.05)  # other calls arrive meanwhile
         return job.once("inner", lambda: 7)  # type: ignore[no-any-return]
 
     def ask() -> int:

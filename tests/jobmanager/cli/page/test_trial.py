@@ -116,16 +116,16 @@ def test_a_stranger_finds_five_answers(served: Served) -> None:
     with browsing() as (page, errors):
         _open(page, served, "")
         first = page.inner_text("main")
-        # which input is idle, and why a window has not closed: the first lines of the page
+        # the first lines of the page: which input is idle, and why a window has not closed
         needs = first.split("Worth knowing")[0]
         assert "orders: partition 1 of topic " in needs
         assert re.search(r"has no rows after 20.{17} \(idle=wait\)", needs)
         assert 'idle="follow" advances time without this partition' in needs
-        # what failed last night, and which rows are missing
+        # last night's failure, and the missing rows
         assert "failed: prices: s01-in.0: cannot evaluate price(k): raised ZeroDivision" in needs
         assert "counts: 1 of 61 rows of " in first
         assert "arrived later than delay=5s allows" in first
-        # who holds which output back
+        # what holds back which output
         assert "partition 1 of topic" in first.split("Freshness")[1]
         _open(page, served, "orders")
         assert "idle" in page.inner_text("main")
@@ -141,7 +141,7 @@ def test_a_stranger_finds_five_answers(served: Served) -> None:
         page.goto(f"{served.url}/#/prices")
         page.get_by_text("Vertices (1)").wait_for()
         assert "running" not in page.inner_text("main")
-        # what a deployment would change
+        # the effect of a deployment
         _open(page, served, "counts/changes")
         where = _folder_of(served) / "next.py"
         page.get_by_label("File of the new query").fill(str(where))

@@ -29,7 +29,7 @@ N, WINDOW = "n=ss.agg.count()", '.window(ss.tumbling("1s"))'
 COUNTS = f"{BY_KEY}{WINDOW}.agg({N})"
 JOINED = 'rows.join(other, on="key", within=("-1s", "0s")).select("key", "x", '
 SESSIONS = f'{BY_KEY}.window(ss.session("1s")).agg({N})'
-#: The words of the page, the query before, the query after, the verdict of the stages together.
+#: The page's words, the query before, the query after, and the verdict on all stages.
 CHANGES = [
     ("the same query", COUNTS, COUNTS, "kept"),
     ("another name in the file", COUNTS, f"(lambda counts: counts)({COUNTS})", "kept"),
@@ -115,7 +115,7 @@ class Draws(ss.KeyedProcess):
 
 STRONG = f'{COUNTS}.recover_with("strong")'
 DRAWN = 'rows.group_by("key").process(Draws)'
-#: The words of the page, the query before, the query after, the reason and what to write.
+#: The page's words, the query before, the query after, the reason and what to write.
 REFUSED = [
     ("an output column is removed", COUNTS, f'{COUNTS}.select("key")', "removed: keep it"),
     (

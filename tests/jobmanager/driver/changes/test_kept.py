@@ -29,6 +29,6 @@ def test_the_answer_is_that_of_a_job_that_never_changed(name: str, tmp_path: Pat
     assert {row.verdict for row in comparison.rows} == {"kept"}
     assert not comparison.refusals
     changed.append(2)
-    deploy(again, changed.root, yes=True, wait_s=WAIT_S)  # in the midst of the rows
+    deploy(again, changed.root, yes=True, wait_s=WAIT_S)  # in the middle of the rows
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, STATEFUL[name])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
 VERBS = ("rescale", "deploy")
 TRIES = [(verb, phase) for phase in PHASES for verb in VERBS]
-#: Of these a run without DEPTH tries every so many.
+#: Without DEPTH, a run tries every fifth one.
 EVERY = 5
 NAMES = ("window_start", "key", "n", "m")
 

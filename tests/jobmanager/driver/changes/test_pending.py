@@ -43,7 +43,7 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
         with pytest.raises(DiedError):
             pending.close(CrashingBlobs(blobs, Life(at)), change.id, DONE)
         if pending.outcome_of(blobs, change.id) is None:
-            assert pending.pending(blobs) == change  # it is carried out by the successor
+            assert pending.pending(blobs) == change  # the successor carries it out
             continue
         with pytest.raises(ChangePendingError):
             requested(blobs)
@@ -55,7 +55,7 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
 class ClosedLater(MemoryBlobs):
     """A store in which the request is deleted while a process waits for its outcome."""
 
-    #: Looks at the request until it is deleted.
+    #: The number of reads of the request until it is deleted.
     looks_left = 100
 
     def get(self, path: str) -> bytes:

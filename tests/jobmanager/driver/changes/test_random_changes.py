@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
-#: The query, and the one that it is swapped with.
+#: The query, and the one that it is exchanged with.
 PAIRS = {"tumbling": (COUNTS, TOTALS), **{name: (q, q) for name, q in STATEFUL.items()}}
 
 

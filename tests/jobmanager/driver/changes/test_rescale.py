@@ -83,7 +83,7 @@ def test_a_rescaled_job_gets_another_query_and_returns(tmp_path: Path) -> None:
     found = deploy(new, changed.root, yes=True, wait_s=WAIT_S).comparison
     assert [row.verdict for row in found.rows][:2] == ["converted", "converted"], found.rows
     changed.append()
-    changed.has_emitted_all()  # delivered since the change, they could not be taken back
+    changed.has_emitted_all()  # rows delivered since the change could not be taken back
     rescale(changed.root, parallelism=2, wait_s=WAIT_S)
     roll_back(changed.root, wait_s=WAIT_S)
     changed.append()

@@ -142,6 +142,6 @@ def test_a_cancelled_job_has_no_cut(tmp_path: Path) -> None:
     job.cancel()
     job.wait(WAIT_S)
     changed.close()
-    with contextlib.suppress(NotACutError):  # it may have been cancelled where a cut is
+    with contextlib.suppress(NotACutError):  # it may have been cancelled at a consistent cut
         take_savepoint(changed.root, "now")
     assert not JobRoot(changed.root).store.exists("change/request.json")

@@ -23,7 +23,7 @@ from planner.sql.expressions.engines.catalogue import NAMES
 from tests.support.budget import seeds
 from tests.support.catalogue.calls import CALLS
 
-#: By name: how the answer differs (docs/SQL.md, "Where this differs").
+#: How the result of a function differs (docs/SQL.md, "Where this differs").
 DIFFERENT = {
     "levenshtein": "counts characters; DuckDB counts bytes",
     "to_json": "writes times with T and their zone",
@@ -40,7 +40,7 @@ DIFFERENT = {
     "url_encode": "encodes a blank as +",
     "json_contains": "is @>; DuckDB searches all depths",
 }
-#: Compared elsewhere: they take patterns, formats, paths and units that are literals.
+#: Compared elsewhere: their patterns, formats, paths and units must be literals.
 BY_EXAMPLES = frozenset(
     (
         *("regexp_replace", "strptime", "try_strptime", "json_value", "position", "repeat"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = [(text, value) for f in FUNCTIONS.values() for text, value in f.examples]
 PAGE = ROOT / "docs" / "FUNCTIONS.md"
-#: What DuckDB has not.
+#: Functions that DuckDB lacks.
 OURS = ("SOUNDEX", "PARSE_URL", "JSON_QUERY")
 WORDS = ["", "a", "ab", "b,a", "x,y,,z", "é,é", "AB", "aab%", "a_b", None]
 ROWS = pa.record_batch(
@@ -41,7 +41,7 @@ ROWS = pa.record_batch(
         "m": pa.array([Random(n + 5_000).choice([0, 1, 2, 5, None]) for n in range(400)]),
     }
 )
-#: Of text, with one option or more that are columns; ours -> DuckDB's.
+#: Functions of text with options as columns; ours -> DuckDB's.
 VARIED = {
     "CONTAINS(s, p)": "contains(s, p)",
     "STARTS_WITH(s, p)": "starts_with(s, p)",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Node
 
 GOLDEN = ROOT / "tests" / "golden" / "planner" / "signatures.txt"
-#: It takes other types; or another number of columns, or options.
+#: The function needs other types, another number of columns, or options.
 OTHER = (InvalidPlanError, AssertionError, KeyError, ValueError, TypeError)
 
 

@@ -255,7 +255,7 @@ def cut(seed: int) -> Stream:
     return rows.union(rows.shift("5us")).clip(versions(seed), on="k")
 
 
-#: Steps whose rows follow from begins, or from what is alive in a window.
+#: Steps whose rows depend on starts, or on the rows that are valid in a window.
 READERS: dict[str, Callable[[], Stream]] = {
     "tumbling": lambda: ending(1).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
     "hopping": lambda: ending(2).window(hopping("15us", "6us")).agg(s=agg.sum("x"), z=agg.max("z")),

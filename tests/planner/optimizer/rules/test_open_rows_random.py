@@ -36,7 +36,7 @@ SCHEMA = {
     "t": "date",
 }
 COLUMNS = list(SCHEMA)
-#: Of one test, of which ``DEPTH`` makes more.
+#: Plans per test; ``DEPTH`` makes more.
 PLANS = 30
 #: Sums of these do not depend on their order.
 DOUBLES = [1.5, 0.0, -2.0, -0.0, float("nan"), float("inf"), None]
@@ -116,7 +116,7 @@ class RandomPlan:
     def _join(self, stream: Stream) -> Stream:
         chance = self._chance
         other = self._other(stream)
-        if chance.random() < 0.3 or stream.plan.is_point:  # rows that can meet
+        if chance.random() < 0.3 or stream.plan.is_point:  # rows that can match
             stream = stream.for_ever()
         how = chance.choice(["inner", "left", "anti"])
         on = chance.choice([["k"], ["x"], ["k", "x"]])

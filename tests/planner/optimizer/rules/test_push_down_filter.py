@@ -35,7 +35,7 @@ def as_text() -> Expr:
     return col("f").try_cast(str) == "0"
 
 
-#: What changes lifetimes, or leaves rows out.
+#: Steps that change lifetimes, or drop rows.
 STEPS: dict[str, Callable[[Stream], Stream]] = {
     "a join": lambda rows: rows.join(counts().select("k", "n"), on="k"),
     "a left join": lambda rows: rows.join(counts().select("k", "n"), on="k", how="left"),
@@ -47,7 +47,7 @@ STEPS: dict[str, Callable[[Stream], Stream]] = {
 }
 
 
-#: What stays where it is. All queries have rows in their answers.
+#: Filters that are not moved. All queries have results.
 def _near(how: str, name: str) -> Stream:
     """Readings joined with those close in time, filtered by a column of one side."""
     mine, others = readings().select("k", "x"), readings(2).select("y", j=col("k"))

@@ -33,7 +33,7 @@ from tests.support.budget import one_in
 from tests.support.plan_runner import answer, answers
 
 HERE = Path(__file__).parent
-#: Files of engines, and their data. All but the first were written before any of it was run.
+#: Files of engines, and their data. All but the first were written before any query had run.
 SETS = {
     HERE: HERE,
     HERE / "second": HERE / "second",
@@ -96,7 +96,7 @@ UNSAID = {
 ADVICE = re.compile(
     r"\b(write|cast|add|read|name|take|leave|put|compute|Job\.subscribe|the fields are)\b"
 )
-#: Case -> how its answer differs, deliberately.
+#: Case -> how its result differs on purpose.
 DIFFERS = {
     "fourth-materialize-case-extract-interval": "NUMERIC without digits is a DOUBLE here",
     "fifth-snowflake-dateadd-datediff": "without a dialect DAYNAME is the whole name, as in DuckDB",

@@ -23,7 +23,7 @@ TABLE = """CREATE TABLE s (a INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH 
 SINK = """CREATE TABLE s (a INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (connector='kafka',
   topic='s', servers='h:1'); CREATE SINK o FROM s
   WITH (connector='kafka', topic='t', servers='h:1', {});"""
-#: Text -> its dialect, and words of the refusal.
+#: Text -> its dialect, and words of the error.
 REFUSED = {
     TOPIC.format("") + "CREATE STREAM b WITH (TIMESTAMP='a') AS SELECT * FROM s;": (
         "ksqldb",

@@ -114,7 +114,7 @@ def test_equals_a_comparison_of_all(
     found = [(row[VS], *list(row.values())[2:]) for row in out.events.to_pylist()]
     assert all(row[VE] == row[VS] + 1 for row in out.events.to_pylist())
     expected = compared(lefts, rights, spec)
-    if max(reached) < INF_TIME:  # rows without a match are still to come from there on
+    if max(reached) < INF_TIME:  # unmatched rows from there on are not emitted yet
         found = [row for row in found if row[0] < max(reached)]
         expected = [row for row in expected if row[0] < max(reached)]
     assert sortable(found) == sortable(expected)

@@ -159,7 +159,7 @@ def test_hopping_windows_of_a_zone_under_any_cutting(zone: str) -> None:
         for k in (0, 1):
             n = sum(key == k and vs < end and ve > start for vs, ve, key in lives)
             expected += [(start, end, k, n)] if n else []
-    if zone != "Pacific/Apia":  # there, the day without a length counts as one of the three
+    if zone != "Pacific/Apia":  # there, the skipped day counts as one of the three
         assert counted(window, rows, Schedule((0,), 1000)) == expected
     whole = counted(window, rows, Schedule((0,), 1000))
     cuts = Schedule(tuple(numbers.randrange(1 << 20) for _ in range(61)), 7, restores=True)

@@ -219,7 +219,7 @@ def released(rows: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
     return naive.leaving(rows, max(seen))
 
 
-# The ends of time, and what is refused.
+# The limits of time, and errors.
 
 
 @pytest.mark.parametrize("d", [INF_TIME, 7, 0, -7, MIN_TIME])

@@ -87,7 +87,7 @@ def test_a_timer_moves_and_fires_when_its_time_has_passed() -> None:
         *(ev(0, k="a", x=1), ev(3, k="a", x=1), ev(4, k="b", x=1), ev(8, k="a", x=1)),
         *(cti(9), cti(20)),
     ]
-    # a: 0, 3, and 8 begins anew, as the timer at 8 comes before the event at 8.
+    # a: 0, 3; 8 starts over, since the timer at 8 comes before the event at 8.
     assert run_items(SESSIONS, items) == [
         ev(8, k="a", n=2, first=0),
         cti(9),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rvertex.events.run import Run
 
 PRICE = {"price": "float64"}
-#: Calls by argument, of the test that runs.
+#: Calls by argument, in the present test.
 CALLED: Counter[Any] = Counter()
 
 

@@ -138,7 +138,7 @@ def test_cuts_are_compared_when_asked() -> None:
     assert process(applied(lambda b: b, check_cuts=True)) == table_of(RUN)
     with pytest.raises(CutDependentError, match="total: row 2 of a batch of 6 gets another value"):
         process(applied(total, check_cuts=True))
-    # Each call gives its first row, so rows one by one give more than all at once.
+    # Each call returns its first row, so calls row by row return more than one call.
     with pytest.raises(CutDependentError, match="row 1 of a batch of 6"):
         process(applied(lambda b: {"x": b.column("x").slice(0, 1), "_row": [0]}, check_cuts=True))
 

@@ -149,7 +149,7 @@ def test_times_at_the_edges_of_the_axis(
 ) -> None:
     if window[0] > 2**60 and window[1] < 2**60:
         points = True
-        table = []  # Such a window is in endless windows' reach; only its CTIs are asked for.
+        table = []  # A tumbling window over endless events; only its CTIs matter.
     run = Run(make_run(table, PAYLOAD).events, ctis)
     spec = WindowAggregate(("k",), *window, AGGREGATES[:5], points=points)
     out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)

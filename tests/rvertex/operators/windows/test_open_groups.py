@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator
 
 ROWS = 6_000
-#: Where keys come from, and how wide the range is that each is drawn from.
+#: How keys are drawn, and the width of their range.
 KEYS = {
     "close together": [(10**12, 900)],
     "on the move": [(i * 40, 100) for i in range(200)],

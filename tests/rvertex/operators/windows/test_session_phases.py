@@ -78,7 +78,7 @@ def test_two_phases_are_one(
         )
         for v in range(vertices)
     ]
-    # As MERGE would: by start, of equal ones the first vertex first.
+    # As MERGE does: by start, on ties the first vertex first.
     rows = pa.Table.from_batches([part.events for part in parts]).combine_chunks()
     order = np.argsort(rows.column(VS).to_numpy(), kind="stable")
     merged = rows.take(pa.array(order)).to_batches()

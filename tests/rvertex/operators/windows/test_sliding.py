@@ -131,7 +131,7 @@ def test_sums_that_may_leave_int64_are_gathered(taken: list[int]) -> None:
         [2**61] * 5,
         [-(2**61), -1] * 2 + [-(2**63)],
     ):
-        with pytest.raises(SumOverflowError):  # asked of what slides alone
+        with pytest.raises(SumOverflowError):  # from an operator that only slides
             in_steps(spec, points(vs, keys, pa.array(large)), 10)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
     from tests.support.brokers import Broker, Record
 
-#: By address; the adapter itself goes to other processes.
+#: Brokers by address, because adapters are sent to other processes.
 BROKERS: dict[str, Broker] = {}
 
 

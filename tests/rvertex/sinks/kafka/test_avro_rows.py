@@ -13,7 +13,7 @@ from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.kafka.avro_rows import AvroEncoder, avro_schema
 from tests.rvertex.sinks.places import TYPED
 
-#: Without a type in Avro.
+#: Columns whose type Avro lacks.
 REFUSED = ("u64", "span", "fine", "map")
 
 

@@ -44,7 +44,7 @@ class TestHeaders(Conformance):
             assert expected(0, next_seq) == place.rows()[: len(expected(0, next_seq))]
             writer.write(next_seq, next_seq + 5)
             writer.begin("commit", next_seq + 5)
-            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # where it is killed
+            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # the moment of the kill
             writer.kill()
         finish(place, KILLS)
 
@@ -57,7 +57,7 @@ class TestHeaders(Conformance):
             next_seq = 0 if found is None else found.next_seq
             zombie.write(next_seq, next_seq + 6)
             zombie.begin("commit", next_seq + 6)
-            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # where it is frozen
+            time.sleep(dice.random() * CALL_MS_MAX / 1000)  # the moment of the freeze
             zombie.freeze()
             finish(place, epoch + 1)
             zombie.thaw()
@@ -86,7 +86,7 @@ def test_what_is_there_is_not_written_again(
     for epoch in (1, 2, 3):
         assert lost.open(epoch) is None
         if epoch < 3:
-            lost.write(items(0, 0, 9))  # which is given up
+            lost.write(items(0, 0, 9))  # this handle is abandoned
     for first, end in ((0, 2), (2, 9)):
         lost.write(items(0, first, end))
         lost.commit(progress(0, end))

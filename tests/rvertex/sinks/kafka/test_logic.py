@@ -275,7 +275,7 @@ def test_what_is_noted_with_progress_is_not_read_again(
     writer.write(items(0, 0, 9))
     writer.commit(progress(0, 9))
     writer.open(1)
-    inside.partitions[0] += inside.partitions[0][:2]  # of others
+    inside.partitions[0] += inside.partitions[0][:2]  # records of others
     writer.open(1)
     assert found == [0, 0, 2]
 

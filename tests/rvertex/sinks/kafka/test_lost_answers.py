@@ -27,8 +27,8 @@ pytestmark = pytest.mark.slow
 ROUNDS = 6
 STEP = 5
 FROZEN_S_MAX = 20.0
-#: Offsets have OFFSETS_WAITS times ANSWER_WAIT_S, the commit once that; the client looks at its
-#: clock once a second.
+#: Offsets take OFFSETS_WAITS times ANSWER_WAIT_S, the commit once; the client checks its clock
+#: every second.
 COMMIT_S_MAX = 10.0
 
 
@@ -54,7 +54,7 @@ def test_broker_frozen_at_any_moment_of_a_commit(
             destination.commit(progress(0, next_seq + STEP))
         except OperatingError:
             unknown += 1
-        # The client's own limits of calls do not hold: it would wait as long as a broker is silent.
+        # The client's own call limits have no effect: it would wait as long as a broker is silent.
         assert time.monotonic() - began_s < COMMIT_S_MAX
         timer.join()
         limit.cancel()

@@ -16,7 +16,7 @@ from rvertex.sinks.protocol import DeliveredRows
 from rvertex.sinks.spec import KafkaSink
 
 KEYED = pa.schema([("k", pa.string()), ("v", pa.int64()), ("until", pa.int64())])
-#: Key, value, whether the row ends, and when that is, us.
+#: Key, value, whether the row ends, and the end in us.
 Change = tuple[str, int, bool, int]
 #: "a" changes from 1 to 2 and ends later, "b" ends, and "c" begins.
 CHANGES: list[Change] = [
@@ -68,7 +68,7 @@ def test_an_arrow_record_stands_for_the_items_of_its_rows(
 ) -> None:
     monkeypatch.setattr(records, "ARROW_ROWS_MAX", 3)
     batch = pa.RecordBatch.from_pydict({"v": list(range(rows))})
-    seqs = np.arange(rows) * 2 + 20  # CTIs lie between them
+    seqs = np.arange(rows) * 2 + 20  # CTIs are in between
     found = encoded(DeliveredRows(20, 20 + 2 * rows, seqs, batch), format="arrow")
     read = [pa.ipc.open_stream(r.value).read_all().column(0).to_pylist() for r in found]
     assert [value for values in read for value in values] == list(range(rows))

@@ -78,7 +78,7 @@ def test_a_row_ends_where_it_ends_however_much_is_there(text: bytes, data: st.Da
     assert early.tolist() == ends.tolist()[: len(early)]
     whole, _ = whole_rows(text[:some], ",", is_last=False)
     assert whole in (0, *ends.tolist())
-    # Lines that are there are taken; one that ends with a return may be waited for.
+    # Complete lines are returned; a line that ends with a carriage return may be held back.
     assert whole >= max((end for end in early if text[end - 1 : end] == b"\n"), default=0)
     if b"\n" not in text[:some]:
         assert whole == max(early, default=0)
@@ -86,12 +86,12 @@ def test_a_row_ends_where_it_ends_however_much_is_there(text: bytes, data: st.Da
 
 def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'1,"a\n2,b\n3,"c"\n'
-    assert cut_rows(text, ",", is_last=True).ends.tolist() == [len(text)]  # closed further on
+    assert cut_rows(text, ",", is_last=True).ends.tolist() == [len(text)]  # the quote is closed later
     monkeypatch.setattr(csv_rows, "QUOTED_BYTES_MAX", 8)
     rows = cut_rows(text, ",", is_last=True)
     assert rows.ends.tolist() == [5, 9, 15]
     assert rows.is_open.tolist() == [True, False, False]
-    assert whole_rows(text[:7], ",", is_last=False) == (0, False)  # it may yet be closed
+    assert whole_rows(text[:7], ",", is_last=False) == (0, False)  # the quote may still be closed
     assert whole_rows(text[:10], ",", is_last=False) == (9, True)
 
 

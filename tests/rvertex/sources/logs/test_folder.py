@@ -343,7 +343,7 @@ def open_files(folder: Path) -> list[str]:
     """The files in the folder that this process has open."""
     found = []
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+        with contextlib.suppress(FileNotFoundError):  # the handle of the listing itself
             found.append(os.readlink(f"/proc/self/fd/{number}"))
     return [path for path in found if path.startswith(str(folder))]
 

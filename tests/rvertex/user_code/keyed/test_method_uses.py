@@ -56,7 +56,7 @@ def test_names_that_are_read_are_known_where_nothing_else_is_done() -> None:
     assert names_read(reads) == {"x", "vs"}
     assert [names_read(m) for m in (hands_on, replaces, len)] == [None] * 3
     assert names_read(chooses) in (None, {"x"})
-    # Up to Python 3.11 a function of its own makes the list; not all later ones are read through.
+    # Up to Python 3.11 the list has its own function; not all later ones are analysed.
     assert names_read(nests) in ((None,) if sys.version_info < (3, 12) else (None, {"x"}))
 
 

@@ -45,7 +45,7 @@ SCHEMA: dict[str, Any] = {
     ],
 }
 GOOD = body_of(SCHEMA, {"s": "abc", "k": 5, "l": [1.5]})
-#: Bytes that are no record: cut, too long, an unknown branch, negative and huge lengths.
+#: Bytes that are not a record: cut, too long, an unknown branch, negative and huge lengths.
 WRONG = {
     "empty": b"",
     "cut": GOOD[:-3],
@@ -126,7 +126,7 @@ def numbers(*found: int) -> bytes:
 
 MOST = ELEMENTS_WITHOUT_BYTES_MAX
 NULLS = {"type": "array", "items": "null"}
-#: Arrays of elements without bytes: blocks with a count, behind a negative one their bytes.
+#: Arrays whose elements have no bytes: blocks with a count, and after a negative one their size.
 CLAIMS = {
     "the most": (numbers(MOST, 0), True),
     "the most in two blocks": (numbers(MOST - 2, -2, 0, 0), True),

@@ -38,7 +38,7 @@ WRITER: AvroSchema = {
     ],
 }
 OTHER: AvroSchema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]}
-#: A map is decoded one by one, though nobody reads it.
+#: A map is decoded one by one, even if it is not used.
 SLOW: AvroSchema = {
     **WRITER,
     "fields": [*WRITER["fields"], {"name": "m", "type": {"type": "map", "values": "int"}}],

@@ -164,5 +164,5 @@ def test_any_cutting_gives_the_same_rows(rows: list[Row], cuts: list[int]) -> No
         events += mine[0]
         dead += mine[1]
     for event in (*whole[0], *events):
-        event.pop("kafka_headers")  # by place in the piece, here
+        event.pop("kafka_headers")  # here by position in the piece
     assert (events, dead) == whole

@@ -96,7 +96,7 @@ def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[obje
 
     spec = away()
     log = KafkaLog(SourcePartition(spec, (Unit(spec.path),), 0), [0], SystemClock(), _fail)
-    log.skip_to(0, -5)  # no offset that the library takes
+    log.skip_to(0, -5)  # an offset that the library rejects
     log._thread.join(30)
     with pytest.raises(KafkaException, match="_INVALID_ARG") as kept:
         log.read(0, 1)

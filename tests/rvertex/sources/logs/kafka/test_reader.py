@@ -133,7 +133,7 @@ def test_a_partition_has_no_end_while_rows_wait_or_are_not_committed(kafka: Kafk
         assert found.log.lag(0) == 5
         found.until(9)
         found.wait(lambda: found.log.end(0))
-        found.log.close()  # so nobody asks any more
+        found.log.close()  # so no process queries any more
         found.log._state.open = {0}
         assert found.log.end(0) is None
 
@@ -167,7 +167,8 @@ class Told:
 def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: Kafka) -> None:
     """Markers of transactions and compacted records, also if no other record arrived."""
     with kafka.reading() as found:
-        found.wait(lambda: not found.log._moved)  # till then what comes is of places before
+        # until then, received messages are from earlier positions
+        found.wait(lambda: not found.log._moved)
         told = [Told(0, 0, value(7)), Told(1, 6), Told(0, 1, value(8)), Told(0, 5)]
         found.log._take(told)
         for partition, end in ((0, 5), (1, 6)):
@@ -258,7 +259,7 @@ def test_a_full_buffer_is_fetched_no_further(kafka: Kafka, monkeypatch: pytest.M
         found.until(200, rows_max=13)
         assert second.fetched <= 50 + 20, "it stays paused while the other one is read on"
         first_had = first.fetched
-        found.until(rows, partition=1, rows_max=7)  # while the other one stays full
+        found.until(rows, partition=1, rows_max=7)  # while the other partition stays full
         assert first.fetched <= first_had + 50 + 20
         assert [at for at, _ in found.rows[1]] == [*range(rows)]
         found.until(rows, rows_max=13)
@@ -369,7 +370,7 @@ def test_partitions_that_were_added_are_counted(broker: Broker, topic: str) -> N
         broker.add_partitions(topic, 5)
         found.wait(lambda: found.log.log_partitions == 5)
         broker.produce(topic, [value(2)])
-        found.until(2)  # the others are read on
+        found.until(2)  # the other partitions are read on
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -379,7 +380,7 @@ def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partiti
     spec = topic_spec(mock, "t")
     units = Unit(spec.path, until=rows), Unit(spec.path, stream=1)
     with reading(spec, units=units[:partitions]) as found:
-        if partitions == 2:  # so that the thread goes on, and the one that fails is paused
+        if partitions == 2:  # so that the thread continues and the failing partition is paused
             found.wait(lambda: found.log._buffers[0].is_paused)
         with pytest.raises(LostInputError, match=r"position 0 on are gone .*set on_lost=") as lost:
             found.until(rows)

@@ -38,7 +38,7 @@ class Asking:
         self.state.poll({0: fetched})
         while not holds():
             assert time.monotonic() < deadline_s, self.state.waiting
-            time.sleep(POLL_S / 10)  # brokers answer in their time
+            time.sleep(POLL_S / 10)  # brokers answer after some time
             self.state.poll({0: fetched})
 
     def answer(self, fetched: int) -> None:
@@ -64,7 +64,7 @@ def test_an_end_before_what_was_read_is_believed_when_it_is_told_several_times()
     for _ in range(2):
         for _ in range(SHRUNK_TIMES - 1):
             asking.answer(ROWS + 1)
-        asking.answer(ROWS)  # so the count begins anew
+        asking.answer(ROWS)  # so the count starts again
         assert asking.state.error is None
     for _ in range(SHRUNK_TIMES):
         assert asking.state.error is None
