@@ -86,7 +86,7 @@ def test_a_row_ends_where_it_ends_however_much_is_there(text: bytes, data: st.Da
 
 def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'1,"a\n2,b\n3,"c"\n'
-    assert cut_rows(text, ",", is_last=True).ends.tolist() == [len(text)]  # the quote is closed later
+    assert cut_rows(text, ",", is_last=True).ends.tolist() == [len(text)]  # it is closed later
     monkeypatch.setattr(csv_rows, "QUOTED_BYTES_MAX", 8)
     rows = cut_rows(text, ",", is_last=True)
     assert rows.ends.tolist() == [5, 9, 15]
