@@ -186,7 +186,7 @@ def _command(verb: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """The verbs; a call that cannot be read is a mistake like others: one line, and JSON."""
+    """The verbs. A call that cannot be parsed is reported like other errors: one line, and JSON."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

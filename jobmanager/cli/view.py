@@ -138,7 +138,7 @@ def vertex_table(
 
 
 def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
-    """The columns that fit: half a number would be another number."""
+    """The columns that fit as a whole: a cut number would be misread."""
     columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
     needed = {
         name: max([len(name), *(len(cells.get(name, "")) for cells in rows)]) for name in columns
@@ -255,7 +255,7 @@ def state_line(status: dict[str, Any]) -> str:
 
 
 def _lost_rows(status: dict[str, Any]) -> str:
-    """Rows that are not in the answer, where there are any."""
+    """Rows that are missing in the result, if any."""
     kinds = {"late": "late_events", "bad": "bad_rows", "poisoned": "poisoned_events"}
     counts = {kind: status.get(key, 0) for kind, key in kinds.items()}
     return "".join(f", {n:,} {kind}" for kind, n in counts.items() if n)

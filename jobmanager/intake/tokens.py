@@ -28,7 +28,7 @@ def read_tokens(token_file: str | None) -> list[bytes]:
     elif is_reference(text):
         place, text = text, secret_value(TOKEN, text)
     if not text.strip() and place != TOKEN:
-        raise IntakeConfigError(place, "it has no token; one a line")
+        raise IntakeConfigError(place, "it has no token; write one per line")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     tokens = [secret_value(f"a token of {place}", line).strip().encode() for line in lines]
     if any(len(token) < TOKEN_CHARS_MIN for token in tokens):

@@ -157,7 +157,7 @@ def drain_refusals(job: JobState) -> Callable[[HostState], str]:
         if others == 0:
             return "there is no other host"
         if widest is not None and (replicas := widest.recovery.replicas) > others:
-            return f"{widest.id} has {replicas} replicas, other hosts there are only {others}"
+            return f"{widest.id} has {replicas} replicas, and the other hosts are only {others}"
         return ""
 
     return why_not

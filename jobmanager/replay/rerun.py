@@ -134,7 +134,7 @@ class _QueueFeed:
                 return None
 
     def close(self) -> None:
-        """Its writer is closed with the rerun."""
+        """Do nothing: the rerun closes the writer."""
 
 
 class _ThenFeed:

@@ -131,7 +131,7 @@ class _Cut:
         return _CutRun(spec, vertex, feeds, self._until_us)
 
     def before_step(self, ports: list[Run]) -> None:
-        """Nothing stops it."""
+        """Never stop."""
 
 
 class _CutRun(VertexRun):

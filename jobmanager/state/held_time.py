@@ -148,7 +148,7 @@ def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
     if not found:
         return
     since_us, vertex, hold = min(found, key=lambda row: row[:2])
-    what = f"the end of {hold.row}" if hold.row else "the end of what began"
+    what = f"the end of {hold.row}" if hold.row else "the end of an event that began"
     if hold.is_window:
         what = "the end of a window that began"
     since = "since" if hold.row else "at"

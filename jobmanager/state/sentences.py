@@ -33,7 +33,7 @@ def _of_vertices(notice: Notice) -> str:
         case own.StragglerFound(vertex=vertex):
             return f"{vertex} is behind its siblings and gets a second instance"
         case own.RestartDue(vertex=vertex):
-            return f"{vertex} is started again"
+            return f"{vertex} is restarted"
         case _:
             return ""
 
@@ -45,7 +45,7 @@ def _of_the_job(notice: Notice) -> str:
         case own.JobResumed(hosts=hosts):
             return f"a new job manager continues with {hosts} host{'s' if hosts > 1 else ''}"
         case told.HostReady(host=host, pid=pid, machine=machine):
-            return f"host {host} is there: process {pid} on {machine}"
+            return f"host {host} has started: process {pid} on {machine}"
         case own.HostLost(host=host, reason=reason):
             return f"host {host} is lost: {reason}"
         case own.CancelRequested():
@@ -59,6 +59,6 @@ def _of_the_job(notice: Notice) -> str:
         case own.OutputDamaged(stream=stream, seq=seq, reason=reason):
             return f"output {stream} is damaged from item {seq} on: {reason}"
         case own.OutputRestored():
-            return "the output is whole again"
+            return "the output is complete again"
         case _:
             return ""

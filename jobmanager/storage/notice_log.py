@@ -291,7 +291,7 @@ def _read_again(
 
 
 def _broken(store: BlobStore, path: str, reason: str) -> BrokenFileError:
-    what = "how much of the earlier logs counts"
+    what = "how far the earlier logs are valid"
     return BrokenFileError(f"{display_uri(store.uri)}/{path}", reason, what)
 
 

@@ -134,7 +134,7 @@ def read_savepoint(store: BlobStore, name: str) -> Savepoint:
         raise NoSavepointError(display_uri(store.uri), name, names) from error
     except (BrokenDocumentError, KeyError, TypeError) as error:
         place = f"{display_uri(store.uri)}/{path}"
-        raise BrokenFileError(place, str(error), "what the savepoint rests on") from error
+        raise BrokenFileError(place, str(error), "the savepoint's list of files") from error
 
 
 def list_savepoints(store: BlobStore) -> list[Savepoint]:

@@ -258,5 +258,5 @@ def _durable(vertex: VertexSpec) -> VertexSpec:
 
 
 def _flushed(end: End) -> End:
-    """Flush an end that was in memory only off the critical path."""
+    """Flush an end that was in memory only, off the critical path."""
     return replace(end, durability="async") if end.durability == "volatile" else end

@@ -65,10 +65,10 @@ class TableForm:
         for name, times, never in ((self.start, vs, MIN_TIME), (self.end, ve, INF_TIME)):
             if name is None:
                 wrong = ve - vs != self.length_us
-                assert not wrong[kinds(items) == EVENT].any(), f"not all live {self.length_us} us"
+                assert not wrong[kinds(items) == EVENT].any(), f"must last {self.length_us} us"
             elif name in names:
                 wrong = _int64(items.column(name), 0) != times
-                assert not wrong[kinds(items) == EVENT].any(), f"{name} is not the lifetime's"
+                assert not wrong[kinds(items) == EVENT].any(), f"{name} differs from the lifetime"
             else:
                 columns.append(_timestamps(times, never))
         return [*columns, *payload]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Number of segments that are checked concurrently.
 CHECKERS_MAX = 4
-MISSING = "it is not there"
+MISSING = "it is missing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,7 +350,7 @@ class DurableLog:
                     return look(file)
             except FileNotFoundError:  # another writer of the stream has collected the segment
                 self.refresh()
-        raise StoreError(self.uri, "it lists segments that are not there")
+        raise StoreError(self.uri, "it lists missing segments")
 
     def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
         """Raise for items with columns that ``schema`` lacks, or a damaged last segment.

@@ -37,7 +37,7 @@ def collect(log: DurableLog, mark: int, *, is_final: bool = True) -> None:
         if past.reach(boundary):
             put_beginning(log.store, boundary, past.digest.to_bytes())
         elif past.seq < boundary:
-            raise StoreError(log.uri, f"its items from {past.seq} on are not there")
+            raise StoreError(log.uri, f"its items from {past.seq} on are missing")
         else:  # another writer has collected more
             log.refresh()
     log.collect(boundary, is_final=False)

@@ -371,7 +371,7 @@ class Host:
             try:
                 runner.close()
             except Exception as second:
-                detail += f"\nto close it failed too: {message_of(second)}"
+                detail += f"\nclosing it failed, too: {message_of(second)}"
         if isinstance(error, OutputLostError):
             self._notify(OutputLost(vertex, epoch, error.stream, error.seq, str(error)))
         else:

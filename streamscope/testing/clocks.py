@@ -58,7 +58,7 @@ class _Recorded:
         if not isinstance(answers, Mapping):
             return answers(*argument) if isinstance(argument, tuple) else answers(argument)
         if argument not in answers:
-            raise KeyError(f"answers of {self._function} have no {argument!r}")
+            raise KeyError(f"no answer of {self._function} for {argument!r}")
         if isinstance(answers[argument], BaseException):
             raise answers[argument]
         return answers[argument]

@@ -287,7 +287,7 @@ class PlanRun:
     def require_end(self) -> None:
         """Assert that all vertices have finished."""
         for run in self.vertices.values():
-            assert run.vertex.is_finished, f"{run.spec.id} waits for what does not come"
+            assert run.vertex.is_finished, f"{run.spec.id} waits for input that never arrives"
 
 
 def source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:

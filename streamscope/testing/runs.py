@@ -231,7 +231,7 @@ def _same(plan: PhysicalPlan, name: str) -> list[VertexSpec]:
 def _events(vertex: VertexSpec, rows: RowsLike) -> pa.RecordBatch:
     assert vertex.source is not None
     batches = batches_of(vertex.source.spec, rows, follows=True)
-    assert len(batches) <= 1, "bad rows have no place in an order of arrival"
+    assert len(batches) <= 1, "rows cannot be shuffled together with bad rows"
     return batches[0] if batches else empty_events(vertex.source.spec.row_schema)
 
 

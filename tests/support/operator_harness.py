@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 
-#: At how many places a test has an operator rebuilt from its horizon.
+#: The number of places at which an operator is rebuilt from its horizon.
 REPLAYS = 2
-#: What an operator's state may take in memory, in bytes: nothing, and a few rows.
+#: Memory limits of an operator's state, in bytes: nothing, and a few rows.
 BUDGETS = (0, 400)
 
 
@@ -73,7 +73,7 @@ def check_output(outputs: Sequence[Run], payload: pa.Schema) -> pa.RecordBatch:
         if run.events.num_rows:
             run.events.validate(full=True)
             vs = int64_column(run.events, VS)
-            # An end edge names its begin in _ve.
+            # An end edge has its start in _ve.
             assert (vs != int64_column(run.events, VE)).all(), "an event needs a lifetime"
             assert last_vs is None or vs[0] >= last_vs, f"event at {vs[0]} after one at {last_vs}"
             assert last_cti is None or vs[0] >= last_cti, f"event at {vs[0]} after CTI({last_cti})"

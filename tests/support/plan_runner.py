@@ -62,4 +62,4 @@ def run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
         streams[stream].append(items)
 
     run.run(schedule, write)
-    assert run.vertex.is_finished, f"{spec.id} waits for what does not come"
+    assert run.vertex.is_finished, f"{spec.id} waits for input that never arrives"

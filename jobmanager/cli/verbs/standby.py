@@ -53,7 +53,7 @@ def standby(
 
 
 def _print_ended(status: dict[str, Any], *, as_json: bool) -> None:
-    """The job has ended under its own driver."""
+    """Print that the job has ended under its own driver."""
     if as_json:
         print(json.dumps({key: status.get(key) for key in SUMMARY}))
     else:

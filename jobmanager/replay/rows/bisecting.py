@@ -173,7 +173,7 @@ class _Search:
         return Bisection(ordered, len(self._all), self._runs.count)
 
     def _before(self, name: np.uint64) -> int:
-        """A number of items after which a row is not wrong, and is wrong with one more."""
+        """Return a number of items after which the row is right; with one more it is wrong."""
         right, bad = 0, self._end
         if self._is_wrong(name, right):
             raise NoSuchRowError("the answer is wrong without any input")
@@ -186,12 +186,12 @@ class _Search:
         return right
 
     def _is_wrong(self, name: np.uint64, count: int) -> bool:
-        """Run a prefix up to this row; whether it is wrong."""
+        """Run a prefix up to this row. Return whether the row is then wrong."""
         wrong_rows = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
         return any(name in rows.names for rows in wrong_rows)
 
     def _wrong_after(self, count: int) -> np.ndarray:
-        """Run a prefix; its rows that are wrong in the whole answer, too."""
+        """Run a prefix. Return its rows that are wrong in the whole result, too."""
         wrong_rows = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
         names = [rows.names for rows in wrong_rows]
         return np.intersect1d(np.concatenate([np.empty(0, np.uint64), *names]), self._all)

@@ -188,7 +188,7 @@ def _has_beginning(recorded: Recorded) -> bool:
 def _events(
     plan: PhysicalPlan, recorded: Recorded, *, is_same: Callable[[VertexSpec], bool]
 ) -> Iterable[pa.RecordBatch]:
-    """Run a plan over all recorded input; its result."""
+    """Run a plan over all recorded input. Return its result."""
 
     def is_whole(spec: VertexSpec) -> bool:
         has_all = recorded.finished(spec.id) is not None and not recorded.was_changed

@@ -178,7 +178,7 @@ class _Feed:
         return Items(seq, batch) if batch.num_rows else None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
 
 def sinks_of(plan: PhysicalPlan) -> list[str]:

@@ -265,7 +265,7 @@ class _Opening:
         return node.with_inputs(tuple(inputs))
 
     def _has_net_changes(self, node: LogicalNode) -> bool:
-        """Whether rows continue that end and begin again in the form with whole lifetimes."""
+        """Whether rows with edges live on where whole lifetimes would end and start again."""
         match self._opened[node]:
             case None:
                 return False

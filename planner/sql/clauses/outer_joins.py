@@ -188,7 +188,10 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
 
 
 def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> exp.Expr | None:
-    """Return an IN whose WHERE reads the outer query as EXISTS; None: it does not, or more does."""
+    """Return an IN as EXISTS if its WHERE, and nothing else in it, reads the outer query.
+
+    Or None.
+    """
     query = node.args["query"]
     select = query.this if isinstance(query, exp.Subquery) else query
     where = select.args.get("where")

@@ -89,12 +89,12 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "the broker does not run"
+        assert self._process is not None, "the broker is not running"
         return self._process.pid
 
     def start(self) -> None:
         """Start the broker and wait until it accepts connections."""
-        assert self._process is None, "the broker runs already"
+        assert self._process is None, "the broker is already running"
         binary = program()
         if binary is None:
             raise UsageError("no broker is installed: pip install noida-db")
@@ -296,7 +296,7 @@ def free_port() -> int:
         with socket.socket() as taken, contextlib.suppress(OSError):
             taken.bind(("127.0.0.1", port))
             return port
-    raise UsageError(f"{_PORTS_TRIED} ports of this machine are all taken")
+    raise UsageError(f"no free port found: {_PORTS_TRIED} are taken")
 
 
 def _to_the_end(

@@ -169,7 +169,7 @@ class FaultyBlobs(MemoryBlobs):
             self._die("reading", path)
 
     def _enter(self, operation: str, full: str) -> str:
-        """Begin an operation, which may fail; how the process dies in it, or "" if it survives."""
+        """Begin an operation, which may fail. Return how the process dies in it, or ""."""
         process, disk = self._process, self._disk
         if process.is_dead:
             raise CrashedError

@@ -371,7 +371,7 @@ def refusals(scene: Scene) -> dict[str, str]:
 def test_a_drain_that_leaves_too_few_hosts_is_refused_with_a_reason() -> None:
     scene = replicated(hosts=2)
     assert scene.tell(DrainRequested("h1.0")) == []
-    assert refusals(scene)["h1.0"] == "b has 2 replicas, other hosts there are only 1"
+    assert refusals(scene)["h1.0"] == "b has 2 replicas, and the other hosts are only 1"
     alone = Scene(hosts=1)
     alone.start_all()
     assert alone.tell(DrainRequested("h0.0")) == []

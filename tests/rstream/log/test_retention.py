@@ -200,7 +200,7 @@ def test_nothing_goes_whose_digest_cannot_be_made() -> None:
     first, *others = [name for name in store.list() if name.endswith(".parquet")]
     log = log_of(store)
     store.delete(first)
-    with pytest.raises(StoreError, match="its items from 0 on are not there"):
+    with pytest.raises(StoreError, match="its items from 0 on are missing"):
         collect(log, ROWS)
     assert [name for name in store.list() if name.endswith(".parquet")] == others
     assert beginnings(store.list()) == []

@@ -89,7 +89,7 @@ class Endless:
         return None
 
     def keep(self, codes: np.ndarray) -> None:
-        raise AssertionError("no key is ever done with")
+        raise AssertionError("keys are never dropped here")
 
     def going_on(self) -> np.ndarray | None:
         """See :class:`Steps`."""

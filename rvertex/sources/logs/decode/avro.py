@@ -118,4 +118,4 @@ class AvroDecoder:
             self._parse([value])
         except Refused as error:
             return Bad(str(error) or NO_RECORD)
-        raise AssertionError("a value was refused once and then not")
+        raise AssertionError("a value was rejected once and then accepted")
