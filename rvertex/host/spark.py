@@ -292,10 +292,7 @@ class SparkExecutor:
         return _Slots(total, max(1, total - spare))
 
     def _registered(self, wanted: int) -> tuple[int, int]:
-        """Wait for enough task slots.
-
-        Return the numbers of registered executors and of their slots.
-        """
+        """Wait for enough task slots; return the numbers of registered executors and slots."""
         self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
         tracker = self._context._jsc.sc().statusTracker()
         clock = SystemClock()

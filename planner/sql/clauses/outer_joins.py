@@ -188,10 +188,7 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
 
 
 def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> exp.Expr | None:
-    """Return an IN as EXISTS if its WHERE, and nothing else in it, reads the outer query.
-
-    Or None.
-    """
+    """Return an IN as EXISTS, or None unless its WHERE, and only that, reads the outer query."""
     query = node.args["query"]
     select = query.this if isinstance(query, exp.Subquery) else query
     where = select.args.get("where")
