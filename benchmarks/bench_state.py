@@ -125,6 +125,7 @@ class _Host:
     def __init__(self, operator: Any, memory: StateMemory) -> None:
         self._arrays, self._scratch = ArraySpill([operator], memory), memory.scratch
         self._steps = LargeSteps(SystemClock())
+        self._disk_bytes = 0
 
     def begin(self, ports: list[Run]) -> None:
         """Spill arrays over the budget."""
@@ -132,8 +133,14 @@ class _Host:
 
     def end(self, out: Run) -> None:
         """Give freed memory back to the system after a large step."""
+        self._disk_bytes = max(self._disk_bytes, self._scratch.used_bytes)
         if self._steps.is_due([out.events], self._scratch.written_bytes):
             give_back()
+
+    def spilled(self) -> dict[str, int]:
+        """Bytes written to scratch, and the most that its files had at a time."""
+        written = self._scratch.written_bytes
+        return {"written_bytes": written, "disk_bytes": self._disk_bytes}
 
 
 def window_point(
@@ -176,7 +183,7 @@ def window_point(
         "state_bytes": state,
         **_peaks(peak),
         "peak_before_close_bytes": before_close,
-        "written_bytes": memory.scratch.written_bytes,
+        **host.spilled(),
         "groups": groups,
         "pieces": pieces,
         "digest": f"{total:016x}",
@@ -262,8 +269,7 @@ def keys_point(
         "cpu_s": spent,
         "state_bytes": state,
         **_peaks(peak),
-        "written_bytes": memory.scratch.written_bytes,
-        "spilled_bytes": memory.scratch.used_bytes,
+        **host.spilled(),
         "digest": f"{total:016x}",
     }
 
