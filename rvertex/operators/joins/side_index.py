@@ -41,6 +41,8 @@ ORDINAL = SEQ
 _GROWTH = 3
 #: Greatest size of a merged run on scratch, in sizes of a single run.
 _MERGED = 4
+#: Codes are searched, without a map, from this code on, if they are less than 1 / 8 of all.
+_SEARCHED_MIN, _SEARCHED_PART = 1 << 22, 8
 #: A side of at least this many bytes is restored without a copy of its rows.
 _REFERENCED_MIN = 1 << 20
 
@@ -112,7 +114,7 @@ class IndexedRun:
     """Immutable rows sorted by (code, ordinal), with an index by code."""
 
     def __init__(self, rows: Rows, code_map: CodeMap) -> None:
-        """``rows`` is not empty and sorted by ordinal within each code."""
+        """``rows`` is not empty and sorted by ordinal within each code; ``code_map``: empty."""
         assert len(rows) > 0
         order = stable_order(rows.codes)
         self.rows = rows if order is None else rows.ordered(order)
@@ -120,15 +122,18 @@ class IndexedRun:
         at = np.flatnonzero(heads_of(codes))
         self._codes = codes[at]
         self._starts = np.append(at, len(codes))
-        self.code_map = code_map
-        code_map.put(self._codes, np.arange(len(at), dtype=np.int32))
+        self._code_map = code_map
+        #: A map of few high codes would be longer than the rows: they are searched instead.
+        self._is_searched = _SEARCHED_MIN < codes[-1] > _SEARCHED_PART * len(at)
+        if not self._is_searched:
+            code_map.put(self._codes, np.arange(len(at), dtype=np.int32))
         self._alive = MaxTree(self.rows.ve)
         self.ve_max = int(self.rows.ve.max())
         half = len(codes) // 2
         #: The time from which at least half of the rows are dead.
         self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
-        index_bytes = self._codes.nbytes + self._starts.nbytes + code_map.nbytes
-        self.nbytes = self.rows.nbytes + int(index_bytes)
+        map_bytes = 0 if self._is_searched else code_map.nbytes
+        self.nbytes = self.rows.nbytes + int(self._codes.nbytes + self._starts.nbytes) + map_bytes
         self.is_spilled = False
 
     def __len__(self) -> int:
@@ -138,14 +143,19 @@ class IndexedRun:
         """Move the rows and their index to scratch."""
         self.rows = self.rows.on_scratch(holder)
         self._codes, self._starts = map(holder.store_array, (self._codes, self._starts))
-        self.code_map.replace(holder.store_array)
+        if not self._is_searched:
+            self._code_map.replace(holder.store_array)
         self._alive = MaxTree(self.rows.ve)
         self.is_spilled = True
 
     def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(probe, position) of every row with the probe's code that ends after its ``vs``."""
-        group = self.code_map.get(codes)
-        known = np.flatnonzero(group >= 0)
+        if self._is_searched:
+            group = self._codes.searchsorted(codes)
+            known = np.flatnonzero(self._codes.take(group, mode="clip") == codes)
+        else:
+            group = self._code_map.get(codes)
+            known = np.flatnonzero(group >= 0)
         if len(known) == 0:
             return known, known
         group = group[known]
@@ -155,8 +165,9 @@ class IndexedRun:
 
     def close(self) -> CodeMap:
         """Clear the code map and return it for reuse; the rows stay readable."""
-        self.code_map.clear(self._codes)
-        return self.code_map
+        if not self._is_searched:
+            self._code_map.clear(self._codes)
+        return self._code_map
 
 
 class JoinSide:

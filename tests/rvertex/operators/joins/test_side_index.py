@@ -37,8 +37,11 @@ def rows_of(codes: np.ndarray, ve: np.ndarray, first_ordinal: int) -> Rows:
     return Rows(codes, ve, first_ordinal + np.arange(len(codes)), stored)
 
 
-@pytest.mark.parametrize("lifetime", [5, 200, 10_000])
-def test_a_side_is_a_list_of_what_lives(lifetime: int) -> None:
+@pytest.mark.parametrize(("lifetime", "searched_min"), [(5, 1), (200, 1 << 22), (10_000, 1)])
+def test_a_side_is_a_list_of_what_lives(
+    lifetime: int, searched_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.operators.joins.side_index._SEARCHED_MIN", searched_min)
     rng = np.random.default_rng(lifetime)
     side, frontier = JoinSide(STORED), 0
     everything: list[tuple[int, int, int]] = []
