@@ -8,7 +8,7 @@ from functools import cache
 from typing import Generic, TypeVar
 
 from planner.errors import InvalidPlanError
-from planner.fingerprint import canonical, fingerprint
+from planner.fingerprint import canonical
 from planner.logical.nodes import LogicalNode, Source
 
 T = TypeVar("T")
@@ -107,19 +107,21 @@ def _shared(order: Sequence[LogicalNode]) -> Shared:
 def share(root: LogicalNode, contents: Contents | None = None) -> LogicalNode:
     """Return the plan with equal subplans merged into one.
 
+    Only nodes of one class over the same inputs can be equal, so only their texts are compared.
     ``contents`` caches the texts of nodes between calls.
     """
     contents = {} if contents is None else contents
-    names: NodeMap[str] = NodeMap()
     merged: NodeMap[LogicalNode] = NodeMap()
-    first: dict[str, LogicalNode] = {}
+    firsts: dict[tuple[object, ...], LogicalNode] = {}
+    alike: dict[tuple[object, ...], LogicalNode] = {}
     for node in topological(root):
-        inputs = [merged[child] for child in node.inputs]
-        name = fingerprint(([names[child] for child in inputs], _alone(node, contents)))
-        if name not in first:
-            first[name] = rebuilt(node, inputs)
-        merged[node] = first[name]
-        names[first[name]] = name
+        made = rebuilt(node, [merged[child] for child in node.inputs])
+        place = (type(made), *map(id, made.inputs))
+        first = firsts.setdefault(place, made)
+        if first is not made:
+            alike.setdefault((place, _alone(first, contents)), first)
+            made = alike.setdefault((place, _alone(made, contents)), made)
+        merged[node] = made
     return merged[root]
 
 

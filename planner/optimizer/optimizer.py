@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.cost.options import PlanOptions
 from planner.logical.nodes import LogicalNode, Sink, Sinks
-from planner.logical.text import logical_text
+from planner.logical.text import Descriptions, logical_text
 from planner.logical.traversal import Contents, share
 from planner.optimizer.rules import (
     exchange_once,
@@ -58,7 +58,8 @@ def optimize_step_by_step(
 ) -> tuple[Root, tuple[RuleStep, ...]]:
     """Optimise, and record what each rule changed."""
     root: LogicalNode = plan
-    text = logical_text(root)
+    describe = Descriptions()
+    text = logical_text(root, describe)
     steps: list[RuleStep] = []
     contents: Contents = {}
     for rule in rules:
@@ -68,9 +69,9 @@ def optimize_step_by_step(
         if share_subplans in rules and (rule is share_subplans or root is not before):
             root = share(root, contents)
         assert root.schema.equals(before.schema), (rule.__name__, before.schema, root.schema)
-        former, text = text, text if root is before else logical_text(root)
+        former, text = text, text if root is before else logical_text(root, describe)
         if text != former:
-            steps.append(step_of(rule.__name__, why(rule), before, root))
+            steps.append(step_of(rule.__name__, why(rule), before, root, describe))
     assert isinstance(root, Root), root
     return root, tuple(steps)
 

@@ -10,30 +10,27 @@ from planner.logical.traversal import topological
 
 if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
+    from planner.logical.text import Descriptions
 
 
-def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> RuleStep:
+def step_of(
+    rule: str, why: str, before: LogicalNode, after: LogicalNode, describe: Descriptions
+) -> RuleStep:
     """Return the difference between two plans, whose texts differ."""
-    old, new = _lines(before), _lines(after)
-    removed, added = tuple((old - new).elements()), tuple((new - old).elements())
-    if not removed and not added:
-        removed, added = (), _moved(before, after)
+    old, new = (list(map(describe, topological(root))) for root in (before, after))
+    removed, added = _without(old, new), _without(new, old)
+    if not removed and not added:  # a rule has moved nodes without changing them
+        added = _without(_places(after, describe), _places(before, describe))
     return RuleStep(rule, why, removed, added)
 
 
-def _lines(root: LogicalNode) -> Counter[str]:
-    return Counter(node.describe() for node in topological(root))
+def _without(lines: list[str], others: list[str]) -> tuple[str, ...]:
+    return tuple((Counter(lines) - Counter(others)).elements())
 
 
-def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
-    """Return the nodes that a rule has moved without changing them."""
-    places = [Counter(_places(root)) for root in (before, after)]
-    return tuple((places[1] - places[0]).elements())
-
-
-def _places(root: LogicalNode) -> list[str]:
+def _places(root: LogicalNode, describe: Descriptions) -> list[str]:
     return [
-        f"{node.describe()}, now above {child.describe()}"
+        f"{describe(node)}, now above {describe(child)}"
         for node in topological(root)
         for child in node.inputs
     ]

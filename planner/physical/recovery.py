@@ -188,6 +188,8 @@ def _remedy(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str
 def with_strong_flushed(plan: PhysicalPlan) -> PhysicalPlan:
     """Flush the outputs of strong vertices, since they cannot be computed again."""
     strong = {v.stage for v in plan.vertices if v.recovery.strategy == "strong"}
+    if not strong:
+        return plan
     written = {s for v in plan.vertices if v.stage in strong for s in v.output_streams}
     vertices = tuple(
         replace(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rstream.errors import StreamEngineError
 from rstream.items.batch import VE, VS, int64_column, lifetimes, only_events
@@ -163,5 +162,5 @@ def _column(values: pa.Array) -> ColumnSample:
         return ColumnSample(values.nbytes / rows, len(values), len(values))
     if pa.types.is_float16(values.type):  # old releases of Arrow cannot count these
         values = values.cast(pa.float32())
-    counts = pc.value_counts(values.drop_null()).field("counts")
-    return ColumnSample(values.nbytes / rows, len(counts), pc.sum(pc.equal(counts, 1)).as_py() or 0)
+    counts = values.drop_null().value_counts().field("counts").to_numpy()
+    return ColumnSample(values.nbytes / rows, len(counts), int((counts == 1).sum()))

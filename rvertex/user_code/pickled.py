@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from rvertex.user_code.stored import is_record, reduced
+from rvertex.user_code.stored import reduced
 
 
 class _Writer(cloudpickle.Pickler):
@@ -15,9 +15,7 @@ class _Writer(cloudpickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to pickle ``obj``."""
-        if is_record(obj):
-            return reduced(obj)
-        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+        return reduced(obj) or super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 
 def pickled(value: object) -> bytes:

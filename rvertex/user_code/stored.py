@@ -29,22 +29,22 @@ MOVED: dict[tuple[str, str], tuple[str, str]] = {}
 RETIRED: set[tuple[str, str]] = set()
 
 
-def is_record(value: object) -> bool:
-    """Whether ``value`` is one of our dataclasses, without its own pickling."""
-    kind: type[Any] = type(value)
-    return _is_record_class(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
-
-
 @functools.cache
-def _is_record_class(kind: type[Any]) -> bool:
+def _field_names(kind: type[Any]) -> tuple[str, ...] | None:
+    """Return the fields of our dataclasses; None for others and those with their own pickling."""
     is_ours = kind.__module__.partition(".")[0] in PACKAGES
-    return is_ours and is_dataclass(kind) and kind.__reduce__ is object.__reduce__
+    if is_ours and is_dataclass(kind) and kind.__reduce__ is object.__reduce__:
+        return tuple(field.name for field in fields(kind))
+    return None
 
 
-def reduced(value: Any) -> tuple[Any, tuple[type, dict[str, Any]]]:
-    """Return how to pickle a record."""
-    named = {f.name: getattr(value, f.name) for f in fields(value)}
-    return rebuilt, (type(value), named)
+def reduced(value: Any) -> tuple[Any, tuple[type, dict[str, Any]]] | None:
+    """Return how to pickle a record; None: ``value`` is not a record."""
+    kind: type[Any] = type(value)
+    names = _field_names(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
+    if names is None:
+        return None
+    return rebuilt, (kind, {name: getattr(value, name) for name in names})
 
 
 def rebuilt(kind: type, named: Mapping[str, Any]) -> Any:
