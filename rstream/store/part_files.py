@@ -9,9 +9,10 @@ Invariant: streams with different names share no file: a name is followed by ``-
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from rstream.store.segment_names import parse_segment_name
+from rstream.store.segment_names import NAME, parse_segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore, Paths
 
 _END = "-*"
+_SEGMENT = re.compile(rf"(.+?)-{NAME}")
 
 
 def part_name(index: int) -> str:
@@ -41,6 +43,11 @@ def split_part(uri: str) -> tuple[str, str]:
         return uri, ""
     folder, _, name = uri.removesuffix(_END).rpartition("/")
     return folder, name
+
+
+def parts_in(folder: BlobStore) -> list[str]:
+    """Return the names of all streams with segments in a shared folder, sorted."""
+    return sorted({match[1] for path in folder.list() if (match := _SEGMENT.fullmatch(path))})
 
 
 def place_of(store: BlobStore, path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jobmanager
@@ -47,6 +48,19 @@ PHASES: dict[str, tuple[Any, str, str]] = {
 FIRST_COMMITTED = "committed"
 
 
+#: Phases that a savepoint does not have.
+OF_GENERATIONS = (
+    "fencing",
+    "fenced",
+    "built",
+    "committed",
+    "plan replaced",
+    "new log",
+    "log begun",
+    "channels deleted",
+)
+
+
 def plant(phase: str) -> None:
     """Make this process die in the phase."""
     owner, name, when = PHASES[phase]
@@ -63,6 +77,9 @@ def plant(phase: str) -> None:
 def main(root: str, path: str, phase: str) -> None:
     """Run the job until it dies."""
     plant(phase)
+    if Path(root).exists():
+        jobmanager.resume(root, config=QUICK).wait(WAIT_S)
+        return
     query = load_query(path)
     file = query_file(path)
     job = jobmanager.run(query, root=root, query_file=file, executor="local", config=QUICK)

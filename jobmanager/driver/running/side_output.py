@@ -17,11 +17,13 @@ from jobmanager.storage.root import JobRoot, display_uri
 from rstream import open_store, read_events
 from rstream.errors import UsageError
 from rstream.items.batch import event_schema
+from rstream.store.part_files import part_uri, parts_in, split_part
 from rvertex.events.side_output import DEAD_LETTERS, LATE
 from rvertex.sinks.spec import keeps_refused, name_of
 
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import OutputEdge
 
 
 def read_late(root: str, source: str = "", *, trust: bool = False) -> pa.Table:
@@ -72,10 +74,17 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
     assert edges[0].payload is not None, edges[0]
     tables = [event_schema(edges[0].payload).empty_table()]
-    for edge in edges:
-        stores = [open_store(uri) for uri in edge.uris]
-        tables += [read_events(store) for store in stores if store.list()]
-    return pa.concat_tables(tables)
+    tables += [read_events(uri) for uri in _streams_of(edges)]
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _streams_of(edges: list[OutputEdge]) -> list[str]:
+    """Return the uris of a side output's streams, also those from before a change of the job."""
+    current = [uri for edge in edges for uri in edge.uris]
+    folders = dict.fromkeys(folder for folder, name in map(split_part, current) if name)
+    stored = [part_uri(f, name) for f in folders for name in parts_in(open_store(f))]
+    former = [uri for uri in stored if uri not in current]
+    return [*former, *(uri for uri in current if uri in stored)]
 
 
 def side_names(root: str, folder: str) -> list[str]:

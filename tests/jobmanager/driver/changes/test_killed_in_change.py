@@ -17,22 +17,28 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.deploying import deploy, rescale
+from jobmanager.driver.running.deploying import deploy, rescale, roll_back, take_savepoint
 from jobmanager.storage.root import GENERATION, JobRoot
+from jobmanager.storage.savepoints import list_savepoints
 from tests.rooms import ROOT
 from tests.support.budget import scaled
 from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
-from tests.support.killed_change import FIRST_COMMITTED, PHASES
+from tests.support.killed_change import FIRST_COMMITTED, OF_GENERATIONS, PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
-VERBS = ("rescale", "deploy")
-TRIES = [(verb, phase) for phase in PHASES for verb in VERBS]
-#: Without DEPTH, a run tries every fifth one.
-EVERY = 5
+VERBS = ("rescale", "deploy", "rollback", "savepoint")
+TRIES = [
+    (verb, phase)
+    for phase in PHASES
+    for verb in VERBS
+    if verb != "savepoint" or phase not in OF_GENERATIONS
+]
+#: Without DEPTH, a run tries every seventh one.
+EVERY = 7
 NAMES = ("window_start", "key", "n", "m")
 
 
@@ -54,13 +60,29 @@ def ask(change: Callable[[], object], into: list[object]) -> threading.Thread:
     return thread
 
 
+def rescale_and_stop(changed: ChangedJob, path: str) -> None:
+    """Leave a job with a change that can be rolled back, and rows since then."""
+    job = changed.run(path)
+    changed.has_read_all()
+    rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+    changed.append()
+    changed.has_read_all()
+    job.stop()
+    job.wait(WAIT_S)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("verb", "phase"), TRIES[:: max(1, EVERY // scaled(1))])
 def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -> None:
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
     to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
+    if verb == "rollback":
+        to = ""  # rows that were delivered since the change would refuse it
     changed.append(2)
     path = changed.query("counts", f"{COUNTS}{to}")
+    if verb == "rollback":
+        rescale_and_stop(changed, path)
+    former = int(verb == "rollback")
     new = changed.query("totals", f"{TOTALS}{to}")
     command = [sys.executable, "-m", "tests.support.killed_change", changed.root, path, phase]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -73,6 +95,10 @@ def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -
         def change() -> object:
             if verb == "rescale":
                 return rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+            if verb == "rollback":
+                return roll_back(changed.root, wait_s=WAIT_S)
+            if verb == "savepoint":
+                return take_savepoint(changed.root, "saved", wait_s=WAIT_S)
             return deploy(new, changed.root, yes=True, wait_s=WAIT_S)
 
         found: list[object] = []
@@ -86,7 +112,7 @@ def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -
     assert pending.committed(root.store) is None
     number = int(root.settings().get(GENERATION, 0))
     is_done = not isinstance(found[0], Exception)
-    assert number == is_done, found
+    assert number == former + (is_done and verb != "savepoint"), found
     order = list(PHASES)
     if order.index(phase) >= order.index(FIRST_COMMITTED):
         assert is_done, found
@@ -95,7 +121,12 @@ def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -
     changed.has_read_all()
     rows = changed.finish()
     width = sum(v.stage == "s02-agg" for v in changed.job.plan.vertices)
-    assert width == (3 if is_done and verb == "rescale" else 2)
+    has_three = is_done if verb == "rescale" else verb == "rollback" and not is_done
+    assert width == 2 + has_three
     assert rows_by_name(rows) == rows_by_name(whole_answer(changed, COUNTS))
+    for saved in list_savepoints(root.store):
+        assert all(root.store.exists(name) for name in saved.files), saved.name
+    if not to:
+        return
     delivered = [r for f in Path(folder).rglob("*.parquet") for r in pq.read_table(f).to_pylist()]
     assert rows_by_name(delivered) == rows_by_name(rows)

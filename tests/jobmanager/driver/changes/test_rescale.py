@@ -33,6 +33,7 @@ from tests.support.changed_jobs import (
     batch,
     rows_of,
     whole_answer,
+    whole_job,
 )
 from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
@@ -105,6 +106,42 @@ class ResumedMeanwhile(JobRoot):
     def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
         with owned(self):
             return super().read_plan(to_run=to_run)
+
+
+ODD = """None
+class Even(ss.KeyedProcess):
+    output = {"x": "int64"}
+
+    def on_event(self, event, ctx):
+        if event.x % 10 == 3:
+            raise ValueError("odd")
+        ctx.emit(event.x)
+
+kept = rows.group_by("key").process(Even, on_error="dead_letter").name("even")
+query = kept.group_by("x").window(ss.tumbling("700ms")).agg(n=ss.agg.count())"""
+
+
+@pytest.mark.slow
+def test_dead_letters_of_former_vertices_are_read_and_those_that_return_continue(
+    tmp_path: Path,
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append()
+    changed.run(changed.query("odd", ODD))
+    for width in (1, 3, 2):
+        changed.has_read_all()
+        rescale(changed.root, parallelism=width, wait_s=WAIT_S)
+        changed.append()
+    changed.has_read_all()
+    rows = changed.finish()
+    whole = whole_job(changed, ODD)
+    assert rows == rows_of(whole)
+    found, expected = (
+        jobmanager.read_dead_letters(root, "even").select(["t", "key", "x"]).to_pylist()
+        for root in (changed.root, str(tmp_path / "whole"))
+    )
+    assert len(expected) > 10
+    assert sorted(found, key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.slow
