@@ -176,6 +176,9 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return _common_number(a, b)
     if is_time(a) and is_time(b):
         return TIMESTAMP_UTC if TIMESTAMP_UTC in (a, b) else TIMESTAMP
+    if is_list(a) and is_list(b):
+        inner = common_type(a.value_type, b.value_type)
+        return None if inner is None else pa.list_(inner)
     return None
 
 

@@ -1,8 +1,8 @@
 """Rows and nested values as JSON text, for places that have no type for them.
 
-Records are objects, lists arrays, maps arrays of pairs. What JSON has no form for is text: numbers
-with a decimal point that is exact, times (ISO 8601, after the year 9999 a number), bytes
-(hexadecimal), NaN and infinities.
+Records are objects, lists arrays, maps arrays of pairs (objects in :func:`json_texts`). What JSON
+has no form for is text: numbers with a decimal point that is exact, times (ISO 8601, after the year
+9999 a number), bytes (hexadecimal), NaN and infinities.
 """
 
 from __future__ import annotations
@@ -50,9 +50,27 @@ def _value(value: pa.Scalar) -> Any:
 
 
 def json_texts(column: pa.Array) -> pa.Array:
-    """The JSON text of each value; null stays null."""
-    texts = [None if value is None else json_text(value) for value in plain_values(column)]
+    """The JSON text of each value; null stays null, and maps are objects."""
+    values = [_with_objects(value, column.type) for value in plain_values(column)]
+    texts = [None if value is None else json_text(value) for value in values]
     return pa.array(texts, pa.string())
+
+
+def _with_objects(value: Any, kind: pa.DataType) -> Any:
+    """Return the value with its maps as dicts, whose keys are texts."""
+    types = pa.types
+    if value is None or not types.is_nested(kind):
+        return value
+    if types.is_map(kind):
+        return {_key(key): _with_objects(inner, kind.item_type) for key, inner in value}
+    if types.is_struct(kind):
+        return {field.name: _with_objects(value[field.name], field.type) for field in kind}
+    return [_with_objects(inner, kind.value_type) for inner in value]
+
+
+def _key(key: Any) -> str:
+    plain = _plain(key)
+    return plain if isinstance(plain, str) else json_text(plain)
 
 
 def json_rows(rows: pa.RecordBatch) -> list[bytes]:

@@ -75,6 +75,7 @@ _OF_ENGINE = {
     ("flink", "DOW"): "DAYOFWEEK",
     ("spark", "DOW"): "DAYOFWEEK",
     ("spark", "DOW_ISO"): "ISODOW",
+    ("spark", "YEAROFWEEK"): "ISOYEAR",
     ("spark", "DAYOFWEEK_ISO"): "ISODOW",
     **{(name, "DAYOFWEEK"): "DOW" for name in ("postgres", "duckdb")},
 }

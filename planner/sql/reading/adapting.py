@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.forms.queries.statements import (
     with_cursors,
+    with_directories,
     with_lateness,
     with_own_types,
     without_streams,
@@ -33,7 +34,7 @@ _KEPT = ("RETENTION", "GRACE")
 def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
     """Yield the tokens, with our words after ``CREATE`` replaced, and windows as keys."""
     tokens = with_cursors(tokens) if engine == "postgres" else tokens
-    tokens = without_streams(tokens) if engine == "spark" else tokens
+    tokens = with_directories(without_streams(tokens)) if engine == "spark" else tokens
     tokens = with_lateness(tokens) if engine == "flink" else tokens
     given = rewritten_tokens(tokens, engine)
     given = with_own_types(_of_ksqldb(given)) if engine == "ksqldb" else given

@@ -18,6 +18,7 @@ from sqlglot.parser import Parser, binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.forms import calls
+from planner.sql.reading.forms.queries import parsed_calls
 from planner.sql.reading.forms.queries.own_functions import own_function
 from planner.sql.reading.forms.tokens import OPERATORS
 from planner.sql.reading.hints import check_clause
@@ -167,7 +168,12 @@ class StreamParser(RowPatterns):
     #: INITCAP: sqlglot's own parser would add an argument that the text does not have.
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
-    } | {"JSON_VALUE": calls.json_value, "JSON_QUERY": calls.json_query}
+    } | {
+        "JSON_VALUE": calls.json_value,
+        "JSON_QUERY": calls.json_query,
+        "JSON_EXISTS": parsed_calls.json_exists,
+        "JSON_ARRAY": parsed_calls.json_array,
+    }
 
     EXPONENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {TokenType.DSTAR: exp.Pow}
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
@@ -363,6 +369,12 @@ class StreamParser(RowPatterns):
             self._retreat(before)  # ``lambda`` is a column here
         found: exp.Expr | None = super()._parse_lambda(alias)
         return found
+
+    def _parse_case(self) -> exp.Expr | None:
+        if parsed_calls.has_lists(self):
+            return parsed_calls.case_of_lists(self)
+        made: exp.Expr | None = super()._parse_case()
+        return made
 
     def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
         """Report missing arguments as an SQL error; sqlglot would raise Python's TypeError."""

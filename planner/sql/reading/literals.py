@@ -205,7 +205,7 @@ def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
     if not (isinstance(value, exp.Literal) and value.is_string and pa.types.is_temporal(to)):
         return None
     with text.located(value):
-        moment = _EPOCH + timedelta(microseconds=time_us(value.name))
+        moment = _EPOCH + timedelta(microseconds=time_us(value.name.strip()))
     return moment.date() if pa.types.is_date(to) else moment
 
 

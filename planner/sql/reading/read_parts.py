@@ -80,6 +80,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Subquery: ("this", "alias", "with_", "pivots"),
     exp.Pivot: (
         *("expressions", "fields", "unpivot", "alias", "columns", "pivot_column_naming"),
+        "include_nulls",
         *("value_columns_first",),
     ),
     exp.PivotAlias: ("this", "alias"),

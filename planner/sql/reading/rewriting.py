@@ -17,8 +17,10 @@ from planner.sql.reading.forms.composed import composed
 from planner.sql.reading.forms.lambdas import with_pairs
 from planner.sql.reading.forms.lateral import with_laterals
 from planner.sql.reading.forms.operators import with_operators
+from planner.sql.reading.forms.queries.engine_forms import with_engine_forms
 from planner.sql.reading.forms.queries.generators import with_generators
 from planner.sql.reading.forms.queries.grouped_windows import with_grouped_windows
+from planner.sql.reading.forms.queries.json_built import with_json
 from planner.sql.reading.forms.queries.ksqldb import as_ksqldb
 from planner.sql.reading.forms.queries.one_row import with_queries
 from planner.sql.reading.forms.queries.quantified import quantified
@@ -52,6 +54,8 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         SqlError: a spelling has no equivalent.
     """
     whole = exp.Paren(this=statement)
+    with_json(whole, text.engine.name)
+    with_engine_forms(whole, text.engine.name, text.error)
     if text.engine.name == "spark":
         with_generators(whole, text.error)
     if text.engine.name:

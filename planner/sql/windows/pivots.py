@@ -70,12 +70,12 @@ def _wide(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
     rest = [exp.column(n, quoted=True) for n in scope.stream.schema.names if n not in read]
     listed: list[exp.Expr] = list(rest)
     for value, called in values:
-        if not isinstance(value, exp.Literal | exp.Boolean | exp.Neg):
-            raise names.text.error(value, _VALUES)
+        is_value = _equal(key, value, names)
         for part in pivot.expressions:
-            is_value = exp.EQ(this=key.copy(), expression=value.copy())
             inner = part.this if isinstance(part, exp.Alias) else part
-            made: exp.Expr = exp.Filter(this=inner.copy(), expression=exp.Where(this=is_value))
+            made: exp.Expr = exp.Filter(
+                this=inner.copy(), expression=exp.Where(this=is_value.copy())
+            )
             if isinstance(inner, exp.Count) and names.text.engine.name == "spark":
                 made = exp.Nullif(this=made, expression=exp.Literal.number(0))
             behind = part.alias if isinstance(part, exp.Alias) else inner.sql().lower()
@@ -83,6 +83,17 @@ def _wide(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
             listed.append(exp.alias_(made, name, quoted=True))
     group = exp.Group(expressions=[part.copy() for part in rest]) if rest else None
     return exp.Select(expressions=listed, from_=_from(), group=group)
+
+
+def _equal(key: exp.Expr, value: exp.Expr, names: Names) -> exp.Expr:
+    """Return the condition of a value: a literal, or a row of literals for a row of keys."""
+    if isinstance(key, exp.Tuple) and isinstance(value, exp.Tuple):
+        pairs = zip(key.expressions, value.expressions, strict=True)
+        tests: list[exp.Expr] = [_equal(one, of, names) for one, of in pairs]
+        return reduce(lambda a, b: exp.And(this=a, expression=b), tests)
+    if not isinstance(value, exp.Literal | exp.Boolean | exp.Neg):
+        raise names.text.error(value, _VALUES)
+    return exp.EQ(this=key.copy(), expression=value.copy())
 
 
 def _columns(parts: list[exp.Expr]) -> list[exp.Column]:
@@ -100,6 +111,7 @@ def _long(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
     columns = [_called(part) for part in field.expressions]
     moved = {scope.column(c, names.text) for c in _columns([column for column, _ in columns])}
     rest = [exp.column(n, quoted=True) for n in scope.stream.schema.names if n not in moved]
+    keeps_nulls = bool(pivot.args.get("include_nulls"))
     selects: list[exp.Expr] = [
         exp.Select(
             expressions=[
@@ -108,8 +120,12 @@ def _long(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
                 exp.alias_(column.copy(), value_name, quoted=True),
             ],
             from_=_from(),
-            where=exp.Where(this=exp.Not(this=exp.Is(this=column.copy(), expression=exp.null()))),
+            where=None if keeps_nulls else _is_given(column),
         )
         for column, called in columns
     ]
     return reduce(lambda a, b: exp.Union(this=a, expression=b, distinct=False), selects)
+
+
+def _is_given(column: exp.Expr) -> exp.Where:
+    return exp.Where(this=exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())))

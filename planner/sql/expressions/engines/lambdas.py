@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.expressions import Expr
-    from planner.sql.expressions.engines.of_engine import Compiler
+    from planner.sql.expressions.engines.compiler import Compiler
 
 _NODES: dict[type[exp.Expr], str] = {exp.Transform: "transform", exp.ArrayFilter: "filter"}
 _NAMES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -13,13 +13,15 @@ from planner.api.expressions import Expr, as_node, lit
 from planner.errors import ExpressionTypeError
 from planner.expressions.nodes import Literal
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_number, is_text
+from planner.sql.expressions.engines import java_texts
+from planner.sql.expressions.engines.by_type import by_type
 from planner.sql.reading.literals import exact_cast, fraction_digits, type_length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from planner.sql.expressions.engines.compiler import Compiler
     from planner.sql.reading.engines import Engine
-    from planner.sql.reading.parsing import SqlText
 
 _NO_EPOCH = (
     "a number and a time are not cast to each other in {0}: write UNIX_TIMESTAMP(t) or "
@@ -38,24 +40,8 @@ _OF_DECIMALS = (
 #: In PostgreSQL they make a double of an integer; the first two also in DuckDB.
 _ROUNDED = (exp.Floor, exp.Ceil, exp.Round, exp.Sign)
 _DAY_US = 86_400_000_000
-
-
-class Compiler(Protocol):
-    """Compiles expressions over the columns of a stream."""
-
-    @property
-    def text(self) -> SqlText: ...
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    def compile(self, node: exp.Expr) -> Expr:
-        """Return the expression of a node."""
-
-    def knowing(
-        self, types: Mapping[str, pa.DataType], special: Callable[[exp.Expr], Expr | None]
-    ) -> Compiler:
-        """Return a compiler with more columns that tries ``special`` first."""
+#: Dialects where a day and whole days make a day.
+_DAYS_OF_DAYS = ("flink", "spark")
 
 
 #: Functions that are another one for some type: the test of the type, and the other one.
@@ -80,7 +66,8 @@ def built(
         is_other, other = _OF_TYPE[type(node)]
         if is_other(values[0].output_type(schema)):
             return other(values[0])
-    made = Expr(as_node(build(*values)))
+    of_types = by_type(node, build, values, compiler) if engine.name else None
+    made = Expr(as_node(build(*values))) if of_types is None else of_types
     if engine.name != "spark":
         return made
     try:
@@ -104,6 +91,7 @@ def arithmetic(
     """Return the result of an operator in the dialect; None: it has the default meaning."""
     result = _divided(node, left, right, schema, engine)
     result = _days_later(node, left, right, schema) if result is None else result
+    result = _whole_days(node, left, right, schema, engine) if result is None else result
     result = _days_apart(node, left, right, schema, engine) if result is None else result
     return _times_interval(node, left, right, schema) if result is None else result
 
@@ -117,6 +105,20 @@ def _days_later(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> E
         return None
     days = right if type(node) is exp.Add else -right
     return (left.cast("timestamp") + days * lit(timedelta(days=1))).cast("date")
+
+
+def _whole_days(
+    node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
+) -> Expr | None:
+    """Compile ``day + INTERVAL '2' DAY`` of Flink and Spark, a day; None: it is another sum."""
+    length = right.node.literal if isinstance(right.node, Literal) else None
+    is_whole = isinstance(length, timedelta) and not length % timedelta(days=1)
+    if type(node) not in (exp.Add, exp.Sub) or not is_whole or engine.name not in _DAYS_OF_DAYS:
+        return None
+    if not pa.types.is_date(left.output_type(schema)):
+        return None
+    moved = left + right if type(node) is exp.Add else left - right
+    return moved.cast("date")
 
 
 def _days_apart(
@@ -199,15 +201,21 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     if engine.rounds_to_whole and types.is_integer(to) and not types.is_integer(kind):
         is_exact = pa.types.is_decimal(kind) or _is_decimal(node.this, compiler)
         value = value.round(0) if is_exact else _rounded(value, kind)
-    made = _plain(node, value, to)
+    own = java_texts.as_text(node, value, kind, compiler) if is_text(to) else None
+    if own is not None:
+        return shortened(node.to, own, engine)
+    made = _plain(node, java_texts.trimmed(value, kind, to, engine.name), to)
     if is_text(to) and types.is_timestamp(kind) and engine.plain_times:
         made = made.str.replace(r"\.?0*Z$", "", regex=True)
     return shortened(node.to, made, engine)
 
 
-def is_plain(kind: pa.DataType) -> bool:
-    """Whether engines agree how to write such a value as text."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+def is_written(kind: pa.DataType, engine: str) -> bool:
+    """Whether the dialect writes such a value as text between other texts."""
+    types = pa.types
+    is_plain = types.is_integer(kind) or types.is_boolean(kind)
+    is_other = is_number(kind) or types.is_date(kind) or types.is_timestamp(kind)
+    return bool(engine and is_plain) or (engine == "spark" and bool(is_other))
 
 
 def _is_decimal(node: exp.Expr, compiler: Compiler) -> bool:

@@ -16,6 +16,7 @@ from planner.api.choices import when
 from planner.api.expressions import Expr, call, lit, struct
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
 from planner.sql.expressions.engines import of_engine
+from planner.sql.expressions.engines.by_type import tried
 from planner.sql.expressions.engines.settings import json_value
 from planner.sql.reading.errors import advice_for, sql_type
 from planner.sql.reading.literals import interval_us, plain_value
@@ -23,7 +24,7 @@ from planner.sql.reading.literals import interval_us, plain_value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.sql.expressions.engines.of_engine import Compiler
+    from planner.sql.expressions.engines.compiler import Compiler
 
 _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
@@ -38,7 +39,7 @@ def shaped(node: exp.Expr, compiler: Compiler) -> Expr | None:
         build = _NAMED.get(node.name.upper())
     else:
         build = _NODES.get(type(node))
-    return None if build is None else build(node, compiler)
+    return tried(node, compiler) if build is None else build(node, compiler)
 
 
 def _struct(node: exp.Expr, compiler: Compiler) -> Expr:
@@ -198,13 +199,16 @@ def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
             return functools.reduce(lambda a, b: a.list.concat(b), values)
     made: list[Expr] = []
     for part, value, kind in zip(parts, values, kinds, strict=True):
-        is_cast = bool(compiler.text.engine.name) and of_engine.is_plain(kind)
+        is_cast = of_engine.is_written(kind, compiler.text.engine.name)
         if not (is_text(kind) or pa.types.is_null(kind) or is_cast):
             of = sql_type(str(kind))
             reason = f"{compiler.text.spelled(node)} takes text, not {of}; "
             reason += advice_for("concat", [str(kind)])
             raise compiler.text.error(part, reason)
-        made.append(value if is_text(kind) else value.cast(str))
+        cast = exp.cast(part.copy(), "TEXT")
+        cast.meta.update(part.meta)
+        written = compiler.compile(cast) if is_cast else value.cast(str)
+        made.append(value if is_text(kind) else written)
     if not is_operator and compiler.text.engine.name in ("postgres", "duckdb"):
         made = [value.fill_null("") for value in made]
     return functools.reduce(Expr.__add__, made)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.queries.parsed_calls import without_mode
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -133,6 +135,8 @@ def json_query(parser: Any) -> exp.Expr:
         given.append(parser._parse_assignment())
     given = [part for part in given if part is not None]
     plain: exp.Expr = exp.Anonymous(this="JSON_QUERY", expressions=given)
+    if parser._match_text_seq("RETURNING"):
+        return _list_of_texts(parser, given)
     wrapper = _wrapper(parser)
     others: dict[str, exp.Expr] = {}
     for word, value in (("ARRAY", "[]"), ("OBJECT", "{}")) * 2:
@@ -141,6 +145,8 @@ def json_query(parser: Any) -> exp.Expr:
         elif parser._match_text_seq("NULL", "ON"):
             others.pop(_end_word(parser), None)
     if not wrapper and not others:
+        for part in given[1:2]:
+            without_mode(part)
         return parser.expression(plain)  # type: ignore[no-any-return]
     if len(given) != 2 or not isinstance(given[1], exp.Literal) or "*" in given[1].name:
         parser.raise_error("write a path without * before WRAPPER, ON EMPTY and ON ERROR")
@@ -169,6 +175,22 @@ def json_query(parser: Any) -> exp.Expr:
     ]
     default = exp.Coalesce(this=made, expressions=[error.copy()])
     return parser.expression(exp.Case(ifs=ifs, default=default))  # type: ignore[no-any-return]
+
+
+def _list_of_texts(parser: Any, given: list[exp.Expr]) -> exp.Expr:
+    """Parse the type of ``JSON_QUERY(s, path RETURNING ARRAY<STRING>)``."""
+    kind = parser._parse_types()
+    if len(given) != 2 or not kind or kind.sql() != "ARRAY<TEXT>":
+        parser.raise_error("write RETURNING ARRAY<STRING>")
+    without_mode(given[1])
+    called = exp.Anonymous(this="JSON_QUERY", expressions=given)
+    each = exp.to_identifier("e")
+    read = exp.Anonymous(this="JSON_VALUE", expressions=[each.copy(), exp.Literal.string("$")])
+    listed = exp.Anonymous(this="JSON_ELEMENTS", expressions=[called])
+    made = exp.Anonymous(
+        this="LIST_TRANSFORM", expressions=[listed, exp.Lambda(this=read, expressions=[each])]
+    )
+    return parser.expression(made)  # type: ignore[no-any-return]
 
 
 def _end_word(parser: Any) -> str:

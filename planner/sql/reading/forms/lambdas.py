@@ -35,6 +35,8 @@ def _made(node: exp.Expr, engine: str) -> exp.Expr | None:
         return _listed(inner) if isinstance(inner, exp.Comprehension) else None
     if isinstance(node, exp.ArrayFilter):
         name, given = "FILTER", [node.this, node.expression]
+        if engine != "ksqldb":
+            return _indexed(node, 0 if engine == "spark" else 1)
     else:
         name, given = node.name.upper(), node.expressions
     build = _BUILT.get((name, len(given)))
@@ -82,6 +84,26 @@ def _of_pair(given: exp.Expr, fields: Sequence[str]) -> exp.Lambda | None:
 def _zip_with(given: list[exp.Expr]) -> exp.Expr | None:
     body = _of_pair(given[2], ("f0", "f1"))
     return body and _call("LIST_TRANSFORM", _call("@list_zip", given[0], given[1]), body)
+
+
+def _indexed(node: exp.Expr, first: int) -> exp.Expr | None:
+    """``FILTER(l, (x, i) -> condition)``: places count from ``first``."""
+    body = _of_pair(node.expression, ("f0", "f1"))
+    if body is None:
+        return None
+    last = exp.ArraySize(this=node.this.copy())
+    places = exp.Anonymous(
+        this="@sequence",
+        expressions=[
+            exp.Literal.number(first),
+            exp.Add(this=last, expression=exp.Literal.number(first - 1)),
+            exp.Literal.number(1),
+        ],
+    )
+    kept = exp.ArrayFilter(this=_call("@list_zip", node.this, places), expression=body)
+    pair = exp.to_identifier(_PAIR)
+    value = exp.Dot(this=pair.copy(), expression=exp.to_identifier("f0"))
+    return _call("LIST_TRANSFORM", kept, exp.Lambda(this=value, expressions=[pair]))
 
 
 def _entries(held: exp.Expr) -> exp.Expr:

@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError
 from planner.sql.reading.forms.by_word import of_word
 from planner.sql.reading.forms.calls import WRAPPED
 from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
+from planner.sql.reading.forms.templates.spark import MONTHS_LATER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,8 +149,21 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
     start = given[1] if name == "SUBSTRING" and len(given) > 1 else None
     if isinstance(start, exp.Literal) and start.name != "0":
         return None, given  # engines agree
+    return _listed(name, engine, given), given
+
+
+def _listed(name: str, engine: str, given: list[exp.Expr]) -> str | None:
+    """Return the template of a name and number of arguments."""
+    if name == "ADD_MONTHS" and engine == "spark" and not _is_number(given[1:]):
+        return MONTHS_LATER
+    if name == "BROUND" and len(given) == 2 and given[1] == exp.Literal.number(0):
+        return NAMED["BROUND", 1]
     known = OF_ENGINE.get((engine, name, len(given)))
-    return known or NAMED.get((name, len(given))), given
+    return known or NAMED.get((name, len(given)))
+
+
+def _is_number(given: list[exp.Expr]) -> bool:
+    return len(given) == 1 and isinstance(given[0].unnest(), exp.Literal | exp.Neg)
 
 
 def _in_charset(name: str, given: list[exp.Expr]) -> str | None:
@@ -249,7 +263,7 @@ def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Ex
         pairs += [part.this, part.expression] if is_pair else [part]
     if len(pairs) == 2 and all(isinstance(part, exp.Array) for part in pairs):
         return "AS_MAP(@1, @2)", pairs
-    if not pairs or len(pairs) % 2 or any(isinstance(part, exp.Array) for part in pairs):
+    if not pairs or len(pairs) % 2 or any(isinstance(part, exp.Array) for part in pairs[::2]):
         return None, given
     places = range(1, len(pairs) + 1)
     keys, values = (", ".join(f"@{n}" for n in places[start::2]) for start in (0, 1))

@@ -34,9 +34,16 @@ _CLOSING = (*_OPENED.values(), TokenType.R_PAREN)
 
 
 def with_escapes(tokens: Sequence[Token], text: str) -> list[Token]:
-    """Return the tokens with Spark's backslashes in texts replaced; ``r'...'`` keeps them."""
-    out = []
+    """Return the tokens with Spark's backslashes in texts replaced; ``r'...'`` keeps them.
+
+    ``1.5BD`` is ``1.5``: its type has the digits that are written.
+    """
+    out: list[Token] = []
     for token in tokens:
+        is_suffix = token.token_type is TokenType.DECIMAL and token.text.upper() == "BD"
+        if is_suffix and out and out[-1].token_type is TokenType.DCOLON:
+            out.pop()
+            continue
         written = text[token.start : token.end + 1]
         if token.token_type is TokenType.STRING and written[:1] in ("'", '"'):
             quote = written[0]
@@ -60,7 +67,7 @@ def rewritten_tokens(tokens: Sequence[Token], engine: str) -> list[Token]:
     if engine in ("postgres", "duckdb"):
         made = _with_operators(made, engine)
     if engine == "spark":
-        made = _with_identifiers(made)
+        made = _with_pipes(_with_identifiers(made))
     return _with_lambdas(_with_statements(made)) if engine == "postgres" else made
 
 
@@ -128,6 +135,61 @@ def _with_identifiers(tokens: list[Token]) -> list[Token]:
         else:
             out.append(token)
     return out
+
+
+_PIPED = {"SET": "REPLACE", "DROP": "EXCLUDE", "RENAME": "RENAME"}
+
+
+def _with_pipes(tokens: list[Token]) -> list[Token]:
+    """Rewrite ``|> SET a = x`` as ``|> SELECT * REPLACE (x AS a)``; DROP and RENAME likewise."""
+    out: list[Token] = []
+    at = 0
+    while at < len(tokens):  # ends: each pass takes a token
+        token = tokens[at]
+        word = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
+        if token.token_type is not TokenType.PIPE_GT or word not in _PIPED:
+            out.append(token)
+            at += 1
+            continue
+        end = _pipe_end(tokens, at + 2)
+        parts = _parts(tokens[at + 2 : end])
+        if word == "SET":
+            alias = _like(tokens[at + 1], TokenType.ALIAS, "AS")
+            parts = [[*part[2:], alias, part[0]] for part in parts]
+        first = tokens[at + 1]
+        out += [token, _like(first, TokenType.SELECT, "SELECT"), _like(first, TokenType.STAR, "*")]
+        kind = TokenType.REPLACE if word == "SET" else TokenType.VAR
+        out += [_like(first, kind, _PIPED[word]), _like(first, TokenType.L_PAREN, "(")]
+        for place, part in enumerate(parts):
+            out += [_like(first, TokenType.COMMA, ",")] if place else []
+            out += part
+        out.append(_like(first, TokenType.R_PAREN, ")"))
+        at = end
+    return out
+
+
+def _pipe_end(tokens: list[Token], at: int) -> int:
+    """Return the position of the next pipe, or of the end of the statement."""
+    depth = 0
+    for end in range(at, len(tokens)):
+        kind = tokens[end].token_type
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        if depth < 0 or (depth == 0 and kind in (TokenType.PIPE_GT, TokenType.SEMICOLON)):
+            return end
+    return len(tokens)
+
+
+def _parts(tokens: list[Token]) -> list[list[Token]]:
+    """Split tokens at the commas outside of brackets."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth == 0 and token.token_type is TokenType.COMMA:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
 
 
 def _with_lambdas(tokens: list[Token]) -> list[Token]:

@@ -44,6 +44,11 @@ def _check_json(call: exp.Expr, error: _Error) -> None:
         raise error(call, "JSON_TUPLE takes names as literals without quotes: write (json, 'name')")
 
 
+def _is_map(held: exp.Expr) -> bool:
+    is_call = isinstance(held, exp.Anonymous) and held.name.upper().startswith("MAP")
+    return is_call or isinstance(held, exp.Map | exp.StrToMap)
+
+
 def _columns(part: exp.Expr, defaults: list[str], error: _Error) -> list[str]:
     """Return the names after AS, else ``defaults``."""
     named = [part.alias] if isinstance(part, exp.Alias) else []
@@ -67,6 +72,9 @@ def _of_list(select: exp.Select, part: exp.Expr, error: _Error) -> None:
     if type(call) in _PLACED or type(call) in _OUTER:
         names = ["pos", "col"] if type(call) in _PLACED else ["col"]
         _rows(select, part, call, call.this, _columns(part, names, error))
+        return
+    if type(call) is exp.Explode and (isinstance(part, exp.Aliases) or _is_map(call.this)):
+        _rows(select, part, call, call.this, _columns(part, ["key", "value"], error))
         return
     made = _listed(call)
     if made is None:

@@ -213,5 +213,31 @@ def without_streams(tokens: Sequence[Token]) -> list[Token]:
     return out
 
 
+def with_directories(tokens: Sequence[Token]) -> list[Token]:
+    """Rewrite ``INSERT OVERWRITE DIRECTORY 'd' USING f SELECT`` as a sink of the SELECT."""
+    out: list[Token] = []
+    for statement in _statements(tokens):
+        words = [token.text.upper() for token in statement]
+        at = 3 if words[2:3] == ["LOCAL"] else 2
+        is_files = words[:2] == ["INSERT", "OVERWRITE"] and words[at : at + 1] == ["DIRECTORY"]
+        paths = [t for t in statement[at + 1 : at + 2] if t.token_type is TokenType.STRING]
+        begins = [n for n, word in enumerate(words) if word in ("SELECT", "WITH", "FROM")]
+        if not is_files or not paths or not begins:
+            out += statement
+            continue
+        (path,) = paths
+        form = [t for t in statement[at + 2 : begins[0]] if t.text.upper() not in _FORM]
+        made = [_like(path, TokenType.CREATE, "CREATE"), _like(path, TokenType.VAR, "SINK")]
+        made.append(_like(path, TokenType.IDENTIFIER, "@directory"))
+        made.append(_like(path, TokenType.VAR, "USING"))
+        made.append(_like(path, TokenType.VAR, form[0].text if form else "parquet"))
+        made += [_like(path, TokenType.VAR, "LOCATION"), path, _like(path, TokenType.ALIAS, "AS")]
+        out += [*made, *statement[begins[0] :]]
+    return out
+
+
+_FORM = ("USING", "STORED", "AS")
+
+
 def _like(token: Token, kind: TokenType, text: str) -> Token:
     return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)

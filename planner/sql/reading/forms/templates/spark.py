@@ -8,6 +8,19 @@ PLACED = f"CASE WHEN {_REST} > 0 THEN {_REST} + @3 - 1 WHEN {_REST} = 0 THEN 0 E
 _NULLS = "CARDINALITY(FILTER({0}, x -> x IS NULL))"
 _NULLS_1, _NULLS_2 = _NULLS.format("@1"), _NULLS.format("@2")
 
+_MONTH = (
+    "(EXTRACT(YEAR FROM CAST(@1 AS DATE)) * 12 + EXTRACT(MONTH FROM CAST(@1 AS DATE)) - 1 + @2)"
+)
+_FIRST = f"MAKE_DATE({_MONTH} DIV 12, MOD({_MONTH}, 12) + 1, 1)"
+#: ``ADD_MONTHS(d, n)`` of a number that is no literal.
+MONTHS_LATER = (
+    f"CAST(DATE_ADD({_FIRST}, LEAST(EXTRACT(DAY FROM CAST(@1 AS DATE)), "
+    f"EXTRACT(DAY FROM LAST_DAY({_FIRST}))) - 1) AS DATE)"
+)
+_WHOLE = "INTERVAL '1' {0} * {1}"
+_DAY_TIME = " + ".join(
+    _WHOLE.format(unit, f"@{at}") for at, unit in enumerate(("DAY", "HOUR", "MINUTE"), 1)
+)
 #: Templates of Spark.
 SPARK: dict[tuple[str, int], str] = {
     **{
@@ -26,6 +39,22 @@ SPARK: dict[tuple[str, int], str] = {
     ("SPLIT", 2): "@REGEXP_SPLIT(@1, @2)",
     ("SPLIT", 3): "@REGEXP_SPLIT(@1, @2, @3)",
     ("DATE_FORMAT", 2): "@DATE_FORMAT(CAST(@1 AS TIMESTAMP), @2)",
+    ("STD", 1): "STDDEV_SAMP(@1)",
+    ("TRY_AVG", 1): "AVG(@1)",
+    ("TRY_MOD", 2): "MOD(@1, @2)",
+    **dict.fromkeys((("GETBIT", 2), ("BIT_GET", 2)), "((@1 >> @2) & 1)"),
+    ("SHIFTRIGHTUNSIGNED", 2): "CASE WHEN @1 >= 0 THEN @1 >> @2 END",
+    ("CONVERT_TIMEZONE", 3): "FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(CAST(@3 AS TIMESTAMP), @1), @2)",
+    ("CONVERT_TIMEZONE", 2): "FROM_UTC_TIMESTAMP(CAST(@2 AS TIMESTAMP), @1)",
+    ("TRY_TO_DATE", 1): "TRY_CAST(@1 AS DATE)",
+    ("TRY_TO_DATE", 2): "CAST(TRY_TO_TIMESTAMP(@1, @2) AS DATE)",
+    ("TO_TIMESTAMP_NTZ", 1): "TO_TIMESTAMP(@1)",
+    ("TO_TIMESTAMP_NTZ", 2): "TO_TIMESTAMP(@1, @2)",
+    ("TRY_PARSE_JSON", 1): "CASE WHEN JSON_EXISTS(@1, '$') THEN @1 END",
+    ("MAKE_DT_INTERVAL", 1): "INTERVAL '1' DAY * @1",
+    ("MAKE_DT_INTERVAL", 2): "(INTERVAL '1' DAY * @1 + INTERVAL '1' HOUR * @2)",
+    ("MAKE_DT_INTERVAL", 3): f"({_DAY_TIME})",
+    ("MAKE_DT_INTERVAL", 4): f"({_DAY_TIME} + INTERVAL '1' SECOND * CAST(@4 AS DOUBLE))",
     ("TRY_ELEMENT_AT", 2): "ELEMENT_AT(@1, @2)",
     ("TRY_TO_NUMBER", 2): "TRY_CAST(REPLACE(@1, ',', '') AS DECIMAL(38, 10))",
     ("VARIANT_GET", 3): "TRY_CAST(GET_JSON_OBJECT(@1, @2) AS VARCHAR)",

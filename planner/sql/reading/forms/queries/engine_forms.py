@@ -1,0 +1,391 @@
+"""Rewrites forms of Flink and Spark that have an exact equivalent here.
+
+Intervals of two units, OVERLAPS, comparisons of ROW, ``ANY(condition)``, ``MAX(STRUCT(a, b))``,
+ARRAY_SORT with an order, ARRAYS_ZIP with names, and pairs in ``IN (SELECT ...)``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Error = Callable[[exp.Expr, str], Exception]
+
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_US = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+_MAKERS = {
+    "MAKE_INTERVAL": ("year", "month", "week", "day", "hour", "minute", "second"),
+    "MAKE_YM_INTERVAL": ("year", "month"),
+}
+_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_PAIR = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_COMPARATOR = (
+    "ARRAY_SORT takes CASE WHEN l < r THEN -1 WHEN l > r THEN 1 ELSE 0 END here, or 1 before -1 "
+    "for a descending order: write ARRAY_AGG(x ORDER BY key) for another order"
+)
+_PAIRS = "(a, b) IN (SELECT ...) belongs in WHERE, without NOT: write EXISTS or NOT EXISTS"
+
+
+def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
+    """Replace these forms in a statement of a dialect.
+
+    Raises:
+        SqlError: a form has no equivalent.
+    """
+    if not engine:
+        return
+    for node in reversed(list(whole.find_all(*_FORMS))):
+        made = _FORMS[type(node)](node, engine, error)
+        if made is not None and made is not node:
+            _place(made, node)
+            node.replace(made)
+
+
+def _sum(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
+    """``t + INTERVAL '1 month 3 days'``: the months first, as Spark and PostgreSQL add them."""
+    right = node.args["expression"]
+    moved = _lengths(right)
+    left = node.this
+    if moved is None and type(node) is exp.Add:
+        moved, left = _lengths(left), right
+    if moved is None or _lengths(left) is not None:
+        return None
+    months, us = moved
+    if not months and right is not left and isinstance(right, exp.Interval):
+        return None if _is_plain(right) else _shifted(type(node), left, 0, us)
+    return _shifted(type(node), left, months, us)
+
+
+def _shifted(kind: type[exp.Expr], held: exp.Expr, months: int, us: int) -> exp.Expr:
+    made: exp.Expr = held.copy()
+    for count, unit in ((months, "MONTH"), (us, "MICROSECOND")):
+        if count:
+            length = exp.Interval(this=exp.Literal.string(str(count)), unit=exp.var(unit))
+            made = kind(this=made, expression=length)
+    return exp.Paren(this=made)
+
+
+def _length(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
+    """An interval of days to seconds, in microseconds."""
+    moved = None if _is_plain(node) else _lengths(node)
+    if moved is None or moved[0]:
+        return None
+    return exp.Interval(this=exp.Literal.string(str(moved[1])), unit=exp.var("MICROSECOND"))
+
+
+def _is_plain(node: exp.Expr) -> bool:
+    """Whether it is a number of one unit."""
+    unit = node.args.get("unit")
+    return isinstance(node, exp.Interval) and (unit is None or type(unit) is exp.Var)
+
+
+def _lengths(node: exp.Expr) -> tuple[int, int] | None:
+    """Return the months and microseconds of an interval; None: it is none that is known here."""
+    if isinstance(node, exp.Paren):
+        return _lengths(node.this)
+    if isinstance(node, exp.Add):
+        both = [_lengths(side) for side in (node.this, node.args["expression"])]
+        if None in both:
+            return None
+        return tuple(map(sum, zip(*both, strict=True)))  # type: ignore[return-value]
+    if isinstance(node, exp.Anonymous | exp.MakeInterval):
+        return _made_interval(node)
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
+        return None
+    written, unit = str(node.this.name).strip(), node.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        return _of_span(written, unit.this.name.upper(), unit.expression.name.upper())
+    if isinstance(unit, exp.Func):  # DAY (3): a precision
+        unit = exp.var(type(unit).__name__)
+    if unit is not None:
+        written = f"{written} {unit.name}"
+    months = us = 0
+    if _PAIR.sub("", written).strip():
+        return None
+    for number, word in _PAIR.findall(written):
+        name = word.upper().removesuffix("S")
+        if name in _MONTHS and "." not in number:
+            months += int(number) * _MONTHS[name]
+        elif name in _US:
+            us += round(float(number) * _US[name])
+        else:
+            return None
+    return months, us
+
+
+def _made_interval(node: exp.Expr) -> tuple[int, int] | None:
+    """Return the length of ``MAKE_INTERVAL(years, months, weeks, days, ...)`` of literals."""
+    if isinstance(node, exp.Anonymous):
+        given = list(node.expressions) if node.name.upper() in _MAKERS else []
+        parts = _MAKERS.get(node.name.upper(), ())
+    else:
+        parts = ("year", "month", "week", "day", "hour", "minute", "second")
+        given = [node.args.get(part) or exp.Literal.number(0) for part in parts]
+    numbers = [_number(part) for part in given]
+    if not given or None in numbers or len(numbers) > len(parts):
+        return None
+    months = us = 0
+    for number, part in zip(numbers, parts, strict=False):
+        assert number is not None, node
+        if part.upper() in _MONTHS:
+            months += int(number) * _MONTHS[part.upper()]
+        else:
+            us += round(number * _US[part.upper()])
+    return months, us
+
+
+def _number(node: exp.Expr) -> float | None:
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    return float(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+def _of_span(written: str, first: str, last: str) -> tuple[int, int] | None:
+    """Return the length of ``'2-10' YEAR TO MONTH`` or ``'1 02:03:04' DAY TO SECOND``."""
+    is_negative = written.startswith("-")
+    parts = re.split(r"[-: ]", written.lstrip("+-").strip())
+    if (first, last) == ("YEAR", "MONTH"):
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+            return None
+        months = int(parts[0]) * 12 + int(parts[1])
+        return (-months if is_negative else months), 0
+    if first not in _SPANS or last not in _SPANS:
+        return None
+    units = _SPANS[_SPANS.index(first) : _SPANS.index(last) + 1]
+    if len(units) != len(parts) or not all(re.fullmatch(r"\d+(\.\d+)?", part) for part in parts):
+        return None
+    us = sum(round(float(part) * _US[unit]) for part, unit in zip(parts, units, strict=True))
+    return 0, (-us if is_negative else us)
+
+
+def _overlaps(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
+    """``(a, b) OVERLAPS (c, d)``: in Flink intervals that touch overlap."""
+    sides = (node.this, node.args["expression"])
+    if engine != "flink" or not all(
+        isinstance(side, exp.Tuple) and len(side.expressions) == 2 for side in sides
+    ):
+        return None
+    bounds = []
+    for side in sides:
+        start, end = side.expressions
+        if isinstance(end, exp.Interval):
+            end = exp.Add(this=start.copy(), expression=end.copy())
+        bounds.append([kind(this=start.copy(), expressions=[end.copy()]) for kind in _ENDS])
+    (low, high), (other_low, other_high) = bounds
+    made = exp.And(
+        this=exp.GTE(this=high, expression=other_low),
+        expression=exp.GTE(this=other_high, expression=low),
+    )
+    return exp.Paren(this=made)
+
+
+_ENDS = (exp.Least, exp.Greatest)
+
+
+def _rows_equal(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
+    """``ROW(a, b) = ROW(c, d)`` compares field by field."""
+    sides = [_fields(side) for side in (node.this, node.args["expression"])]
+    if not all(sides) or len(sides[0]) != len(sides[1]):
+        return None
+    tests: list[exp.Expr] = [
+        exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(*sides, strict=True)
+    ]
+    made: exp.Expr = exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), tests))
+    return exp.Not(this=made) if isinstance(node, exp.NEQ) else made
+
+
+def _fields(node: exp.Expr) -> list[exp.Expr]:
+    is_row = isinstance(node, exp.Anonymous) and node.name.upper() == "ROW"
+    return list(node.expressions) if is_row or isinstance(node, exp.Tuple) else []
+
+
+def _any(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
+    """``ANY(condition)`` as an aggregate."""
+    held = node.this.unnest()
+    is_list = isinstance(held, exp.Query | exp.Tuple | exp.Array)
+    is_compared = isinstance(node.parent, exp.Binary) and not isinstance(
+        node.parent, exp.And | exp.Or
+    )
+    if is_list or is_compared or not isinstance(node.this, exp.Paren):
+        return None
+    return exp.LogicalOr(this=held.copy())
+
+
+def _distinct_count(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
+    """The count is exact, so an allowed error has no effect."""
+    if isinstance(node.args.get("accuracy"), exp.Literal):
+        node.set("accuracy", None)
+    return None
+
+
+def _extreme(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
+    """``MAX(STRUCT(a, b))``: the struct that is first by a, then b."""
+    held = node.this
+    is_call = not isinstance(node.parent, exp.Filter | exp.Window) and not node.expressions
+    if engine not in ("spark", "duckdb") or not isinstance(held, exp.Struct) or not is_call:
+        return None
+    is_max = isinstance(node, exp.Max)
+    values = [
+        part.expression if isinstance(part, exp.PropertyEQ) else part.unalias()
+        for part in held.expressions
+    ]
+    ordered = [
+        exp.Ordered(this=value.copy(), desc=is_max, nulls_first=not is_max) for value in values
+    ]
+    listed = exp.ArrayAgg(this=exp.Order(this=held.copy(), expressions=ordered))
+    return exp.Bracket(this=listed, expressions=[exp.Literal.number(1)], offset=1)
+
+
+def _sorted(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
+    """``ARRAY_SORT(l, FALSE)`` of Flink, and Spark's with a comparator."""
+    order = node.args.get("expression")
+    if order is None:
+        return None
+    held = node.this.copy()
+    up = _plainly_sorted(held)
+    down = exp.ArrayReverse(this=up.copy())
+    if isinstance(order, exp.Lambda):
+        direction = _direction(order)
+        if direction is None:
+            raise error(node, _COMPARATOR)
+        return up if direction > 0 else down
+    if engine != "flink" or not isinstance(order, exp.Boolean):
+        return None
+    first = node.args.get("asc") or node.args.get("nulls_first")
+    if first is not None and not isinstance(first, exp.Boolean):
+        return None
+    is_up = bool(order.this)
+    nulls_lead = is_up if first is None else bool(first.this)
+    nulls, others = (
+        exp.ArrayFilter(this=held.copy(), expression=_null_test(is_null=is_null))
+        for is_null in (True, False)
+    )
+    values = _plainly_sorted(others)
+    values = values if is_up else exp.ArrayReverse(this=values)
+    parts = [nulls, values] if nulls_lead else [values, nulls]
+    return exp.Anonymous(this="@list_concat", expressions=parts)
+
+
+def _plainly_sorted(held: exp.Expr) -> exp.Expr:
+    made = exp.ArraySort(this=held)
+    made.meta["native"] = True  # no engine's own place of nulls
+    return made
+
+
+def _null_test(*, is_null: bool) -> exp.Lambda:
+    test: exp.Expr = exp.Is(this=exp.to_identifier("x"), expression=exp.Null())
+    return exp.Lambda(
+        this=test if is_null else exp.Not(this=test), expressions=[exp.to_identifier("x")]
+    )
+
+
+def _direction(order: exp.Lambda) -> int | None:
+    """Return 1 for a comparator of ascending order, -1 for descending; None: it is another."""
+    if len(order.expressions) != 2 or not isinstance(order.this.unnest(), exp.Case):
+        return None
+    first, second = (part.name for part in order.expressions)
+    signs = set()
+    for branch in order.this.unnest().args["ifs"]:
+        test, value = branch.this.unnest(), branch.args["true"].unnest()
+        sides = [getattr(side, "name", "") for side in (test.this, test.args.get("expression"))]
+        number = -1 if isinstance(value, exp.Neg) else 1
+        written = (value.this if isinstance(value, exp.Neg) else value).name
+        if type(test) not in (exp.LT, exp.GT, exp.EQ) or sorted(sides) != sorted((first, second)):
+            return None
+        if written == "0" and type(test) is exp.EQ:
+            continue
+        if written != "1" or type(test) is exp.EQ:
+            return None
+        is_less = (type(test) is exp.LT) == (sides[0] == first)
+        signs.add(-number if is_less else number)
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _zipped(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
+    """``ARRAYS_ZIP(a, b)`` of Spark has fields with the names of its columns."""
+    if engine != "spark":
+        return None
+    given = [part for part in (node.this, *node.expressions) if isinstance(part, exp.Expr)]
+    if isinstance(node, exp.Anonymous):
+        given = list(node.expressions) if node.name.upper() == "ARRAYS_ZIP" else []
+    if len(given) != 2:
+        return None
+    names = [p.name if isinstance(p, exp.Column) else str(at) for at, p in enumerate(given)]
+    pair = exp.to_identifier("z")
+    fields = [
+        exp.PropertyEQ(
+            this=exp.to_identifier(name, quoted=True),
+            expression=exp.Dot(this=pair.copy(), expression=exp.to_identifier(f"f{at}")),
+        )
+        for at, name in enumerate(names)
+    ]
+    body = exp.Lambda(this=exp.Struct(expressions=fields), expressions=[pair])
+    listed = exp.Anonymous(this="@list_zip", expressions=[part.copy() for part in given])
+    return exp.Anonymous(this="LIST_TRANSFORM", expressions=[listed, body])
+
+
+def _pairs_in(node: exp.Expr, _engine: str, error: Error) -> exp.Expr | None:
+    """``(a, b) IN (SELECT x, y ...)`` is EXISTS of a pair that is equal."""
+    query = node.args.get("query")
+    if not isinstance(node.this, exp.Tuple) or query is None:
+        return None
+    around = node.parent
+    while isinstance(around, exp.Paren | exp.And | exp.Or):  # ends: a tree is finite
+        around = around.parent
+    if not isinstance(around, exp.Where) or node.args.get("negate"):
+        raise error(node, _PAIRS)
+    held = node.this.expressions
+    names = [exp.to_identifier(f"@in{at}", quoted=True) for at in range(len(held))]
+    alias = exp.TableAlias(this=exp.to_identifier("@in", quoted=True), columns=names)
+    inner = query.this if isinstance(query, exp.Subquery) else query
+    tests: list[exp.Expr] = [
+        exp.EQ(
+            this=exp.column(name.copy(), exp.to_identifier("@in", quoted=True)),
+            expression=value.copy(),
+        )
+        for name, value in zip(names, held, strict=True)
+    ]
+    made = exp.Select(
+        expressions=[exp.Literal.number(1)],
+        from_=exp.From(this=exp.Subquery(this=inner.copy(), alias=alias)),
+        where=exp.Where(this=reduce(lambda a, b: exp.And(this=a, expression=b), tests)),
+    )
+    return exp.Exists(this=made)
+
+
+_FORMS: dict[type[exp.Expr], Callable[[exp.Expr, str, Error], exp.Expr | None]] = {
+    **dict.fromkeys((exp.Add, exp.Sub), _sum),
+    exp.Interval: _length,
+    exp.Overlaps: _overlaps,
+    **dict.fromkeys((exp.EQ, exp.NEQ), _rows_equal),
+    exp.Any: _any,
+    exp.ApproxDistinct: _distinct_count,
+    **dict.fromkeys((exp.Max, exp.Min), _extreme),
+    exp.ArraySort: _sorted,
+    **dict.fromkeys((exp.Anonymous, exp.ArraysZip), _zipped),
+    exp.In: _pairs_in,
+}
+
+
+def _place(made: exp.Expr, at: exp.Expr) -> None:
+    """Messages show a new tree at the place of a node of the text."""
+    place = next((node.meta for node in at.walk() if "start" in node.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
