@@ -161,17 +161,7 @@ def declared(
             raise text.error(part, f"{key} is given twice")
         options[key], places[key] = part.args["value"], part
     base = places.pop(LIKE, None)
-    if base is None:
-        columns = columns_of(schema, text)
-    else:
-        wanted = options.pop(LIKE)
-        like = known.get(wanted.name)
-        if like is None:
-            raise text.error(base, "LIKE takes a table that was declared before")
-        kept = kept_of(wanted)
-        of = columns_kept(like.table.columns, kept)
-        columns = columns_with(of, columns_of(schema, text, of.names))
-        options = {**(like.table.given.values if "OPTIONS" in kept else {}), **options}
+    columns, options = _columns(schema, base, options, known, text)
     key_format = options.get("key_format") or options.get("format")
     rows = tuple(node.meta.get(ROWS, ()))
     if TIME in node.meta and not {"vs", "static", _TIME} & options.keys():
@@ -196,6 +186,26 @@ def declared(
             raise text.error(part, unknown_option(key, names))
     table = Table(str(node.args["kind"]), given, columns)
     return Declaration(table, connector, shape if is_topic else "", rows)
+
+
+def _columns(
+    schema: exp.Expr,
+    base: exp.Expr | None,
+    options: dict[str, exp.Expr],
+    known: Mapping[str, Declaration],
+    text: SqlText,
+) -> tuple[Columns, dict[str, exp.Expr]]:
+    """Return the columns and options, with those of the table behind LIKE."""
+    if base is None:
+        return columns_of(schema, text), options
+    wanted = options.pop(LIKE)
+    like = known.get(wanted.name)
+    if like is None:
+        raise text.error(base, "LIKE takes a table that was declared before")
+    kept = kept_of(wanted)
+    of = columns_kept(like.table.columns, kept)
+    inherited = like.table.given.values if "OPTIONS" in kept else {}
+    return columns_with(of, columns_of(schema, text, of.names)), {**inherited, **options}
 
 
 def _as_source(table: Table, key_format: str) -> Table:
