@@ -1,4 +1,4 @@
-"""What a change costs, by how many rows are alive: one operator with edges on one core.
+"""The cost of a change by the number of live rows: one operator with open rows, on one core.
 
 Each operator first takes ``alive`` rows of as many keys, then steps of ``STEP_ROWS`` changes of
 random keys, as they come every 100 ms at 10,000 changes a second. Processor time per change, the
@@ -40,14 +40,14 @@ OPERATORS: dict[str, tuple[OperatorSpec, int]] = {
 
 
 def run_of(times: np.ndarray, keys: np.ndarray, cti: int) -> Run:
-    """Rows that begin at ``times``, and the CTI after them."""
+    """Return rows that start at ``times``, and the CTI after them."""
     columns = [times, np.full(len(keys), INF_TIME), keys, keys % 7]
     events = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=event_schema(PAYLOAD))
     return Run(events, np.array([cti], np.int64))
 
 
 def cost_us(spec: OperatorSpec, ports: int, alive: int) -> float:
-    """Processor microseconds per change."""
+    """Return the processor microseconds per change."""
     operator, rng, now = spec.open([PAYLOAD] * ports), np.random.default_rng(1), 0
     for lo in range(0, alive, LOAD_ROWS):
         keys = np.arange(lo, min(lo + LOAD_ROWS, alive))
@@ -68,7 +68,7 @@ def cost_us(spec: OperatorSpec, ports: int, alive: int) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure everything and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--alive", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=ROUNDS)

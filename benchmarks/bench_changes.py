@@ -51,7 +51,7 @@ _ASKED_S = 0.02
 
 
 class Bench:
-    """Broker, generator and watcher of one run."""
+    """The broker, the generator and the watcher of one run."""
 
     def __init__(self, folder: Path, keys: int, dsn: str, table: str) -> None:
         self._cleanup = contextlib.ExitStack()
@@ -73,11 +73,11 @@ class Bench:
         return process
 
     def close(self) -> None:
-        """End all of it."""
+        """Stop all processes of the run."""
         self._cleanup.close()
 
     def send(self, rate: int, seconds: float) -> dict[str, Any]:
-        """Send a step, and what the generator says of it."""
+        """Send one step of load, and return the report of the generator."""
         order = {"number": len(self.steps), "rate": rate, "seconds": seconds}
         order |= {"keys": self.keys, "by_key": True}
         self.generator.stdin.write(json.dumps(order) + "\n")
@@ -88,7 +88,7 @@ class Bench:
         return told
 
     def fill(self, rows: int) -> None:
-        """A step of the past, all of it in the topic at once."""
+        """Write a step of past events into the topic at once."""
         step = Step(0, (int(time.time()) - 3_600) * 1_000_000, 100_000, rows, 0, self.keys, True)
         producer = self.broker.producer(linger_ms=20, queue_buffering_max_messages=2_000_000)
         for row in zip(*(column.tolist() for column in step.events()), strict=True):
@@ -98,17 +98,17 @@ class Bench:
         self.steps.append(step)
 
     def read(self) -> int:
-        """To how many events the rows answer that can be read."""
+        """Return the number of events that the readable rows account for."""
         return asked(self.watcher, "count")
 
     def wait(self, events: int, until_s: float, running: Running) -> bool:
-        """Wait for the answers to so many events; whether they are there."""
+        """Wait until the results account for this number of events; return whether they do."""
         while (count := self.read()) < events and time.time() < until_s and not running.ended:
             time.sleep(_ASKED_S)
         return count >= events
 
     def saved(self, path: Path) -> np.ndarray:
-        """The results of the watcher."""
+        """Have the watcher save its results, and return them."""
         asked(self.watcher, f"save {path}")
         return np.load(path)
 
@@ -117,7 +117,7 @@ class Bench:
 def running_on(
     system: System, place: str, aim: str, keys: int, executor: str
 ) -> Iterator[tuple[Bench, Order]]:
-    """A bench with nothing in its topic, and the order for the system."""
+    """Return a bench with an empty topic, and the order for the system."""
     with contextlib.ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="changes-")))
         dsn, out = "", OUT_TOPIC
@@ -136,7 +136,7 @@ def running_on(
 def latency(
     system: System, place: str, rates: list[int], seconds: float, keys: int, executor: str
 ) -> dict[str, Any]:
-    """Percentiles by rate, and events and totals that were missing or wrong at the end."""
+    """Return percentiles by rate, and the missing or wrong events and totals."""
     with running_on(system, place, "latency", keys, executor) as (bench, order):
         running = Running(system, order)
         kept, used = {}, {}
@@ -169,7 +169,7 @@ def latency(
 
 
 def late(step: Step, right: np.ndarray, read_us: np.ndarray) -> dict[str, Any]:
-    """How late the answers to a step were, in ms, but for its first moments and its end."""
+    """Return the latencies of a step's results in ms, without the first moments and the end."""
     due = right[:, 0]
     counted = (due > step.started_us + WARM_S * 1e6) & (due <= step.last_us - TAIL_US)
     waited = (read_us - due)[counted & (read_us > 0)] / 1e3
@@ -181,7 +181,7 @@ def late(step: Step, right: np.ndarray, read_us: np.ndarray) -> dict[str, Any]:
 
 
 def throughput(system: System, place: str, rows: int, keys: int, executor: str) -> dict[str, Any]:
-    """Events of a backlog per second, and what was missing or wrong at the end."""
+    """Return the events of a backlog per second, and what was missing or wrong at the end."""
     with running_on(system, place, "throughput", keys, executor) as (bench, order):
         bench.fill(rows)
         running = Running(system, order)
@@ -209,7 +209,7 @@ def throughput(system: System, place: str, rows: int, keys: int, executor: str) 
 
 
 def main() -> None:
-    """Measure all, print a line for each, then JSON."""
+    """Measure everything; print a line per measurement, then JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--systems", nargs="*", choices=["ours", *PEERS], default=["ours", *PEERS])

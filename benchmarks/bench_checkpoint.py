@@ -86,7 +86,7 @@ def spec_of(name: str, operator: Any, *payloads: pa.Schema) -> VertexSpec:
 
 
 class Feed:
-    """A vertex and what it is fed: the next rows of its first input, without end."""
+    """A vertex and its endless input: the next rows of its first input port."""
 
     def __init__(self, spec: VertexSpec, keys: int, life_us: int) -> None:
         self.vertex = RVertex(spec, pending_rows_max=1 << 30)
@@ -97,7 +97,7 @@ class Feed:
         self.turns = 0
 
     def step(self, rows: int = BATCH_ROWS) -> Items | None:
-        """Offer the next ``rows`` rows, one each microsecond; what the vertex puts out."""
+        """Offer the next ``rows`` rows, one per microsecond, and return the output."""
         vs = np.arange(self._time, self._time + rows)
         key = self._pool[self.turns % len(self._pool)][:rows]
         batch = batch_of(LEFT, vs, vs + self._life_us, key, key)
@@ -109,7 +109,10 @@ class Feed:
 
 
 def join(state_bytes: int) -> Feed:
-    """A join of passing rows with a remembered side of ``state_bytes``, one partner each."""
+    """Return a join of passing rows with ``state_bytes`` of stored rows.
+
+    Each row has one partner.
+    """
     columns = tuple((side, column, column) for side, column in OUTPUT)
     spec = spec_of("join", TemporalJoin(("key",), ("key",), columns), LEFT, RIGHT)
     keys = state_bytes // RIGHT_ROW_BYTES
@@ -127,7 +130,7 @@ def join(state_bytes: int) -> Feed:
 
 
 def windows(state_bytes: int) -> Feed:
-    """A hopping aggregate of intervals: rows wait for the end of their last window."""
+    """Return a hopping aggregate of intervals, which stores rows until their last window ends."""
     counts = (AggregateSpec("sum", "price", "total"),)
     spec = spec_of("windows", WindowAggregate(("key",), HOUR_US, HOUR_US, counts, False), LEFT)
     feed = Feed(spec, 1_000, 100)
@@ -137,7 +140,7 @@ def windows(state_bytes: int) -> Feed:
 
 
 def groups(state_bytes: int) -> Feed:
-    """A tumbling aggregate of points with very many keys in one open window."""
+    """Return a tumbling aggregate of points with very many keys in one open window."""
     sums = (AggregateSpec("sum", "price", "total"),)
     spec = spec_of("groups", WindowAggregate(("key",), HOUR_US, HOUR_US, sums, True), LEFT)
     keys = state_bytes // 25
@@ -165,7 +168,7 @@ def finish(steps: Iterator[None]) -> Any:
 
 
 def measure_state(feed: Feed, changes_rows: int, rounds: int = 5) -> dict[str, float]:
-    """Medians over ``rounds`` checkpoints with ``changes_rows`` new rows between them."""
+    """Return medians over ``rounds`` checkpoints, with ``changes_rows`` new rows between them."""
     writer = CheckpointWriter("c", 1)
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +204,7 @@ def timed(action: Callable[[], object]) -> float:
 
 @dataclass
 class Host:
-    """The surroundings of a checkpointer."""
+    """A stand-in for the host that a checkpointer needs."""
 
     store: BlobStore
     background: ThreadBackground
@@ -218,7 +221,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings: seconds between checkpoints, flush or not, share of kept rows."""
+    """The settings: seconds between checkpoints, whether output is flushed, share of kept rows."""
 
     checkpoint_s: float | None = None
     flushed: bool = True
@@ -227,14 +230,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Rate:
-    """Rows of input per second, and processor microseconds per row."""
+    """Input rows per second, and processor microseconds per row."""
 
     rows_per_s: float
     cpu_us: float
 
 
 def rate(feed: Feed, folder: str, seconds: float, setting: Setting) -> Rate:
-    """Run the join for a while, its output written to a stream and consumed at once."""
+    """Run the join for ``seconds``; its output is written to a stream and read at once."""
     background = ThreadBackground("bench", 2)
     limits = replace(HostLimits(), checkpoint_interval_s=setting.checkpoint_s)
     host = Host(open_store(folder), background, limits, [], SystemClock())
@@ -282,7 +285,7 @@ def rate(feed: Feed, folder: str, seconds: float, setting: Setting) -> Rate:
 def compare(
     feed: Feed, seconds: float, rounds: int, dear: Setting, plain: Setting
 ) -> dict[str, float]:
-    """The median cost of ``dear`` beside ``plain``."""
+    """Return the median cost of ``dear`` relative to ``plain``."""
     pairs: list[tuple[Rate, Rate]] = []
     for k in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
@@ -299,7 +302,7 @@ def compare(
 
 
 class SlowBlobs(MemoryBlobs):
-    """A store that takes its time for each put, as an object store does."""
+    """A store with a delay in each put, like an object store."""
 
     delay_s = 0.02
 
@@ -309,7 +312,7 @@ class SlowBlobs(MemoryBlobs):
 
 
 def sync_beside_async(sizes: Sequence[int]) -> list[dict[str, float]]:
-    """Latency and rate of writes of so many rows each, synchronous and asynchronous."""
+    """Return latency and rate of synchronous and asynchronous writes, by their number of rows."""
     rows: list[dict[str, float]] = []
     schema = item_schema(LEFT)
     for size in sizes:

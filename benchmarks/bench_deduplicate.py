@@ -1,7 +1,7 @@
-"""Ids a second through ``deduplicate``, and whether any id is dropped falsely.
+"""Ids per second through ``deduplicate``, and whether any id is dropped wrongly.
 
-One percent of the ids repeat an id of the last thousand. Ids are known for two million
-microseconds, one id each. Every id must be kept exactly once.
+One percent of the ids repeat an id of the last thousand. An id is remembered for two million
+microseconds, and each microsecond has one id. Every id must be kept exactly once.
 
     python benchmarks/bench_deduplicate.py [--ids 100000000]
 
@@ -29,7 +29,7 @@ PAYLOAD = pa.schema([("id", pa.int64())])
 
 
 def main() -> None:
-    """Measure and print; exit code 1 if an id is missing or there twice."""
+    """Measure and print; exit with 1 if an id is missing or occurs twice."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ids", type=int, default=100_000_000)
     count = parser.parse_args().ids

@@ -1,8 +1,10 @@
-"""What destinations take: a delivery's calls without a job. The last line is one JSON object.
+"""How fast destinations accept rows: the calls of a delivery, without a job.
+
+The last line is one JSON object.
 
 - ``bulk``: rows per second with commits of 20,000 rows, and processor time per million rows here.
-- ``rhythm``: 100 rows every 10 ms, an open loop: how long a commit takes (p50, p99, ms), how many
-  commits came a second, and the share of one processor that they took here.
+- ``rhythm``: 100 rows every 10 ms, an open loop: how long a commit takes (p50, p99, ms), the
+  commits per second, and the share of one processor that they used in this process.
 
 PostgreSQL runs on the same machine and syncs each commit;
 ``server_cpu_s_per_million`` is its part.
@@ -49,7 +51,7 @@ def make_rows(count: int, first_seq: int) -> DeliveredRows:
 
 
 class Delivery:
-    """Commits to a destination, one after another."""
+    """Successive commits to one destination."""
 
     def __init__(self, opened: Destination) -> None:
         found = opened.open(1)
@@ -65,7 +67,7 @@ class Delivery:
 
 
 def server_cpu_s(server: PostgresServer) -> float:
-    """Return the sum over all running processes of the server."""
+    """Return the processor time of all running processes of the server."""
     ticks = 0
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -111,7 +113,7 @@ def rhythm(opened: Destination, seconds: float) -> dict[str, float]:
 
 
 def measure(name: str, folder: str, server: PostgresServer, options: Any) -> dict[str, Any]:
-    """A destination; each run has a separate table, topic or folder."""
+    """Measure a destination; each run has a separate table, topic or folder."""
     bulks, rhythms = [], []
     for number in range(options.rounds):
         is_server = server if name.startswith("postgres") else None
@@ -137,7 +139,7 @@ def opened(name: str, folder: str, server: PostgresServer) -> Destination:
 
 
 def ignore(first_seq: int, batch: pa.RecordBatch) -> None:
-    """A receiver that costs nothing."""
+    """Accept rows and do nothing."""
 
 
 NAMES = ("postgres append", "postgres upsert", "postgres upsert of 100 keys", "parquet", "function")

@@ -1,12 +1,12 @@
-"""How many posts a second the intake takes, of one row and of many, and what files they make.
+"""How many posts per second the intake accepts, with one row and with many, and its files.
 
     python benchmarks/bench_intake.py [--seconds 4] [--connections 32] [--only flight]
 
 ``--only flight`` compares Arrow over HTTP with Flight: batches of 1, 100 and 10,000 rows, by
-producers that wait for each answer, and by one that goes on while answers are on their way.
+producers that wait for each answer, and by one that sends more while answers are pending.
 
 Producers are threads of one process beside the server; each posts with a number, waits for the
-answer and posts the next. So the figures have the cost of the clients in them, on the same cores.
+answer and posts the next. So the figures include the cost of the clients, which use the same cores.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def arrow(rows: int) -> bytes:
 
 
 def rate(push: Callable[[int, int], None], producers: int, seconds: float) -> tuple[int, float]:
-    """Acknowledged pushes and their rate; ``push(producer, number)``."""
+    """Return acknowledged pushes and their rate; it calls ``push(producer, number)``."""
     counts = [0] * producers
     end_s = time.perf_counter() + seconds
 
@@ -83,7 +83,7 @@ def rate(push: Callable[[int, int], None], producers: int, seconds: float) -> tu
 
 
 class Posts:
-    """A connection per producer."""
+    """HTTP posts over one connection per producer."""
 
     def __init__(self, url: str, body: bytes, kind: str, producers: int, run: str) -> None:
         self.body, self.kind, self.run = body, kind, run
@@ -101,7 +101,7 @@ class Posts:
 
 
 class Puts:
-    """A call of Flight per producer."""
+    """Flight puts with one call per producer."""
 
     def __init__(self, url: str, rows: int, producers: int, run: str) -> None:
         self.batch, self.run = batch(rows), run
@@ -128,7 +128,7 @@ class Puts:
 
 
 def ahead(puts: Puts, seconds: float) -> tuple[int, float]:
-    """Acknowledged puts and their rate, of one producer with a thread that takes the answers."""
+    """Return acknowledged puts and their rate, with one producer whose thread reads the answers."""
     end_s = begin_s = time.perf_counter()
     end_s += seconds
     sent, more = 0, threading.Semaphore(0)
@@ -153,13 +153,13 @@ def ahead(puts: Puts, seconds: float) -> tuple[int, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time of a process so far."""
+    """Return the processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def files(folder: Path) -> tuple[int, int]:
-    """Segments, and all files."""
+    """Return the number of segments, and of all files."""
     names = [name for _, _, found in os.walk(folder) for name in found]
     return sum(name.endswith(".parquet") for name in names), len(names)
 
@@ -190,7 +190,7 @@ def over_http(folder: Path, seconds: float, connections: int) -> None:
 
 
 def over_both(folder: Path, seconds: float, connections: int) -> None:
-    """Arrow batches over HTTP and over Flight, one kind after the other."""
+    """Measure Arrow batches over HTTP and then over Flight."""
     (folder / "intake.toml").write_text(CONFIG)
     command = [sys.executable, "-m", "jobmanager", "intake", str(folder / "intake.toml"), "--json"]
     command += ["--port", "0", "--flight-port", "0"]

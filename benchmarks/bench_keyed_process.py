@@ -1,13 +1,13 @@
 """Plain Python per event: a keyed process, beside the same work in Bytewax, on one core.
 
-Both keep a count and a sum per key and put out a row per event, or, ``timed``, a row per key and
+Both keep a count and a sum per key and emit a row per event, or, if ``timed``, a row per key every
 five seconds by a timer, with 100,000 and with 1.5 million keys; ours with snapshots every half
-million events, Bytewax without. Only the operator runs, no streams, no hosts. Processor time is
-counted, not the clock's. Bytewax runs from its own environment, where ``make bench-peers`` has put
-it (:mod:`peers.keyed_bytewax`); its timers follow the wall, so they come after as long as Bytewax
-takes for the events of five seconds. Of its batches of 1,000 and 10,000 rows the faster counts,
-timed only if timers came. The last line is one JSON object: events per second of each, and how many
-times each of Bytewax's forms ours is.
+million events, Bytewax without. Only the operator runs, without streams and hosts. Times are
+processor time, not wall time. Bytewax runs from its own environment, which ``make bench-peers``
+installs (:mod:`peers.keyed_bytewax`); its timers follow the wall clock, so their delay is set to
+the time that Bytewax takes for five seconds of events. The faster of batches of 1,000 and 10,000
+rows counts; a timed run counts only if timers fired. The last line is one JSON object: events per
+second of each, and how many times each of Bytewax's forms ours is.
 
 ``--scale 0.2`` takes a fifth of the events; ``--ours`` leaves Bytewax out.
 """
@@ -42,41 +42,41 @@ FORMS = {
 
 
 class Totals(KeyedProcess):
-    """A row per event: how many, and their sum."""
+    """Emits a row per event: the number of events of the key, and their sum."""
 
     output = {"n": "int64", "total": "float64"}  # noqa: RUF012  as docs/USERCODE.md shows it
     n: int = 0
     total: float = 0.0
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        """Count and add."""
+        """Count the event and add its value."""
         self.n += 1
         self.total += event.x
         ctx.emit(self.n, self.total)
 
 
 class Timed(KeyedProcess):
-    """A row per key and five seconds, by a timer."""
+    """Emits a row per key every five seconds, by a timer."""
 
     output = {"n": "int64", "total": "float64"}  # noqa: RUF012
     n: int = 0
     total: float = 0.0
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        """Count and add; the first sets the timer."""
+        """Count the event and add its value; the first event sets the timer."""
         self.n += 1
         self.total += event.x
         if self.n == 1:
             ctx.set_timer(event.vs + TIMER_US)
 
     def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
-        """Tell, and begin anew."""
+        """Emit the totals and start again from zero."""
         ctx.emit(self.n, self.total)
         self.n, self.total = 0, 0.0
 
 
 def ours(process: type[KeyedProcess], events: int, keys: int) -> dict[str, int]:
-    """Events per second, and the longest that a snapshot held the process up, ms."""
+    """Return events per second, and the longest pause of the process for a snapshot, ms."""
     rng = np.random.default_rng(1)
     vs = np.arange(events, dtype=np.int64) * EVENTS_PER_US
     columns = [vs, vs + 1, rng.integers(0, keys, events), rng.random(events)]
@@ -99,7 +99,7 @@ def ours(process: type[KeyedProcess], events: int, keys: int) -> dict[str, int]:
 
 
 def bytewax(form: str, events: int, keys: int, wait_s: float) -> dict[str, int]:
-    """What one form of Bytewax makes of it, at its best."""
+    """Return the best result of one form of Bytewax."""
     found = []
     for batch_rows in BATCH_ROWS:
         arguments = [form, str(events), str(keys), str(wait_s), str(batch_rows)]
@@ -113,10 +113,7 @@ def bytewax(form: str, events: int, keys: int, wait_s: float) -> dict[str, int]:
 
 
 def peers(kind: str, events: int, keys: int, walls: dict[str, int]) -> dict[str, dict[str, int]]:
-    """All forms of one kind. ``walls``: by form without timers, its events per second by the wall.
-
-    A timer comes when as many events have passed as there are in its event time.
-    """
+    """Return the results of all forms of one kind."""
     found = {}
     for form in FORMS[kind]:
         plain = walls.get(form.removesuffix("_timed"))
@@ -127,7 +124,7 @@ def peers(kind: str, events: int, keys: int, walls: dict[str, int]) -> dict[str,
 
 
 def main() -> None:
-    """Each in turn."""
+    """Measure each system in turn."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--ours", action="store_true")

@@ -1,11 +1,11 @@
-"""Latency from when an event is due to when the output that has it is seen, at several rates.
+"""Latency from an event's due time until the output with the event is visible, by rate.
 
 Queries: a filter; an exchange and short windows by key; a temporal join through an exchange. Ours
-runs on Spark ``local[8]`` and is seen through a subscription; Spark Structured Streaming is seen
-through its sink's log in its default trigger and in memory in its real-time trigger; Flink, if it
-is installed, through its print sink.
-The last line is one JSON object ``{system: {query: {rate: {p50_ms, p99_ms, p999_ms, ...}}}}``. Of
-windows it also tells ``beyond_p50_ms`` and ``beyond_p99_ms``, counted from the window's end.
+runs on Spark ``local[8]`` and is read by a subscription. The output of Spark Structured Streaming
+is read from its sink's log (default trigger) or from memory (real-time trigger). The output of
+Flink, if it is installed, is read from its print sink. The last line is one JSON object ``{system:
+{query: {rate: {p50_ms, p99_ms, p999_ms, ...}}}}``. For windows the object also has
+``beyond_p50_ms`` and ``beyond_p99_ms``, counted from the window's end.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def table(result: Result) -> str:
-    """p50 / p99 / p99.9 in ms as Markdown, a line for each system and query."""
+    """Return p50 / p99 / p99.9 in ms as Markdown, one line per system and query."""
     rates = sorted(
         {rate for queries in result.values() for rows in queries.values() for rate in rows}
     )
@@ -117,7 +117,7 @@ def _ours(args: argparse.Namespace, result: Result) -> None:
 
 
 def _loads(args: argparse.Namespace) -> dict[str, list[Inputs]]:
-    """The measured systems, by name in the result."""
+    """Return the measured systems, by their names in the result."""
     loads = {
         query: [Inputs(query, rate, args.seconds) for rate in args.rates] for query in args.queries
     }
@@ -158,7 +158,7 @@ def _report(
     measured: tuple[np.ndarray, np.ndarray] | None,
     window_us: int = WINDOW_US,
 ) -> None:
-    """``measured``: latencies, and when these events were due; None if output did not come."""
+    """Add one measurement to the result."""
     row: dict[str, Any] = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "max_ms"))
     row["kept_up"] = False
     if measured is not None:

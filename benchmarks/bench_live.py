@@ -1,11 +1,12 @@
 """Kafka to Kafka, exactly once: latency and throughput beside the floor and beside other engines.
 
-Latency: one generator process sends events when they are due, at rising rates; it counts from when
-an event was due (a window: from its end) until a consumer of committed messages has the answer. The
-floor consumes and produces in transactions of the same rhythm, without an engine. Throughput: a
-backlog is read, beside what consuming and parsing alone does. Each system runs with the best
-guarantee it has, which the report names, and every answer is compared with the right one. Peers
-come from ``make bench-peers``; one that is not there is told. The last line is one JSON object.
+Latency: one generator process sends events when they are due, at rising rates. Latency is the time
+from an event's due time (for a window: from its end) until a consumer of committed messages has the
+result. The floor is a loop without an engine, which consumes and produces with as many
+transactions. Throughput: each system reads a backlog; so does a program that only consumes and
+parses. Each system runs with the best guarantee it has, which the report names, and every answer is
+compared with the right one. Peers come from ``make bench-peers``; the report names one that is not
+installed. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SPARK = "Spark's connector for Kafka is in no package of PyPI; its jars come fro
 
 
 def main() -> None:
-    """Measure all, print tables, then JSON."""
+    """Measure everything; print tables, then JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--queries", nargs="*", choices=QUERIES, default=list(QUERIES))
@@ -71,7 +72,7 @@ def main() -> None:
 def latencies(
     query: str, systems: Sequence[System], args: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
-    """Every system that has the query."""
+    """Measure every system that supports the query."""
     print(f"\n{query}: p50 / p99 ms, processor us an event", flush=True)
     found = {}
     for system in systems:
@@ -96,7 +97,7 @@ def latencies(
 
 
 def latency_line(name: str, found: dict[str, Any]) -> str:
-    """Measure one row of the table."""
+    """Return one row of the table."""
     if "problem" in found:
         return f"  {name:8} {found['problem']}\n{found.get('told', '')}".rstrip()
     cells = [
@@ -113,7 +114,7 @@ def latency_line(name: str, found: dict[str, Any]) -> str:
 def throughputs(
     form: str, systems: Sequence[System], args: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
-    """Consume and parse alone before and after ours, then peers, which are fed JSON only."""
+    """Measure consume-and-parse alone before and after ours, then peers, which get only JSON."""
     print(f"\nbacklog of {form}: events/s, processor us an event", flush=True)
     found = {}
     with tempfile.TemporaryDirectory(prefix="streamscope-live-") as name:
@@ -143,7 +144,7 @@ def throughputs(
 
 
 def throughput_line(name: str, one: dict[str, Any], found: dict[str, Any]) -> str:
-    """One row of the table, with the share of what consuming and parsing alone does."""
+    """Return one row of the table, with the share of the rate of consuming and parsing alone."""
     if "problem" in one:
         return f"  {name:12} {one['problem']}\n{one.get('told', '')}".rstrip()
     alone = [found[key]["per_s"] for key in ("alone", "alone, again") if key in found]

@@ -28,7 +28,7 @@ OWN = {"A": col("x") < 0.2, "B": col("x") > 0.5, "C": (col("x") >= 0.2) & (col("
 
 
 def queries() -> dict[str, Stream]:
-    """The streams to measure, by name."""
+    """Return the streams to measure, by name."""
     rows = Stream.from_items(SCHEMA, [])
     last = {"first": rows_of("A")["x"], "last": rows_of("C")["x"]}
     counted = {**last, "n": rows_of("B").agg(agg.count())}
@@ -48,7 +48,7 @@ def queries() -> dict[str, Stream]:
 
 
 def measured(stream: Stream, runs: list[Run]) -> tuple[float, int]:
-    """Processor seconds of one pass over ``runs``, and the number of output rows."""
+    """Return the processor seconds of one pass over ``runs``, and the number of output rows."""
     plan = lower(stream.to_parquet(), root="memory://c", parallelism=1)
     spec = next(
         vertex.operators[-1]
@@ -63,7 +63,7 @@ def measured(stream: Stream, runs: list[Run]) -> tuple[float, int]:
 
 
 def made_runs(rows: int) -> list[Run]:
-    """The input."""
+    """Return the input."""
     rng = np.random.default_rng(1)
     vs = np.arange(rows, dtype=np.int64) * EVENTS_PER_US
     columns = [pa.array(c) for c in (vs, vs + 1, rng.integers(0, KEYS, rows), rng.random(rows))]

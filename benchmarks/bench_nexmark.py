@@ -1,9 +1,9 @@
 """Nexmark side by side: ours, Spark Structured Streaming, DuckDB as a batch, and peers installed.
 
 Every system runs in a process of its own, on the same Parquet files, and writes its answer to disk;
-the answer of every run is compared with DuckDB's. In each repetition the queries follow one another
-and within a query the systems, beginning with another one each time. Start-up is excluded and told.
-The last line is one JSON object ``{query: {system: {events_per_s, peak_bytes, correct}}}``.
+the answer of every run is compared with DuckDB's. Each repetition runs all queries, and each query
+on all systems, in an order that changes. Start-up is not included in the times, but printed. The
+last line is one JSON object ``{query: {system: {events_per_s, peak_bytes, correct}}}``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SYSTEMS: dict[str, tuple[str | None, float]] = {
 
 
 class Bench:
-    """The workers, the answers expected of them, and what they did."""
+    """The workers, the expected answers, and the results of the runs."""
 
     def __init__(self, systems: list[str], events: int) -> None:
         self.report = Report(systems)
@@ -51,7 +51,7 @@ class Bench:
         self._scratch = Path(tempfile.mkdtemp(prefix="streamscope-nexmark-"))
 
     def start(self, system: str) -> None:
-        """Start a worker and let it warm up with one query."""
+        """Start a worker and warm it up with one query."""
         venv = SYSTEMS[system][0]
         python = sys.executable if venv is None else str(VENVS / venv / "bin" / "python")
         worker = Worker(system, python, self._folders[system])
@@ -61,7 +61,7 @@ class Bench:
         self._order(system, worker.names[0], worker.variants[0])
 
     def run(self, system: str, name: str, repetition: int) -> None:
-        """Run a query once, in the next variant; note its time if its answer is right."""
+        """Run a query once, in the next variant; record its time if the answer is right."""
         worker = self._workers.get(system)
         if worker is None or name not in worker.names:
             return
@@ -85,7 +85,7 @@ class Bench:
         print(line, said, flush=True)
 
     def close(self) -> None:
-        """End all workers and remove what they wrote."""
+        """Stop all workers and remove their files."""
         for worker in self._workers.values():
             worker.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -121,7 +121,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure, print each run, the table, and the result."""
+    """Measure; print each run, the table, and the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--queries", default=",".join(QUERIES))
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def installed() -> list[str]:
-    """The systems whose environment is there."""
+    """Return the systems whose environment is installed."""
     return [
         name
         for name, (venv, _) in SYSTEMS.items()

@@ -1,9 +1,9 @@
-"""What a row costs in each operator, beside what the cost model takes it to cost.
+"""The cost of a row in each operator, beside the cost that the cost model assumes.
 
 ``planner/cost/per_row.py`` guides parallelism, flushing and recovery with one number per kind of
-work. This measures them: one operator on one core, without streams or hosts, points 20 us apart in
-batches of 65,536 rows with a CTI each, integers and doubles, 10,000 keys. Processor time, the least
-of three runs, core microseconds per row that comes in. The last line is one JSON object.
+work. This program measures them: one operator on one core, without streams or hosts, points 20 us
+apart in batches of 65,536 rows with a CTI each, integers and doubles, 10,000 keys. Processor time,
+the least of three runs, core microseconds per input row. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUMS = {"n": agg.count(), "total": agg.sum("x")}
 
 
 def queries() -> dict[str, Stream]:
-    """A query per kind of work, the last node of which is the one that is measured."""
+    """Return a query per kind of work; the last node of each is measured."""
     by_key = POINTS.group_by("k")
     return {
         "filter": POINTS.filter(col("x") > 0.5),
@@ -54,7 +54,7 @@ def queries() -> dict[str, Stream]:
 
 
 def measured(stream: Stream, rows: int) -> tuple[float, float]:
-    """Core microseconds per row that comes in, and rows that go out for each."""
+    """Return core microseconds per input row, and output rows per input row."""
     plan = lower(stream.to_parquet(), root="memory://c", parallelism=1, partial_aggregation=False)
     spec = plan.vertex(plan.topological_order()[-1])
     payloads = [channel.payload for channel in spec.inputs]
@@ -83,7 +83,7 @@ def measured(stream: Stream, rows: int) -> tuple[float, float]:
 
 
 def runs(payload: pa.Schema, rows: int, duration_us: int) -> list[Run]:
-    """The input of one port, made beforehand."""
+    """Return the input of one port, made before the measurement."""
     rng = np.random.default_rng(1)
     vs = np.arange(rows, dtype=np.int64) * EVENTS_PER_US
     values = {"k": rng.integers(0, KEYS, rows), "n": rng.integers(0, 100, rows)}
@@ -95,7 +95,7 @@ def runs(payload: pa.Schema, rows: int, duration_us: int) -> list[Run]:
 
 
 def exchanged(rows: int) -> float:
-    """Core microseconds per row to find the reader of each and to deal them out to four."""
+    """Return core microseconds per row to choose one of four readers and to split the rows."""
     whole = [run.events for run in runs(PAYLOAD, rows, 1)]
     started = time.process_time()
     for batch in whole:
@@ -106,7 +106,7 @@ def exchanged(rows: int) -> float:
 
 
 def main() -> None:
-    """A line for each."""
+    """Print a line for each operator."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000)
     rows = parser.parse_args().rows

@@ -1,4 +1,4 @@
-"""What the page costs the job that it shows: alone, with 50 viewers, and with exports.
+"""What the page costs the job that it shows: without viewers, with 50, and with exports.
 
 A job reads a folder that grows at a fixed rate. Phases of a few seconds alternate in random order:
 no server, a server, a server with viewers of the list and the job, a server that sends metrics and
@@ -49,7 +49,7 @@ class Feeder(threading.Thread):
         self._folder, self.files, self.over = folder, 0, threading.Event()
 
     def run(self) -> None:
-        """Write files; a late one is not made up for."""
+        """Write files at the fixed rate; a delayed file does not make the next one come sooner."""
         while not self.over.is_set():
             at = range(self.files * FILE_ROWS, (self.files + 1) * FILE_ROWS)
             lines = "".join(f'{{"t": {k * 50}, "key": {k % 97}, "x": {k % 13}}}\n' for k in at)
@@ -74,7 +74,7 @@ class Sink(BaseHTTPRequestHandler):
 
 
 def view(host: str, port: int, over: threading.Event) -> None:
-    """Read each event, and then the job, as a viewer of a job does."""
+    """Read each event and then the job, like the browser of a viewer."""
     events = HTTPConnection(host, port, timeout=WAIT_S)
     events.request("GET", "/api/events")
     answer, asked = events.getresponse(), HTTPConnection(host, port, timeout=WAIT_S)
@@ -90,7 +90,7 @@ def view(host: str, port: int, over: threading.Event) -> None:
 
 
 def phase(kind: str, jobs: Path, sink: str, viewers: int, measure: Any) -> tuple[Any, Usage]:
-    """Return what ``measure`` returns while the server of this kind runs, and its use."""
+    """Run ``measure`` beside this kind of server; return its result and the server's usage."""
     if kind == "none":
         return measure(), Usage()
     targets = {"--otlp": sink, "--lineage": f"{sink}/api/v1/lineage"}

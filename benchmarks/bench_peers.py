@@ -1,6 +1,7 @@
 """Installs the peers of ``bench_nexmark.py``, each into an environment of its own below ``.venvs``.
 
-What is there stays; what cannot be installed is told with pip's last line, and the others go on.
+Existing environments stay. If one cannot be installed, pip's last line is printed, and the others
+are installed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ INSTALL_WAIT_S = 1_200
 
 
 def install(name: str, packages: list[str]) -> str:
-    """Make the environment if it is not there; what went wrong, or nothing."""
+    """Create the environment if it does not exist; return the error, or an empty text."""
     folder = VENVS / name
     stamp = folder / ".installed"
     if stamp.exists() and stamp.read_text() == repr(packages):
@@ -34,7 +35,7 @@ def install(name: str, packages: list[str]) -> str:
 
 
 def unpack(name: str, package: str) -> str:
-    """Put a package's files into a folder, without what it depends on; what went wrong."""
+    """Put a package's files into a folder, without its dependencies; return the error."""
     folder = VENVS / name
     stamp = folder / ".installed"
     if stamp.exists() and stamp.read_text() == package:
@@ -57,7 +58,7 @@ def _pip(folder: Path, python: Path, arguments: list[str], stamp: str) -> str:
 
 
 def main() -> int:
-    """Install all; the number of those that could not be."""
+    """Install all peers; return the number of failures."""
     failed = 0
     for name, packages in PEERS.items():
         failed += _told(name, install(name, packages))

@@ -1,9 +1,9 @@
-"""Recovery: a steady open-loop load, workers killed at a known time, what a subscriber notices.
+"""Recovery: under a steady open-loop load workers are killed; a subscriber sees the pause.
 
 Ours runs on Spark ``local[8]``, one vertex per worker, once per recovery strategy and number of
 simultaneous kills; then Spark Structured Streaming and, if it is installed, Flink with the same
 events. The last line is one JSON object ``{strategy: {kills: {...}}}``. Every answer is compared
-with what it must be, and ours with the digest of a run that nothing disturbed.
+with the expected one, and ours also with the digest of a run without kills.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEER_KILLS = (1, 2)
 
 @dataclass(frozen=True)
 class Strategy:
-    """A recovery strategy: what ``run`` is told, and how many hosts it needs."""
+    """A recovery strategy: the options of ``run``, and the number of hosts it needs."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Strategy:
     is_mixed: bool = False
 
     def why_not(self) -> str:
-        """Why it cannot be run; empty if it can."""
+        """Return why it cannot run; empty if it can."""
         parameters = inspect.signature(jobmanager.run).parameters
         known = {*parameters, *RunOptions.__annotations__}
         lacks = [name for name in self.options if name not in known]
@@ -119,7 +119,7 @@ COLUMNS: dict[str, str | tuple[str, ...]] = {
 
 
 def table(result: dict[str, dict[int, dict[str, Any]]]) -> str:
-    """The result as Markdown."""
+    """Return the result as Markdown."""
     lines = [
         "| strategy | killed | " + " | ".join(COLUMNS) + " |",
         "|---" * (2 + len(COLUMNS)) + "|",
@@ -227,7 +227,7 @@ def _spark(
 def _flink(
     args: argparse.Namespace, result: dict[str, dict[int, dict[str, Any]]]
 ) -> dict[str, dict[int, Run]]:
-    """Its committed files, which are its exactly-once output, and its rows as printed."""
+    """Add Flink's results: its committed files (exactly once), and its printed rows."""
     from recovery.flink import flink_run, is_installed, repeats
 
     if not is_installed():
@@ -259,14 +259,14 @@ def _flink(
 
 
 def _peer_load(args: argparse.Namespace) -> tuple[float, Load]:
-    """When the kill is, and the load: longer than ours on both sides of it."""
+    """Return the time of the kill, and the load, which is longer than ours on both sides."""
     kill_at_s = args.kill_at + PEER_BEFORE_S
     seconds = kill_at_s + args.after + PEER_AFTER_S
     return kill_at_s, Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
 
 
 def _measured(run: Run, kills: int, runs: dict[int, Run]) -> dict[str, Any]:
-    """The numbers of a run; it is drawn if its output is whole."""
+    """Return the measures of a run; draw it if its output is complete."""
     try:
         row = measure(run, None)
     except ValueError as incomplete:

@@ -1,7 +1,7 @@
-"""How many ids a registry takes: one by one, in batches, by shards; and by ranges of numbers.
+"""How many ids per second a registry accepts: single ones, batches, with shards, and ranges.
 
 Three NATS servers run on this machine, with every entry synced. One process claims new ids, then
-another one claims the same ids: a site that is behind. "Create" is JetStream's own conditional
+another one claims the same ids, like a site that is behind. "Create" is JetStream's own conditional
 create, one key per id. A range is one claim for all rows of a range of sequence numbers.
 
     python benchmarks/bench_registry.py [--ids 20000]
@@ -36,7 +36,7 @@ KEEP_US = 10**15
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure everything and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ids", type=int, default=20_000)
     count = parser.parse_args().ids
@@ -60,7 +60,7 @@ def main() -> None:
 def claims(
     servers: NatsServers, name: str, count: int, *, batch: int, shards: int
 ) -> dict[str, float]:
-    """Rows a second that the first site claims, and that the second one then looks up."""
+    """Return the rows per second that the first site claims, and that the second then looks up."""
     ids = [str(n).encode() for n in range(count)]
     rates = {}
     for token, expected in (("claimed", Verdict.OURS), ("looked up", Verdict.TAKEN)):
@@ -80,7 +80,7 @@ def claims(
 
 
 def create(servers: NatsServers, count: int, *, in_flight: int) -> dict[str, float]:
-    """Keys a second that JetStream creates if they are absent."""
+    """Return the keys per second that JetStream creates if they are absent."""
 
     async def run() -> float:
         client = await nats.connect(servers.urls)

@@ -1,4 +1,4 @@
-"""Restore: a worker with a large state is killed; how long until the output goes on.
+"""Restore: a worker with a large state is killed; how long does the output pause?
 
 A vertex fills its state, then gets a steady load (open loop, ``RATE`` events per second). Its
 worker, a Python process of Spark, gets SIGKILL; spare hosts are warm. *output* is the time from the
@@ -57,26 +57,26 @@ TIME = pa.timestamp("us")
 
 
 class Noted(KeyedProcess):
-    """A row per event; each key keeps a text."""
+    """Emits a row per event; each key stores a text."""
 
     output = {"n": "int64", "at": "int64"}  # noqa: RUF012  as docs/USERCODE.md shows it
     n: int = 0
     text: str = ""
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        """Count, and remember a text."""
+        """Count the event, and store a text."""
         self.n += 1
         self.text = f"{event.k:0400}"
         ctx.emit(self.n, event.vs)
 
 
 def process_of(folder: Path, rows: int) -> Query:
-    """A keyed process with ``rows`` keys."""
+    """Return a query with a keyed process of ``rows`` keys."""
     return _events(folder, rows, fills=True).group_by("k").process(Noted).to_parquet()
 
 
 def join_of(folder: Path, rows: int) -> Query:
-    """A join that remembers ``rows`` rows."""
+    """Return a query with a join that stores ``rows`` rows."""
     path = folder / "right.parquet"
     with pq.ParquetWriter(path, _remembered(0, 1).schema, compression="lz4") as writer:
         for lo in range(0, rows, BLOCK_ROWS):
@@ -86,14 +86,14 @@ def join_of(folder: Path, rows: int) -> Query:
 
 
 def window_of(folder: Path, rows: int) -> Query:
-    """A window with ``rows`` keys, which closes at the end."""
+    """Return a query with a window of ``rows`` keys, which closes at the end."""
     groups = _events(folder, rows, fills=True).group_by("k")
     return groups.window(tumbling("1d")).agg(n=agg.count(), k2=agg.sum("k")).to_parquet()
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A state: its query, and about how many bytes of a checkpoint a key or row takes."""
+    """A kind of state: its query, and the approximate bytes of a key or row in a checkpoint."""
 
     make: Callable[[Path, int], Query]
     row_bytes: int
@@ -108,7 +108,7 @@ KINDS = {
 
 
 def main() -> None:
-    """Every kind at every size."""
+    """Measure every kind with every size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=["process", "join"])
     parser.add_argument("--gb", nargs="*", type=float, default=[0.1, 1.0, 5.0])
@@ -182,7 +182,7 @@ def _measured(job: Job, watcher: Watcher, kind: Kind, begun_us: int, kills: int)
 def _pause(
     job: Job, watcher: Watcher, kind: Kind, vertex: str, row: dict[str, Any], due_us: int
 ) -> dict[str, float]:
-    """Seconds from a kill, ``due_us`` after the start, to the first progress and output."""
+    """Return the seconds from a kill at ``due_us`` to the first progress and output."""
     begun = time.monotonic()
     found: dict[str, float] = {}
     seen = len(watcher.outputs.batches)
@@ -205,7 +205,7 @@ def _pause(
 
 
 def _wait_level(job: Job, begun_us: int) -> str:
-    """Wait until the stateful vertex has the events that are due now; its name."""
+    """Wait until the stateful vertex has all events that are due; return its name."""
     begun = time.monotonic()
     sleep_until(begun_us + 2 * STEADY_AFTER_US)
     while time.monotonic() - begun < FILL_WAIT_S:
@@ -236,7 +236,7 @@ def _taken(job: Job, vertex: str) -> list[tuple[int, CheckpointTaken]]:
 
 
 def _wait_checkpoints(job: Job, vertex: str, count: int) -> list[tuple[CheckpointTaken, int]]:
-    """Wait for further checkpoints; each with the input items since the one before."""
+    """Wait for more checkpoints; return each with the input items since the one before."""
     begun, before = time.monotonic(), max(len(_taken(job, vertex)), 1)
     while time.monotonic() - begun < WAIT_S:
         taken = [notice for _, notice in _taken(job, vertex)]
@@ -248,7 +248,7 @@ def _wait_checkpoints(job: Job, vertex: str, count: int) -> list[tuple[Checkpoin
 
 
 def _events(folder: Path, rows: int, *, fills: bool) -> Stream:
-    """The steady load over keys below ``rows``; before it, if it ``fills``, an event per key."""
+    """Write the load over keys below ``rows``; if it ``fills``, first one event per key."""
     path = folder / "events.parquet"
     steady = np.arange(RATE * STEADY_S)
     keys = np.random.default_rng(7).integers(0, rows, len(steady))

@@ -1,11 +1,11 @@
 """Cost per event as something grows: data, keys, overlapping windows, vertices, state.
 
 Every point is a real job in a process of its own (``LocalExecutor``, two hosts, durable output):
-first a small job of the same shape, whose cost is that of starting and ending, then the point's.
-Their difference by event is the cost: processor time of the process, and wall time. Points take
-turns, in alternating order; medians. A curve *bends* where the dearest point costs more than
-:data:`BEND` times the cheapest. The last line is one JSON object
-``{curve: [[x, ns_per_event, peak_bytes], ...]}``.
+first a small job of the same shape, which costs as much as starting and ending does, then the job
+of the point. The cost per event is the difference of both, in processor time and wall time. Points
+take turns, in alternating order; medians. A curve *bends* if its most expensive point costs more
+than :data:`BEND` times the cheapest. The last line is one JSON object ``{curve: [[x, ns_per_event,
+peak_bytes], ...]}``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MEMORY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Measure:
-    """One run of one point; seconds."""
+    """One run of one point, in seconds."""
 
     cpu_s: float
     wall_s: float
@@ -55,7 +55,7 @@ class Measure:
 
 
 def main() -> None:
-    """Run the curves, or the one point that a parent asks for."""
+    """Run the curves, or the one point that the parent process requests."""
     args = _arguments()
     if args.one:
         print(json.dumps(vars_of(run_point(args.one[0], int(args.one[1]), args.rows))))
@@ -90,7 +90,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _curve(name: str, curve: Curve, points: list[int], args: argparse.Namespace) -> list[Point]:
-    """All points, each ``--repeat`` times, there and back."""
+    """Measure all points ``--repeat`` times, in alternating order."""
     runs: dict[int, list[Measure]] = {}
     for turn in range(args.repeat):
         for x in points if turn % 2 == 0 else reversed(points):
@@ -106,7 +106,7 @@ def _events(curve: Curve, x: int, rows: int | None) -> int:
 
 
 def _has_room(name: str, x: int) -> bool:
-    """Whether a state of ``x`` MB fits; said once if not."""
+    """Return whether a state of ``x`` MB fits into memory; print once if it does not."""
     if name != "state":
         return True
     free = free_bytes()
@@ -117,7 +117,7 @@ def _has_room(name: str, x: int) -> bool:
 
 
 def free_bytes() -> int:
-    """Memory that a new process may have, as Linux estimates it."""
+    """Return the memory that a new process may have, as Linux estimates it."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -157,7 +157,7 @@ def _median(x: int, runs: list[Measure], curve: Curve, rows: int | None) -> Poin
 
 
 def run_point(name: str, x: int, rows: int | None) -> Measure:
-    """Run the small job and the point's own, here."""
+    """Run the small job and the job of the point in this process."""
     curve = CURVES[name]
     large = curve.make(x, rows or curve.rows(x))  # writes its files
     small = curve.make(x, SMALL_ROWS)
@@ -169,7 +169,7 @@ def run_point(name: str, x: int, rows: int | None) -> Measure:
 
 
 def run_job(query: Query, parallelism: int) -> tuple[float, float]:
-    """Seconds of processors and of the clock, from planning to the end."""
+    """Return processor seconds and wall seconds, from planning to the end."""
     config = replace(JobConfig(), parallelism=parallelism)
     with tempfile.TemporaryDirectory(prefix="streamscope-scaling-") as folder:
         cpu_s, wall_s = time.process_time(), time.perf_counter()
@@ -181,7 +181,7 @@ def run_job(query: Query, parallelism: int) -> tuple[float, float]:
 
 
 def vars_of(measure: Measure) -> dict[str, Any]:
-    """As JSON takes it."""
+    """Return the measure in a form for JSON."""
     return {name: getattr(measure, name) for name in Measure.__dataclass_fields__}
 
 
@@ -189,13 +189,13 @@ def vars_of(measure: Measure) -> dict[str, Any]:
 
 
 def bend(points: list[Point]) -> float:
-    """The dearest point's cost by the cheapest's."""
+    """Return the cost of the most expensive point divided by that of the cheapest."""
     costs = [max(point.ns, 0.1) for point in points]
     return max(costs) / min(costs)
 
 
 def table(found: dict[str, list[Point]]) -> str:
-    """Every curve as Markdown: cost and peak memory by what grows, and whether it bends."""
+    """Return every curve as Markdown: cost and peak memory per point, and whether it bends."""
     lines = []
     for name, points in found.items():
         verdict = "flat" if bend(points) <= BEND else "bends"

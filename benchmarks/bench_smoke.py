@@ -1,8 +1,9 @@
 """Three queries over 20 million bids, from Parquet files to a durable sink, on Spark ``local[2]``.
 
 The last line is one JSON object: events per second of each query and the peak memory of all Python
-processes. Time runs from the first vertex's start to the job's end, so the start of Java, which is
-told apart, does not count. Afterwards each answer's number of events is checked against DuckDB.
+processes. Time runs from the first vertex's start to the job's end, so the start of Java does not
+count; it is printed separately. Afterwards each answer's number of events is checked against
+DuckDB.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ INTERVALS = "read_parquet('{folder}/intervals.parquet')"
 
 
 def bids(folder: Path) -> Stream:
-    """The bids; they are in order."""
+    """Return the bids, which are in order."""
     return Stream.from_parquet(str(folder / "bids"), vs="time", delay="0s")
 
 
 def filter_select(folder: Path) -> Query:
-    """One row in ten, and arithmetic on it; no exchange."""
+    """Keep one row in ten and compute a column; no exchange."""
     cheap = bids(folder).filter(col("price") <= 1_000)
     return cheap.select("auction", "bidder", euros=col("price") * 0.908).to_parquet()
 
@@ -47,7 +48,7 @@ def tumbling_count(folder: Path) -> Query:
 
 
 def temporal_join(folder: Path) -> Query:
-    """Bids with the intervals that are alive at their moment, by key, through an exchange."""
+    """Join bids with the intervals of their key that are alive at that moment."""
     path = str(folder / "intervals.parquet")
     intervals = Stream.from_parquet(path, vs="start", ve="stop", delay="0s").select(
         "auction", "campaign"
@@ -72,7 +73,7 @@ QUERIES: dict[str, tuple[Callable[[Path], Query], str]] = {
 
 
 def measure(name: str, folder: Path, executor: Any, master: str) -> dict[str, Any]:
-    """Run one query in a root of its own, which is removed afterwards; its last status."""
+    """Run one query in a temporary root; return its last status."""
     root = tempfile.mkdtemp(prefix=f"streamscope-bench-{name}-")
     try:
         query = QUERIES[name][0](folder)
@@ -83,7 +84,7 @@ def measure(name: str, folder: Path, executor: Any, master: str) -> dict[str, An
 
 
 def expected_events(name: str, folder: Path) -> int:
-    """How many events the answer must have."""
+    """Return the expected number of events of the answer."""
     sql = QUERIES[name][1].format(folder=folder)
     with duckdb.connect() as connection:
         return int(connection.execute(sql).fetchall()[0][0])

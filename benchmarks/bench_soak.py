@@ -1,11 +1,11 @@
-"""Does anything grow while a job runs for hours, under load and with a fault a minute?
+"""Whether anything grows while a job runs for hours, under load and with a fault each minute.
 
 A generator feeds a topic; a job on Spark counts windows and delivers them, exactly once, into
-another one. Every minute a worker is killed, the driver is killed and the job resumed, or the
-broker is frozen. Disk, files, handles, threads and memory of each process, the time until
-answers come again and their latency are printed by tenths of the run. It fails if one of them
-grows, or if the delivered topic is not the batch answer. The broker's own disk does not count: it
-keeps what it was given. The last line is one JSON object.
+another topic. Every minute a worker is killed, the driver is killed and the job resumed, or the
+broker is frozen. Disk, files, handles, threads and memory of each process, the time until results
+arrive again, and their latency are printed by tenths of the run. It fails if one of them grows, or
+if the delivered topic is not the batch answer. The broker's own disk does not count, since it keeps
+all messages. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DELAY_US = 8_000_000
 
 
 def main() -> None:
-    """Run, print a table and one JSON line; exit code 1 if something grew or is not exact."""
+    """Run, print a table and one JSON line; exit with 1 if something grew or a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=int, default=20_000, help="events a second")
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 class Soak:
-    """One run."""
+    """One run of the benchmark."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Soak:
         self._events: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        """All of it."""
+        """Run the job with its faults, and return the measurements."""
         args = self._args
         self._launch("run", str(HERE / "soak" / "windows.py"), "--root", str(self.root))
         wait_for(lambda: self.status().get("state") == "running", RUNNING_S_MAX, "the job to run")
@@ -176,17 +176,17 @@ class Soak:
             due_s += self._args.every
 
     def kill_driver(self) -> None:
-        """SIGKILL the process of the job manager."""
+        """Send SIGKILL to the process of the job manager."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def resume(self) -> None:
-        """Another one goes on."""
+        """Start another job manager, which continues the job."""
         self._launch("resume", str(self.root))
 
     def workers(self) -> list[int]:
-        """The processes that vertices run in, besides the driver."""
+        """Return the processes in which vertices run, besides the driver."""
         assert self._process is not None
         pids = {v["pid"] for v in self.status().get("vertices", ()) if v.get("pid")}
         return sorted(pids - {self._process.pid})
@@ -229,13 +229,13 @@ def kill_worker(soak: Soak) -> None:
 
 
 def kill_driver(soak: Soak) -> None:
-    """The driver ends at once, and another one resumes."""
+    """Kill the driver; another one resumes the job at once."""
     soak.kill_driver()
     soak.resume()
 
 
 def freeze_broker(soak: Soak) -> None:
-    """The broker answers nothing for a while."""
+    """Stop the broker from answering for a while."""
     with soak.broker.frozen():
         time.sleep(FROZEN_S)
 
@@ -248,10 +248,7 @@ FAULTS: dict[str, Callable[[Soak], None]] = {
 
 
 class Arrivals:
-    """A consumer of committed answers, which notes their latency.
-
-    A window is due ``delay`` after its end: then no event of it may come any more.
-    """
+    """Reads committed results and records their latency."""
 
     def __init__(self, broker: Broker, samples: Samples) -> None:
         self._broker, self._samples = broker, samples
@@ -261,11 +258,11 @@ class Arrivals:
         self._thread.start()
 
     def has(self, end_us: int) -> bool:
-        """Whether a window that ends later was seen."""
+        """Return whether a window with a later end has arrived."""
         return self._newest_us > end_us
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._over.set()
         self._thread.join()
 
@@ -287,13 +284,13 @@ class Arrivals:
 
 
 def delivered(broker: Broker) -> list[tuple[int, ...]]:
-    """All committed answers, sorted: window end, key, number, total."""
+    """Return all committed results, sorted: window end, key, number, total."""
     rows = (json.loads(r.value) for r in broker.read_committed(OUT) if r.value is not None)
     return sorted((window_end(row), row["key"], row["n"], row["total"]) for row in rows)
 
 
 def window_end(row: dict[str, Any]) -> int:
-    """Microseconds since 1970."""
+    """Return the end of the window, microseconds since 1970."""
     found = datetime.fromisoformat(row["window_end"]).replace(tzinfo=UTC)
     return (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
@@ -307,7 +304,7 @@ def show(table: dict[str, list[float | None]], grew: list[str], events: list[str
 
 
 def wait_for(is_true: Callable[[], bool], limit_s: float, what: str) -> None:
-    """Look until it is true."""
+    """Wait until the condition is true."""
     until = time.monotonic() + limit_s
     while not is_true():
         if time.monotonic() > until:

@@ -1,15 +1,15 @@
-"""State in memory and at a tenth of it: a window aggregate beside DuckDB, keys, and a restore.
+"""State in memory, and with a budget of a tenth: windows beside DuckDB, keys, a restore.
 
 Each point is a process of its own: a count, an integer sum and a double sum per key over one
 tumbling window of random keys, fed to the operator in batches. Peak memory is what is private to
-the process (``RssAnon``); ``peak_rss_bytes`` has the mapped pages of scratch files, too.
-DuckDB aggregates the same rows with one thread, in memory and with that share as ``memory_limit``
-(at least 60 MB: it starts with no less). Rows are made before. ``--engines hopping text`` measures
-windows of 12 panes, and keys that are text of 36 characters. ``--engines process deduplicate``
-measures a keyed process with a count and a sum, and exact ids without a bound in time. ``--engines
-join`` remembers rows of about 100 B, which a sixteenth as many rows look up. ``--engines restore``
-reads a checkpoint of the process, whose keys have 400 B more each, up to the first
-output. The last line is one JSON object.
+the process (``RssAnon``); ``peak_rss_bytes`` has the mapped pages of scratch files, too. DuckDB
+aggregates the same rows with one thread, in memory and with the same budget as ``memory_limit`` (at
+least 60 MB, the least with which it starts). Rows are made before the measurement. ``--engines
+hopping text`` measures windows of 12 panes, and keys that are text of 36 characters. ``--engines
+process deduplicate`` measures a keyed process with a count and a sum, and ``deduplicate`` without a
+bound in time. ``--engines join`` stores rows of about 100 B; a sixteenth as many rows look them up.
+``--engines restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the
+first output. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ AGGREGATES = (
 
 
 def main() -> None:
-    """All points, or the one that a parent asks for."""
+    """Measure all points, or the one that the parent process requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--keys", type=int, nargs="*", default=KEYS)
@@ -106,7 +106,7 @@ def _point(engine: str, rows: int, keys: int, budget: int) -> dict[str, Any]:
 
 
 def batches(rows: int, keys: int, *, text: bool = False) -> Iterator[pa.RecordBatch]:
-    """Rows of one window; the numbers of keys are far apart. ``text``: keys of 36 characters."""
+    """Yield the rows of one window, with keys that are numbers far apart, or texts."""
     rng = np.random.default_rng(7)
     for first in range(0, rows, STEP_ROWS):
         count = min(STEP_ROWS, rows - first)
@@ -120,7 +120,7 @@ def batches(rows: int, keys: int, *, text: bool = False) -> Iterator[pa.RecordBa
 
 
 class _Host:
-    """What a host does around a step for the memory of its operators."""
+    """Does what a host does around a step for the memory of its operators."""
 
     def __init__(self, operator: Any, memory: StateMemory) -> None:
         self._arrays, self._scratch = ArraySpill([operator], memory), memory.scratch
@@ -128,7 +128,7 @@ class _Host:
         self._disk_bytes = 0
 
     def begin(self, ports: list[Run]) -> None:
-        """Spill arrays over the budget."""
+        """Spill arrays beyond the budget."""
         self._arrays.fit(sum(run.events.nbytes for run in ports))
 
     def end(self, out: Run) -> None:
@@ -146,7 +146,7 @@ class _Host:
 def window_point(
     rows: int, keys: int, budget: int | None, *, panes: int = 1, text: bool = False
 ) -> dict[str, Any]:
-    """The operator, from the first row to the last result; ``panes``: of a window that hops."""
+    """Measure the operator from the first row to the last result; ``panes`` per hopping window."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
     every = 1 << 40 if panes == 1 else rows // STEPS_OF_HOPPING
     size, aggregates = every * panes, AGGREGATES if panes == 1 else AGGREGATES[:2]
@@ -191,7 +191,7 @@ def window_point(
 
 
 class Totals(KeyedProcess):
-    """A row per event: how many, and their sum."""
+    """Emits a row per event: the number of events of the key, and their sum."""
 
     output = {"n": "int64", "total": "float64"}  # noqa: RUF012  as docs/USERCODE.md shows it
     n: int = 0
@@ -199,17 +199,17 @@ class Totals(KeyedProcess):
     text: str = ""
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        """Count and add."""
+        """Count the event and add its value."""
         self.n += 1
         self.total += event.x
         ctx.emit(self.n, self.total)
 
 
 class Noted(Totals):
-    """The same with 400 B more."""
+    """The same with 400 B more per key."""
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        """Count, add, and remember a text."""
+        """Count, add, and store a text."""
         self.n += 1
         self.total += event.x
         self.text = f"{event.n:0400}"
@@ -229,7 +229,7 @@ def _one_port(rows: int, keys: int) -> Iterator[list[Run]]:
 
 
 def _join_ports(rows: int, keys: int) -> Iterator[list[Run]]:
-    """Rows that are remembered, on the right, and rows that look for them, on the left."""
+    """Return the stored rows (right input), and the rows that look them up (left input)."""
     for batch in batches(rows, keys):
         ctis = np.array([batch.column(0)[-1].as_py()])
         text = pc.utf8_lpad(batch.column("n").cast(pa.string()), REMEMBERED_TEXT, "x")
@@ -252,7 +252,7 @@ def keys_point(
     keys: int,
     budget: int | None,
 ) -> dict[str, Any]:
-    """An operator that emits as it goes, with a CTI after each batch."""
+    """Measure an operator that emits after each batch, whose CTI follows."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
     host = _Host(operator, memory)
     spent, state, total = 0.0, 0, 0
@@ -275,7 +275,7 @@ def keys_point(
 
 
 def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
-    """A checkpoint of ``keys`` keys in a folder, from the first byte read to the first output."""
+    """Measure a restore of ``keys`` keys, from the first byte read to the first output."""
     with tempfile.TemporaryDirectory() as folder:
         operator, given = _process(Noted), next(batches(keys, keys))
         give_memory(operator, StateMemory(keys * 40))
@@ -307,7 +307,7 @@ def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
 
 
 def _checksum(rows: pa.RecordBatch) -> int:
-    """A sum over rows that does not depend on pieces; doubles by their bits."""
+    """Return a sum over rows that does not depend on batches; doubles count by their bits."""
     mixed = np.zeros(rows.num_rows, np.uint64)
     for column in rows.columns:
         if pa.types.is_string(column.type):
@@ -318,7 +318,7 @@ def _checksum(rows: pa.RecordBatch) -> int:
 
 
 def duckdb_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
-    """The same aggregate in DuckDB; ``budget`` is its memory limit."""
+    """Measure the same aggregate in DuckDB; ``budget`` is its memory limit."""
     import duckdb
 
     db = duckdb.connect()
@@ -351,7 +351,7 @@ ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
 
 
 class _peak_bytes:  # noqa: N801 - used as a context manager function
-    """The greatest private and resident memory within the block, less that at its begin."""
+    """Yield the peak of private and resident memory within the block, less that at its start."""
 
     def __enter__(self) -> list[int]:
         self._stop = threading.Event()
@@ -376,7 +376,7 @@ def _peaks(peak: list[int]) -> dict[str, int]:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """Private and resident memory of this process."""
+    """Return the private and resident memory of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     found = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
     private, files = (int(found.get(name, 0)) * 1024 for name in ("RssAnon", "RssFile"))

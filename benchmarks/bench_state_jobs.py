@@ -39,7 +39,7 @@ STORE = "spark.sql.streaming.stateStore"
 
 
 def main() -> None:
-    """Both systems, or the one that a parent asks for."""
+    """Measure both systems, or the one that the parent process requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--keys", type=int, default=KEYS)
@@ -65,7 +65,7 @@ def _point(system: str, folder: str, budget: int) -> dict[str, Any]:
 
 
 def _write(folder: Path, rows: int, keys: int) -> None:
-    """Files of random keys in order of time; the last file closes the window."""
+    """Write files of random keys in order of time; the last file closes the window."""
     rng = np.random.default_rng(7)
     (folder / "in").mkdir()
     for number in range(FILES):
@@ -103,7 +103,7 @@ def _one(system: str, folder: Path, budget: int) -> dict[str, Any]:
 
 
 def _pss(pid: int, kind: str) -> int:
-    """A number of bytes of a process by its name in the kernel; 0 if the process is gone."""
+    """Return a memory figure of a process by its name in the kernel; 0 if the process has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith(f"{kind}:"):
@@ -117,7 +117,7 @@ def _usage(before: Usage) -> dict[str, Any]:
 
 
 def ours(folder: Path, out: Path, budget: int) -> dict[str, Any]:
-    """A job in this process with one vertex."""
+    """Run a job with one vertex in this process."""
     import jobmanager
     from planner import Stream, agg, tumbling
 
@@ -131,7 +131,7 @@ def ours(folder: Path, out: Path, budget: int) -> dict[str, Any]:
 
 
 def spark(folder: Path, out: Path, budget: int) -> dict[str, Any]:
-    """Spark Structured Streaming with its state in RocksDB."""
+    """Run Spark Structured Streaming with its state in RocksDB."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
 

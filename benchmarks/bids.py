@@ -1,8 +1,9 @@
 """Seeded bids and the intervals they are joined with, as Parquet in the temporary folder.
 
 Every block of rows has a generator of its own, seeded by its number, so the data does not depend on
-how many rows are asked for and can be made in any order. 100 bids per millisecond; 1,000 auctions,
-equally likely; prices are uniform in 1..10,000, so ``price <= 1000`` keeps one row in ten.
+the requested number of rows, and can be made in any order. 100 bids per millisecond; 1,000
+auctions, equally likely; prices are uniform in 1..10,000, so ``price <= 1000`` keeps one row in
+ten.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TIME = pa.timestamp("us")
 
 
 def bids_folder(rows: int) -> Path:
-    """The folder with ``bids/`` and ``intervals.parquet``, made if it is not there."""
+    """Return the folder with ``bids/`` and ``intervals.parquet``; make it if it does not exist."""
     name = f"bids-{SEED}-{FORMAT}-{rows}"
     folder = Path(tempfile.gettempdir()) / f"streamscope-{os.getuid()}" / name
     if not folder.exists():
@@ -48,7 +49,7 @@ def bids_folder(rows: int) -> Path:
 
 
 def bids(block: int, rows: int) -> pa.Table:
-    """The first ``rows`` rows of a block of ROW_GROUP_ROWS bids."""
+    """Return the first ``rows`` rows of a block of ROW_GROUP_ROWS bids."""
     random = np.random.default_rng([SEED, block])
     row = block * ROW_GROUP_ROWS + np.arange(ROW_GROUP_ROWS)
     columns = {
@@ -62,7 +63,7 @@ def bids(block: int, rows: int) -> pa.Table:
 
 
 def intervals(rows: int) -> pa.Table:
-    """Interval events over the time that ``rows`` bids take, sorted by their start."""
+    """Return interval events over the time that ``rows`` bids span, sorted by start."""
     random = np.random.default_rng([SEED, 2**32])
     n = max(1, rows // BIDS_PER_INTERVAL)
     start = START_US + np.sort(random.integers(0, rows * 1_000 // ROWS_PER_MS + 1, n))

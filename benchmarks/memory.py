@@ -1,7 +1,7 @@
 """Peak memory of all Python processes of a session, sampled from ``/proc``.
 
 Counted are this process and its descendants (Spark's Python workers hang below the JVM) whose
-program is a Python; shared pages are counted once (PSS). Elsewhere than on Linux the peak is 0.
+program is Python; shared pages are counted once (PSS). On other systems than Linux the peak is 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTERVAL_S = 0.25
 
 @contextlib.contextmanager
 def sampled_peak() -> Iterator[list[int]]:
-    """A list whose only number is the peak so far, in bytes."""
+    """Yield a list whose only number is the peak so far, in bytes."""
     peak = [0]
     stop = threading.Event()
 
@@ -40,5 +40,5 @@ def sampled_peak() -> Iterator[list[int]]:
 
 
 def python_bytes() -> int:
-    """Memory of this process and its descendants that run Python, now."""
+    """Return the memory of this process and its descendants that run Python."""
     return sum(pss_bytes(pid) for pid in tree(os.getpid()) if is_python(pid))

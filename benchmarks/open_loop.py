@@ -1,8 +1,8 @@
-"""Open-loop load: events that are due at times of their own, whatever the system does.
+"""Open-loop load: each event has a due time that does not depend on the system.
 
 Event ``i`` of a load is due ``i / rate`` seconds after the start; its latency counts from then, so
-a stall is not hidden by a source that waits for it. Event times are fixed and the schedule maps
-them to the wall clock, so all runs of a load have the same input and the same answer.
+a stall is not hidden by a source that waits for it. Event times are fixed, and the schedule maps
+them to the wall clock. So all runs of a load have the same input and the same answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOURCES = 2
 
 @dataclass(frozen=True)
 class Load:
-    """``rate`` events per second for ``seconds``, of ``keys`` keys, in windows of ``window_us``."""
+    """A load of ``rate`` events per second for ``seconds``, with ``keys`` keys and windows."""
 
     rate: int
     seconds: float
@@ -39,30 +39,30 @@ class Load:
 
     @property
     def rows(self) -> int:
-        """How many events; whole pairs."""
+        """Return the number of events; it is even."""
         return int(self.rate * self.seconds) // SOURCES * SOURCES
 
     @property
     def windows(self) -> int:
-        """How many windows they span."""
+        """Return the number of windows that the events span."""
         return int(self.times_us()[-1]) // self.window_us + 1
 
     def times_us(self) -> np.ndarray:
-        """When each is due after the start; the events of all sources come in step."""
+        """Return when each event is due after the start; all sources have the same times."""
         step = np.arange(self.rows) // SOURCES
         times: np.ndarray = step * SOURCES * 1_000_000 // self.rate
         return times
 
     def keys_of(self) -> np.ndarray:
-        """The key of each."""
+        """Return the key of each event."""
         return np.random.default_rng(SEED).integers(0, self.keys, self.rows)
 
     def values_of(self) -> np.ndarray:
-        """The value of each."""
+        """Return the value of each event."""
         return np.random.default_rng(SEED + 1).integers(1, 10_001, self.rows)
 
     def table(self) -> pa.Table:
-        """The events, by time."""
+        """Return the events, ordered by time."""
         times = pa.array(START_US + self.times_us()).cast(pa.timestamp("us"))
         return pa.table({"time": times, "key": self.keys_of(), "value": self.values_of()})
 
@@ -77,7 +77,7 @@ class Load:
         return path
 
     def answer(self) -> np.ndarray:
-        """int64[windows, keys]: the sum of the values, 0 where there is no event."""
+        """Return int64[windows, keys]: the sum of the values, 0 without events."""
         cell = self.times_us() // self.window_us * self.keys + self.keys_of()
         total = np.bincount(cell, self.values_of(), self.windows * self.keys)
         return total.astype(np.int64).reshape(self.windows, self.keys)
@@ -85,14 +85,14 @@ class Load:
 
 @dataclass
 class Outputs:
-    """The output as it was seen: when, from which partition, and the rows of each batch."""
+    """The visible output: for each batch its time, partition and rows."""
 
     at_us: list[int]
     partition: list[int]
     batches: list[pa.RecordBatch]
 
     def columns(self, *names: str) -> tuple[np.ndarray, ...]:
-        """For each row: when it was seen (us), then these columns."""
+        """Return, for each row, when it became visible (us), then these columns."""
         seen = np.repeat(self.at_us, [batch.num_rows for batch in self.batches])
         values = (
             np.concatenate([b.column(name).to_numpy(zero_copy_only=False) for b in self.batches])
@@ -102,7 +102,7 @@ class Outputs:
 
 
 class Watcher(threading.Thread):
-    """Reads the live output of a job and notes when each batch became visible."""
+    """Reads the live output of a job and records when each batch became visible."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(name="watcher", daemon=True)
@@ -111,7 +111,7 @@ class Watcher(threading.Thread):
         self.failure: Exception | None = None
 
     def run(self) -> None:
-        """Until the job has ended."""
+        """Read until the job has ended."""
         outputs = self.outputs
         try:
             for batch in self._subscription:
@@ -122,7 +122,7 @@ class Watcher(threading.Thread):
             self.failure = failure
 
     def result(self, wait_s: float) -> Outputs:
-        """All of it, once the job has ended."""
+        """Return the whole output after the job has ended."""
         self.join(wait_s)
         if self.failure is not None:
             raise self.failure
@@ -132,24 +132,25 @@ class Watcher(threading.Thread):
 
 
 def now_us() -> int:
-    """Wall time."""
+    """Return the wall time."""
     return time.time_ns() // 1_000
 
 
 def sleep_until(at_us: int) -> None:
-    """Return at a wall time, or at once if it has passed."""
+    """Sleep until a wall time; return at once if it has passed."""
     time.sleep(max(0, at_us - now_us()) / 1e6)
 
 
 def window_latencies(
     load: Load, started_us: int, seen_us: np.ndarray, vs: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-    """For each event of a load, us from when it was due until the window that has it was seen.
+    """Return, for each event of a load, the us from its due time until its window was visible.
 
-    ``seen_us, vs, key``: the output's rows. Of a window that was seen twice the first counts.
+    ``seen_us, vs, key``: the output's rows. If a window became visible twice, the first time
+    counts.
 
     Raises:
-        ValueError: an event is in no window that was seen.
+        ValueError: the window of an event never became visible.
     """
     first = np.full((load.windows, load.keys), np.iinfo(np.int64).max)
     np.minimum.at(first, ((vs - START_US) // load.window_us, key), seen_us)
@@ -162,16 +163,16 @@ def window_latencies(
 
 
 def beyond_windows(latencies_us: np.ndarray, due_us: np.ndarray, window_us: int) -> np.ndarray:
-    """Latencies counted from the end of the window that an event is in: what comes before is due.
+    """Return latencies from the end of an event's window, which is the earliest possible time.
 
-    ``due_us``: when each event was, after the start.
+    ``due_us``: when each event was due after the start.
     """
     beyond: np.ndarray = latencies_us - (window_us - due_us % window_us)
     return beyond
 
 
 def quantiles_ms(latencies_us: np.ndarray, *quantiles: float) -> list[float]:
-    """Quantiles in milliseconds."""
+    """Return quantiles in milliseconds."""
     if len(latencies_us) == 0:
         return [float("nan")] * len(quantiles)
     return [round(float(q) / 1e3, 2) for q in np.quantile(latencies_us, quantiles)]

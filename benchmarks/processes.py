@@ -1,4 +1,4 @@
-"""Processes: how this one ends, and what they have used so far, from ``/proc`` (else zero)."""
+"""Ends this process in order; processor time and memory of processes from ``/proc`` (else 0)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PROC = Path("/proc")
 
 
 def end_in_order() -> None:
-    """From now on SIGTERM ends this process as ``sys.exit`` does: what it has started is ended too.
+    """Make SIGTERM end this process like ``sys.exit``, so that its child processes also end.
 
-    Further ones change nothing.
+    Further signals have no effect.
     """
     signal.signal(signal.SIGTERM, _exit)
 
@@ -30,7 +30,7 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds and bytes given to ``write`` calls (files; sockets are sent to otherwise)."""
+    """CPU seconds, and bytes passed to ``write`` calls (files; sockets use other calls)."""
 
     cpu_s: float = 0.0
     written_bytes: int = 0
@@ -59,7 +59,7 @@ def _usage(pid: int) -> Usage:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for stat in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -74,7 +74,7 @@ def tree(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The processes below ``pid`` and their command lines."""
+    """Return the processes below ``pid`` and their command lines."""
     found: dict[int, str] = {}
     for child in tree(pid)[1:]:
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def descendants(pid: int) -> dict[int, str]:
 
 
 def is_python(pid: int) -> bool:
-    """Whether its program is a Python."""
+    """Return whether the program of the process is Python."""
     try:
         return "python" in _command(pid)[0].rpartition("/")[2]
     except OSError:
@@ -91,7 +91,7 @@ def is_python(pid: int) -> bool:
 
 
 def pss_bytes(pid: int) -> int:
-    """Its memory; pages that are shared count in parts. 0 if it is gone."""
+    """Return the memory of a process; shared pages count in parts. 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,10 +1,11 @@
-"""What a thousand executors would do: a simulation on one machine, from measured costs per item.
+"""Simulates a thousand executors on one machine, from measured costs per item.
 
-Real plans of 100 to 10,000 vertices are made by the planner and given to the real job manager; a
-thousand scripted hosts (``scaling/thousand_hosts.py``) say what real ones would. What a notice
-costs, times how often it comes, gives the share of a processor that the job manager needs, and how
-long a takeover and the loss of a host or a rack keep it. What channels cost a host is measured on
-one stream. The last line is one JSON object ``{plan: {...}}``; docs/SCALING.md explains it.
+The planner makes real plans of 100 to 10,000 vertices for the real job manager; a thousand
+simulated hosts (``scaling/thousand_hosts.py``) send it the notices of real ones. The cost of a
+notice, multiplied by its rate, is the share of a processor that the job manager needs. It also
+shows how long a takeover, and the loss of a host or a rack, takes. The cost of channels for a host
+is measured on one stream. The last line is one JSON object ``{plan: {...}}``; docs/SCALING.md
+explains it.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rates:
-    """How often a job of one shape has its job manager told something, per second."""
+    """The rates of notices to the job manager of a job of one shape, per second."""
 
     hosts: int
     vertices: int
     config: JobConfig
 
     def of(self, kind: str) -> float:
-        """Notices of a kind in quiet operation."""
+        """Return the rate of notices of a kind in normal operation."""
         host = self.config.host_limits(self.hosts)
         if kind == "Progress":
             return self.hosts / host.report_interval_s
@@ -73,7 +74,7 @@ class Rates:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure everything and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--full", action="store_true", help="an exchange of 1,000 x 1,000 too")
@@ -96,7 +97,7 @@ def main() -> None:
 
 
 def query(branches: int, width: int) -> Stream:
-    """The union of so many windowed sums, each of a source of ``width`` partitions."""
+    """Return the union of windowed sums, one per source of ``width`` partitions."""
     sums = []
     for branch in range(branches):
         items = [event(i, k=i, x=branch) for i in range(width)]
@@ -106,7 +107,10 @@ def query(branches: int, width: int) -> Stream:
 
 
 def of_plan(branches: int, width: int, hosts: int) -> Result:
-    """All that is measured of one plan; times in seconds of one processor unless named else."""
+    """Return all measures of one plan.
+
+    Times are seconds of one processor unless named otherwise.
+    """
     _lift_limits()
     asked = query(branches, width).to_parquet("memory://thousand")
     started_s = time.process_time()
@@ -181,7 +185,7 @@ def _of_the_log(log: list[Notice], recall_s: float, rates: Rates) -> Result:
 
 
 def _lift_limits() -> None:
-    """Plans of this size are refused otherwise, for reasons that docs/SCALING.md tells."""
+    """Lift the planner's limits, which reject plans of this size (docs/SCALING.md)."""
     planner.physical.plan.VERTICES_MAX = planner.physical.plan.CHANNELS_MAX = 1 << 30
     planner.physical.lower.PARALLELISM_MAX = 1 << 30
 
@@ -190,9 +194,9 @@ def _lift_limits() -> None:
 
 
 def of_channels(count: int) -> Result:
-    """What a step costs its host that writes one small batch to each of ``count`` channels.
+    """Return the cost of a step that writes one small batch to each of ``count`` channels.
 
-    Writing and reading by reference, without the network: the least that a channel can cost.
+    Batches are passed by reference, without the network: a lower bound for the cost of channels.
     """
     payload = pa.schema([("k", pa.int64()), ("x", pa.int64())])
     schema = item_schema(payload)
@@ -216,7 +220,7 @@ def of_channels(count: int) -> Result:
 def _write_and_read(
     streams: list[RStream], readers: list[Any], schema: pa.Schema, rows: int
 ) -> float:
-    """Microseconds for each batch of so many rows that is written, read and collected."""
+    """Return the microseconds to write, read and collect one batch of so many rows."""
     at = np.arange(rows)
     columns = [pa.array(np.zeros(rows, np.int8)), pa.array(at), pa.array(at + 1)]
     batch = pa.RecordBatch.from_arrays([*columns, pa.array(at), pa.array(at)], schema=schema)
@@ -252,7 +256,7 @@ ROWS: dict[str, str | tuple[str, str]] = {
 
 
 def table(result: Result) -> str:
-    """The plans as Markdown, a column each."""
+    """Return the plans as Markdown, one column each."""
     plans = {name: row for name, row in result.items() if "vertices" in row}
     lines = ["| | " + " | ".join(plans) + " |", "|---" * (1 + len(plans)) + "|"]
     for title, key in ROWS.items():

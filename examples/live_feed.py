@@ -1,4 +1,4 @@
-"""Replays 2013: flights into four partitions as they left, weather reports beside them.
+"""Replays the year 2013: flights into four partitions at their departure, and weather reports.
 
 Partition 3 is silent half of the time. ``python examples/live_feed.py SERVERS SECONDS``.
 """
@@ -69,7 +69,7 @@ def send(producer: Producer, topic: str, value: bytes, partition: int) -> None:
 
 
 def flight_values(flights: pa.Table) -> list[bytes]:
-    """Each flight as a JSON object."""
+    """Return each flight as a JSON object."""
     scheduled = micros(flights["time_hour"]) + flights["minute"].to_numpy() * 60_000_000
     rows = zip(
         flights["origin"].to_pylist(),
@@ -84,7 +84,7 @@ def flight_values(flights: pa.Table) -> list[bytes]:
 
 
 def weather_values(weather: pa.Table) -> list[bytes]:
-    """Each report as a JSON object."""
+    """Return each report as a JSON object."""
     rows = zip(
         weather["origin"].to_pylist(),
         iso(micros(weather["time_hour"])),
@@ -98,7 +98,7 @@ def weather_values(weather: pa.Table) -> list[bytes]:
 
 
 def iso(times: np.ndarray) -> list[str]:
-    """Microseconds as ISO-8601 in UTC."""
+    """Return microseconds as ISO-8601 in UTC."""
     return [f"{text}Z" for text in np.datetime_as_string(times.astype("datetime64[us]"), unit="s")]
 
 

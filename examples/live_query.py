@@ -1,7 +1,7 @@
-"""The flights of 2013 as they happen: two topics in, windows of the main demo out, exactly once.
+"""Live flights of 2013: reads two topics, and delivers the windows of the demo exactly once.
 
-``python examples/live.py`` starts a broker and all that feeds it, and runs this query;
-``jobmanager run examples/live_query.py`` runs it on a broker of yours at ``LIVE_SERVERS``.
+``python examples/live.py`` starts a broker and the producers, and runs this query; ``jobmanager run
+examples/live_query.py`` runs it on your broker at ``LIVE_SERVERS``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WEATHER_REPORT = pa.schema(
 
 
 def query() -> ss.Query:
-    """The live query, delivered into the topic ``delays``."""
+    """Return the live query, which delivers into the topic ``delays``."""
     servers = os.environ.get("LIVE_SERVERS", "127.0.0.1:9092")
     flights = ss.Stream.from_kafka(
         FLIGHTS, servers=servers, schema=FLIGHT, vs="scheduled", delay=FLIGHTS_DELAY

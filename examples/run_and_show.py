@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def options() -> argparse.ArgumentParser:
-    """The options that the examples have in common."""
+    """Return the options that all examples have."""
     parser = argparse.ArgumentParser(description="Run the query, show its progress and its answer.")
     parser.add_argument("--root", help="folder of the job; a new one if not given")
     parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
@@ -27,7 +27,10 @@ def options() -> argparse.ArgumentParser:
 
 
 def options_with_inputs(inputs: Callable[[], Path]) -> argparse.Namespace:
-    """The options given to an example that makes its data; ``--inputs`` prints where, and ends."""
+    """Return the options of an example with its own data.
+
+    ``--inputs`` prints its folder and ends.
+    """
     parser = options()
     parser.add_argument("--inputs", action="store_true", help="only print the folder of the data")
     args = parser.parse_args()
@@ -43,7 +46,7 @@ def run_and_show(
     title: str,
     rows_of: Callable[[str], pa.Table],
 ) -> None:
-    """Run the query, then print ``title`` and the rows that ``rows_of`` picks from its output."""
+    """Run the query, then print ``title`` and the rows that ``rows_of`` selects from its output."""
     view = ProgressView()
     try:
         job = ss.run(

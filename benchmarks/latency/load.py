@@ -1,7 +1,7 @@
-"""The inputs of the latency benchmark: events, and intervals that begin as often as events come.
+"""The inputs of the latency benchmark: events, and as many intervals.
 
-In the join half of the rate are events, half are intervals; they are as long as gives an event
-about one partner. In the other queries all are events.
+In the join, half of the rate are events and half are intervals, whose length gives an event about
+one partner. In the other queries all are events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUERIES = ("filter", "window", "join")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What one query reads at one rate; times are us after the start."""
+    """The input of one query at one rate; times are us after the start."""
 
     query: str
     rate: int
@@ -33,12 +33,15 @@ class Inputs:
 
     @property
     def load(self) -> Load:
-        """The events."""
+        """Return the events."""
         rate = self.rate // 2 if self.query == "join" else self.rate
         return Load(rate, self.seconds, KEYS, self.window_us)
 
     def intervals(self) -> pa.Table | None:
-        """``start, stop, key, tag``, as many as events; None if the query has none."""
+        """Return ``start, stop, key, tag``, as many rows as events.
+
+        None if the query has no intervals.
+        """
         if self.query != "join":
             return None
         load = self.load
@@ -51,14 +54,14 @@ class Inputs:
         )
 
     def write(self, folder: Path) -> None:
-        """``events.parquet``, and ``intervals.parquet`` if there are any."""
+        """Write ``events.parquet``, and ``intervals.parquet`` if there are intervals."""
         sources = 1 if self.query == "join" else SOURCES
         self.load.write(folder / "events.parquet", sources)
         if (table := self.intervals()) is not None:
             pq.write_table(table, folder / "intervals.parquet", row_group_size=GROUP_ROWS)
 
     def answers(self) -> int:
-        """How many output rows there must be."""
+        """Return the expected number of output rows."""
         load = self.load
         if self.query == "filter":
             return int((load.values_of() <= FILTER_MAX).sum())

@@ -1,4 +1,4 @@
-"""One latency run of ours: an open-loop load on Spark, what a subscriber saw and when."""
+"""One latency run of ours: an open-loop load on Spark, and when a subscriber got the rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CTI_EVERY = "4ms"
 
 
 def query(inputs: Inputs, folder: Path) -> Query:
-    """The query over the files in ``folder``."""
+    """Return the query over the files in ``folder``."""
     path = str(folder / "events.parquet")
     if inputs.query == "filter":
         cheap = Stream.from_parquet(path, vs="time", delay="0s", partitions=2).filter(
@@ -44,10 +44,10 @@ def query(inputs: Inputs, folder: Path) -> Query:
 
 
 def run_ours(inputs: Inputs, folder: Path, place: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Latencies (us), and when each of these events was due after the start.
+    """Return latencies (us), and when each of these events was due after the start.
 
     Raises:
-        ValueError: the answer does not have as many rows as it must.
+        ValueError: the answer has a wrong number of rows.
     """
     started_us = now_us() + int(LEAD_S * 1e6)
     config = JobConfig()

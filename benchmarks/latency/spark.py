@@ -1,6 +1,6 @@
 """Latency of Spark Structured Streaming: one query, its rates one after the other, default trigger.
 
-The query runs on ``local[2]`` in a process of its own; start-up and the first batches do not count.
+The query runs on ``local[2]`` in a separate process; start-up and the first batches do not count.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Latencies = dict[int, tuple[np.ndarray, np.ndarray]]
 
 
 def run_spark(query: str, rates: list[int], seconds: float) -> Latencies:
-    """By rate, the latencies (us) and when these events were due after the start of their load.
+    """Return latencies (us) and due times after the start of the load, by rate.
 
-    Rates with which it could not keep up are not there.
+    Rates with which it could not keep up are missing.
     """
     folder = scratch_folder()
     stream = SparkStream(folder, query, WINDOW_US, MASTER)
@@ -58,7 +58,7 @@ def run_spark(query: str, rates: list[int], seconds: float) -> Latencies:
 
 
 def _feed(inputs: Inputs, folder: Path, started_us: int, offset_us: int) -> None:
-    """Write the load on time; its event times are later by ``offset_us``."""
+    """Write each event when it is due; event times are later by ``offset_us``."""
     load = inputs.load
     parts: list[tuple[pa.Table, str]] = [(load.table(), "in")]
     if (intervals := inputs.intervals()) is not None:
@@ -86,10 +86,10 @@ def _shifted(table: pa.Table, offset_us: int) -> pa.Table:
 def _latencies(
     inputs: Inputs, seen: Seen, started_us: int, offset_us: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of one rate.
+    """Return the latencies of one rate.
 
     Raises:
-        ValueError: the answer does not have as many rows as it must.
+        ValueError: the answer has a wrong number of rows.
     """
     at_us, vs, key = seen.columns("_vs", "key")
     due_us = vs - START_US - offset_us

@@ -1,14 +1,14 @@
-"""Latency of Spark Structured Streaming with its real-time trigger, as far as pyspark alone has it.
+"""Latency of Spark Structured Streaming with its real-time trigger, with pyspark alone.
 
-Of what the trigger reads only Spark's own stream in memory (``LowLatencyMemoryStream``, which its
-tests use) is in pyspark: events are handed to it as lines of text through Py4J every ``TICK_S``,
-which it parses. Seen is its sink in memory (``ContinuousMemorySink``), asked every ``TICK_S`` how
-many rows it has and emptied before each load; so nothing of the output is durable. The trigger is
-of five minutes, its default: no batch ends while a load runs. Aggregates are put out in update
-mode, the only one that it takes: a row per change of a group, before the window ends. An event was
-seen when a row was that counts it. Joins of streams are not in its allow list.
-
-Each query runs in a process of its own (this file); its result is a file per rate.
+Of the sources that the trigger can read, only Spark's own stream in memory
+(``LowLatencyMemoryStream``, which its tests use) is in pyspark: every ``TICK_S`` it gets events as
+lines of text through Py4J, which it parses. The output is Spark's sink in memory
+(``ContinuousMemorySink``): every ``TICK_S`` its rows are counted, and it is emptied before each
+load. So the output is not durable. The trigger interval is five minutes, the default, so no batch
+ends while a load runs. Aggregates use update mode, the only one that the trigger supports: a row
+per change of a group, before the window ends. An event counts as visible when a row that includes
+it is visible. The trigger does not support joins of streams. Each query runs in a separate process
+(this file) and writes a result file per rate.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ Latencies = dict[int, tuple[np.ndarray, np.ndarray]]
 
 
 def run_real_time(query: str, rates: list[int], seconds: float) -> Latencies:
-    """By rate, the latencies (us) and when these events were due after the start of their load.
+    """Return latencies (us) and due times after the start of the load, by rate.
 
-    Rates with which it could not keep up are not there.
+    Rates with which it could not keep up are missing.
 
     Raises:
-        RuntimeError: Spark did not run the query; with the end of what it said.
+        RuntimeError: Spark did not run the query; the error has the end of its output.
     """
     with tempfile.TemporaryDirectory(prefix="streamscope-real-time-") as folder:
         command = [sys.executable, __file__, "--query", query, "--folder", folder]
@@ -83,7 +83,7 @@ def run_real_time(query: str, rates: list[int], seconds: float) -> Latencies:
 
 
 class RealTimeQuery:
-    """A running query, what it is fed, and what its sink has."""
+    """A running query, its input, and the rows of its sink."""
 
     def __init__(self, query: str, folder: Path) -> None:
         from pyspark.sql import DataFrame, SparkSession
@@ -106,27 +106,27 @@ class RealTimeQuery:
         self._query = self._started(jvm, answer, str(folder / "checkpoint"))
 
     def feed(self, lines: list[str]) -> None:
-        """Hand over events."""
+        """Send events to the query."""
         rows = self._text.split("\n".join(lines), "\n")
         self._source.addData(self._seq.unsafeWrapArray(rows))
 
     def count(self) -> int:
-        """How many rows can be seen."""
+        """Return the number of visible rows."""
         if not self._query.isActive():
             raise RuntimeError(f"the query ended: {self._query.exception()}")
         return int(self._rows.size())
 
     def forget(self) -> None:
-        """Drop the rows that are there."""
+        """Delete the rows in the sink."""
         self._sink.clear()
 
     def rows(self) -> np.ndarray:
-        """int64[n, columns], in the order in which they came; at least one is there."""
+        """Return int64[n, columns] in order of arrival; there must be at least one row."""
         text = str(self._sink.allData().mkString(";"))
         return np.array([row.strip("[]").split(",") for row in text.split(";")]).astype(np.int64)
 
     def stop(self) -> None:
-        """End the process's Spark."""
+        """Stop the Spark session of this process."""
         self._query.stop()
         self.spark.stop()
 
@@ -163,7 +163,7 @@ def _answer(lines: Any, query: str) -> Any:
 
 
 class Poll(threading.Thread):
-    """Notes how many rows the sink has, and when."""
+    """Records the number of rows in the sink over time."""
 
     def __init__(self, query: RealTimeQuery) -> None:
         super().__init__(name="poll", daemon=True)
@@ -173,7 +173,7 @@ class Poll(threading.Thread):
         self._failure: RuntimeError | None = None
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Count rows until ``stop`` is called."""
         try:
             while not self._stopped.wait(TICK_S):
                 count = self._query.count()
@@ -183,7 +183,7 @@ class Poll(threading.Thread):
             self._failure = failure
 
     def await_count(self, count: int) -> None:
-        """Until it has noted so many, which the sink has.
+        """Wait until it has counted this number of rows, which are in the sink.
 
         Raises:
             RuntimeError: the query ended.
@@ -194,13 +194,13 @@ class Poll(threading.Thread):
             raise self._failure
 
     def stop(self) -> None:
-        """End it."""
+        """Stop counting."""
         self._stopped.set()
         self.join()
 
 
 def measure(query: RealTimeQuery, inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
-    """Latencies (us) and due times of one load; None if it did not keep up."""
+    """Return latencies (us) and due times of one load; None if it did not keep up."""
     load = inputs.load
     query.forget()
     offset_us = now_us() + LEAD_US - START_US
@@ -235,10 +235,10 @@ def measure(query: RealTimeQuery, inputs: Inputs) -> tuple[np.ndarray, np.ndarra
 
 
 def await_first(query: RealTimeQuery) -> None:
-    """Feed events until one is seen: the query has begun and its code is compiled.
+    """Send events until one is visible, so that the query has started and its code is compiled.
 
     Raises:
-        RuntimeError: none was within ``FIRST_WAIT_S``.
+        RuntimeError: no event was visible within ``FIRST_WAIT_S``.
     """
     deadline_s = time.monotonic() + FIRST_WAIT_S
     while query.count() == 0:
@@ -249,7 +249,7 @@ def await_first(query: RealTimeQuery) -> None:
 
 
 def _wanted(inputs: Inputs) -> np.ndarray:
-    """What identifies the row in which each event is seen: its time, or its rank in its group."""
+    """Return, for each event, the key of its output row: its time, or its rank in its group."""
     load = inputs.load
     times, keys = load.times_us(), load.keys_of()
     if inputs.query == "filter":
@@ -268,7 +268,7 @@ def _wanted(inputs: Inputs) -> np.ndarray:
 def _seen_all(
     inputs: Inputs, rows: np.ndarray, started_us: int, wanted: np.ndarray
 ) -> np.ndarray | None:
-    """The place of the row in which each event is seen; None if one has none yet."""
+    """Return the index of the output row of each event; None if one has no row yet."""
     at_us, key = rows[:, 0] - started_us, rows[:, 1]
     if inputs.query == "filter":
         said = at_us * KEYS + key
@@ -286,7 +286,7 @@ def _seen_all(
 
 
 def main() -> None:
-    """One query, its rates one after the other."""
+    """Run one query at all rates, one after another."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--query", choices=QUERIES, required=True)
     parser.add_argument("--folder", type=Path, required=True)

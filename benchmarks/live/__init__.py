@@ -1,1 +1,1 @@
-"""Live: from a broker's topic through a query into another topic, exactly once."""
+"""Live queries from one topic of a broker into another, exactly once."""

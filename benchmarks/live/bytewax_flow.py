@@ -1,9 +1,9 @@
-"""Bytewax: a worker for each partition, in processes of their own, a Python call per event.
+"""Bytewax: a worker process for each partition, with a Python call per event.
 
 Runs in Bytewax's environment. At least once: offsets and state go to a recovery store every
-``SNAPSHOT_S`` (its default), and what came after the last one is delivered again after a failure.
-Windows: ``fold_window`` with an event clock. It has no join by time in its package: the join is a
-``stateful_batch``, which keeps both sides of a key and forgets what is older than it must be.
+``SNAPSHOT_S`` (its default), and rows after the last snapshot are delivered again after a failure.
+Windows: ``fold_window`` with an event clock. The package has no join by time, so the join is a
+``stateful_batch``, which keeps both sides of a key and deletes rows that are too old to match.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def windowed(flow: Dataflow, order: dict[str, Any]) -> Any:
 
 
 class Join(StatefulBatchLogic[Row, Row, Any]):
-    """Events and sides of one key; each pair is put out when the later one of it comes."""
+    """Stores events and sides of one key; emits each pair when the later of both arrives."""
 
     def __init__(self, state: Any) -> None:
         self.events, self.sides = state or ([], [])
@@ -171,7 +171,7 @@ def flow_of(order: dict[str, Any]) -> Dataflow:
 
 
 def main(order: dict[str, Any]) -> None:
-    """Start the workers, and end them with the input."""
+    """Start the workers, and stop them when the input ends."""
     store = Path(order["folder"]) / "recovery"
     store.mkdir()
     init_db_dir(store, WORKERS)
@@ -187,7 +187,7 @@ def main(order: dict[str, Any]) -> None:
 
 
 def work(order: dict[str, Any], addresses: list[str], number: int) -> None:
-    """One of the workers."""
+    """Run one worker."""
     cli_main(
         flow_of(order),
         process_id=number,

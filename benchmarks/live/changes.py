@@ -1,9 +1,9 @@
-"""A running total per key: what it is after each event, and who watches when it can be read.
+"""A running total per key: the expected totals, and a watcher of when they can be read.
 
 ``python -m live.changes kafka SERVERS TOPIC`` and ``... postgres DSN TABLE`` read the newest row of
-each key, and keep when each row was first there. They obey a word a line: ``count`` prints the sum
-of the newest counts, which is the number of events that the rows answer to; ``save PATH`` writes
-int64[rows, 4]: when a row was read, in microseconds, key, count and total.
+each key, and keep when each row was first there. They read one command per line: ``count`` prints
+the sum of the newest counts, which is the number of events that the rows include; ``save PATH``
+writes int64[rows, 4]: when a row was read, in microseconds, key, count and total.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def totals(steps: Sequence[Step]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Answered:
-    """When each event's answer, or a newer one of its key, could be read."""
+    """The time at which the result of each event, or a newer one of its key, could be read."""
 
     #: Microseconds; 0: never.
     read_us: np.ndarray
@@ -59,7 +59,7 @@ class Answered:
 
 
 def answered(found: np.ndarray, right: np.ndarray) -> Answered:
-    """``found``: what a watcher saved; ``right``: :func:`totals`."""
+    """Compare the rows that a watcher saved with :func:`totals`."""
     if not len(found):
         return Answered(np.zeros(len(right), np.int64), 0)
     total_of = dict(zip(_codes(right[:, 1], right[:, 2]), right[:, 3].tolist(), strict=True))
@@ -79,7 +79,7 @@ def _codes(key: np.ndarray, n: np.ndarray) -> list[int]:
 
 
 class Watched:
-    """The rows that were read, each when it was first there."""
+    """The rows that were read, each with the time of its first read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -88,7 +88,7 @@ class Watched:
         self.events = 0
 
     def add(self, table: pa.Table) -> None:
-        """Rows that can be read now."""
+        """Add rows that can be read now."""
         now_us = time.time_ns() // 1000
         columns = (table[name].cast(pa.int64()).to_pylist() for name in _COLUMNS)
         with self.lock:

@@ -1,4 +1,4 @@
-"""How a system's process hears that it is to end; imports nothing that a peer may lack."""
+"""Tells the process of a system when to end; imports only the standard library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 
 def at_end() -> threading.Event:
-    """Set when this process's standard input is closed."""
+    """Return an event that is set when the standard input of this process is closed."""
     ended = threading.Event()
 
     def wait() -> None:

@@ -1,8 +1,8 @@
-"""The events of a run, what a query has to answer to them, and whether it did.
+"""The events of a run, the expected answer of each query, and the comparison with it.
 
 A run is a few steps of load, each at its own rate. Event ``i`` of a step is due ``i / rate``
-seconds after the step's start, and says so in its field ``at``, in microseconds. Keys and amounts
-follow from the step's number, so that generator and judge know the same events.
+seconds after the step's start; its field ``at`` has this time in microseconds. Keys and amounts are
+computed from the step's number, so that the generator and the comparison use the same events.
 
 Queries: ``filter`` keeps even amounts, ``scarce`` those below 100 of 10,000; ``window`` counts and
 sums by key over 10 ms; ``join`` has for each event every side of its key that is at most a second
@@ -56,7 +56,7 @@ _SIDES = 1 << 16
 
 @dataclass(frozen=True)
 class Step:
-    """One rate for a while; ``rows`` were sent."""
+    """One rate for some time; ``rows`` were sent."""
 
     number: int
     started_us: int
@@ -70,19 +70,19 @@ class Step:
 
     @property
     def last_us(self) -> int:
-        """When its last event was due."""
+        """Return the due time of its last event."""
         return self.started_us + (self.rows - 1) * 1_000_000 // self.rate
 
     def told(self) -> dict[str, int]:
-        """As JSON has it."""
+        """Return the step in a form for JSON."""
         return asdict(self)
 
     def events(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """At, key and amount of each event, in the order in which they are sent."""
+        """Return time, key and amount of each event, in the order in which they are sent."""
         return self._drawn(self.number, self.rate, self.rows)
 
     def sides(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same of each side; none is later than the last event."""
+        """Return the same for each side; none is later than the last event."""
         if not self.sides_per_s:
             return (np.empty(0, np.int64),) * 3
         rows = (self.last_us - self.started_us) * self.sides_per_s // 1_000_000 + 1
@@ -98,12 +98,12 @@ class Step:
 
 
 def value_of(at_us: int, key: int, amount: int) -> bytes:
-    """One message: about 90 bytes of JSON."""
+    """Return one message: about 90 bytes of JSON."""
     return b'{"at":%d,"key":%d,"amount":%d,"pad":"%s"}' % (at_us, key, amount, PAD.encode())
 
 
 def expected(query: str, steps: Sequence[Step]) -> np.ndarray:
-    """All rows that the query has to give, int64[n, fields], in no order."""
+    """Return all expected rows of the query, int64[n, fields], in any order."""
     at, key, amount = _joined([step.events() for step in steps])
     if query == "window":
         return _windows(at, key, amount)
@@ -148,7 +148,7 @@ def _pairs(
 
 
 def rows_of(query: str, values: Sequence[bytes]) -> np.ndarray:
-    """The rows that messages hold, int64[n, fields], in their order; times in microseconds."""
+    """Return the rows in messages, int64[n, fields], in their order; times are microseconds."""
     if not values:
         return np.empty((0, len(FIELDS[query])), np.int64)
     text = pa.BufferReader(b"\n".join(values))
@@ -169,7 +169,7 @@ def _integers(column: pa.ChunkedArray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an answer differs from the right one."""
+    """The differences of an answer from the expected one."""
 
     rows: int
     #: Rows that had to be there and are not.
@@ -187,7 +187,7 @@ def judged(
 ) -> Verdict:
     """Compare the rows of an answer that are due after ``since_us``.
 
-    Those that are due after ``settled_us`` may be missing.
+    Rows that are due after ``settled_us`` may be missing.
     """
     right = expected(query, steps)
     found, right = (rows[rows[:, 0] > since_us] for rows in (found, right))

@@ -1,8 +1,8 @@
 """Flink SQL between two topics: a local cluster inside of one JVM, parallelism 2.
 
-Runs in Flink's environment, with the connector that one package on PyPI carries (Apache's own
+Runs in Flink's environment, with the connector that one package on PyPI contains (Apache's own
 4.0.1 for Flink 2.0). Exactly once: a transaction for each checkpoint, so a row can be read once the
-checkpoint after it is complete. Watermarks are those of each partition.
+checkpoint after it is complete. Each partition has its own watermark.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ QUERIES = {
 
 
 def source(order: dict[str, str], name: str, topic: str) -> str:
-    """A table over a topic, with its time."""
+    """Declare a table over a topic, with its time attribute."""
     return f"""CREATE TABLE {name} (
         `at` BIGINT, `key` BIGINT, amount BIGINT, ts AS TO_TIMESTAMP_LTZ(`at` / 1000, 3),
         WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND
@@ -73,7 +73,7 @@ def source(order: dict[str, str], name: str, topic: str) -> str:
 
 
 def sink(order: dict[str, str], columns: str) -> str:
-    """The answer's topic; with a primary key it has the newest row of each."""
+    """Declare the output topic; with a primary key, it has the newest row of each key."""
     keyed = "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"
     kind = keyed if "PRIMARY KEY" in columns else "'connector' = 'kafka', 'format' = 'json'"
     return f"""CREATE TABLE answer ({columns}) WITH (

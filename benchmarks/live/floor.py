@@ -1,7 +1,7 @@
-"""The floor: consume, produce what was read in a transaction, commit. No query, no state.
+"""The floor: consume, produce the same messages in a transaction, commit; without a query.
 
-No system that delivers exactly once through transactions of the same rhythm can be faster. Of the
-events it copies those that the filter keeps, told apart by one byte, so that it writes as many.
+No system that delivers exactly once with as many transactions can be faster. It copies the events
+that the filter keeps, which it recognises by one byte, so it writes as many rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EVEN = frozenset(b"02468")
 
 
 def main(order: dict[str, str]) -> None:
-    """Copy messages in transactions, with the offsets of what was read."""
+    """Copy messages in transactions, with the offsets that were read."""
     consumer = Consumer(
         {
             "bootstrap.servers": order["servers"],

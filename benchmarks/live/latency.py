@@ -1,9 +1,9 @@
-"""One system under one query at rising rates: how late its answers are, and what it sustains.
+"""One system with one query at rising rates: the latency of results, and the rate it sustains.
 
-Each rate is a step of open load. A step is kept up with if all of its answers can be read within
-``KEPT_UP_S`` after its last event was due. At the first that is not, the sweep ends; what was
-answered while that load lasted, a second, is what the system sustains. If all are kept up with, one
-more step offers more than the generator can send.
+Each rate is a step of open load. The system keeps up with a step if all results can be read within
+``KEPT_UP_S`` after the due time of the last event. The sweep ends at the first step with which it
+does not keep up; the results per second during this step are the sustained rate. If it keeps up
+with all steps, one more step requests more than the generator can send.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SOME = 0.3
 
 @dataclass
 class Measured:
-    """A step that was sent, and what it cost."""
+    """A step that was sent, and its measurements."""
 
     step: Step
     kept_up: bool
@@ -76,7 +76,7 @@ class Measured:
 
 @dataclass
 class Bench:
-    """Broker, generator and reader of one run."""
+    """The broker, the generator and the reader of one run."""
 
     broker: Broker
     generator: subprocess.Popen[str]
@@ -87,33 +87,33 @@ class Bench:
     warm_rows: int = 0
 
     def ask(self, words: str = "count") -> int:
-        """How many messages the reader has; ``save PATH`` has them written."""
+        """Return the number of messages that the reader has; ``save PATH`` makes it write them."""
         return asked(self.reader, words)
 
     def send(self, rate: int, seconds: float) -> int:
-        """Order a step; when it starts."""
+        """Order a step; return when it starts."""
         sides = SIDES_PER_S if self.query == "join" else 0
         number = len(self.steps)
         order = {"number": number, "rate": rate, "seconds": seconds, "sides_per_s": sides}
         return int(_answer(self.generator, json.dumps(order)))
 
     def sent(self) -> dict[str, Any]:
-        """The report of the generator at the end of a step."""
+        """Return the report of the generator at the end of a step."""
         assert self.generator.stdout is not None
         told: dict[str, Any] = json.loads(self.generator.stdout.readline())
         self.steps.append(Step(**told["step"]))
         return told
 
     def wanted(self) -> int:
-        """Rows that must be there when all steps are answered."""
+        """Return the number of rows that all steps together must produce."""
         tail_us = TAIL_US[self.query]
         rows = expected(self.query, self.steps[bool(self.warm_rows) :])
         return self.warm_rows + int((rows[:, 0] <= self.steps[-1].last_us - tail_us).sum())
 
     def answered(self, until_s: float, share: float = NEARLY_ALL) -> bool:
-        """Wait for all rows, at most until then (wall time); whether that share of them is there.
+        """Wait for all rows until a wall time; return whether this share of them has arrived.
 
-        A system that drops late events will never have all. It is not slow, but wrong.
+        A system that drops late events never returns all rows: then it is wrong, not slow.
         """
         wanted = self.wanted()
         while (count := self.ask()) < wanted and time.time() < until_s:
@@ -122,7 +122,7 @@ class Bench:
 
 
 def asked(reader: subprocess.Popen[str], words: str) -> int:
-    """The answer of a reader: its number of messages."""
+    """Send a command to a reader, and return its answer: its number of messages."""
     return int(_answer(reader, words))
 
 
@@ -136,7 +136,7 @@ def _answer(process: subprocess.Popen[str], line: str) -> str:
 
 @contextlib.contextmanager
 def bench(query: str, folder: Path) -> Iterator[Bench]:
-    """A broker of its own with empty topics, a generator and a reader."""
+    """Return a separate broker with empty topics, a generator and a reader."""
     (folder / "broker").mkdir()
     broker = Broker(folder / "broker", waits=True)
     broker.start()
@@ -155,7 +155,7 @@ def bench(query: str, folder: Path) -> Iterator[Bench]:
 
 
 def child(module: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process of a module of this benchmark."""
+    """Start a process that runs a module of this benchmark."""
     environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -176,7 +176,7 @@ def swept(
     most: int = MOST_RATE,
     wait_ms: int = 50,
 ) -> dict[str, Any]:
-    """Latencies by rate, what is sustained, processor time, memory, and whether it is right."""
+    """Return latencies by rate, the sustained rate, processor time, memory, and correctness."""
     (folder / "system").mkdir()
     with bench(query, folder) as run:
         order = Order(
@@ -209,7 +209,7 @@ def swept(
 
 
 def warmed(run: Bench, running: Running) -> bool:
-    """Send events until the system answers; whether it does."""
+    """Send events until the system answers; return whether it does."""
     run.send(WARM_RATE, WARM_STEP_S)
     run.sent()
     until_s = time.time() + READY_WAIT_S
@@ -223,7 +223,7 @@ def warmed(run: Bench, running: Running) -> bool:
 
 
 def one_step(run: Bench, running: Running, rate: int, seconds: float) -> Measured:
-    """Send one and wait for its answers."""
+    """Send one step and wait for its results."""
     started_us = run.send(rate, seconds)
     time.sleep(max(0.0, started_us / 1e6 - time.time()))
     used_s, broker_s = running.cpu_s(), usage_of([run.broker.pid]).cpu_s
@@ -283,7 +283,7 @@ def result_of(run: Bench, measured: list[Measured], path: Path) -> dict[str, Any
 
 
 def answered_per_s(query: str, step: Step, at_us: np.ndarray, due_us: np.ndarray) -> int:
-    """Events a second whose answers could be read while the step lasted, from the first on."""
+    """Return the events per second whose results could be read during the step."""
     mine = (due_us > step.started_us) & (due_us <= step.last_us)
     read_us = at_us[mine & (at_us <= step.last_us)]
     if len(read_us) < 2 or read_us[-1] == read_us[0]:

@@ -1,9 +1,9 @@
-"""The generator: one process that sends events when they are due, whatever becomes of them.
+"""The generator: one process that sends events when they are due, without waiting for results.
 
-``python -m live.load SERVERS`` reads a JSON object a line, ``{"number", "rate", "seconds"}`` and
-other fields of :class:`live.events.Step`, prints when that step starts, in microseconds, sends it
-and prints what it sent, how far behind it fell and what processor time it took. It ends with its
-standard input.
+``python -m live.load SERVERS`` reads one JSON object per line, ``{"number", "rate", "seconds"}``
+and other fields of :class:`live.events.Step`, prints when that step starts, in microseconds, sends
+it, and prints the number of rows, the greatest delay and its processor time. It ends when its
+standard input is closed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(servers: str) -> None:
 
 
 def made(order: dict[str, int]) -> tuple[Step, np.ndarray, list[dict[str, object]]]:
-    """A step that begins soon: its messages are made before the first one is due."""
+    """Return a step that starts soon, with its messages made before the first is due."""
     rows = int(order["rate"] * order["seconds"])
     lead_s = _LEAD_S + rows * _MAKING_S
     while True:  # ends when the lead is enough: it doubles
@@ -65,7 +65,7 @@ def made(order: dict[str, int]) -> tuple[Step, np.ndarray, list[dict[str, object
 def sent(
     producer: Producer, planned: Step, due_us: np.ndarray, messages: list[dict[str, object]]
 ) -> dict[str, object]:
-    """Send a step on time; what was sent."""
+    """Send a step on time; return what was sent."""
     starts_s = planned.started_us / 1e6
     used_s = time.process_time()
     until_s = starts_s + planned.rows / planned.rate + _LATE_S_MAX
@@ -92,7 +92,7 @@ def sent(
 
 
 def messages_of(step: Step) -> tuple[np.ndarray, list[dict[str, object]]]:
-    """When each message is due, and the messages, in that order."""
+    """Return the due time of each message, and the messages, in that order."""
     made = []
     for topic, columns in ((TOPIC, step.events()), (SIDE_TOPIC, step.sides())):
         rows = zip(*(column.tolist() for column in columns), strict=True)

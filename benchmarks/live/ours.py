@@ -20,7 +20,7 @@ MASTER = "local[2]"
 
 
 def events(order: dict[str, str], topic: str, **options: str) -> ss.Stream:
-    """A topic; its rows are in order of time, as the generator is one process."""
+    """Return a topic; its rows are in order of time, since the generator is one process."""
     schema: Any = AVRO if order["format"] == "avro" else EVENT
     return ss.Stream.from_kafka(
         topic,
@@ -34,31 +34,31 @@ def events(order: dict[str, str], topic: str, **options: str) -> ss.Stream:
 
 
 def filtered(order: dict[str, str]) -> ss.Stream:
-    """Half of the events pass."""
+    """Keep half of the events."""
     kept = events(order, order["topic"]).filter(ss.col("amount") % 2 == 0)
     return kept.select("at", "key", "amount")
 
 
 def scarce(order: dict[str, str]) -> ss.Stream:
-    """One event in a hundred passes."""
+    """Keep one event in a hundred."""
     kept = events(order, order["topic"]).filter(ss.col("amount") < SCARCE_BELOW)
     return kept.select("at", "key", "amount")
 
 
 def windowed(order: dict[str, str]) -> ss.Stream:
-    """Windows of 10 ms by 100 keys, behind an exchange."""
+    """Aggregate windows of 10 ms by 100 keys, behind an exchange."""
     windows = events(order, order["topic"]).group_by("key").window(ss.tumbling(WINDOW))
     return windows.agg(n=ss.agg.count(), total=ss.agg.sum("amount"))
 
 
 def joined(order: dict[str, str]) -> ss.Stream:
-    """Events with what was valid for their key at their time."""
+    """Join events with the rows that are valid for their key at that time."""
     sides = events(order, SIDE_TOPIC).select("key", side=ss.col("amount")).set_duration("1s")
     return events(order, order["topic"]).join(sides, on="key")
 
 
 def totals(order: dict[str, str]) -> ss.Stream:
-    """A running total per key: a row changes with each event, the last one too."""
+    """Return a running total per key: its row changes with each event."""
     found = events(order, order["topic"], idle="clock", idle_after="1s").group_by("key")
     return found.agg(n=ss.agg.count(), total=ss.agg.sum("amount"))
 
@@ -73,7 +73,7 @@ QUERIES: dict[str, Callable[[dict[str, str]], ss.Stream]] = {
 
 
 def delivered(order: dict[str, str]) -> ss.Query:
-    """The query's rows to a topic; the newest row of each key to a topic or a table."""
+    """Deliver the rows to a topic, or the newest row of each key to a topic or a table."""
     found = QUERIES[order["query"]](order)
     if order["query"] != "total":
         return found.to_kafka(order["out"], servers=order["servers"])

@@ -1,9 +1,9 @@
-"""Consume and parse alone: what no engine over this client and these decoders can be faster than.
+"""Consume and parse only: an upper bound for every engine with this client and these decoders.
 
-A process for each partition takes messages from the client, has many of them parsed at once, as
-our sources do, and drops the columns. ``python -m live.parsing SERVERS TOPIC FORMAT PARTITION``
-prints, once it is at the partition's end, one JSON object: rows, when it had its first messages and
-its last ones in wall seconds, and the processor seconds in between.
+A process for each partition takes messages from the client, parses many of them at once, as our
+sources do, and drops the columns. ``python -m live.parsing SERVERS TOPIC FORMAT PARTITION`` prints,
+once it is at the partition's end, one JSON object: the rows, the wall times of the first and the
+last messages in seconds, and the processor seconds in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONSUME_S = 0.05
 
 
 def json_rows(values: list[bytes]) -> int:
-    """Parse JSON lines; only the columns that a query would need."""
+    """Parse JSON lines, and only the columns that a query would need."""
     text = pa.BufferReader(b"\n".join(values))
     options = pj.ParseOptions(explicit_schema=EVENT, unexpected_field_behavior="ignore")
     return int(pj.read_json(text, pj.ReadOptions(block_size=1 << 22), options).num_rows)

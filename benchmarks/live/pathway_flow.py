@@ -2,7 +2,8 @@
 
 Runs in Pathway's environment. At least once: its persistence keeps offsets and the state of
 operators in a folder. Exactly once is a feature of its paid edition. Windows close once
-(``exactly_once_behavior``); the join is ``interval_join``, which forgets by its behavior.
+(``exactly_once_behavior``); the join is ``interval_join``, which deletes old rows as its behavior
+says.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ QUERIES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def main(order: dict[str, Any]) -> None:
-    """Run until the input ends; then the process does, at once."""
+    """Run until the input ends; then the process ends at once."""
     ended = at_end()
     settings = {"bootstrap.servers": order["servers"], "linger.ms": "0"}
     pw.io.kafka.write(QUERIES[order["query"]](order), settings, order["out"], format="json")

@@ -1,8 +1,8 @@
 """Quix Streams: a process for each partition, in one consumer group, a Python call per event.
 
-Runs in its own environment. Exactly once: what it writes, changelogs of state and offsets are in
-one transaction every ``COMMIT_S``. What is grouped by key goes through a topic of the broker, so
-windows and joins have two transactions on their way.
+Runs in its own environment. Exactly once: output, changelogs of state and offsets are in one
+transaction every ``COMMIT_S``. Rows grouped by key go through a topic of the broker, so windows and
+joins wait for two transactions.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ QUERIES = {"filter": filtered, "scarce": scarce, "window": windowed, "join": joi
 
 
 def main(order: dict[str, Any]) -> None:
-    """Start the workers, and end them with the input."""
+    """Start the workers, and stop them when the input ends."""
     workers = [
         subprocess.Popen(
             [sys.executable, __file__, json.dumps({**order, "number": k})],
@@ -102,7 +102,7 @@ def main(order: dict[str, Any]) -> None:
 
 
 def work(order: dict[str, Any]) -> None:
-    """One of the workers."""
+    """Run one worker."""
     app = application(order)
     out = app.topic(order["out"], value_serializer="json", key_serializer="json")
     QUERIES[order["query"]](app, order).to_topic(out)

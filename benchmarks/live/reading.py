@@ -1,8 +1,9 @@
-"""Reads the output topic, committed messages only, and notes when each could be read.
+"""Reads the committed messages of the output topic, and records when each could be read.
 
-``python -m live.reading SERVERS TOPIC`` reads a word a line: ``count`` prints how many messages
-there were, ``save PATH`` writes a NumPy file of when each was read, in microseconds, and a
-second file, ``PATH.values``, of the messages a line each. It ends with its standard input.
+``python -m live.reading SERVERS TOPIC`` reads one command per line: ``count`` prints the number of
+messages; ``save PATH`` writes a NumPy file with the time at which each was read, in microseconds,
+and a second file ``PATH.values`` with one message per line. It ends when its standard input is
+closed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Reading:
         self.values: list[bytes] = []
 
     def add(self, messages: list[Message]) -> None:
-        """Messages that were read now."""
+        """Add messages that were read now."""
         now_us = time.time_ns() // 1000
         values = [m.value() for m in messages if m.error() is None]
         with self.lock:
@@ -40,7 +41,7 @@ class Reading:
             self.values += values
 
     def save(self, path: Path) -> None:
-        """Both files; the second one is there first."""
+        """Write both files, the second one first."""
         with self.lock:
             at_us, values = np.concatenate([np.empty(0, np.int64), *self.at_us]), self.values[:]
         Path(f"{path}.values").write_bytes(b"\n".join(values))
@@ -77,7 +78,7 @@ def next_messages(consumer: Consumer, wait_s: float) -> list[Message]:
 def consumer_of(
     servers: str, topic: str, partitions: list[int] | None = None, **config: object
 ) -> Consumer:
-    """Reads partitions of a topic, by default all, from their beginnings."""
+    """Return a consumer of partitions of a topic, by default all, from their beginning."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

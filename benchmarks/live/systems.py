@@ -1,8 +1,8 @@
 """The systems that are compared: what each promises, and how its process is started.
 
-Each is a process that is given one JSON object (:class:`Order`), works until its standard input is
-closed, and is killed if it does not end then. Peers have environments of their own below
-``.venvs`` (``make bench-peers``); one that is not there is left out and told.
+Each is a process that gets one JSON object (:class:`Order`), and runs until its standard input is
+closed; it is killed if it does not end then. Each peer has its own environment below ``.venvs``
+(``make bench-peers``); a missing one is skipped, and the report names it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Order:
 
 
 class Running:
-    """A system at work: its processes, their processor time and their memory."""
+    """A running system: its processes, their processor time and their memory."""
 
     def __init__(self, system: System, order: Order) -> None:
         self._log = Path(order.folder) / "log"
@@ -133,7 +133,7 @@ class Running:
 
     @property
     def ended(self) -> bool:
-        """Whether it ended by itself, which it must not."""
+        """Return whether it ended by itself, which is an error."""
         return self._process.poll() is not None
 
     def cpu_s(self) -> float:
@@ -141,11 +141,11 @@ class Running:
         return usage_of(tree(self._process.pid)).cpu_s
 
     def told(self) -> str:
-        """The last that it said."""
+        """Return the end of its output."""
         return self._log.read_text(errors="replace")[-_TOLD_BYTES:]
 
     def stop(self, *, at_once: bool = False) -> None:
-        """End it in order, or after a while by force."""
+        """Stop it with SIGTERM, or after some time with SIGKILL."""
         self._ended.set()
         self._sampler.join()
         pids = tree(self._process.pid)

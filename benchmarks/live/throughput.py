@@ -1,8 +1,8 @@
-"""How fast a backlog is read: ours beside consume and parse alone, beside peers, and by format.
+"""How fast a backlog is read: ours, consume and parse alone, peers, and each format.
 
-A topic of two partitions holds the events already. A system keeps one event in a hundred, so that
-what is measured is reading and decoding. Its rate counts from the first answer that can be read,
-which leaves its start out, to the last one, or for ``MEASURED_S``.
+A topic of two partitions contains the events before the start. A system keeps one event in a
+hundred, so that mostly reading and decoding is measured. The rate counts from the first readable
+result (so start-up does not count) to the last one, or for ``MEASURED_S``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ASKED_S = 0.05
 
 
 def backlog(broker: Broker, form: str, rows: int) -> tuple[str, Step]:
-    """Fill a topic of its own; its name and what is in it."""
+    """Fill a separate topic; return its name and its contents."""
     topic = broker.create_topic(f"backlog-{form}", PARTITIONS)
     step = Step(NUMBER, 1_800_000_000_000_000, RATE, rows)
     producer = broker.producer(linger_ms=20, queue_buffering_max_messages=2_000_000)
@@ -65,7 +65,7 @@ def backlog(broker: Broker, form: str, rows: int) -> tuple[str, Step]:
 
 
 def messages_of(step: Step, form: str) -> Iterator[tuple[int, bytes]]:
-    """Partition and value of each message of a step."""
+    """Return partition and value of each message of a step."""
     columns = step.events()
     if form == "arrow":
         for lo in range(0, step.rows, ARROW_ROWS):
@@ -92,7 +92,7 @@ def _arrow(*columns: np.ndarray) -> bytes:
 
 
 def parsed_alone(broker: Broker, topic: str, form: str) -> dict[str, Any]:
-    """Consume and parse, one process for each partition."""
+    """Consume and parse, with one process for each partition."""
     processes = [
         child("live.parsing", broker.servers, topic, form, str(k)) for k in range(PARTITIONS)
     ]
@@ -111,7 +111,7 @@ def drained(
     folder: Path,
     executor: str = "spark",
 ) -> dict[str, Any]:
-    """Events a second that a system reads of a backlog, and what each costs it."""
+    """Return the events per second that a system reads of a backlog, and the cost of each."""
     topic, step = backlog
     out = broker.create_topic(f"out-{system.name}-{form}", PARTITIONS)
     wanted = expected(QUERY, [step])
@@ -142,7 +142,7 @@ def drained(
 
 
 def _first(reader: Any, running: Running) -> int:
-    """Wait for the first answers: how many there are, or 0 if none come."""
+    """Wait for the first results; return their number, or 0 if none arrive."""
     until_s = time.time() + READY_WAIT_S
     while not (count := asked(reader, "count")) and time.time() < until_s and not running.ended:
         time.sleep(_ASKED_S)

@@ -1,1 +1,1 @@
-"""Nexmark: events, queries, the systems that run them side by side, and the report."""
+"""Nexmark: events, queries, the systems that run them, and the report."""

@@ -1,6 +1,6 @@
-"""Chance that belongs to an event: the k-th draw of event n is a hash of (seed, n, k).
+"""Random numbers of events: the k-th draw of event n is a hash of (seed, n, k).
 
-So any range of events can be made alone, in any order, on any machine.
+So any range of events can be generated alone, in any order, on any machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HIGH_HALF = np.uint64(32)
 
 
 def draws(event: np.ndarray, k: int) -> np.ndarray:
-    """The k-th draw of each event, uint64 (splitmix64)."""
+    """Return the k-th draw of each event, uint64 (splitmix64)."""
     assert 0 <= k < int(_DRAWS), k
     x = event.astype(np.uint64)
     x *= _DRAWS
@@ -26,7 +26,7 @@ def draws(event: np.ndarray, k: int) -> np.ndarray:
 
 
 def below(draw: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
-    """Whole numbers in ``[0, bound)``, of the upper 32 bits of a draw."""
+    """Return whole numbers in ``[0, bound)``, from the upper 32 bits of a draw."""
     high = draw >> _HIGH_HALF
     high *= np.uint64(bound) if isinstance(bound, int) else bound.astype(np.uint64)
     high >>= _HIGH_HALF
@@ -34,7 +34,7 @@ def below(draw: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
 
 
 def low_below(draw: np.ndarray, bound: int) -> np.ndarray:
-    """Whole numbers in ``[0, bound)``, of the lower 32 bits of a draw."""
+    """Return whole numbers in ``[0, bound)``, from the lower 32 bits of a draw."""
     low = draw & np.uint64(0xFFFF_FFFF)
     low *= np.uint64(bound)
     low >>= _HIGH_HALF
@@ -42,7 +42,7 @@ def low_below(draw: np.ndarray, bound: int) -> np.ndarray:
 
 
 def prices(draw: np.ndarray) -> np.ndarray:
-    """Log-uniform in 100 .. 100,000,000."""
+    """Return log-uniform numbers in 100 .. 100,000,000."""
     unit = (draw >> np.uint64(11)).astype(np.float64)
     unit *= 6 * np.log(10) / 2**53
     np.exp(unit, out=unit)

@@ -1,8 +1,8 @@
-"""Whether an answer is DuckDB's answer: equal as a bag of rows.
+"""Checks that an answer has the same rows as DuckDB's, in any order.
 
-Rows are compared through the number of rows and the sum of their hashes, in the types of the
-reference, so that order, files and column order do not matter. Floats are means and products of
-the same two numbers everywhere; they are rounded to 9 digits before they are hashed.
+Compared are the number of rows and the sum of their hashes, in the types of the reference. So the
+order of rows, files and columns does not matter. Floats are means and products of two numbers; they
+are rounded to 9 digits before they are hashed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Mismatch:
 
 
 def connect(folder: Path) -> duckdb.DuckDBPyConnection:
-    """A connection in which the events are views."""
+    """Return a connection in which the events are views."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for kind in ("person", "auction", "bid", "side"):
@@ -48,7 +48,7 @@ def connect(folder: Path) -> duckdb.DuckDBPyConnection:
 def mismatch(
     connection: duckdb.DuckDBPyConnection, name: str, answer: str, expected: Digest | None = None
 ) -> Mismatch | None:
-    """None if ``answer``, SQL for rows, gives what the reference gives."""
+    """Return None if ``answer`` (SQL for rows) returns the same rows as the reference."""
     kinds = columns(connection, name)
     expected = expected or digest(connection, REFERENCE[name], kinds)
     found = digest(connection, answer, kinds)
@@ -65,28 +65,28 @@ def mismatch(
 
 
 def answer_of(output: str) -> str:
-    """SQL for the events in the output folder of one of our jobs."""
+    """Return SQL for the events in the output folder of one of our jobs."""
     return f"SELECT * FROM read_parquet('{output}/*.parquet')"
 
 
 def answer_in(out: Path) -> str:
-    """SQL for the rows that any of the systems wrote below ``out``."""
+    """Return SQL for the rows that a system wrote below ``out``."""
     return f"SELECT * FROM read_parquet({[str(f) for f in sorted(out.glob('*.parquet'))]})"
 
 
 def expected_digest(connection: duckdb.DuckDBPyConnection, name: str) -> Digest:
-    """The digest of the reference's answer."""
+    """Return the digest of the reference's answer."""
     return digest(connection, REFERENCE[name], columns(connection, name))
 
 
 def columns(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
-    """The reference's columns with their types."""
+    """Return the reference's columns with their types."""
     described = connection.execute(f"DESCRIBE {REFERENCE[name]}").fetchall()
     return {str(row[0]): str(row[1]) for row in described}
 
 
 def digest(connection: duckdb.DuckDBPyConnection, rows: str, kinds: dict[str, str]) -> Digest:
-    """Number of rows and sum of their hashes."""
+    """Return the number of rows and the sum of their hashes."""
     listed = ", ".join(_cast(column, kind) for column, kind in kinds.items())
     sql = f"SELECT count(*), coalesce(sum(hash({listed})::HUGEINT), 0)::HUGEINT FROM ({rows})"
     count, total = connection.execute(sql).fetchall()[0]

@@ -35,7 +35,7 @@ _FUTURE_US = shape.START_US + 400 * 86_400_000_000
 
 
 def events_folder(events: int) -> Path:
-    """The folder of the first ``events`` events, made if it is not there."""
+    """Return the folder of the first ``events`` events; make it if it does not exist."""
     name = f"nexmark-{SEED}-{FORMAT}-{events}"
     folder = Path(tempfile.gettempdir()) / f"streamscope-{os.getuid()}" / name
     if not folder.exists():
@@ -51,7 +51,7 @@ def events_folder(events: int) -> Path:
 
 
 def write(folder: Path, files: Sequence[tuple[int, int]]) -> None:
-    """Write below ``folder`` a file of each kind per range of arrivals, and the rest."""
+    """Write a file of each kind per range of arrivals below ``folder``, and the other files."""
     for kind, make in KINDS.items():
         (folder / kind).mkdir(parents=True)
         (folder / "last" / kind).mkdir(parents=True)
@@ -67,7 +67,7 @@ def write(folder: Path, files: Sequence[tuple[int, int]]) -> None:
 
 
 def side() -> pa.Table:
-    """The side input of q13: a value per key, for all time."""
+    """Return the side input of q13: a value per key, valid at all times."""
     key = np.arange(SIDE_ROWS)
     first, last = np.zeros(SIDE_ROWS, np.int64), np.full(SIDE_ROWS, _FUTURE_US)
     value = pa.array([f"value-{k}" for k in key.tolist()])

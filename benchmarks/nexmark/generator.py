@@ -1,7 +1,7 @@
 """The events: persons, auctions and bids that arrive at places ``[lo, hi)``, as Arrow batches.
 
-Everything follows from the event's number, so ranges can be made alone and joined. Columns of text
-are dictionaries; written to Parquet they are plain text.
+All values are computed from the event's number, so ranges can be generated alone and joined.
+Columns of text are dictionaries; written to Parquet they are plain text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXTRA = {"person": (6, 60, 120), "auction": (7, 250, 400), "bid": (8, 54, 81)}
 
 
 def persons(lo: int, hi: int) -> pa.RecordBatch:
-    """The persons of a range of arrivals."""
+    """Return the persons of a range of arrivals."""
     event = shape.arrived(lo, hi)
     event = event[event % shape.PERIOD_EVENTS == 0]
     one, two = draws(event, 0), draws(event, 1)
@@ -40,7 +40,7 @@ def persons(lo: int, hi: int) -> pa.RecordBatch:
 
 
 def auctions(lo: int, hi: int) -> pa.RecordBatch:
-    """The auctions of a range of arrivals."""
+    """Return the auctions of a range of arrivals."""
     event = shape.arrived(lo, hi)
     offset = event % shape.PERIOD_EVENTS
     event = event[(offset > 0) & (offset <= shape.AUCTIONS_PER_PERIOD)]
@@ -62,7 +62,7 @@ def auctions(lo: int, hi: int) -> pa.RecordBatch:
 
 
 def bids(lo: int, hi: int) -> pa.RecordBatch:
-    """The bids of a range of arrivals."""
+    """Return the bids of a range of arrivals."""
     event = shape.arrived(lo, hi)
     event = event[event % shape.PERIOD_EVENTS > shape.AUCTIONS_PER_PERIOD]
     one, two, three = draws(event, 0), draws(event, 1), draws(event, 2)
@@ -93,7 +93,7 @@ KINDS: dict[str, Callable[[int, int], pa.RecordBatch]] = {
 def _person(
     event: np.ndarray, which: np.ndarray, draw: np.ndarray, odds: int, hot_offset: int
 ) -> np.ndarray:
-    """The hot person, or one of the last thousand or of the ten to come."""
+    """Return the hot person, or one of the last thousand or the next ten."""
     last = shape.last_person(event)
     active = np.minimum(last + 1, shape.PERSONS_ACTIVE)
     cold = last + 1 - active + below(draw, active + shape.LEAD_IDS)
@@ -102,7 +102,7 @@ def _person(
 
 
 def _auction(event: np.ndarray, draw: np.ndarray) -> np.ndarray:
-    """The hot auction, or one of the last hundred or of the ten to come."""
+    """Return the hot auction, or one of the last hundred or the next ten."""
     last = shape.last_auction(event)
     oldest = np.maximum(last - shape.AUCTIONS_IN_FLIGHT, 0)
     cold = oldest + below(draw, last - oldest + 1 + shape.LEAD_IDS)

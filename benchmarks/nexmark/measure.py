@@ -1,8 +1,8 @@
-"""A system at work in a process of its own: orders, times and the memory of its process tree.
+"""A system in a separate process: its orders, times, and the memory of its process tree.
 
 Memory is the proportional set size of the worker and all its descendants, sampled while an order
-runs; what is Python's is told apart from the whole. Processor time is that of the same processes,
-ended ones included; it hardly depends on what else the machine does. Elsewhere than on Linux both
+runs; the share of Python processes is also reported. Processor time is that of the same processes,
+ended ones included; other work on the machine hardly changes it. On other systems than Linux both
 are 0.
 """
 
@@ -32,7 +32,7 @@ WORKER = Path(__file__).parent / "worker.py"
 
 
 class WorkerError(Exception):
-    """A system that could not start, failed at an order or was too slow for it."""
+    """A system could not start, failed to execute an order, or was too slow."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One order done."""
+    """The result of one order."""
 
     elapsed_s: float
     peak_bytes: int
@@ -77,7 +77,7 @@ class Worker:
         """Run a query into ``out``.
 
         Raises:
-            WorkerError: it failed, or took longer than ORDER_WAIT_S; the worker may be gone.
+            WorkerError: it failed, or took longer than ORDER_WAIT_S; the worker may have ended.
         """
         order = {"query": name, "out": str(out), "variant": variant}
         assert self._process.stdin is not None
@@ -92,7 +92,7 @@ class Worker:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has ended."""
+        """Return whether the process has ended."""
         return self._process.poll() is not None
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _sampled(pid: int) -> Iterator[Memory]:
-    """The memory of a process tree, until the block ends."""
+    """Sample the memory of a process tree until the block ends."""
     memory, stop = Memory(cpu_s=-_cpu_s(pid)), threading.Event()
 
     def sample() -> None:
@@ -151,7 +151,7 @@ def _sampled(pid: int) -> Iterator[Memory]:
 
 
 def _cpu_s(pid: int) -> float:
-    """Processor time of a process tree so far, with that of its processes that have ended."""
+    """Return the processor time of a process tree so far, with that of ended processes."""
     ticks = 0
     for child in tree(pid):
         with contextlib.suppress(OSError):

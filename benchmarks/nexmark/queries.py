@@ -1,10 +1,10 @@
 """The queries, as functions from the streams to a stream; q10 is missing.
 
-Differences to the original text (nexmark-flink) are said where they are. Three concern several:
-(1) a stream has no retractions, so what is updated for ever there is final here: per window, per
-day, or when its auction ends; (2) what is joined without bound in time waits ``shape.PATIENCE`` for
-a partner that may come later, or lives for ever where the partner may; (3) ``BETWEEN`` on an
-auction's time is its lifetime.
+Each query names its differences from the original text (nexmark-flink). Three differences concern
+several queries: (1) A stream has no retractions. Where the original updates a result for ever, a
+result here is final: per window, per day, or when its auction ends. (2) In a join without a bound
+in time, a row waits ``shape.PATIENCE`` for a later partner, or lives for ever if it may be the
+later partner itself. (3) ``BETWEEN`` on an auction's time is its lifetime.
 
 q10 writes files by the clock, which is a sink and not a query.
 """
@@ -40,7 +40,7 @@ def q2(s: Streams) -> Stream:
 
 
 def q3(s: Streams) -> Stream:
-    """Local item suggestion: persons live for ever, an auction waits for its seller."""
+    """Local item suggestion: persons live for ever; an auction waits for its seller."""
     return s.sql(
         """
         SELECT p.name, p.city, p.state, a.id
@@ -53,7 +53,7 @@ def q3(s: Streams) -> Stream:
 
 
 def closed_bids(s: Streams) -> Stream:
-    """The valid bids of each auction, as points at its end."""
+    """Return the valid bids of each auction, as points at its end."""
     pairs = s.sql(
         """
         SELECT a.id, a.category, a.seller, b.bidder, b.price, b.date_time AS bid_time,
@@ -68,7 +68,7 @@ def closed_bids(s: Streams) -> Stream:
 
 
 def q4(s: Streams) -> Stream:
-    """Mean price of a category; per 10 s of ends of auctions, not for ever."""
+    """Mean price per category and 10 s of ends of auctions (the original: of all time)."""
     return s.sql(
         """
         SELECT category, window_start AS start, avg(final) AS mean
@@ -84,7 +84,8 @@ def q4(s: Streams) -> Stream:
 def q5(s: Streams) -> Stream:
     """Hot items: the auctions with the most bids of each 10 s, every 2 s.
 
-    Counts are compared while they are two seconds old, when those of no other window are.
+    Counts are compared when they are two seconds old, since then only counts of one window are
+    valid.
     """
     counts = s.sql(
         """
@@ -97,7 +98,7 @@ def q5(s: Streams) -> Stream:
 
 
 def q6(s: Streams) -> Stream:
-    """Mean of the last ten prices of each seller, whenever an auction of his ends.
+    """Mean of the last ten prices of each seller, whenever one of his auctions ends.
 
     Auctions that end at the same time count in the order of their ids.
     """
@@ -115,7 +116,7 @@ def q6(s: Streams) -> Stream:
 
 
 def q7(s: Streams) -> Stream:
-    """Highest bid of each 10 s; of equal ones the first, where the original gives all."""
+    """Highest bid of each 10 s; of equal ones the first (the original returns all)."""
     return s.sql(
         """
         SELECT max_by(auction, price) AS auction, max(price) AS price,
@@ -142,7 +143,7 @@ def q8(s: Streams) -> Stream:
 
 
 def q9(s: Streams) -> Stream:
-    """Winning bids: the highest valid bid, of equal ones the first, when the auction ends."""
+    """Winning bids: when an auction ends, its highest valid bid, of equal ones the first."""
     won = s.sql(
         """
         SELECT id, max_by(bidder, price) AS bidder, max(price) AS price,
@@ -155,7 +156,7 @@ def q9(s: Streams) -> Stream:
 
 
 def q11(s: Streams) -> Stream:
-    """Sessions of bidders: until nothing has come for 10 s."""
+    """Sessions of bidders, which end after 10 s without a bid."""
     return s.sql(
         """
         SELECT bidder, count(*) AS bids, window_start AS start, window_end AS stop
@@ -165,7 +166,7 @@ def q11(s: Streams) -> Stream:
 
 
 def q12(s: Streams) -> Stream:
-    """Bids of each bidder per 10 s; of event time, as processing time is no function of data."""
+    """Bids of each bidder per 10 s of event time (the original uses processing time)."""
     return s.sql(
         """
         SELECT bidder, count(*) AS bids, window_start AS start, window_end AS stop
@@ -220,14 +221,14 @@ _DISTINCT = """
 
 
 def q15(s: Streams) -> Stream:
-    """Statistics of a day; once, when it ends."""
+    """Statistics per day, emitted when the day ends."""
     return s.sql(
         f"SELECT window_start AS day, {_RANKS}, {_DISTINCT} FROM bid GROUP BY TUMBLE('1 day')"
     )
 
 
 def q16(s: Streams) -> Stream:
-    """Statistics of a channel and day; the latest minute as a number, 1430 for 14:30."""
+    """Statistics per channel and day; the latest minute is a number, 1430 for 14:30."""
     return s.sql(
         f"""
         SELECT channel, window_start AS day,
@@ -238,7 +239,7 @@ def q16(s: Streams) -> Stream:
 
 
 def q17(s: Streams) -> Stream:
-    """Statistics of an auction and day."""
+    """Statistics per auction and day."""
     return s.sql(
         f"""
         SELECT auction, window_start AS day, {_RANKS}, min(price) AS min_price,
@@ -249,7 +250,7 @@ def q17(s: Streams) -> Stream:
 
 
 def q18(s: Streams) -> Stream:
-    """The last bid of each bidder on each auction; per 10 s, not for ever."""
+    """The last bid of each bidder on each auction, per 10 s (the original: of all time)."""
     return s.sql(
         """
         SELECT auction, bidder, last(price) AS price, last(channel) AS channel, last(url) AS url,
@@ -260,9 +261,9 @@ def q18(s: Streams) -> Stream:
 
 
 def q19(s: Streams) -> Stream:
-    """The ten highest bids of each auction; per 10 s, not for ever, and with all equal ones.
+    """The ten highest bids of each auction per 10 s, by rank.
 
-    The original numbers rows and leaves open which of equal ones it takes; here it is their rank.
+    The original has no windows, and numbers rows, so its choice among equal bids is arbitrary.
     """
     ten = s.bid.group_by("auction").window(tumbling("10s")).agg(price=agg.top_k("price", 10))
     least = ten.explode("price").group_by("auction").window(snapshot()).agg(least=agg.min("price"))
@@ -271,7 +272,10 @@ def q19(s: Streams) -> Stream:
 
 
 def q20(s: Streams) -> Stream:
-    """Bids with their auctions of category 10; auctions live for ever, a bid waits for its own."""
+    """Bids with their auctions of category 10.
+
+    Auctions live for ever, a bid waits for its auction.
+    """
     return s.sql(
         """
         SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time, b.extra,
@@ -286,7 +290,7 @@ def q20(s: Streams) -> Stream:
 
 
 def q21(s: Streams) -> Stream:
-    """Channel numbers: known names, otherwise what the URL says."""
+    """Channel numbers: those of known names, otherwise from the URL."""
     return s.sql(
         """
         SELECT auction, bidder, price, channel,

@@ -1,6 +1,6 @@
 """The answers according to DuckDB, as a batch on the same files.
 
-Every text gives the columns of our query of that name. Windows are arithmetic on ``epoch_us``.
+Every text returns the columns of our query of that name. Windows are computed from ``epoch_us``.
 """
 
 from __future__ import annotations

@@ -27,21 +27,21 @@ class Cell:
     problem: str = ""
 
     def best(self) -> tuple[str, float]:
-        """The variant with the least median time."""
+        """Return the variant with the least median time."""
         medians = {variant: median(times) for variant, times in self.elapsed_s.items()}
         variant = min(medians, key=lambda v: medians[v])
         return variant, medians[variant]
 
     @property
     def events_per_s(self) -> float | None:
-        """None: a wrong answer, or none at all, has no speed."""
+        """Return events per second; None for a wrong or missing answer."""
         if self.problem or not self.elapsed_s:
             return None
         return self.events / max(self.best()[1], 1e-9)
 
     @property
     def cpu_us(self) -> float | None:
-        """Processor microseconds per event, of the variant with the least."""
+        """Return processor microseconds per event, of the variant with the least."""
         if self.problem or not self.cpu_s:
             return None
         return 1e6 * min(median(times) for times in self.cpu_s.values()) / self.events
@@ -56,21 +56,20 @@ class Report:
     startup_s: dict[str, float] = field(default_factory=dict)
 
     def cell(self, query: str, system: str, events: int) -> Cell:
-        """The cell, made if it is new."""
+        """Return the cell; create it if it is new."""
         return self.cells.setdefault(query, {}).setdefault(system, Cell(events))
 
     def as_json(self) -> dict[str, dict[str, dict[str, object]]]:
-        """``{query: {system: {events_per_s, peak_bytes, correct}}}``, and what explains it."""
+        """Return ``{query: {system: {events_per_s, peak_bytes, correct}}}`` with details."""
         return {
             query: {system: _cell_json(cell) for system, cell in row.items()}
             for query, row in self.cells.items()
         }
 
     def table(self) -> str:
-        """Million events per second, and how many times less the others do.
+        """Return million events per second, and how many times slower the others are.
 
-        In parentheses the same of processor time: microseconds per event, and how many times more
-        the others take.
+        In parentheses are processor microseconds per event, and how many times more the others use.
         """
         others = [system for system in self.systems if system != OURS]
         heads = ["query", *self.systems, *(f"x {system}" for system in others), "peak GB"]
@@ -85,7 +84,7 @@ class Report:
 
 
 def chart(results: dict[str, dict[str, dict[str, object]]], path: Path) -> None:
-    """Bars of events per second on a logarithmic axis, one group per query."""
+    """Draw bars of events per second on a logarithmic axis, one group per query."""
     import matplotlib  # only for the chart
 
     matplotlib.use("svg")

@@ -1,4 +1,4 @@
-"""The numbers that make Nexmark: proportions, hot keys, time, disorder (as in Beam's generator).
+"""The parameters of Nexmark: proportions, hot keys, time, disorder (as in Beam's generator).
 
 Event n is a person, an auction or a bid by ``n % 50``: 1, 3 and 46 of each 50. Its time is
 ``START_US + n * EVENT_US``. Events arrive out of order within groups of ``GROUP_EVENTS``: arrival p
@@ -38,7 +38,7 @@ PATIENCE = "1s"
 
 
 def arrived(lo: int, hi: int) -> np.ndarray:
-    """The numbers of the events that arrive at places ``[lo, hi)``."""
+    """Return the numbers of the events that arrive at places ``[lo, hi)``."""
     place = np.arange(lo, hi, dtype=np.int64)
     start = place // GROUP_EVENTS * GROUP_EVENTS
     event: np.ndarray = start + (place - start) * GROUP_STRIDE % GROUP_EVENTS
@@ -46,19 +46,19 @@ def arrived(lo: int, hi: int) -> np.ndarray:
 
 
 def time_us(event: np.ndarray) -> np.ndarray:
-    """Microseconds UTC."""
+    """Return the event times, microseconds UTC."""
     time: np.ndarray = START_US + event * EVENT_US
     return time
 
 
 def last_person(event: np.ndarray) -> np.ndarray:
-    """The newest person (from 0) at each event."""
+    """Return the newest person (from 0) at each event."""
     person: np.ndarray = event // PERIOD_EVENTS
     return person
 
 
 def last_auction(event: np.ndarray) -> np.ndarray:
-    """The newest auction (from 0) at each event; -1 before the first."""
+    """Return the newest auction (from 0) at each event; -1 before the first."""
     period, offset = np.divmod(event, PERIOD_EVENTS)
     auction: np.ndarray = period * AUCTIONS_PER_PERIOD + np.minimum(offset, AUCTIONS_PER_PERIOD) - 1
     return auction

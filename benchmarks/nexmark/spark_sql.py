@@ -1,7 +1,7 @@
 """The queries for Spark Structured Streaming, in append mode.
 
-Where several forms give the answer, the one with fewer stateful operators was taken: the greatest
-row of a window is ``max_by``, ranks are taken within a collected list, distinct counts are sizes of
+If several forms return the answer, the one with fewer stateful operators is used: the greatest row
+of a window is ``max_by``, ranks are computed within a collected list, distinct counts are sizes of
 sets (``count(DISTINCT ...)`` is refused). ``q13`` joins a static table.
 """
 
@@ -35,7 +35,7 @@ _DISTINCT = ", ".join(
 
 @dataclass(frozen=True)
 class Query:
-    """A SELECT over views of the streams, and what it needs besides."""
+    """A SELECT over views of the streams, and what else it needs."""
 
     sql: str
     kinds: tuple[str, ...] = ("bid",)

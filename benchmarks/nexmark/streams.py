@@ -1,4 +1,4 @@
-"""The three streams (and q13's side table) as our queries see them."""
+"""The three streams (and q13's side table) that our queries read."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ FOREVER = "1000000d"
 
 @dataclass(frozen=True)
 class Streams:
-    """Points in time; a row that came later than ``shape.DELAY`` says would stop the job."""
+    """Streams of points; a row that is later than ``shape.DELAY`` would fail the job."""
 
     folder: Path
 
     @property
     def person(self) -> Stream:
-        """A person is a point."""
+        """Return the persons, as points."""
         return self._points("person")
 
     @property
     def auction(self) -> Stream:
-        """An auction is a point."""
+        """Return the auctions, as points."""
         return self._points("auction")
 
     @property
     def bid(self) -> Stream:
-        """A bid is a point."""
+        """Return the bids, as points."""
         return self._points("bid")
 
     @property
     def side(self) -> Stream:
-        """Keys and values that hold all the time."""
+        """Return keys and values that are valid at all times."""
         return Stream.from_parquet(str(self.folder / "side"), vs="since", ve="until", delay="0s")
 
     @property
     def open_auction(self) -> Stream:
-        """An auction lives from its start to its end, both included."""
+        """Return the auctions, valid from start to end, both included."""
         path = str(self.folder / "auction")
         return Stream.from_parquet(
             path, vs="date_time", ve="expires", delay=shape.DELAY, late="error"
@@ -52,11 +52,11 @@ class Streams:
 
     @property
     def patient_bid(self) -> Stream:
-        """A bid that waits for its auction, which may come after it, and outlives it."""
+        """Return bids that outlive their auctions, which may come after them."""
         return self.bid.set_duration(shape.PATIENCE)
 
     def sql(self, text: str, **more: Stream) -> Stream:
-        """A SELECT over these streams."""
+        """Return a SELECT over these streams."""
         streams = {"person": self.person, "auction": self.auction, "bid": self.bid, **more}
         made = planner.sql(text, streams)
         assert isinstance(made, Stream), text

@@ -1,4 +1,4 @@
-"""The texts of Nexmark, as dictionaries that columns refer to.
+"""The texts of Nexmark, as dictionaries for columns.
 
 Long random texts (``extra``, ``description``, names of things) come from pools of ``POOL`` texts;
 everything else is as in the original: 10,000 channels with an URL each, of which nine of ten name
@@ -38,7 +38,10 @@ _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
 
 @cache
 def pool(name: int, shortest: int, longest: int, texts: int = POOL) -> pa.Array:
-    """``texts`` random texts of so many lower case letters; ``name`` tells pools apart."""
+    """Return ``texts`` random lower-case texts of such lengths.
+
+    ``name`` selects the random numbers.
+    """
     random = np.random.default_rng([SEED, name])
     lengths = random.integers(shortest, longest + 1, texts)
     letters = _LETTERS[random.integers(0, len(_LETTERS), int(lengths.sum()))].tobytes().decode()
@@ -48,7 +51,7 @@ def pool(name: int, shortest: int, longest: int, texts: int = POOL) -> pa.Array:
 
 @cache
 def channels() -> tuple[pa.Array, pa.Array]:
-    """Names and URLs: the hot channels, then the others."""
+    """Return names and URLs: the hot channels, then the others."""
     parts = pool(1, 1, 5, 3 * (CHANNELS + len(HOT_CHANNELS))).to_pylist()
     urls = [
         f"https://www.nexmark.com/{'/'.join(parts[3 * k : 3 * k + 3])}/item.htm?query=1"
@@ -63,19 +66,19 @@ def channels() -> tuple[pa.Array, pa.Array]:
 
 @cache
 def person_names() -> pa.Array:
-    """All first names with all last names."""
+    """Return all first names with all last names."""
     return pa.array([f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES])
 
 
 @cache
 def emails() -> pa.Array:
-    """Addresses."""
+    """Return e-mail addresses."""
     users, hosts = pool(3, 3, 7).to_pylist(), pool(4, 3, 5).to_pylist()
     return pa.array([f"{user}@{host}.com" for user, host in zip(users, hosts, strict=True)])
 
 
 @cache
 def credit_cards() -> pa.Array:
-    """Four times four digits."""
+    """Return numbers of four times four digits."""
     digits = np.random.default_rng([SEED, 5]).integers(0, 10_000, (POOL, 4)).tolist()
     return pa.array([" ".join(f"{part:04}" for part in card) for card in digits])

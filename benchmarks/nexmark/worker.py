@@ -1,8 +1,8 @@
-"""A process that runs one system: orders on standard input, results on standard output, as JSON.
+"""A process that runs one system: it reads orders and writes results, as lines of JSON.
 
-``python worker.py SYSTEM FOLDER`` says ``{"startup_s": ...}`` when it is ready. An order is
-``{"query": ..., "out": ..., "variant": {...}}``; the result ``{"elapsed_s": ...}`` or
-``{"error": ...}``. It ends with its input. Peers run it in environments of their own.
+``python worker.py SYSTEM FOLDER`` prints ``{"startup_s": ...}`` when it is ready. An order is
+``{"query": ..., "out": ..., "variant": {...}}``; the result ``{"elapsed_s": ...}`` or ``{"error":
+...}``. It ends when its input is closed. Peers run it in their own environments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Execute orders until the input ends."""
     name, folder = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a system prints is no result

@@ -1,10 +1,10 @@
 """Bytewax's side of ``bench_keyed_process``; runs in Bytewax's own environment.
 
-``python keyed_bytewax.py FORM EVENTS KEYS WAIT_S BATCH_ROWS``. Forms: ``stateful_map``; with a
-logic per key ``stateful`` and ``stateful_batch``, both also ``_timed``, by ``notify_at``.
-Bytewax's notifications follow the clock of the wall, not event time: WAIT_S is how long after the
-first event of a key its timer comes. A key whose timer has come is discarded. The last line is
-JSON: events per second of processor time, and of the wall; timers that came.
+``python keyed_bytewax.py FORM EVENTS KEYS WAIT_S BATCH_ROWS``. Forms: ``stateful_map``; and, with
+an object per key, ``stateful`` and ``stateful_batch``, both also ``_timed``, by ``notify_at``.
+Bytewax's notifications follow the wall clock, not event time: WAIT_S is the time from the first
+event of a key to its timer. A key is discarded after its timer. The last line is JSON: events per
+second of processor time and of wall time, and the number of timers that fired.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ fired = 0
 
 
 class Dropped(list):
-    """Keeps nothing."""
+    """A list that drops its items."""
 
     def __iadd__(self, items):
         return self
@@ -41,7 +41,7 @@ def step(state, x):
 
 
 class Totals:
-    """A row per event."""
+    """Emits a row per event."""
 
     def __init__(self, state):
         self.n, self.total = state or (0, 0.0)
@@ -64,7 +64,7 @@ class Totals:
 
 
 class Timed:
-    """A row when the time of the key has come."""
+    """Emits a row when the timer of a key fires."""
 
     def __init__(self, state):
         self.n, self.total, self.at = state or (0, 0.0, None)

@@ -1,7 +1,7 @@
-"""Spark Structured Streaming under an open-loop load: feeder, process, and what became visible.
+"""Spark Structured Streaming under an open-loop load: feeder, process, and visible output.
 
-The feeder writes a file of what is due every ``FILE_US`` (a temporary name, then a rename, as
-Spark's guide asks). Output is visible when the sink's log says that its batch was committed.
+Every ``FILE_US`` the feeder writes a file of the due rows (under a temporary name, then renamed, as
+Spark's guide requires). Output is visible when the sink's log says that its batch was committed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SparkStream:
         raise RuntimeError(f"Spark did not start: {tail}")
 
     def warm_up(self, keys: int) -> None:
-        """Have some batches of earlier events processed; their windows are not looked at."""
+        """Let it process some batches of earlier events, whose windows are ignored."""
         deadline_us = now_us() + int(WARM_WAIT_S * 1e6)
         commits = self.folder / "checkpoint" / "commits"
         for number in range(WARM_BATCHES):
@@ -96,18 +96,18 @@ class SparkStream:
                 time.sleep(0.1)
 
     def pids(self) -> list[int]:
-        """Of all processes of the query."""
+        """Return the ids of all processes of the query."""
         assert self._process is not None
         return [self._process.pid, *descendants(self._process.pid)]
 
     def executors(self) -> list[int]:
-        """Of its executors, where these are processes of their own."""
+        """Return the ids of its executors, if these are separate processes."""
         assert self._process is not None
         lines = descendants(self._process.pid).items()
         return sorted(pid for pid, line in lines if EXECUTOR in line and "java" in line[:200])
 
     def kill(self) -> None:
-        """SIGKILL all its processes."""
+        """Send SIGKILL to all its processes."""
         for pid in self.pids():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -117,7 +117,7 @@ class SparkStream:
         self._process.wait(STOP_WAIT_S)
 
     def stop(self) -> None:
-        """End it in order, or after a while by force."""
+        """Stop it with SIGTERM, or after some time with SIGKILL."""
         assert self._process is not None
         assert self._process.stdin is not None
         pids = self.pids()
@@ -134,7 +134,7 @@ class SparkStream:
 
 
 class Feeder(threading.Thread):
-    """Writes what is due, on time, whether or not it is read.
+    """Writes rows when they are due, whether or not they are read.
 
     ``due_us``: when each row of ``table`` is due after ``started_us``, in order.
     """
@@ -147,7 +147,7 @@ class Feeder(threading.Thread):
         self._table, self._due_us = table, due_us
 
     def run(self) -> None:
-        """One file per step."""
+        """Write one file per step."""
         for at_us in range(FILE_US, int(self._due_us[-1]) + 1 + FILE_US, FILE_US):
             lo, hi = np.searchsorted(self._due_us, [at_us - FILE_US, at_us])
             sleep_until(self._started_us + at_us)
@@ -156,13 +156,13 @@ class Feeder(threading.Thread):
 
 
 def put_closing(folder: Path, at_us: int) -> None:
-    """An event of no value ``at_us`` after the start closes all windows before it."""
+    """Write one event ``at_us`` after the start, which closes all windows before it."""
     time = pa.array([START_US + at_us]).cast(pa.timestamp("us"))
     put(folder, pa.table({"time": time, "key": [0], "value": [10_000]}), f"closing-{at_us}")
 
 
 def put(folder: Path, table: pa.Table, name: str, into: str = "in") -> None:
-    """Make a file of rows appear in an input."""
+    """Write a file of rows into an input folder."""
     zoned = table.schema
     for k, field in enumerate(zoned):
         if pa.types.is_timestamp(field.type):
@@ -174,7 +174,7 @@ def put(folder: Path, table: pa.Table, name: str, into: str = "in") -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """The committed batches of a sink: when each was visible, and its rows."""
+    """The committed batches of a sink: for each the time at which it was visible, and its rows."""
 
     at_us: list[int]
     tables: list[pa.Table]
@@ -184,7 +184,7 @@ class Seen:
         return sum(table.num_rows for table in self.tables)
 
     def columns(self, *names: str) -> tuple[np.ndarray, ...]:
-        """For each row when it was visible, then these columns."""
+        """Return, for each row, when it was visible, then these columns."""
         seen = np.repeat(self.at_us, [table.num_rows for table in self.tables])
         return (
             seen,
@@ -211,7 +211,7 @@ def seen_of(folder: Path) -> Seen:
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    """The sink's log, one file per batch."""
+    """Return the sink's log, one file per batch."""
     found = [p for p in folder.glob("*") if p.name.partition(".")[0].isdigit()]
     yield from sorted(found, key=lambda p: int(p.name.partition(".")[0]))
 
@@ -227,5 +227,5 @@ def await_rows(folder: Path, rows: int, wait_s: float) -> Seen:
 
 
 def scratch_folder() -> Path:
-    """A folder of this run's own."""
+    """Return a folder that only this run uses."""
     return Path(tempfile.mkdtemp(prefix="streamscope-spark-peer-"))

@@ -1,8 +1,8 @@
-"""A Spark Structured Streaming query in a process of its own; a benchmark starts and kills it.
+"""A Spark Structured Streaming query in a separate process, which a benchmark starts and kills.
 
 It reads the Parquet files that a feeder writes into a folder, and appends to a Parquet folder with
-a checkpoint, which is what Spark's guide calls exactly-once. ``READY`` is printed once it runs; it
-ends when its standard input does.
+a checkpoint, which is what Spark's guide calls exactly-once. It prints ``READY`` when the query
+runs, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTERVALS = "start timestamp, stop timestamp, key long, tag long"
 
 
 def windowed(events: DataFrame, window_us: int) -> DataFrame:
-    """Count and sum by key and window, final ones only."""
+    """Count and sum by key and window; only final results."""
     window = f.window("time", f"{window_us} microseconds")
     groups = events.withWatermark("time", "0 seconds").groupBy(window, "key")
     sums = groups.agg(f.count("*").alias("n"), f.sum("value").alias("total"))
@@ -31,14 +31,14 @@ def windowed(events: DataFrame, window_us: int) -> DataFrame:
 
 
 def filtered(events: DataFrame) -> DataFrame:
-    """One row in ten, and arithmetic on it."""
+    """Keep one row in ten and compute a column."""
     cheap = events.where("value <= 1000")
     time = f.unix_micros("time").alias("_vs")
     return cheap.select(time, "key", (f.col("value") * 0.908).alias("euros"))
 
 
 def joined(events: DataFrame, intervals: DataFrame) -> DataFrame:
-    """Events with the intervals of their key that are alive at their moment."""
+    """Join events with the intervals of their key that are alive at that moment."""
     left = events.withWatermark("time", "0 seconds").alias("l")
     right = intervals.withWatermark("start", "0 seconds").alias("r")
     alive = "l.key = r.key and l.time >= r.start and l.time < r.stop"
@@ -49,7 +49,7 @@ def joined(events: DataFrame, intervals: DataFrame) -> DataFrame:
 
 
 def main() -> None:
-    """Run one query until told to end."""
+    """Run one query until the standard input is closed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", required=True, help="has in/, gets out/ and checkpoint/")
     parser.add_argument("--query", choices=["filter", "window", "join"], required=True)

@@ -1,10 +1,10 @@
-"""Recovery runs of Flink: a standalone cluster, task managers killed, what its sinks showed when.
+"""Recovery runs of Flink: a standalone cluster, killed task managers, and the visible output.
 
-Two task managers run the job, as many as are killed are spare; all of them have run the same job
-over other events before, so that spare ones are warm too. The job has a replayable source and
-exactly-once checkpoints. Rows are looked at twice: in the files that checkpoints committed, which
-is Flink's exactly-once output, and as they were printed, which is the soonest that anybody could
-see them but repeats rows.
+Two task managers run the job, and there are as many spare ones as will be killed. All of them have
+run the same job over other events before, so that the spare ones are warm, too. The job has a
+replayable source and exactly-once checkpoints. Rows are measured twice: in the files that
+checkpoints committed, which are Flink's exactly-once output, and in the printed output, which is
+earlier but repeats rows.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _PRINTED = re.compile(rb"(\d+)> \+I\[-?\d+, (\d+), ")
 
 
 def is_installed() -> bool:
-    """Whether ``make bench-peers`` has installed Flink."""
+    """Return whether ``make bench-peers`` has installed Flink."""
     return FLINK.exists()
 
 
 @dataclass(frozen=True)
 class FlinkRuns:
-    """A run, by its committed files and by its printed rows."""
+    """A run, once with its committed files and once with its printed rows."""
 
     committed: Run
     printed: Run
@@ -56,7 +56,7 @@ class FlinkRuns:
 def flink_run(
     load: Load, *, kills: int, kill_at_s: float, checkpoint_interval_s: float
 ) -> FlinkRuns:
-    """Run the load at its pace and kill ``kills`` task managers when ``kill_at_s`` has passed."""
+    """Run the load at its pace and kill ``kills`` task managers after ``kill_at_s``."""
     folder = Path(tempfile.mkdtemp(prefix="streamscope-flink-"))
     cluster = Cluster(folder, task_managers=SLOTS + kills)
     try:
@@ -123,10 +123,10 @@ def _seen(
 
 
 def subtasks_of(printed: list[tuple[int, bytes]]) -> dict[int, int]:
-    """By key, the subtask of the sinks that has its rows; the same one before and after a kill.
+    """Return the sink's subtask of each key, which is the same before and after a kill.
 
     Raises:
-        RuntimeError: a key has rows of several.
+        RuntimeError: a key has rows from several subtasks.
     """
     found = set(_PRINTED.findall(b"".join(chunk for _, chunk in printed)))
     subtasks = {int(key): int(subtask) for subtask, key in found}
@@ -138,7 +138,7 @@ def subtasks_of(printed: list[tuple[int, bytes]]) -> dict[int, int]:
 def batches_of(
     seen_us: np.ndarray, rows: np.ndarray, subtasks: dict[int, int]
 ) -> tuple[list[int], list[int]]:
-    """When something new was seen, and of which subtask: what ``Run.batches`` are.
+    """Return ``Run.batches``: when new rows became visible, and of which subtask.
 
     Raises:
         RuntimeError: no subtask is known for a key.
@@ -156,7 +156,7 @@ def first_of_each(rows: np.ndarray) -> np.ndarray:
 
 
 def repeats(run: Run) -> dict[str, Any]:
-    """How many rows were seen again, and whether the output is right without these."""
+    """Return how many rows were repeated, and whether the output is right without these."""
     rows = np.column_stack([run.vs, run.key, run.total])
     first = first_of_each(rows)
     once = {name: getattr(run, name)[first] for name in ("seen_us", "vs", "key", "total")}
@@ -167,7 +167,7 @@ def repeats(run: Run) -> dict[str, Any]:
 
 
 class SinkFolder(threading.Thread):
-    """Notes when each file of a file sink was committed: it gets its name then."""
+    """Records when each file of a file sink was committed, which is when it gets its final name."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(name="flink-files", daemon=True)
@@ -176,12 +176,12 @@ class SinkFolder(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Until it is stopped."""
+        """Check the folder until ``stop`` is called."""
         while not self._stopped.wait(LOOK_S):
             self._look()
 
     def stop(self) -> None:
-        """Look once more, and no longer."""
+        """Check once more, and end the thread."""
         self._stopped.set()
         self.join()
         self._look()
@@ -194,6 +194,6 @@ class SinkFolder(threading.Thread):
 
     @property
     def files(self) -> list[tuple[int, bytes]]:
-        """When each was seen and what it has, in this order."""
+        """Return when each file was committed, and its rows, in this order."""
         seen = sorted((at_us, name) for name, at_us in self._known.items())
         return [(at_us, (self._folder / name).read_bytes()) for at_us, name in seen]

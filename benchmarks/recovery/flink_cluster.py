@@ -1,8 +1,9 @@
-"""A standalone Flink cluster on this machine: its processes, the job it runs, what was printed.
+"""A standalone Flink cluster on this machine: its processes, its job, and its printed output.
 
-A job manager and task managers of one slot each, processes of their own, started by the wheel's
-``bin/jobmanager.sh`` and ``bin/taskmanager.sh``, which become the Java process that they start: so
-each is killed or ended by the id of what was started. The job is ``recovery/flink_job.py``.
+The job manager and the task managers, with one slot each, are separate processes. They are started
+by the wheel's ``bin/jobmanager.sh`` and ``bin/taskmanager.sh``, which become the Java process
+(exec). So each can be killed by the id of the started process. The job is
+``recovery/flink_job.py``.
 """
 
 from __future__ import annotations
@@ -71,30 +72,30 @@ appender.file.layout.pattern = %d %-5p %c - %m%n
 
 
 def write_events(load: Load, path: Path) -> None:
-    """The input of ``PacedEvents``: events of a reader, rate, first time, then keys and values."""
+    """Write the input of ``PacedEvents``: events per reader, rate, first time, keys and values."""
     head = np.array([load.rows // SOURCES, load.rate, START_US], ">i8")
     rows = np.column_stack([load.keys_of(), load.values_of()]).astype(">i4")
     path.write_bytes(head.tobytes() + rows.tobytes())
 
 
 def put_start(folder: Path, started_us: int) -> None:
-    """Tell the source when the first event is due; it waits for this file."""
+    """Write the file with the time of the first event, for which the source waits."""
     scratch = folder / "start.part"
     scratch.write_bytes(started_us.to_bytes(8, "big"))
     scratch.rename(folder / "start")
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """Return a port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
 
 
 def whole_lines(chunks: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """The same text cut at ends of lines: each line in the chunk that had its end.
+    """Return the same text split at line ends: each line is in the chunk that had its end.
 
-    A line without an end was cut off by a kill and is left out.
+    A line without an end was cut off by a kill, and is left out.
     """
     lines, rest = [], b""
     for at_us, chunk in chunks:
@@ -105,7 +106,7 @@ def whole_lines(chunks: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
 
 
 class TaskManager:
-    """A task manager's process, and what it printed when."""
+    """The process of a task manager, and its printed output with times."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -120,7 +121,7 @@ class TaskManager:
 
 
 class Cluster:
-    """A standalone cluster on this machine. Processes end by their own ids."""
+    """A standalone cluster on this machine. Processes are killed by their ids."""
 
     def __init__(self, folder: Path, task_managers: int) -> None:
         self.folder = folder
@@ -137,7 +138,7 @@ class Cluster:
         self._task_managers: dict[str, TaskManager] = {}
 
     def start(self) -> None:
-        """Start all processes and wait until the slots are there."""
+        """Start all processes and wait until the slots are available."""
         shutil.copytree(self._home / "conf", self.folder / "conf")
         (self.folder / "tmp").mkdir()
         (self.folder / "conf" / "log4j-console.properties").write_text(LOG)
@@ -151,16 +152,16 @@ class Cluster:
         self._await("its slots", lambda: self._get("overview")["slots-total"] == self._wanted)
 
     def warm_up(self, load: Load) -> None:
-        """Run the job on every task manager, as fast as it goes."""
+        """Run the job on every task manager, at full speed."""
         folder = self.folder / "warm"
         job = self.submit(folder, replace(load, seconds=WARM_LOAD_S), self._wanted, 1.0)
         put_start(folder, 1)
         self.await_end(job)
 
     def submit(self, folder: Path, load: Load, slots: int, checkpoint_interval_s: float) -> str:
-        """Submit the job and wait until all of its tasks run; its id.
+        """Submit the job and wait until all its tasks run; return its id.
 
-        ``folder``: of this job; its source waits until ``put_start``.
+        ``folder`` is of this job; its source waits for ``put_start``.
         """
         folder.mkdir()
         write_events(load, folder / "events")
@@ -189,7 +190,7 @@ class Cluster:
         return job
 
     def kill_busy(self, kills: int) -> int:
-        """SIGKILL task managers that run the job; when that was."""
+        """Send SIGKILL to task managers that run the job; return the time."""
         rows = self._get("taskmanagers")["taskmanagers"]
         names = sorted(row["id"] for row in rows if row["freeSlots"] == 0)[:kills]
         if len(names) < kills:
@@ -203,7 +204,7 @@ class Cluster:
         self._await("the end", lambda: self._of(job)["state"] == "FINISHED", END_WAIT_S)
 
     def pids(self) -> list[int]:
-        """Of all processes."""
+        """Return the ids of all processes."""
         return [process.pid for process in self._processes()]
 
     def printed(self, from_us: int) -> list[tuple[int, bytes]]:
@@ -213,7 +214,7 @@ class Cluster:
         return sorted(since, key=lambda chunk: chunk[0])
 
     def stop(self) -> None:
-        """End them all."""
+        """Stop all processes."""
         for process in self._processes():
             process.terminate()
         for process in self._processes():

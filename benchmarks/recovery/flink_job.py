@@ -3,9 +3,9 @@
 Source, window and sink are Flink's own: its data generator source (replayable: a checkpoint has the
 index of the next event), SQL's tumbling window, and its file sink, whose files appear when a
 checkpoint commits them; the same rows are printed on the task managers' standard output. All of it
-runs in Java. What a generator gives for an index is a function of the user's: ``PACED_EVENTS``, in
-Java too, reads the load from a file and waits until an event is due. The compiler that Flink
-brings for its generated code (Janino) compiles it, so no JDK is needed.
+runs in Java. The generator calls a user function with an index: ``PACED_EVENTS``, also in Java,
+reads the load from a file and waits until the event is due. Flink's own compiler for generated code
+(Janino) compiles it, so no JDK is needed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ public class PacedEvents implements GeneratorFunction {
 
 
 def main() -> None:
-    """Submit the job; its id is the last line."""
+    """Submit the job, and print its id as the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="has the events; gets the rows")
     parser.add_argument("--rows", type=int, required=True)
@@ -118,7 +118,7 @@ def main() -> None:
 
 
 def paced_events(env: StreamExecutionEnvironment, folder: Path, rows: int) -> Source:
-    """The source: a generator of ``rows`` events, each given out when it is due."""
+    """Return the source: a generator of ``rows`` events, each returned when it is due."""
     jvm = get_gateway().jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.cook(PACED_EVENTS)
@@ -138,7 +138,7 @@ def paced_events(env: StreamExecutionEnvironment, folder: Path, rows: int) -> So
 
 
 def sql(window_us: int) -> str:
-    """Start of the window, key and sum; times have milliseconds in Flink, windows whole ones."""
+    """Return the SQL for start of window, key and sum; windows are whole milliseconds."""
     return f"""
         SELECT MIN(f0) - MOD(MIN(f0), {window_us}), f1, SUM(f2)
         FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '{window_us / 1e6:.3f}' SECOND))

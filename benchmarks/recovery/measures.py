@@ -24,7 +24,7 @@ LATE_US = 1_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """The observations of one run. Times are us; ``vs``, ``seen_us``...: the output's rows."""
+    """The observations of one run: times in us; ``vs``, ``seen_us`` and others per output row."""
 
     load: Load
     started_us: int
@@ -43,18 +43,18 @@ class Run:
     recomputed: Any
 
     def latencies_us(self) -> np.ndarray:
-        """For each event, from when it was due until the window that has it was seen."""
+        """Return, for each event, the time from its due time until its window was visible."""
         return window_latencies(self.load, self.started_us, self.seen_us, self.vs, self.key)
 
     @property
     def kill_us(self) -> int:
-        """When the kill was, after the start."""
+        """Return the time of the kill after the start."""
         return self.killed_us - self.started_us
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Latencies by the time at which events were due, relative to the kill."""
+    """Latencies by the due times of events, relative to the kill."""
 
     at_s: np.ndarray
     median_ms: np.ndarray
@@ -62,7 +62,7 @@ class Timeline:
 
 
 def timeline(run: Run) -> Timeline:
-    """Median and maximum of each bucket."""
+    """Return median and maximum of each bucket."""
     latency, due = run.latencies_us(), run.load.times_us()
     bucket = due // BUCKET_US
     cuts = np.searchsorted(bucket, np.arange(bucket[-1] + 2))
@@ -74,7 +74,7 @@ def timeline(run: Run) -> Timeline:
 
 
 def measure(run: Run, expected_digest: str | None) -> dict[str, Any]:
-    """The numbers of one run; ``None`` where it cannot be told."""
+    """Return the measures of one run; ``None`` for those that cannot be computed."""
     latency, due = run.latencies_us(), run.load.times_us()
     is_hit = due + latency > run.kill_us
     normal = latency[~is_hit & (due >= run.warm_us)]
@@ -103,7 +103,7 @@ def measure(run: Run, expected_digest: str | None) -> dict[str, Any]:
 
 
 def is_right(run: Run) -> bool:
-    """Whether every window of every key was seen exactly once, with the right sum."""
+    """Return whether every window of every key appeared exactly once, with the right sum."""
     cell = (run.vs - START_US) // run.load.window_us * run.load.keys + run.key
     answer = run.load.answer().ravel()
     is_once = np.array_equal(np.sort(cell), np.flatnonzero(answer))
@@ -111,7 +111,7 @@ def is_right(run: Run) -> bool:
 
 
 def _gaps_us(run: Run) -> list[tuple[int, int]]:
-    """Per partition, pauses between two batches: when each ended, how long it was."""
+    """Return the pauses between two batches of a partition: the end of each, and its length."""
     at, partition = np.array(run.batches[0]), np.array(run.batches[1])
     gaps: list[tuple[int, int]] = []
     for k in np.unique(partition):
@@ -121,7 +121,7 @@ def _gaps_us(run: Run) -> list[tuple[int, int]]:
 
 
 def _gap_ms(run: Run) -> float:
-    """The longest pause of any partition's output that ended soon after the kill."""
+    """Return the longest pause of any output partition that ended soon after the kill."""
     until = run.killed_us + FAILURE_US * 4
     return (
         max((gap for end, gap in _gaps_us(run) if run.killed_us <= end <= until), default=0) / 1e3
@@ -129,16 +129,16 @@ def _gap_ms(run: Run) -> float:
 
 
 def _normal_gap_ms(run: Run) -> float:
-    """The longest such pause in normal operation."""
+    """Return the longest such pause in normal operation."""
     start = run.started_us + run.warm_us
     return max((gap for end, gap in _gaps_us(run) if start <= end < run.killed_us), default=0) / 1e3
 
 
 def _recovered_ms(run: Run) -> float | None:
-    """From the kill until latency stays within 10 % of its baseline; None if it never does.
+    """Return the time from the kill until latency stays within 10 % of its baseline; None if never.
 
-    Baseline: the median of the medians of the buckets before the kill. Where one of these is more
-    than 10 % above it, that one is the bound.
+    Baseline: the median of the medians of the buckets before the kill. If the greatest of these is
+    more than 10 % above the baseline, it is the bound.
     """
     line = timeline(run)
     seen_us = (line.at_s + BUCKET_US / 1e6) * 1e6 + line.worst_ms * 1e3

@@ -1,4 +1,4 @@
-"""One recovery run of ours: a steady load, SIGKILL at a known time, what a subscriber saw.
+"""One recovery run of ours: a steady load, a SIGKILL, and the output at a subscriber.
 
 The workers that hold the keyed window vertices are killed, one or two at the same moment. Hosts are
 Spark's Python workers, one vertex each.
@@ -42,7 +42,7 @@ WAIT_S = 120.0
 
 @dataclass(frozen=True)
 class Setting:
-    """How the jobs of a benchmark run."""
+    """The settings of the jobs of a benchmark."""
 
     executor: Any
     master: str
@@ -51,7 +51,7 @@ class Setting:
 
 
 def query(events: Path, load: Load, *, is_mixed: bool = False) -> Query:
-    """Count and sum by key over short windows; if mixed, only these are replicated."""
+    """Return count and sum by key over short windows; if mixed, only these are replicated."""
     source = Stream.from_parquet(str(events), vs="time", delay="0s", partitions=2)
     source = source.recover_with("replay") if is_mixed else source
     windows = source.group_by("key").window(tumbling(load.window_us))
@@ -60,7 +60,7 @@ def query(events: Path, load: Load, *, is_mixed: bool = False) -> Query:
 
 
 def undisturbed(events: Path, load: Load, folder: Path, setting: Setting) -> dict[str, Any]:
-    """The last status of a run as fast as possible, which also starts what later runs share."""
+    """Return the last status of a run at full speed, which also warms up later runs."""
     job = jobmanager.run(query(events, load), root=str(folder / "whole"), **_place(setting))
     return job.wait(WAIT_S)
 
@@ -77,7 +77,7 @@ def recovery_run(
     is_whole_vertex: bool = False,
     is_mixed: bool = False,
 ) -> Run:
-    """Run the load at its pace and kill ``kills`` workers when ``kill_at_s`` has passed."""
+    """Run the load at its pace and kill ``kills`` workers after ``kill_at_s``."""
     root = tempfile.mkdtemp(prefix="run-", dir=folder)
     started_us = now_us() + int(LEAD_S * 1e6)
     config = JobConfig()
@@ -129,7 +129,7 @@ def _place(setting: Setting) -> dict[str, Any]:
 
 
 def _kill(job: Job, kills: int, *, is_whole_vertex: bool) -> int:
-    """SIGKILL workers that hold keyed window vertices; when that was."""
+    """Send SIGKILL to workers that hold keyed window vertices; return the time."""
     pids = victims(job.status(), kills, is_whole_vertex=is_whole_vertex)
     if len(pids) < kills or os.getpid() in pids:
         raise RuntimeError(f"{kills} workers to kill were wanted, there are {pids}")
@@ -139,7 +139,7 @@ def _kill(job: Job, kills: int, *, is_whole_vertex: bool) -> int:
 
 
 def victims(status: dict[str, Any], kills: int, *, is_whole_vertex: bool) -> list[int]:
-    """The workers to kill: of each window vertex one, so that replicas remain if there are any.
+    """Return the workers to kill: one per window vertex, so that its replicas, if any, survive.
 
     ``is_whole_vertex``: all instances of the first one instead.
     """
@@ -167,7 +167,7 @@ def _bytes_per_row(events: Path) -> float:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Input items that vertices took a second time, and what was read again for that."""
+    """Input items that vertices read a second time, and the files read for them."""
 
     items: int
     bytes: int
@@ -180,20 +180,20 @@ class Positions:
         self._rows: list[tuple[int, dict[str, tuple[int, ...]]]] = []
 
     def __call__(self, status: dict[str, Any]) -> None:
-        """Take a status."""
+        """Add a status."""
         rows = {row["vertex"]: tuple(row["inputs"]) for row in status["vertices"]}
         self._rows.append((now_us(), rows))
 
     def before(self, vertex: str, at_us: int) -> tuple[int, ...]:
-        """The furthest that the vertex had come at a time; empty if nowhere."""
+        """Return the furthest position of the vertex before a time; empty if there is none."""
         seen = [row[vertex] for us, row in self._rows if us < at_us and row.get(vertex)]
         return tuple(map(max, *seen)) if len(seen) > 1 else ()
 
 
 def _recomputed(root: str, positions: Positions, bytes_per_row: float) -> Recomputed:
-    """From the job manager's log: where each instance began, against where its vertex stood.
+    """Compare the start position of each instance (from the log) with its vertex's last position.
 
-    Positions are at most a tick and a report interval old, so that much is not counted.
+    Positions are up to a tick and a report interval old; that difference is not counted.
     """
     reads: dict[tuple[str, tuple[int, ...]], tuple[tuple[int, ...], int]] = {}
     items, read_bytes = 0, 0.0

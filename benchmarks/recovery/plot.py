@@ -1,4 +1,4 @@
-"""The picture of a recovery benchmark: latency around the failure, one panel a strategy."""
+"""The picture of a recovery benchmark: latency around the failure, one panel per strategy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS = {1: "tab:blue", 2: "tab:red"}
 
 
 def draw(runs: Mapping[str, Mapping[int, Run]], title: str, path: Path) -> None:
-    """``runs``: by strategy, then by number of kills."""
+    """Draw ``runs``, which are keyed by strategy, then by number of kills."""
     figure, grid = plt.subplots(
         len(runs), 1, figsize=(9, 1.2 + 2.0 * len(runs)), sharex=True, sharey=True, squeeze=False
     )

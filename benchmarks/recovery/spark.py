@@ -1,7 +1,8 @@
-"""One recovery run of Spark Structured Streaming: the same load, executors killed, what was seen.
+"""One recovery run of Spark Structured Streaming: the same load, killed executors, output.
 
 Spark runs as ``local-cluster``: a driver and three executors of one core, each a process of its
-own. SIGKILL of one or two executors; Spark runs their tasks again elsewhere and starts others.
+own. One or two executors get SIGKILL; Spark runs their tasks again elsewhere and starts new
+executors.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ WAIT_S = 90.0
 
 
 def spark_run(load: Load, *, kills: int, kill_at_s: float) -> Run:
-    """Feed the load and kill ``kills`` executors when ``kill_at_s`` has passed."""
+    """Send the load and kill ``kills`` executors after ``kill_at_s``."""
     folder = scratch_folder()
     stream = SparkStream(folder, "window", load.window_us, MASTER)
     stream.start()

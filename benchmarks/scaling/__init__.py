@@ -1,1 +1,1 @@
-"""Cost as data, keys, windows, vertices and state grow."""
+"""Cost by the amount of data, keys, windows, vertices and state."""

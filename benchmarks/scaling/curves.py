@@ -29,7 +29,7 @@ REMEMBERED_BYTES = 64
 
 @dataclass(frozen=True)
 class Curve:
-    """``make(x, rows)``: the query for one point over so many rows of its main input."""
+    """A curve; ``make(x, rows)`` returns the query of one point, with this many input rows."""
 
     what: str
     points: tuple[int, ...]
@@ -64,20 +64,20 @@ def by_keys(keys: int, rows: int) -> Query:
 
 
 def with_hot_key(percent: int, rows: int) -> Query:
-    """Sums by 10,000 keys over 2 s; one key has so many percent of the events."""
+    """Sum by 10,000 keys over 2 s; one key has ``percent`` of the events."""
     key = when(col("id") % 100 < percent).then(0).otherwise(col("id") % 10_000)
     windows = bids(rows).select("price", key=key).group_by("key").window(tumbling("2s"))
     return windows.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
 
 
 def overlapping(windows: int, rows: int) -> Query:
-    """Every event belongs to so many windows; one result a key and second whatever that is."""
+    """Put every event into ``windows`` windows; always one result per key and second."""
     groups = bids(rows).group_by("auction").window(hopping(f"{windows}s", "1s"))
     return groups.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
 
 
 def chain(vertices: int, rows: int) -> Query:
-    """Every event goes through half so many unions, one after the other; half are idle filters."""
+    """Send every event through a chain of unions; half of the vertices are filters."""
     stream = bids(rows, 1).select("id", "price")
     for step in range(vertices // 2):
         stream = stream.union(stream.filter(col("id") < -step))
@@ -85,13 +85,13 @@ def chain(vertices: int, rows: int) -> Query:
 
 
 def partitioned(partitions: int, rows: int) -> Query:
-    """Sums by 1,000 keys: so many sources, as many windows, the square of that in channels."""
+    """Sum by 1,000 keys with equally many sources and windows, connected all to all."""
     groups = bids(rows, partitions).group_by("auction").window(tumbling("2s"))
     return groups.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
 
 
 def remembering(megabytes: int, rows: int) -> Query:
-    """Bids look up keys in the memory of a join; all of it stays to the end."""
+    """Look up bids in the state of a join, which keeps all of it to the end."""
     remembered = str(memory_file(remembered_rows(megabytes) if rows > SMALL_ROWS else SMALL_ROWS))
     right = Stream.from_parquet(remembered, vs="start", ve="stop", delay="0s").select(
         "key", "value"
@@ -101,12 +101,12 @@ def remembering(megabytes: int, rows: int) -> Query:
 
 
 def remembered_rows(megabytes: int) -> int:
-    """How many rows make a memory of that size."""
+    """Return how many rows make a state of that size."""
     return megabytes * M // REMEMBERED_BYTES
 
 
 def memory_file(rows: int) -> Path:
-    """``start, stop, key, value``: all begin before the bids and outlive them."""
+    """Write ``start, stop, key, value``: rows that begin before the bids and outlive them."""
     path = Path(tempfile.gettempdir()) / f"{bids_folder(SMALL_ROWS).parent.name}" / f"memory-{rows}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The picture of the scaling benchmark: a panel for each curve, cost left and memory right."""
+"""The picture of the scaling benchmark: a panel per curve, cost left and memory right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Point:
 
 
 def draw(curves: Mapping[str, Sequence[Point]], what: Mapping[str, str], path: Path) -> None:
-    """``what``: by curve, what grows."""
+    """Draw ``curves``; ``what`` says for each curve what grows."""
     rows = -(-len(curves) // COLUMNS)
     figure, grid = plt.subplots(rows, COLUMNS, figsize=(10, 2.9 * rows), squeeze=False)
     for axes in grid.flat[len(curves) :]:

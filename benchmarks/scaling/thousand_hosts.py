@@ -1,8 +1,8 @@
-"""A thousand scripted hosts in front of the real job manager: what each kind of notice costs it.
+"""A thousand simulated hosts and the real job manager: the cost of each kind of notice.
 
 Nothing runs here: the notices are those that hosts would send, in their order and with the right
-fields, and are handled by :class:`jobmanager.manager.manager.JobManager` for a real plan. Costs are
-processor time of this process.
+fields. They are handled by :class:`jobmanager.manager.manager.JobManager` for a real plan. Costs
+are processor time of this process.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ STEP_ITEMS = 100
 
 @dataclass
 class Cost:
-    """What notices of one kind cost: how many, seconds, and instructions and bytes that went out.
+    """The cost of notices of one kind: their number, seconds, and sent instructions and bytes.
 
-    ``coding_s``: to decode the notice, and to encode what follows, once for each addressee.
+    ``coding_s``: to decode the notice, and to encode the instructions, once per receiver.
     """
 
     notices: int = 0
@@ -64,13 +64,13 @@ class Cost:
 
     @property
     def us(self) -> float:
-        """Microseconds of handling and coding per notice."""
+        """Return microseconds of handling and coding per notice."""
         return (self.handling_s + self.coding_s) / max(1, self.notices) * 1e6
 
 
 @dataclass
 class Cluster:
-    """The hosts of one job: they do what they are told to, and report."""
+    """The hosts of one job, which obey instructions and send reports."""
 
     topology: Topology
     hosts: int
@@ -85,7 +85,7 @@ class Cluster:
         self.manager = JobManager(self.topology, self.config)
 
     def tell(self, notice: Notice, *, kind: str = "") -> list[Instruction]:
-        """Have the job manager take a notice, as the driver does, and count what it costs."""
+        """Pass a notice to the job manager, as the driver does, and measure the cost."""
         cost = self.costs.setdefault(kind or type(notice).__name__, Cost())
         started_s = time.process_time()
         data = b""
@@ -113,12 +113,12 @@ class Cluster:
     # ---- the life of a job
 
     def start(self) -> None:
-        """The job begins, every host reports, every instance starts."""
+        """Start the job: every host reports, and every instance starts."""
         self.tell(JobStarted(self.hosts, self.now_us))
         self._bring_up()
 
     def resume(self, log: list[Notice]) -> float:
-        """A successor takes the log over and starts all again; seconds to learn from it."""
+        """Start a successor, which restarts all; return the seconds it needs to read the log."""
         data = [LOG_CODEC.encode(notice) for notice in log]
         started_s = time.process_time()
         self.manager.recall(LOG_CODEC.decode(one) for one in data)
@@ -128,7 +128,7 @@ class Cluster:
         return recalled_s
 
     def report(self) -> None:
-        """Every host reports once; every stream has moved on."""
+        """Let every host report once; every stream has advanced."""
         self.rounds += 1
         self.now_us += int(self.config.host_limits(self.hosts).report_interval_s * US_PER_S)
         for name, rows in self._by_host().items():
@@ -136,7 +136,7 @@ class Cluster:
             self.obey(self.tell(Progress(name, reports)))
 
     def checkpoint(self, vertices: int | None = None) -> None:
-        """Every vertex (or the first so many) has taken a checkpoint where it stood."""
+        """Let every vertex (or the first ones) take a checkpoint at its position."""
         rows = [v for v in self.manager.vertices.values() if v.instances]
         for vertex in rows[:vertices]:
             instance = vertex.instances[0]
@@ -150,7 +150,7 @@ class Cluster:
             self.obey(self.tell(notice))
 
     def tick(self) -> None:
-        """Time passes: limits are looked at, and the status is made."""
+        """Advance the time: limits are checked, and the status is built."""
         self.now_us += int(self.config.tick_s * US_PER_S)
         self.obey(self.tell(Tick(self.now_us)))
         cost = self.costs.setdefault("status", Cost())
@@ -160,7 +160,7 @@ class Cluster:
         cost.handling_s += time.process_time() - started_s
 
     def lose(self, slots: range, *, kind: str) -> float:
-        """Hosts die at once and others take their place; seconds of the job manager's time."""
+        """Kill hosts at once and replace them; return the seconds of the job manager."""
         before_s = self.spent_s
         lost = [self.manager.hosts[slot].name for slot in slots]
         for name in lost:
@@ -171,7 +171,7 @@ class Cluster:
 
     @property
     def spent_s(self) -> float:
-        """All that the job manager has spent on notices so far."""
+        """Return the seconds that the job manager has spent on notices so far."""
         return sum(c.handling_s + c.coding_s for c in self.costs.values())
 
     # ---- what hosts do
@@ -186,7 +186,7 @@ class Cluster:
         self.obey(self.tell(HostReady(host, 0, 1_000 + slot, f"m{slot}", address)))
 
     def obey(self, instructions: list[Instruction]) -> None:
-        """Start what is to be started; findings are fed back."""
+        """Obey the instructions, and send the resulting notices."""
         for instruction in instructions:
             match instruction:
                 case Tell(host=host, instruction=StartVertex(vertex=vertex, epoch=epoch)):

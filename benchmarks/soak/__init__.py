@@ -1,1 +1,1 @@
-"""A live job for hours, under load and faults: what grows?"""
+"""A live job for hours, under load and faults, to detect growth."""

@@ -1,8 +1,8 @@
-"""The events of a soak, and the answer: both follow from the number of an event alone.
+"""The events of a soak run and their answer, which are computed from event numbers only.
 
-Partition ``PARTITIONS - 1`` is silent half of the time, so that idleness is decided all the time.
-``python -m soak.events SERVERS TOPIC RATE SECONDS`` produces them when they are due, prints when it
-began as one JSON line, and how far it was behind as another one.
+Partition ``PARTITIONS - 1`` is silent half of the time, so that the job often decides whether it is
+idle. ``python -m soak.events SERVERS TOPIC RATE SECONDS`` produces them when they are due. It
+prints its start time as one JSON line, and its greatest delay as another.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _TICK_S = 0.005
 
 
 def keys_of(numbers: np.ndarray) -> np.ndarray:
-    """The key of each event."""
+    """Return the key of each event."""
     return numbers * 7_919 % 104_729 % KEYS
 
 
 def amounts_of(numbers: np.ndarray) -> np.ndarray:
-    """The amount of each event."""
+    """Return the amount of each event."""
     return numbers * 31 % 10_007
 
 
 def times_of(numbers: np.ndarray, began_us: int, rate: int) -> np.ndarray:
-    """When each event happens: it is due then, and says so."""
+    """Return the time of each event, which is also its due time."""
     return began_us + numbers * 1_000_000 // rate
 
 
 def answer(began_us: int, rows: int, rate: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """By window end and key the number of events and the total of their amounts."""
+    """Return the number of events and the sum of their amounts by window end and key."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
     step = rate * 60
     for lo in range(0, rows, step):

@@ -1,7 +1,7 @@
-"""What a job holds: disk and files below its root, and what its processes have open.
+"""Samples of a job: disk and files below its root, and memory and handles of its processes.
 
-Processes are told apart by what they do (``driver``, ``jvm``, ``worker``): faults replace them. Of
-several with one part the greatest counts.
+Processes are named by their role (``driver``, ``jvm``, ``worker``), because faults replace them. Of
+several with one role, the greatest value counts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ START_S = 20.0
 
 @dataclass
 class Samples:
-    """Numbers over time, by what was measured."""
+    """Numbers over time, by name of the measure."""
 
     seen: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def add(self, name: str, at_s: float, value: float) -> None:
-        """Note one number."""
+        """Add one number."""
         self.seen.setdefault(name, []).append((at_s, value))
 
 
@@ -45,7 +45,7 @@ class Sampler(threading.Thread):
         self.pid: int | None = None
 
     def run(self) -> None:
-        """Until :meth:`stop`."""
+        """Sample until :meth:`stop` is called."""
         while not self._over.wait(SAMPLE_S):
             now_s = time.monotonic()
             for folder, (files, size) in below(self._root).items():
@@ -55,13 +55,13 @@ class Sampler(threading.Thread):
                 self._samples.add(name, now_s, value)
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Stop sampling."""
         self._over.set()
         self.join()
 
 
 def below(root: Path) -> dict[str, tuple[int, int]]:
-    """By folder of a job's root the files in it, and their bytes."""
+    """Return the number of files and their bytes, by folder of a job's root."""
     found: dict[str, tuple[int, int]] = {}
     for path in root.rglob("*"):
         with contextlib.suppress(OSError):  # collected meanwhile
@@ -74,7 +74,7 @@ def below(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def held(pid: int | None) -> dict[str, float]:
-    """Memory, handles and threads of a job manager and of what it has started."""
+    """Return memory, handles and threads of a job manager and its child processes."""
     found: dict[str, float] = {}
     if pid is None or not (PROC / str(pid)).exists():
         return found
@@ -100,7 +100,7 @@ def held(pid: int | None) -> dict[str, float]:
 
 
 def age_s(pid: int) -> float:
-    """How long a process has run; 0 if it is gone."""
+    """Return how long a process has run; 0 if it has ended."""
     with contextlib.suppress(OSError):
         ticks = int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
         uptime_s = float((PROC / "uptime").read_text().split()[0])

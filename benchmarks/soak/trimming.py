@@ -1,6 +1,6 @@
-"""Deletes what the job has long read: the broker has a topic in memory, an hour of it is 20 GB.
+"""Deletes records that the job has read: the broker keeps topics in memory, 20 GB per hour.
 
-It takes the option ``retention.ms`` of a topic and deletes nothing by it.
+The broker accepts the option ``retention.ms`` of a topic, but ignores it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEPT = 5
 
 
 class Trimming:
-    """Deletes in a thread of its own; a broker that does not answer is asked again later."""
+    """Deletes in a separate thread; if the broker does not answer, it is asked again later."""
 
     def __init__(self, broker: Broker, topic: str, partitions: int) -> None:
         self._broker, self._topic = broker, topic
@@ -30,7 +30,7 @@ class Trimming:
         self._thread.start()
 
     def stop(self) -> None:
-        """Delete no more."""
+        """Stop deleting."""
         self._over.set()
         self._thread.join()
 

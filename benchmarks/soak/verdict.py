@@ -1,9 +1,8 @@
-"""Whether a number has grown over a run, by its tenths.
+"""Decides whether a number has grown over a run, from the medians of its tenths.
 
-The first tenth is the start and does not count. What is left has grown if its last third lies above
-its first third by more than a share and by more than what is noise for such a number, and still
-rises: a step that is followed by a level, or by less, is not growth (a fault moves work to another
-process, which has more from then on).
+The first tenth is the start and does not count. The rest has grown if its last third is above its
+first third by more than a share and by more than the noise of such a number, and if it still rises.
+A single step is not growth: a fault may move work to another process, which then has more.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ TIME_SHARE, TIME_SLACK = 2.0, {"_s": 5.0, "_ms": 300.0}
 def tenths(
     values: Sequence[tuple[float, float]], began_s: float, ended_s: float
 ) -> list[float | None]:
-    """The median of each tenth of the run; None where there is no number."""
+    """Return the median of each tenth of the run; None for a tenth without a number."""
     parts: list[list[float]] = [[] for _ in range(TENTHS)]
     for at_s, value in values:
         place = int((at_s - began_s) / (ended_s - began_s) * TENTHS)
@@ -47,7 +46,7 @@ def tenths(
 
 
 def has_grown(name: str, by_tenth: Sequence[float | None]) -> bool:
-    """Whether it did."""
+    """Return whether the number has grown."""
     known = [value for value in by_tenth[1:] if value is not None]
     third = len(known) // 3
     if third == 0:

@@ -1,4 +1,4 @@
-"""The query of the soak: windows of a second by 100 keys, delivered exactly once.
+"""The query of the soak run: windows of a second by 100 keys, delivered exactly once.
 
 ``jobmanager run benchmarks/soak/windows.py`` runs it on the broker at ``SOAK_SERVERS``.
 """
@@ -20,7 +20,7 @@ EVENT = pa.schema(
 
 
 def query() -> ss.Query:
-    """From the topic ``events`` to the topic ``windows``."""
+    """Return the query from the topic ``events`` to the topic ``windows``."""
     servers = os.environ["SOAK_SERVERS"]
     events = ss.Stream.from_kafka(
         "events", servers=servers, schema=EVENT, vs="at", delay=DELAY, idle_after="1s"

@@ -1,7 +1,7 @@
 """Bytewax: one worker, a Python call per event; its windowing operators with an event clock.
 
-Rows come from Parquet as tuples; answers are collected and written when the flow has ended. Windows
-with a bidder or an auction for key use ``count_window``, as its documentation shows.
+Rows are read from Parquet as tuples; results are collected, and written when the flow has ended.
+Windows whose key is a bidder or an auction use ``count_window``, as its documentation shows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 
 
 class Rows(StatelessSourcePartition[Row]):
-    """Rows of some columns of a folder."""
+    """Reads rows with some columns from a folder."""
 
     def __init__(self, folder: Path, columns: list[str]) -> None:
         self._batches = (
@@ -54,7 +54,7 @@ class Rows(StatelessSourcePartition[Row]):
 
 
 class Bids(DynamicSource[Row]):
-    """The bids, read by one worker."""
+    """Bids that one worker reads."""
 
     def __init__(self, folder: Path, columns: list[str]) -> None:
         self._folder, self._columns = folder, columns
@@ -84,7 +84,7 @@ class Collected(DynamicSink[Row]):
 
 
 def _windows(flow: Dataflow, folder: Path, key: int, windower: win.Windower[Any]) -> Any:
-    """Counts per key and window, with the window's start and end: (key, start, end, count)."""
+    """Return counts per key and window, with the bounds of the window: (key, start, end, count)."""
     bids = op.input("bids", flow, Bids(folder, ["auction", "bidder", "date_time"]))
     # Only events move this clock: with the wall's, a pause would make events late.
     clock = win.EventClock(lambda row: row[2], DELAY, lambda: ALIGN, lambda _: None)
@@ -133,7 +133,7 @@ FLOWS: dict[str, Callable[[Dataflow, Path], tuple[Any, list[str]]]] = {
 
 
 class System:
-    """A flow per order, in this process."""
+    """Runs one flow per order in this process."""
 
     NAMES = tuple(FLOWS)
     VARIANTS: tuple[dict[str, object], ...] = ({},)
@@ -142,7 +142,7 @@ class System:
         self._folder = folder
 
     def run(self, name: str, out: Path, variant: dict[str, object]) -> float:
-        """The flow, and writing what it gave."""
+        """Run the flow and write its results."""
         assert not variant, variant
         out.mkdir(parents=True)
         flow, sink = Dataflow(name), Collected()
@@ -156,7 +156,7 @@ class System:
 
 
 def _hottest(counts: pa.Table) -> pa.Table:
-    """The greatest counts of each window: too much for a flow of its own, so done afterwards."""
+    """Return the greatest counts of each window; computed after the flow, which cannot do it."""
     most = counts.group_by("start").aggregate([("num", "max")])
     return counts.join(
         most,

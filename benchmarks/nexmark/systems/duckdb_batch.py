@@ -15,7 +15,7 @@ THREADS = 2
 
 
 class System:
-    """One connection for all queries."""
+    """Uses one connection for all queries."""
 
     NAMES = tuple(REFERENCE)
     VARIANTS: tuple[dict[str, object], ...] = ({},)
@@ -25,7 +25,7 @@ class System:
         self._connection.execute(f"SET threads = {THREADS}")
 
     def run(self, name: str, out: Path, variant: dict[str, object]) -> float:
-        """The whole statement."""
+        """Run the whole statement."""
         assert not variant, variant
         out.mkdir(parents=True)
         started_s = time.perf_counter()

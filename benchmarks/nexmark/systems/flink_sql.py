@@ -1,8 +1,8 @@
 """Flink SQL in a local cluster inside of its JVM: streaming mode, file source and file sink.
 
 The wheel of PyFlink reads no Parquet (that is a separate JAR), so each table is written as CSV at
-start-up, the bids once with all columns and once with the numbers alone, and the answer is CSV.
-Time is from submitting the job to its end.
+start-up, the bids once with all columns and once with the numeric ones only. The answer is CSV,
+too. The time runs from submitting the job to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NARROW = {"q2", "q5", "q11", "q12", "q15", "q17"}
 
 
 class System:
-    """A table environment per order, in one JVM."""
+    """Uses one table environment per order, in one JVM."""
 
     NAMES = tuple(FLINK_SQL)
     VARIANTS: tuple[dict[str, object], ...] = ({"parallelism": 2}, {"parallelism": 1})
@@ -45,7 +45,7 @@ class System:
         self._ddl["numbers"] = self._written(folder, "bid", _NUMBERS)
 
     def run(self, name: str, out: Path, variant: dict[str, object]) -> float:
-        """From submitting the job to its end."""
+        """Run a query; the time runs from submitting the job to its end."""
         tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         for key, value in {**_SETTINGS, "parallelism.default": variant["parallelism"]}.items():
             tables.get_config().set(key, str(value))
@@ -65,7 +65,7 @@ class System:
         return elapsed_s
 
     def _written(self, folder: Path, kind: str, columns: list[str] | None = None) -> str:
-        """Write a table as CSV; the statement that declares it."""
+        """Write a table as CSV; return the statement that declares it."""
         path = self._csv / ("numbers" if columns else kind)
         path.mkdir()
         for file in sorted((folder / kind).glob("*.parquet")):
@@ -84,7 +84,7 @@ class System:
 
 
 def _to_parquet(out: Path, columns: list[str]) -> None:
-    """The CSV files of an answer as one Parquet file of texts."""
+    """Convert the CSV files of an answer to one Parquet file of texts."""
     names = list(columns)
     text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
     reading = pyarrow.csv.ReadOptions(column_names=names)

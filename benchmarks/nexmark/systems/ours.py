@@ -16,7 +16,7 @@ MASTER = "local[2]"
 
 
 class System:
-    """One Spark session for all queries."""
+    """Uses one Spark session for all queries."""
 
     NAMES = tuple(QUERIES)
     VARIANTS: tuple[dict[str, object], ...] = ({},)
@@ -25,7 +25,7 @@ class System:
         self._streams = Streams(folder)
 
     def run(self, name: str, out: Path, variant: dict[str, object]) -> float:
-        """From the first vertex's start to the job's end."""
+        """Run a query; the time runs from the first vertex's start to the job's end."""
         assert not variant, variant
         with tempfile.TemporaryDirectory(prefix="nexmark-ours-") as root:
             query = QUERIES[name](self._streams).to_parquet(

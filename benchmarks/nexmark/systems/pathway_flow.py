@@ -23,7 +23,7 @@ TEN_S, TWO_S = 10_000_000, 2_000_000
 
 
 class Bid(pw.Schema):
-    """The columns that queries use; times in microseconds."""
+    """The columns that queries use; times are microseconds."""
 
     auction: int
     bidder: int
@@ -81,7 +81,7 @@ _WINDOW = {"t": "start", "u": "stop"}
 
 
 class System:
-    """A graph per order, in this process."""
+    """Runs one graph per order in this process."""
 
     NAMES = tuple(TABLES)
     VARIANTS: tuple[dict[str, object], ...] = ({},)
@@ -95,7 +95,7 @@ class System:
         pyarrow.csv.write_csv(table, self._csv)
 
     def run(self, name: str, out: Path, variant: dict[str, object]) -> float:
-        """The graph, from CSV to CSV; the answer is made Parquet afterwards."""
+        """Run the graph from CSV to CSV; then convert the answer to Parquet."""
         assert not variant, variant
         out.mkdir(parents=True)
         started_s = time.perf_counter()

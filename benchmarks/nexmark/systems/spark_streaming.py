@@ -1,8 +1,8 @@
 """Spark Structured Streaming: file source, append mode, Parquet sink, ``availableNow``.
 
-Windows close only when a later event comes, so windowed queries read one event more of each kind,
-far in the future, from a folder of links; its rows never come out. Time is from the start of the
-first micro-batch to the end of the query.
+Windows close only when a later event comes, so windowed queries also read one event of each kind
+far in the future, from a folder of links; its rows are never emitted. The time runs from the start
+of the first micro-batch to the end of the query.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SETTINGS = {
 
 
 class System:
-    """One session for all queries."""
+    """Uses one session for all queries."""
 
     NAMES = tuple(SPARK_SQL)
     VARIANTS: tuple[dict[str, object], ...] = (
@@ -53,7 +53,7 @@ class System:
             _link(folder, self._scratch, kind)
 
     def run(self, name: str, out: Path, variant: dict[str, object]) -> float:
-        """From the first micro-batch's start to the query's end."""
+        """Run a query; the time runs from the first micro-batch's start to the query's end."""
         provider = _ROCKS if variant.get("store") == "rocksdb" else _HEAP
         self._spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
         query = SPARK_SQL[name]
