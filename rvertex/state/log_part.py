@@ -98,11 +98,14 @@ class LogPart:
         ]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
-    def rest(self, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-        """The current rows, block by block, with these columns or all."""
+    def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """Each block with these columns, and which of its rows are current."""
         for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
-            block = block.select(columns) if columns else block
-            mask = self.current[lo:hi]
+            yield block.select(columns), self.current[lo:hi]
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The current rows, block by block."""
+        for block, mask in self.masked(self.blocks[0].schema.names):
             kept = block if mask.all() else block.filter(pa.array(mask))
             if kept.num_rows:
                 yield kept

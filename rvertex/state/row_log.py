@@ -160,9 +160,13 @@ class RowLog:
         if any(part.last <= now for part in self._parts):
             self._parts = [part for part in self._parts if part.last > now]
 
-    def current(self, columns: Sequence[str] = ()) -> list[pa.RecordBatch]:
-        """All current rows, with these columns or all."""
-        return [rows for part in self._parts for rows in part.rest(columns)]
+    def current(self) -> list[pa.RecordBatch]:
+        """All current rows."""
+        return [rows for part in self._parts for rows in part.rest()]
+
+    def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """All rows, with these columns, and which of them are current; without copies."""
+        return (pair for part in self._parts for pair in part.masked(columns))
 
     def save(self) -> dict[str, pa.Table]:
         """All rows by reference, and the mask of current rows."""

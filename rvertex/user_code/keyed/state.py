@@ -172,8 +172,8 @@ class KeyedState:
         assert not self.slots, len(self.slots)
         self._log.load(tables)
         if self._key_types and self._log.free_rows > LOADED_MAX:
-            for rows in self._log.current([NUMBER, TIMES]):
-                self._stored_timers.add(*_least_timers(rows))
+            for rows, is_current in self._log.masked([NUMBER, TIMES]):
+                self._stored_timers.add(*_least_timers(rows, is_current))
         else:
             for rows in self._log.take_all():
                 self._load_rows(rows)
@@ -272,8 +272,8 @@ def _timer_columns(slots: list[Any]) -> list[pa.Array]:
     return [pa.ListArray.from_arrays(offsets, values) for values in (named, times)]
 
 
-def _least_timers(rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least timer time and the number of each row that has timers."""
+def _least_timers(rows: pa.RecordBatch, is_current: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least timer time and the number of each current row that has timers."""
     times = rows.column(TIMES)
     counts = pc.list_value_length(times).to_numpy()
     has = np.flatnonzero(counts)
@@ -281,7 +281,8 @@ def _least_timers(rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     starts = np.cumsum(counts) - counts
     least = np.minimum.reduceat(pc.list_flatten(times).to_numpy(), starts[has])
-    return least, rows.column(NUMBER).to_numpy()[has]
+    kept = is_current[has]
+    return least[kept], rows.column(NUMBER).to_numpy()[has[kept]]
 
 
 def _size_of(value: Any) -> int:
