@@ -49,8 +49,9 @@ MASTER = "local[4]"
 class Log:
     """A log of all actions, one line each, and their counts."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, seconds: float) -> None:
+        """``seconds``: no further fault is done after this time."""
+        self._path, self._until_s = path, time.monotonic() + seconds
         self._faults: list[dict[str, Any]] = []
         self._jobs: list[dict[str, Any]] = []
 
@@ -61,6 +62,11 @@ class Log:
     def job(self, job: JobSpec, **facts: Any) -> None:
         """Log that a run was compared, or failed."""
         self._jobs.append(self._add(job, **facts))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is over."""
+        return time.monotonic() > self._until_s
 
     def count(self) -> int:
         """The number of faults so far."""
@@ -113,6 +119,7 @@ def main() -> int:
     """Run jobs until there were enough faults. Return 1 if a result was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=1e9, help="then the last job ends")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--per-job", type=int, default=KILLS_PER_JOB)
     parser.add_argument("--only", default="", help="QUERY or QUERY/STRATEGY")
@@ -126,7 +133,7 @@ def main() -> int:
     options = parser.parse_args()
     # so that all started processes are ended
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    log = Log(options.log)
+    log = Log(options.log, options.seconds)
     pairs = [p for p in PAIRS if "/".join(p).startswith(options.only)]
     first = options.seed % len(pairs)
     pairs = pairs[first:] + pairs[:first]
@@ -136,7 +143,7 @@ def main() -> int:
         if options.cluster:
             master = cleanup.enter_context(Cluster(folder, start_wait_s=START_S_MAX)).master
         number = 0
-        while log.count() < options.kills:  # ends: each job adds some
+        while log.count() < options.kills and not log.is_over:  # ends: each job adds some
             query, strategy = pairs[number % len(pairs)]
             kills = min(options.per_job, options.kills - log.count())
             name = f"{query}-{strategy}-{options.seed}-{number}"
@@ -194,8 +201,10 @@ def run_job(
             scene.life.until(is_whole, START_S_MAX, "all at work")
             scene.wait_delivered(time.time_ns() // 1000)
             time.sleep(WARM_S)
-            while done < kills:
-                strike(scene, dice, kinds, log, is_last=done == kills - 1)
+            is_last = False
+            while not is_last:
+                is_last = done == kills - 1 or log.is_over
+                strike(scene, dice, kinds, log, is_last=is_last)
                 done += 1
             time.sleep(WARM_S)
             feed.stop()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver import root_keeper
+from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running.changes import apply, cut, ends, pending
 from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
@@ -83,8 +84,10 @@ def nobody_looks_whether_all_are_level() -> Mutant:
         more=(
             (cut, "_check_ends", lambda *given: None),
             (ends, "reaches_beyond", lambda *given: False),
+            (JobDeliveries, "have_caught_up", property(lambda self: True)),
         ),
         change=True,
+        deliver=True,  # fences hide what is behind the cut, but destinations have got it
     )
 
 
@@ -95,6 +98,11 @@ def a_rollback_goes_to_another_time() -> Mutant:
         truncate(store, max(end - 1, 0), generation)
 
     return Mutant(apply, "truncate", too_far, change=True)
+
+
+def a_rollback_takes_back_what_was_delivered() -> Mutant:
+    """Nobody checks whether rows since the change were delivered."""
+    return Mutant(apply, "end_of", lambda cut, stream: 0, change=True, deliver=True)
 
 
 def a_change_is_closed_before_its_log_begins() -> Mutant:
@@ -123,6 +131,7 @@ CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     the_new_plan_is_written_before_the_commit,
     nobody_looks_whether_all_are_level,
     a_rollback_goes_to_another_time,
+    a_rollback_takes_back_what_was_delivered,
     a_change_is_closed_before_its_log_begins,
     a_suspended_host_writes_on,
 )

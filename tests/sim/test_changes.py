@@ -1,6 +1,6 @@
 """Jobs that users rescale, deploy, save and roll back, with faults: the result never changes.
 
-Cannot catch: effects of real threads and processes between two steps, and deliveries at a change
+Cannot catch: effects of real threads and processes between two steps, and real destinations at a change
 (``tests/jobmanager/driver/changes``, ``python -m tests.kills --changes``).
 """
 
@@ -41,8 +41,18 @@ def test_changes_amid_faults(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(30, 2))
+def test_changes_of_jobs_that_deliver(seed: int) -> None:
+    outcome = simulate(seed, change=True, deliver=True)
+    again = f"python -m tests.sim --change --deliver --runs 1 --seed {seed}"
+    assert outcome.violations == (), again
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [m for m in CHANGE_MUTANTS if m.__name__ in KILLERS])
 def test_a_planted_bug_breaks_a_law(make: Callable[[], Mutant]) -> None:
     mutant = make()
-    outcome = simulate(KILLERS[make.__name__], mutant.kinds, mutant.planted, change=True)
+    outcome = simulate(
+        KILLERS[make.__name__], mutant.kinds, mutant.planted, change=True, deliver=mutant.deliver
+    )
     assert outcome.violations != ()
