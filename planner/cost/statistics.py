@@ -11,7 +11,7 @@ import pyarrow as pa
 from planner.cost.dealing import start_columns
 from planner.fingerprint import fingerprint
 from planner.logical.nodes import LogicalNode, Source
-from planner.logical.traversal import NodeMap, topological
+from planner.logical.traversal import IdentityMap, NodeMap, topological, wanted_columns
 from rvertex.sources.disorder import delay_needed, time_order
 from rvertex.sources.formats.carried import columns_that_repeat
 from rvertex.sources.mixed import growing_notes
@@ -29,15 +29,30 @@ Survey = Callable[[SourceSpec, Sequence[Unit], Collection[str]], Sequence["UnitT
 Look = Callable[[SourceSpec, Sequence[Unit]], "SourceStatistics | None"]
 
 
+class SourceKeys:
+    """Keys that are equal for sources with the same rows at the same times, each made once."""
+
+    def __init__(self) -> None:
+        self._known: IdentityMap[SourceSpec, str] = IdentityMap()
+
+    def __call__(self, spec: SourceSpec) -> str:
+        """Return the key of a source."""
+        if spec not in self._known:
+            parts = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
+            self._known[spec] = fingerprint((spec.format, spec.path, *parts))
+        return self._known[spec]
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Statistics by source, regardless of columns that rules have removed."""
 
     known: dict[str, SourceStatistics] = field(default_factory=dict)
+    source_key: SourceKeys = field(default_factory=SourceKeys, compare=False)
 
     def of(self, spec: SourceSpec) -> SourceStatistics | None:
         """Return the statistics of a source; None: there are none."""
-        return self.known.get(source_key(spec))
+        return self.known.get(self.source_key(spec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,7 @@ class Discovery:
     def __init__(self, discover: Discover, survey: Survey = survey_times) -> None:
         self._discover = discover
         self._survey = survey
+        self._source_key = SourceKeys()
         self._units: dict[str, tuple[Unit, ...]] = {}
         self._times: dict[str, tuple[UnitTimes, ...]] = {}
         self._carried: dict[str, tuple[str, ...]] = {}
@@ -83,7 +99,7 @@ class Discovery:
         Raises:
             SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
         """
-        key = source_key(spec)
+        key = self._source_key(spec)
         if key not in self._units:
             self._units[key] = tuple(self._discover(spec))
         return self._units[key]
@@ -97,7 +113,7 @@ class Discovery:
         """
         if spec.delay_origin != "auto":
             return ()
-        key = source_key(spec)
+        key = self._source_key(spec)
         if key not in self._times:
             self._times[key] = tuple(self._survey(spec, self.units(spec), start_columns(spec)))
         return self._times[key]
@@ -106,7 +122,7 @@ class Discovery:
         """Return the columns of ``spec`` for which dictionaries save work."""
         if spec.log is not None:
             return ()
-        key = fingerprint((source_key(spec), spec.schema))
+        key = fingerprint((self._source_key(spec), spec.schema))
         if key not in self._carried:
             self._carried[key] = columns_that_repeat(spec, self.units(spec))
         return self._carried[key]
@@ -117,7 +133,7 @@ class Discovery:
         Raises:
             SourceSchemaError: a column has a type that does not fit.
         """
-        key = fingerprint((source_key(spec), spec.columns, spec.schema))
+        key = fingerprint((self._source_key(spec), spec.columns, spec.schema))
         if spec.log is not None:
             self._notes.setdefault(key, growing_notes(spec))
         if key not in self._notes:
@@ -134,21 +150,20 @@ class Discovery:
         return first_times(spec, units[0], start_columns(spec))
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
-        """Collect statistics of each source of the plan with ``look``."""
-        known: dict[str, SourceStatistics] = {}
+        """Collect statistics of each source of the plan, and its wanted columns, with ``look``."""
+        wanted = wanted_columns(plan)
+        sources: dict[str, Source] = {}
+        names: dict[str, set[str]] = {}
         for node in topological(plan):
-            if isinstance(node, Source) and node.spec.log is not None:
-                continue  # future rows of a live source are unknown
-            if isinstance(node, Source) and source_key(node.spec) not in known:
-                fresh = look(node.spec, self.units(node.spec))
-                times = self.times(node.spec)
-                if fresh is not None:
-                    delay_us = delay_needed([times[k] for k in time_order(times)])
-                    known[source_key(node.spec)] = replace(fresh, delay_us=delay_us)
-        return Statistics(known)
-
-
-def source_key(spec: SourceSpec) -> str:
-    """Return a key that is equal for sources with the same rows at the same times."""
-    parts = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
-    return fingerprint((spec.format, spec.path, *parts))
+            if isinstance(node, Source) and node.spec.log is None:  # the future is unknown
+                key = self._source_key(node.spec)
+                sources.setdefault(key, node)
+                names.setdefault(key, set()).update(wanted[node])
+        known: dict[str, SourceStatistics] = {}
+        for key, node in sources.items():
+            fresh = look(node.sampled(names[key]), self.units(node.spec))
+            times = self.times(node.spec)
+            if fresh is not None:
+                delay_us = delay_needed([times[k] for k in time_order(times)])
+                known[key] = replace(fresh, delay_us=delay_us)
+        return Statistics(known, self._source_key)

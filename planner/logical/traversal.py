@@ -11,26 +11,31 @@ from planner.errors import InvalidPlanError
 from planner.fingerprint import canonical
 from planner.logical.nodes import LogicalNode, Source
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-class NodeMap(Generic[T]):
-    """Values by node, compared by identity; keeps its nodes alive and never orders by it."""
+class IdentityMap(Generic[K, T]):
+    """Values by key, compared by identity; keeps its keys alive and never orders by it."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[LogicalNode, T]] = {}
+        self._entries: dict[int, tuple[K, T]] = {}
 
-    def __getitem__(self, node: LogicalNode) -> T:
-        return self._entries[id(node)][1]
+    def __getitem__(self, key: K) -> T:
+        return self._entries[id(key)][1]
 
-    def __setitem__(self, node: LogicalNode, value: T) -> None:
-        self._entries[id(node)] = (node, value)
+    def __setitem__(self, key: K, value: T) -> None:
+        self._entries[id(key)] = (key, value)
 
-    def __contains__(self, node: LogicalNode) -> bool:
-        return id(node) in self._entries
+    def __contains__(self, key: K) -> bool:
+        return id(key) in self._entries
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+class NodeMap(IdentityMap[LogicalNode, T]):
+    """Values by node."""
 
 
 #: The nodes that have several readers.
@@ -86,6 +91,20 @@ def readers(root: LogicalNode) -> NodeMap[int]:
         for child in node.inputs:
             counts[child] += 1
     return counts
+
+
+def wanted_columns(root: LogicalNode) -> NodeMap[set[str]]:
+    """Return the columns of each node that a reader of it needs; of the root, all columns."""
+    order = topological(root)
+    wanted: NodeMap[set[str]] = NodeMap()
+    for node in order:
+        wanted[node] = set()
+    wanted[root] = set(root.schema.names)
+    for node in reversed(order):
+        needed = node.columns_needed(wanted[node])
+        for child, names in zip(node.inputs, needed, strict=True):
+            wanted[child] |= names & set(child.schema.names)
+    return wanted
 
 
 def shared_nodes(root: LogicalNode) -> Shared:

@@ -76,16 +76,22 @@ class Source(LogicalNode):
         their columns.
         """
         assert not inputs
+        return replace(self, spec=self._narrowed(wanted, keeps_late=self.spec.keeps_late_rows))
+
+    def sampled(self, wanted: Set[str]) -> SourceSpec:
+        """Return the source for a reader of a sample of these columns, without late rows."""
+        return self._narrowed(wanted, keeps_late=False)
+
+    def _narrowed(self, wanted: Set[str], *, keeps_late: bool) -> SourceSpec:
         spec = self.spec
         if spec.items is not None:
-            return self
+            return spec
         times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
         schema = pa.schema([f for f in spec.schema if f.name in wanted])
-        late = spec.row_schema if spec.keeps_late_rows else None
+        late = spec.row_schema if keeps_late else None
         reads_all = spec.on_bad_row != "fail" or late is not None
         read = {*spec.columns.names} if reads_all else wanted | times
-        narrow = replace(spec, schema=schema, columns=spec.reading(read), late_schema=late)
-        return replace(self, spec=narrow)
+        return replace(spec, schema=schema, columns=spec.reading(read), late_schema=late)
 
     @property
     def partitioning(self) -> Partitioning:

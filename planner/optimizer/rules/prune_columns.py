@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.logical.traversal import NodeMap, topological
+from planner.logical.traversal import NodeMap, topological, wanted_columns
 
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
@@ -16,17 +16,9 @@ if TYPE_CHECKING:
 
 def prune_columns(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     """Return the plan without unread columns; the root keeps all of its columns."""
-    order = topological(root)
-    wanted: NodeMap[set[str]] = NodeMap()
-    for node in order:
-        wanted[node] = set()
-    wanted[root] = set(root.schema.names)
-    for node in reversed(order):
-        needed = node.columns_needed(wanted[node])
-        for child, names in zip(node.inputs, needed, strict=True):
-            wanted[child] |= names & set(child.schema.names)
+    wanted = wanted_columns(root)
     done: NodeMap[LogicalNode] = NodeMap()
-    for node in order:
+    for node in topological(root):
         inputs = tuple(done[child] for child in node.inputs)
         done[node] = node.narrowed(inputs, wanted[node])
     return done[root]
