@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Rows of a block: between two fences.
 BLOCK_ROWS = 1 << 14
+#: The fractional parts of its multiples are spread evenly.
+_GOLDEN = 0.618033988749895
 #: This number of runs of about one size are merged into one.
 RUNS_MAX = 256
 #: A range is not sorted at once if it is larger than a piece by this factor.
@@ -47,19 +49,30 @@ Place = tuple[Any, ...]
 
 @dataclass(slots=True)
 class SortedRun:
-    """Blocks of rows, sorted by the key columns ``names``; ``level``: merges behind this run."""
+    """Blocks of rows, sorted by the key columns ``names``; ``level``: merges behind this run.
+
+    ``number``: the place of the run in its list.
+    """
 
     names: tuple[str, ...]
     blocks: Sequence[pa.RecordBatch]
     level: int = 0
+    number: int = 0
     #: The key of the first row of each block.
     fences: list[Place] = field(default_factory=list)
+    #: The key of one row of each block. Runs of the same keys have about the same fences, but each
+    #: has its samples in another part of a block, so that samples cut all keys evenly.
+    samples: list[Place] = field(default_factory=list)
     #: The number of the first row of each block, and that after the last.
     starts: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.blocks = [block for block in self.blocks if block.num_rows]
         self.fences = [place_of(self._keys(block), 0) for block in self.blocks]
+        part = self.number * _GOLDEN % 1
+        rows = (int(part * block.num_rows) for block in self.blocks)
+        pairs = zip(self.blocks, rows, strict=True)
+        self.samples = [place_of(self._keys(block), row) for block, row in pairs]
         counts = (block.num_rows for block in self.blocks)
         self.starts = [0, *itertools.accumulate(counts)]
 
@@ -129,7 +142,8 @@ class KeyRuns:
         """Write the gathered rows as a run."""
         if not self._gathered:
             return
-        run = SortedRun(self._names, self._holder.store(self._sorted_blocks()))
+        stored = self._holder.store(self._sorted_blocks())
+        run = SortedRun(self._names, stored, number=len(self._runs))
         self._gathered_bytes = 0
         self._runs.append(run)
         self._merge_last()
@@ -148,7 +162,7 @@ class KeyRuns:
             self.spill()
         runs = list(self._runs)
         if self._gathered:
-            runs.append(SortedRun(self._names, self._sorted_blocks()))
+            runs.append(SortedRun(self._names, self._sorted_blocks(), number=len(runs)))
         for piece in key_ranges(runs, self._piece_rows(runs), cuts):
             yield piece
             self._holder.drop_pages()
@@ -176,7 +190,8 @@ class KeyRuns:
         at = 0
         for row in lengths.to_pylist():
             blocks = tables["runs"].slice(at, row["rows"]).to_batches(max_chunksize=BLOCK_ROWS)
-            self._runs.append(SortedRun(self._names, blocks, row["level"]))
+            run = SortedRun(self._names, blocks, row["level"], number=len(self._runs))
+            self._runs.append(run)
             at += row["rows"]
         self._restored_runs = len(self._runs)
         self._restored = tables["runs"].to_batches() if self._runs else []
@@ -202,7 +217,8 @@ class KeyRuns:
                 self._holder.drop_pages()
             if len(self._runs) - len(last) < self._restored_runs:
                 self._restored, self._restored_runs = [], 0
-            self._runs[-len(last) :] = [SortedRun(self._names, blocks, level + 1)]
+            del self._runs[-len(last) :]
+            self._runs.append(SortedRun(self._names, blocks, level + 1, len(self._runs)))
 
     def is_large(self, batches: Sequence[pa.RecordBatch]) -> bool:
         """Whether a range is far larger than a piece, as a rule because of one key."""
@@ -289,7 +305,7 @@ def sorted_runs(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> list
             if lo:
                 chains.append([])
             chains[-1].append(batch.slice(lo, hi - lo))
-    return [SortedRun(tuple(names), chain) for chain in chains]
+    return [SortedRun(tuple(names), chain, number=k) for k, chain in enumerate(chains)]
 
 
 def in_key_order(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.RecordBatch:
@@ -303,16 +319,16 @@ def in_key_order(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.
 
 def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:
     """Keys at which to cut into pieces of about ``rows_max`` rows."""
-    fences = sorted(
-        (fence, block.num_rows)
+    samples = sorted(
+        (sample, block.num_rows)
         for run in runs
-        for fence, block in zip(run.fences, run.blocks, strict=True)
+        for sample, block in zip(run.samples, run.blocks, strict=True)
     )
     cuts: list[Place] = []
     rows = 0
-    for (fence, count), (following, _) in itertools.pairwise(fences):
+    for (sample, count), (following, _) in itertools.pairwise(samples):
         rows += count
-        if rows >= rows_max and following > fence:
+        if rows >= rows_max and following > sample:
             cuts.append(following)
             rows = 0
     return cuts

@@ -339,7 +339,7 @@ class WindowGather:
         windows = self._assigner.windows
         bound = np.int64((window - 1) * windows.every + windows.size)
         before, later = [], []
-        for batch in self._live:
+        for batch in self._holder.read_once(self._live):
             count = int(np.searchsorted(int64_column(batch, VS), bound))
             if count:
                 before.append(batch.slice(0, count))

@@ -12,11 +12,20 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from rvertex.state import key_runs
-from rvertex.state.key_runs import KeyRuns, SortedRun, in_key_order, place_of, stable_key_order
+from rvertex.state.key_runs import (
+    KeyRuns,
+    SortedRun,
+    blocks_of,
+    in_key_order,
+    key_ranges,
+    place_of,
+    stable_key_order,
+)
 from rvertex.state.memory import StateMemory
 from tests.support.budget import one_in
 from tests.support.small_limits import small_limits
@@ -153,3 +162,15 @@ def test_runs_are_merged_and_what_was_saved_stays() -> None:
             v for some, _ in again.pieces() for rows in some for v in rows.column("row").to_pylist()
         )
         assert found == list(range(count * 5))
+
+
+def test_ranges_of_runs_with_the_same_keys_are_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their fences are close together: cut there, a range had a block of every run."""
+    monkeypatch.setattr("rvertex.state.key_runs.BLOCK_ROWS", 256)
+    rng, runs, rows_max = np.random.default_rng(1), [], 1_000
+    for number in range(40):
+        keys = pa.record_batch({"k": np.sort(rng.integers(0, 1 << 40, 8 * 256))})
+        runs.append(SortedRun(("k",), blocks_of(keys), number=number))
+    lengths = [sum(b.num_rows for b in batches) for batches, _ in key_ranges(runs, rows_max)]
+    assert sum(lengths) == 40 * 8 * 256
+    assert max(lengths) < 3 * rows_max
