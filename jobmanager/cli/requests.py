@@ -135,7 +135,7 @@ def _job(root: str) -> str:
 
 
 def status_of(root: str) -> dict[str, Any]:
-    """What any process sees of a job."""
+    """Return the status of a job, from any process."""
     return shown_status(JobRoot(root), SystemClock().now_us())
 
 

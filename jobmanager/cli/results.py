@@ -87,7 +87,7 @@ def _again(job: Job) -> str:
 
 
 def print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bool) -> None:
-    """``before``: of a job that is continued, the events of the days before."""
+    """Print the end of a run; ``before``: for a continued job, the events of earlier days."""
     if before is None or as_json or job.status()["state"] != "stopped":
         print_result(job, as_json=as_json, is_interrupted=is_interrupted)
     else:

@@ -103,7 +103,7 @@ class ProgressView:
 
 
 def starting(executor: str | None) -> str:
-    """What a user waits for before a job is there."""
+    """Return what the user waits for until the job has started."""
     engine = "threads of this process" if executor == "local" else "Spark (some seconds)"
     return f"reading the input, planning, starting {engine} ..."
 
@@ -214,7 +214,7 @@ def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
 
 
 def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
-    """The job in one line."""
+    """Return the job's progress as one line."""
     rows = status["vertices"]
     done = sum(row["state"] == "finished" for row in rows)
     lags = [row["cti_lag_s"] for row in rows if row["cti_lag_s"] is not None]
@@ -229,7 +229,7 @@ def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
 
 
 def print_lost_rows(status: dict[str, Any]) -> None:
-    """The last lines of a result: reasons of its health, rows that are not in the answer."""
+    """Print the last lines of a result: reasons of its health, and missing rows."""
     for line in reason_lines(status):
         print(line)
     for line in lost_lines(status):
@@ -240,7 +240,7 @@ def print_lost_rows(status: dict[str, Any]) -> None:
 
 
 def kept_line(row: dict[str, Any]) -> str:
-    """From where on a stream is kept that retention has shortened."""
+    """Return a line with the first rows that retention has kept of a stream."""
     text = f"{row['output']}, partition {row['partition']}: kept from seq {row['kept_from_seq']}"
     at_us = row["kept_from_us"]
     if at_us is None:
@@ -249,7 +249,7 @@ def kept_line(row: dict[str, Any]) -> str:
 
 
 def state_line(status: dict[str, Any]) -> str:
-    """A job that has not come far enough for a table."""
+    """Return a line for a job that is too young for a table."""
     text = f"{status['job']}: {status['state']}"
     return f"{text}: {in_one_line(status['error'])}" if status.get("error") else text
 
@@ -268,7 +268,7 @@ def _health(status: dict[str, Any]) -> str:
 
 
 def reason_lines(status: dict[str, Any]) -> list[str]:
-    """A line for each reason of a job that is not ok, with since when and what to do."""
+    """Return a line per reason of a job that is not ok: since when, and what to do."""
     if status["state"] not in (*OPEN_STATES, "finished", "stopped"):
         return []  # its error has the reason
     lines = []

@@ -17,7 +17,7 @@ _US_PER_S = 1_000_000
 def held_back_by(vertices: Iterable[VertexState]) -> list[tuple[str, int]]:
     """Return vertex and log partition of each active partition with the smallest frontier.
 
-    The output's watermark cannot pass this frontier, so these partitions hold time back.
+    The output's watermark cannot pass this frontier, so these partitions delay event time.
     """
     active = [
         (log.frontier, vertex.shape.id, log.partition)

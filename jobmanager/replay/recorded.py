@@ -138,7 +138,7 @@ class Recorded:
 
 
 def vertex_of(plan: PhysicalPlan, name: str) -> VertexSpec:
-    """The vertex of that name; of a stage with one vertex the stage's name does, too.
+    """Return the vertex with that name; the name of a stage with one vertex works, too.
 
     Raises:
         CannotReplayError: there is none.

@@ -65,7 +65,7 @@ class Replay:
         return f"{text}: equal"
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields for JSON."""
         return {
             "vertex": self.vertex,
             "checkpoint": self.checkpoint,

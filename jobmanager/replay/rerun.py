@@ -60,7 +60,7 @@ class VertexRun:
         self._queues: dict[str, deque[Items]] = {}
 
     def keep(self, stream: str) -> Feed:
-        """Have items of this stream kept until they are read."""
+        """Keep the items of this stream until they are read."""
         self._queues[stream] = deque()
         return _QueueFeed(self, stream)
 
@@ -89,7 +89,7 @@ class VertexRun:
             self.logs.close()
 
     def offered(self, channel: int, items: Items) -> Items:
-        """What to offer of items that were read; a subclass may cut them."""
+        """Return the items to offer from the items that were read; a subclass may cut them."""
         del channel
         return items
 
@@ -175,7 +175,7 @@ class Shape:
 
     @staticmethod
     def of(plan: PhysicalPlan) -> Shape:
-        """The shape of a plan."""
+        """Return the shape of a plan."""
         vertices: dict[str, VertexSpec] = {v: plan.vertex(v) for v in plan.topological_order()}
         return Shape(vertices, plan.writers())
 

@@ -40,13 +40,13 @@ VERTEX = "_vertex"
 def read_state(
     root: str, stage: str, *, at: Time | None = None, trust: bool = False
 ) -> dict[str, pa.Table]:
-    """What a stage of a job remembers, as tables by name.
+    """Return the state of a stage, as tables by name.
 
-    Keys of a keyed process with its fields, groups and rows of open windows, rows of a join that
-    may still match. Columns ``_vs`` and ``_ve`` are lifetimes in microseconds; ``_vertex`` names
-    the vertex. Without ``at`` it is the state of the newest retained checkpoint, else that after
-    all rows before this event time. A stage that reads a source has rows behind it, too: its
-    source does not sort them.
+    The tables have the keys of a keyed process with its fields, the groups and rows of open
+    windows, or the rows of a join that may still match. Columns ``_vs`` and ``_ve`` are lifetimes
+    in microseconds; ``_vertex`` names the vertex. Without ``at`` it is the state of the newest
+    retained checkpoint, otherwise the state after all rows before this event time. In a stage that
+    reads a source, it may also contain later rows, since sources do not sort.
 
     ``stage``: a stage or a vertex, such as ``"s02-agg"`` or ``"s02-agg.1"``; ``status`` lists them.
 

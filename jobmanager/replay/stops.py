@@ -45,7 +45,7 @@ class Stops:
         self._conditions = _by_port(text, dict(zip(ports, payloads, strict=True)))
 
     def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
-        """The run to be stopped."""
+        """Return the run that is stopped."""
         self._run = _StoppedRun(spec, vertex, feeds, self)
         return self._run
 

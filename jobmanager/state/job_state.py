@@ -219,6 +219,6 @@ class JobState:
         )
 
     def released(self, stream: str) -> int:
-        """Below this seq no instance of its writer, which is serving, has the stream in memory."""
+        """Return the seq below which no serving instance of its writer has the stream in memory."""
         live = self.live(self.topology.writer(stream))
         return min(i.released.get(stream, 0) for i in live)

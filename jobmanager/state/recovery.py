@@ -28,11 +28,11 @@ class JobView(Protocol):
 
     @property
     def collected(self) -> Mapping[str, int]:
-        """Per stream a seq; items below it may be deleted. Per vertex the same for its journal."""
+        """For each stream (and a vertex's journal) the seq below which items may be deleted."""
 
     @property
     def lost(self) -> Mapping[str, int]:
-        """Per damaged durable stream, the seq from which items must be written again."""
+        """For each damaged durable stream, the seq from which items must be written again."""
 
     def is_serving(self, vertex: str) -> bool:
         """Whether an instance on a live host can serve the vertex's streams from memory."""
@@ -41,7 +41,7 @@ class JobView(Protocol):
         """Whether the vertex has finished and all its outputs are durable or not needed."""
 
     def released(self, stream: str) -> int:
-        """Below this seq no instance of its writer, which is serving, has the stream in memory."""
+        """The seq below which no serving instance of its writer has the stream in memory."""
 
 
 def plan_restarts(

@@ -203,11 +203,11 @@ class PhysicalPlan:
         raise InvalidPlanError(f"the plan has no stage {name!r}")
 
     def writers(self) -> dict[str, VertexId]:
-        """By stream, sink streams included, the vertex that writes it."""
+        """Return the vertex that writes each stream, sink streams included."""
         return {s: v.id for v in self.vertices for s in v.output_streams}
 
     def readers(self) -> dict[str, VertexId]:
-        """By stream the vertex that reads it."""
+        """Return the vertex that reads each stream."""
         return {channel.stream: v.id for v in self.vertices for channel in v.inputs}
 
     def upstream(self, vertex_id: str) -> tuple[VertexId, ...]:
@@ -248,7 +248,7 @@ class PhysicalPlan:
         return {v.id: [writers[channel.stream] for channel in v.inputs] for v in self.vertices}
 
     def topological_order(self) -> tuple[VertexId, ...]:
-        """Upstream before downstream, otherwise in the order of the plan."""
+        """Return the vertices, upstream before downstream, otherwise in the order of the plan."""
         places = {vertex.id: k for k, vertex in enumerate(self.vertices)}
         sorter = TopologicalSorter(self._graph())
         ready: list[int] = []

@@ -28,7 +28,7 @@ def plain_rows(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """As :func:`plain_rows`, of one column."""
+    """Return the values of one column, as :func:`plain_rows` does."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):

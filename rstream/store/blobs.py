@@ -104,7 +104,7 @@ class FsspecBlobs:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether exactly one of several concurrent ``put_new`` of a name succeeds."""
+        """Whether exactly one of two concurrent ``put_new`` of a name succeeds."""
         return self._is_local or self._protocol in ("memory", *_CONDITIONAL)
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:

@@ -78,7 +78,7 @@ def valid_segments(names: Iterable[str], *, before: int = 10**6) -> dict[SeqRang
 
 
 def put_fence(store: BlobStore, fence: Fence) -> None:
-    """Let no segment of an earlier generation count from the fence on. It may exist already."""
+    """Write a fence, from which on segments of earlier generations are ignored. It may exist."""
     store.put(fence.name, b"\n")
 
 
@@ -102,7 +102,7 @@ def reaches_beyond(store: BlobStore, fence: Fence) -> bool:
 
 
 def remove_invalid(store: BlobStore, names: Iterable[str]) -> int:
-    """Delete segments among these names of which nothing counts; return their number."""
+    """Delete the segments among these names that fences make invalid; return their number."""
     names = list(names)
     counting = set(valid_segments(names).values())
     invalid = [n for n in names if (s := parse_segment_name(n)) is not None and s not in counting]

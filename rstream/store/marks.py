@@ -2,8 +2,8 @@
 
 A channel has a file ``_low_water_mark``, which is overwritten. A stream whose past is compared by
 digest (a delivered output) has files ``_begins-<seq>``: the name contains the first remaining seq,
-the content is the digest of all items below. Such a file never changes, so any of several writers
-may create it at any time; the greatest seq is valid.
+the content is the digest of all items below. Such a file never changes, so any writer may create it
+at any time; the greatest seq is valid.
 """
 
 from __future__ import annotations

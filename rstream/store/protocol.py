@@ -34,7 +34,7 @@ class BlobStore(Protocol):
         """Return the content of a blob. Raises FileNotFoundError if it does not exist."""
 
     def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
-        """Return the contents of several blobs; None for a missing one."""
+        """Return the contents of these blobs; None for a missing one."""
 
     def open(self, path: str) -> pa.NativeFile:
         """Open a blob for random reads. Raises FileNotFoundError if it does not exist."""

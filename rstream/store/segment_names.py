@@ -5,7 +5,7 @@ Replicas may cut at different places, so segments may overlap; overlapping items
 change of the job the names end in ``-g<generation>.parquet`` (:mod:`rstream.store.fences`).
 
 Invariants: (1) ``_chain`` is sorted, both its ``lo`` and its ``hi`` strictly increase; (2) every
-other known segment lies within one of the chain. Pure: does no I/O.
+other known segment is within one of the chain. Pure: does no I/O.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class SyncLater:
 
 
 def put_all(store: BlobStore, blobs: Mapping[str, bytes]) -> None:
-    """Put blobs, of which any part may be left by a crash; on a disk they share the waits.
+    """Put several blobs, not atomically; on a disk they are synced together.
 
     Unlike files of a :class:`SyncLater`, they may replace files that are in use.
     """

@@ -125,7 +125,7 @@ def _groups(
 
 
 def nothing_yet(lanes: Sequence[Lane]) -> dict[str, pa.Scalar] | None:
-    """By column of partial rows, what a group without rows has there; None: it is not known."""
+    """Return the value of a group without rows in each lane column; None: it is unknown."""
     found: dict[str, pa.Scalar] = {}
     for lane in lanes:
         kind = lane.type.value_type if pa.types.is_list(lane.type) else lane.type
@@ -144,7 +144,7 @@ def nothing_yet(lanes: Sequence[Lane]) -> dict[str, pa.Scalar] | None:
 def from_time(
     spec: FinalAggregate | WindowAggregate, state: OperatorState, time: int
 ) -> OperatorState:
-    """A fresh state of windows that emits none which begins before ``time``."""
+    """Return an empty state that emits no window that begins before ``time``."""
     first = -(-time // spec.every_us)
 
     def moved(header: dict[str, object]) -> dict[str, object]:

@@ -92,7 +92,7 @@ class ArrivalOrder:
             self._batches.append(events)
 
     def take_below(self, time: int) -> pa.RecordBatch:
-        """Remove and return all events, at any time, in order of arrival."""
+        """Remove and return all events, for any ``time``, in order of arrival."""
         batches, self._batches = self._batches, []
         return _joined(batches) if batches else empty_batch(self._schema)
 
@@ -101,7 +101,7 @@ class ArrivalOrder:
         return pa.Table.from_batches(self._batches, schema=self._schema)
 
     def check(self) -> None:
-        """There is nothing to assert."""
+        """Do nothing: there is no invariant."""
 
 
 class _Chunk:

@@ -46,12 +46,12 @@ class Timeline:
         self._row = order[self._place] - len(mark_codes)
 
     def mark_at_or_before(self) -> np.ndarray:
-        """For each row the last mark of its key at or before it, -1 where none."""
+        """Return, for each row, the last mark of its key at or before it; -1 if there is none."""
         last = np.maximum.accumulate(np.where(self._is_mark, np.arange(len(self._order)), -1))
         return self._answer(last[self._place], none=-1)
 
     def mark_after(self) -> np.ndarray:
-        """For each row the first mark of its key that is strictly later, -1 where none."""
+        """Return, for each row, the first later mark of its key; -1 if there is none."""
         n = len(self._order)
         at = np.where(self._is_mark, np.arange(n), n)
         following = np.minimum.accumulate(at[::-1])[::-1]

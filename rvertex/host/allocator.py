@@ -62,7 +62,8 @@ class LargeSteps:
     def is_due(self, put_out: Iterable[pa.RecordBatch], spilled_bytes: int) -> bool:
         """Whether to release now, after a step.
 
-        ``put_out``: its output, repeats count once. ``spilled_bytes``: of all steps of the host.
+        ``put_out``: the output of the step, in which repeated arrays count once. ``spilled_bytes``:
+        the total of the host so far.
         """
         batches = {id(batch): batch for batch in put_out}
         before = self._moved_bytes if spilled_bytes else 0

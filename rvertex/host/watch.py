@@ -43,7 +43,7 @@ _KIB = 1024
 
 
 class Watch:
-    """Looks after the polls of one host's thread."""
+    """Watches the polls of one host's thread."""
 
     def __init__(self, host: str, clock: Clock, limits: HostLimits) -> None:
         self._host, self._clock = host, clock
@@ -58,20 +58,20 @@ class Watch:
         self._vertices: dict[tuple[str, int], RVertex] = {}
 
     def attach(self) -> None:
-        """Look after the calling thread."""
+        """Watch the calling thread."""
         self._doing, self._thread = doing(), threading.get_ident()
 
     def begin(self, vertex: str, epoch: int) -> None:
-        """A poll of a vertex begins."""
+        """Record that a poll of a vertex begins."""
         self._doing.clear()
         self._poll = (vertex, epoch, self._clock.monotonic_s())
 
     def end(self) -> None:
-        """No poll is running."""
+        """Record that no poll is running."""
         self._poll = None
 
     def sample(self, elapsed_s: float) -> None:
-        """Count the time since the last sample for what the thread does now."""
+        """Add the time since the last sample to the work that the thread does now."""
         poll, function = self._poll, self._doing.function
         if poll is None:
             return
@@ -82,7 +82,7 @@ class Watch:
             spent[function_name(function)] += elapsed_s  # type: ignore[assignment]
 
     def timing(self, vertex: str, epoch: int, running: RVertex | None = None) -> Timing:
-        """Where the time of an instance went; ``running`` is remembered for later calls."""
+        """Return how an instance spent its time; ``running`` is remembered for later calls."""
         if running is not None:
             self._vertices[vertex, epoch] = running
         running = self._vertices.get((vertex, epoch))
@@ -97,7 +97,7 @@ class Watch:
         return Timing(*spent_us, function, *used, *hottest, *now)
 
     def look(self) -> HostBusy | None:
-        """The work of the running poll, if it lasts long."""
+        """Return the work of the running poll, if it lasts long."""
         poll = self._poll
         if poll is None:
             return None
@@ -130,7 +130,7 @@ class Watch:
 
     @contextmanager
     def watching(self, tell: Callable[[HostBusy], None]) -> Iterator[None]:
-        """Watch the calling thread; ``tell`` is called from another one."""
+        """Watch the calling thread; ``tell`` is called in another thread."""
         self.attach()
         stopped = threading.Event()
 
@@ -156,7 +156,7 @@ class Watch:
 
 
 def doing_of(notes: Doing) -> str:
-    """The operator and, inside of it, the user's function or the expression that a thread is in."""
+    """Return the operator in which a thread is, and the user's function or expression in it."""
     inside = ""
     if notes.function is not None:
         inside = function_place(notes.function)

@@ -49,7 +49,7 @@ class StreamService(Protocol):
         """Let readers have this stream."""
 
     def withdraw(self, stream_id: str, epoch: int) -> None:
-        """End what is being read of this stream and refuse more."""
+        """End all reads of this stream and refuse new ones."""
 
     def close(self) -> None:
         """Stop serving."""
@@ -61,11 +61,11 @@ class DistantReader(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Whether nothing more will be received."""
+        """Whether no more items will be received."""
 
     @property
     def failure(self) -> BaseException | None:
-        """Why."""
+        """The reason why it is broken."""
 
     def read_received(self, max_items: int) -> Items | None:
         """Items that were received earlier; None if all were read."""
@@ -107,7 +107,7 @@ class Wiring(Protocol):
     ) -> StreamReader:
         """A reader of a stream on another host; also a DistantReader.
 
-        ``durable_first``: what is durable is read from ``store``.
+        ``durable_first``: durable items are read from ``store``.
         """
 
     def open_log(
@@ -116,7 +116,7 @@ class Wiring(Protocol):
         """A reader of the live log of a source, each partition from its position on."""
 
     def close(self) -> None:
-        """Release what this wiring owns."""
+        """Close everything that this wiring has opened."""
 
 
 class FlightWiring:

@@ -143,7 +143,7 @@ class IdRegistry:
             self._stored_map()
 
     def use_for(self, answer: str) -> None:
-        """Record what the registry is for, if this is the first site; otherwise compare.
+        """Record which rows the registry is for, if this is the first site; otherwise compare.
 
         Raises:
             RegistryUseError: another site opened it for other rows, or with another ``keep_us``.
@@ -158,7 +158,7 @@ class IdRegistry:
                 return
 
     def reset_use(self) -> None:
-        """Forget what the registry is for; the next site defines it. Stop all sites before."""
+        """Forget which rows the registry is for; the next site decides. Stop all sites before."""
         version, current = self._stored_map()
         if not self._log.write_map(replace(current, use=None).to_bytes(), version):
             raise RegistryChangeError(self._name, "another process is changing it")

@@ -1,12 +1,13 @@
-"""The state of one shard: a fold over its log, so equal at every process that reads the log.
+"""The state of one shard, computed from its log only, so every reader of the log has the same.
 
-The first claim of an id in the log has it. A later claim of the same joiner (the same token) is a
-retry and succeeds too, until its output is noted. An id below the floor is refused, since its claim
-may have been collected.
+The first claim of an id in the log gets the id. A later claim of the same joiner (the same token)
+is a retry and succeeds too, until its output is noted. An id below the floor is refused, since its
+claim may have been collected.
 
 The floor follows from the log alone: the newest time of a claim less ``keep_us``, in steps of an
-eighth of it, and never beyond an id whose output is not noted. So a site that died with claimed
-ids finds them whenever it comes back. Ids are kept per step, so the floor drops them as a whole.
+eighth of it, and never beyond an id whose output is not noted. So a site that died with claimed ids
+still has them when it restarts, however late. Ids are stored per step, so the floor drops whole
+steps.
 
 Invariants: (1) verdicts depend on the entries before and in an entry only; (2) an id that is not
 refused is kept if it was ever claimed and not released; (3) entries below :meth:`Shard.trimmable`
@@ -61,7 +62,7 @@ class Shard:
         self.next_seq = 0
 
     def verdict(self, id_: bytes, time_us: int, token: str) -> Verdict | None:
-        """What a claim would get; None: it would succeed, and must be written to do so."""
+        """Return the verdict on a claim; None: it succeeds once it has been written."""
         step = time_us // self._step_us
         holder = self._open.get((step, id_))
         if holder is not None:
@@ -91,7 +92,7 @@ class Shard:
         return verdicts
 
     def trimmable(self) -> int:
-        """Entries with lower numbers are not needed any more."""
+        """The number of the first entry that is still needed."""
         seq, floor_us = self._raised
         while self._entries and self._entries[0][1] < floor_us and self._entries[0][0] < seq:
             self._entries.popleft()
@@ -102,7 +103,7 @@ class Shard:
         return {id_: token for (_, id_), token in self._open.items()}
 
     def has_open(self, token: str, next_seq: int) -> bool:
-        """Whether a note that this joiner has delivered its items below ``next_seq`` is new."""
+        """Whether the delivery of this joiner's items below ``next_seq`` is not recorded yet."""
         return any(seq <= next_seq for seq, _ in self._parts.get(token, ()))
 
     def _due_floor_us(self) -> int:

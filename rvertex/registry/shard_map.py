@@ -1,10 +1,10 @@
-"""How many shards a registry has at which time of an id, so that the number may grow meanwhile.
+"""The number of shards of a registry by the time of ids, so that it can grow during use.
 
 An id belongs to the shard ``hash(id) mod count(time of the id)``, so sites that have read different
 versions of the map must agree on the count of any id that they claim. A process uses a map only for
 ids below its :meth:`ShardMap.known_until_us`. A change is proposed with a start two margins ahead,
-and confirmed if the proposal was stored within one margin. No id at or behind the start of a
-proposal is claimed until it is confirmed or withdrawn.
+and confirmed if the proposal was stored within one margin. No id with a time at or after the start
+of a proposal is claimed until it is confirmed or withdrawn.
 
 Invariants: (1) changes begin one after another; (2) if no two clocks differ by more than
 ``skew_us``, a change that is confirmed begins at or after the end of every map read before it was

@@ -1,7 +1,7 @@
-"""Sink specs: what a user asks for, as plans hold it, and the part of an output that it gets.
+"""Sink specs: destinations as the user chose them, stored in plans, and a delivery's place.
 
-A text of a spec may name a secret (:mod:`rstream.secret_values`), so no plan, log or status holds a
-password. Adding a destination means a spec here and its file (:attr:`SinkSpec.home`).
+A text of a spec may refer to a secret (:mod:`rstream.secret_values`), so no plan, log or status
+contains a password. A new destination needs a spec here and its file (:attr:`SinkSpec.home`).
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class DeliveryPlace:
 
     @property
     def stream(self) -> str:
-        """A name for this partition at the destination that nothing else has."""
+        """A unique name for this partition at the destination."""
         return f"{self.job}/{self.delivery}/{self.partition}"
 
 
 class SinkSpec:
-    """A destination as a plan holds it: each kind is a frozen, picklable dataclass below this."""
+    """A destination in a plan: each kind is a frozen, picklable subclass of this dataclass."""
 
     __slots__ = ()
 
@@ -72,12 +72,12 @@ class SinkSpec:
 
     @property
     def label(self) -> str:
-        """What the delivery is called if the user gives it no name; holds no secret."""
+        """The default name of the delivery; it contains no secret."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """What the user calls the delivery; empty: ``label``."""
+        """The name that the user gave the delivery; empty: ``label``."""
         return ""
 
     @property
@@ -97,12 +97,12 @@ class SinkSpec:
 
     @property
     def needs_changes(self) -> bool:
-        """Whether its rows are changes: whole rows would be another answer."""
+        """Whether its rows must be changes, because complete rows would be another result."""
         return self.changes
 
     @property
     def delivered_key(self) -> tuple[str, ...]:
-        """The columns whose rows are delivered in one order; empty: rows of partitions may mix."""
+        """The columns by which rows keep their order; empty: partitions may be mixed."""
         return ()
 
     def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
@@ -297,7 +297,7 @@ class RegistrySpec:
 
 @dataclass(frozen=True, slots=True)
 class OnceSink(SinkSpec):
-    """Another destination, which gets the ids that no other site has claimed of ``answer``."""
+    """A destination that gets only rows of ``answer`` whose ids no other site has claimed."""
 
     home: ClassVar[str] = "rvertex.registry.once"
     to: SinkSpec
@@ -345,7 +345,7 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
 
 
 def name_of(spec: SinkSpec) -> str:
-    """What the delivery to ``spec`` is called."""
+    """Return the name of the delivery to ``spec``."""
     return spec.name or spec.label
 
 
@@ -356,12 +356,12 @@ def keeps_refused(spec: SinkSpec) -> bool:
 
 
 def takes_changes(spec: SinkSpec) -> bool:
-    """Whether rows may come to it when they begin and end later."""
+    """Whether it accepts rows when they begin, and their ends later."""
     return spec.keeps_keys or spec.needs_changes
 
 
 def check_names(specs: Sequence[SinkSpec]) -> None:
-    """Refuse deliveries of one name: they would take each other's position.
+    """Reject deliveries with the same name: each would overwrite the position of the other.
 
     Raises:
         InvalidSinkError: two have one name.
@@ -373,10 +373,10 @@ def check_names(specs: Sequence[SinkSpec]) -> None:
 
 
 def rows_of(spec: SinkSpec, schema: pa.Schema) -> pa.Schema:
-    """The columns that are delivered of an output with the columns ``schema``.
+    """Return the delivered columns of an output with the columns ``schema``.
 
     Raises:
-        InvalidSinkError: one of them is named as the column with the kind of a change.
+        InvalidSinkError: one of them has the name of the column for the kind of change.
     """
     if not getattr(spec, "changes", False):
         return schema

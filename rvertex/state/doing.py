@@ -44,7 +44,7 @@ def doing() -> Doing:
 
 
 class calling:  # noqa: N801
-    """A block in which a function of the user's is called: ``with calling(function): ...``."""
+    """Mark a block in which a user's function is called: ``with calling(function): ...``."""
 
     __slots__ = ("_doing", "_function", "_outer")
 
@@ -61,14 +61,14 @@ class calling:  # noqa: N801
 
 
 def function_name(function: Any) -> str:
-    """Qualified name of a function of the user's, with its file where it has one."""
+    """Return the qualified name of a user's function, with its file if it has one."""
     code = getattr(function, "__code__", None)
     name = _qualified(function)
     return f"{name} ({os.path.basename(code.co_filename)})" if code is not None else name
 
 
 def function_place(function: Any) -> str:
-    """Qualified name of a function of the user's, and where it is defined."""
+    """Return the qualified name of a user's function, and where it is defined."""
     code = getattr(function, "__code__", None)
     name = _qualified(function)
     where = f", defined at line {code.co_firstlineno} of {code.co_filename}" if code else ""

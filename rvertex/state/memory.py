@@ -218,7 +218,7 @@ class Holder:
 
     @property
     def closes_in_pieces(self) -> bool:
-        """Whether a table of all that this holder has would exceed the budget."""
+        """Whether one table of all data of this holder would exceed the budget."""
         budget = self._memory.host.budget_bytes
         return budget is not None and _CLOSING_COPIES * self.used_bytes > budget
 
@@ -227,7 +227,10 @@ class Holder:
         self._memory.drop_pages()
 
     def read_once(self, parts: Iterable[T]) -> Iterator[T]:
-        """Parts that may be on scratch; once the next one is taken, pages of a part may go."""
+        """Yield parts that may be on scratch.
+
+        Pages of a part may be dropped when the next is read.
+        """
         for part in parts:
             yield part
             self.drop_pages()

@@ -188,7 +188,7 @@ class Merge:
 
     @property
     def position(self) -> Position:
-        """Positions, greatest time and last CTI: exactly the items below were released."""
+        """Positions, greatest time and last CTI: exactly the items before them were released."""
         times = [c.consumed_time for c in self._channels]
         return Position(self.consumed, max(self._reached, *times), self._last_cti)
 

@@ -146,7 +146,7 @@ class Reorder:
         return _joined([events for events in late if events is not None])
 
     def skip(self, rows_max: int) -> int:
-        """Count rows that give no event, at most to where a known frontier rises; return how many.
+        """Skip rows without an event, up to the next rise of a known frontier; return how many.
 
         They advance the row number but not the frontier of the rows.
         """
@@ -167,7 +167,7 @@ class Reorder:
 
     @property
     def frontier(self) -> int:
-        """No later released event has a smaller ``vs``."""
+        """The time before which no later event is released."""
         return self._frontier
 
     @property

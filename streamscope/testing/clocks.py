@@ -35,7 +35,7 @@ class VirtualClock:
         return ""
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
-        """Calls to the recorded results of a function, or to the function itself without any."""
+        """Return calls that use recorded results; without any they call the function."""
         answers = self._answers.get(code.name)
         if answers is not None:
             code = UserCode(code.identity, _Recorded(code.name, answers, policy.batch is not None))

@@ -58,7 +58,7 @@ def drawn_plan(root: str) -> dict[str, Any]:
 
 
 def timeline_of(notices: Notices) -> list[dict[str, Any]]:
-    """The log's notices as sentences, oldest first, without checkpoints; ``failure``: a loss."""
+    """Return the log as sentences, oldest first, without checkpoints; losses are marked."""
     rows = []
     for at_us, notice in notices:
         text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
@@ -204,7 +204,7 @@ def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def holder(status: dict[str, Any]) -> str:
-    """What delays the watermark: the reason of the health, else the partition furthest behind.
+    """Return what delays the watermark: a reason of the health, or the furthest partition behind.
 
     Empty if nothing delays it.
     """

@@ -80,7 +80,7 @@ class SeenJob:
         return notices
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """By vertex, since the oldest former status: events per s, and shares of the time."""
+        """Return events/s and shares of the time of each vertex since the oldest former status."""
         before = self.former[0] if self.former else self.status
         elapsed_us = self.status.get("written_us", 0) - before.get("written_us", 0)
         was = {row["vertex"]: row for row in before.get("vertices", ())}

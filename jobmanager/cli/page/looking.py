@@ -40,7 +40,10 @@ def look_at(root: str, now_us: int, *, must_exist: bool = False) -> Status:
 
 
 def case_of(root: str, before: Status, status: Status, now_us: int, read: ReadLog) -> Case:
-    """A job between two looks, as the doctor examines it; without its log if that is broken."""
+    """Return a job with two successive statuses for the doctor.
+
+    Without its log if that is broken.
+    """
     notices: list[tuple[int, Notice]] = []
     with contextlib.suppress(StreamEngineError):
         notices = read()

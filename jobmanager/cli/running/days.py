@@ -37,7 +37,7 @@ def check_call(
 
 
 def print_day(job: Job, before: int) -> None:
-    """The result of a day after which others may follow."""
+    """Print the result of a day of a job that can be continued."""
     status = job.status()
     print(
         f"{status['job']}: {status['events_in'] - before:,} events in today, "

@@ -43,7 +43,7 @@ class AnswerCondition:
         self._has_edges = plan.changes is not None
 
     def mask(self, events: pa.RecordBatch, *, not_: bool = False) -> np.ndarray:
-        """For which events the condition is true, bool[n]; with ``not_``, for which it is not.
+        """Return for which events the condition is true, bool[n]; with ``not_``, for which not.
 
         Ends of open rows are never among them.
         """

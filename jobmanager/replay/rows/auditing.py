@@ -43,7 +43,7 @@ class Audit:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields for JSON."""
         different = None if self.different is None else self.different.to_json()
         counts = {"ranges": self.ranges, "items": self.items, "compared": self.compared}
         return {"equal": self.is_equal, **counts, "skipped": self.skipped, "different": different}

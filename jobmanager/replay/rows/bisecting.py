@@ -59,7 +59,7 @@ class Cause:
     rows: int
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields for JSON."""
         return {
             "source": self.source,
             "item": next(plain_rows(self.item)),
@@ -85,7 +85,7 @@ class Bisection:
         return self.wrong_rows - sum(cause.rows for cause in self.causes)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it: the first cause, and all of them."""
+        """Return the fields for JSON: the first cause, and all of them."""
         causes = [cause.to_json() for cause in self.causes]
         more = {"causes": causes, "wrong_rows": self.wrong_rows, "unexplained": self.unexplained}
         return {**causes[0], **more, "runs": self.runs}

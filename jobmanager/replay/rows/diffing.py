@@ -99,7 +99,7 @@ class VersionDiff:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields for JSON."""
         return {
             "equal": self.is_equal,
             "old_rows": self.old_rows,

@@ -56,7 +56,7 @@ class Shrinking:
         self._target = int(content_hashes(row)[0])
 
     def lineage(self) -> Lineage:
-        """Search; the smallest slice."""
+        """Search the smallest slice and return it."""
         rows = self._last_rows(self._read_until_it_comes())
         for smaller in (self._by_values, self._by_shared_columns, self._by_time):
             rows = smaller(rows)

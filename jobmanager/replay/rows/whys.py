@@ -53,7 +53,7 @@ class Why:
         return sum(table.num_rows for table in self.inputs.values())
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields for JSON."""
         return {
             "row": next(plain_rows(self.row)),
             "inputs": {vertex: list(plain_rows(table)) for vertex, table in self.inputs.items()},

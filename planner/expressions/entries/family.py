@@ -56,7 +56,7 @@ def plain_value(value: Any) -> Any:
 
 
 def at_least_zero(count: Any) -> Any:
-    """A number of characters, none where it is negative."""
+    """Return a number of characters; 0 instead of a negative number."""
     value = plain_value(count)
     if isinstance(value, int):
         return max(0, value)
@@ -106,7 +106,7 @@ class Sql:
 
 
 def of_texts(result: pa.DataType | None) -> Resolver:
-    """All arguments are text; the result has a type."""
+    """Return the typing rule of a function of texts whose result has a fixed type."""
 
     def resolve(call: Call) -> Node | None:
         import pyarrow as pa

@@ -172,7 +172,7 @@ class WindowAgg(_Grouped):
 
     @property
     def needs_all_values(self) -> tuple[str, ...]:
-        """The functions of which no partial results can be merged."""
+        """Return the functions whose partial results cannot be merged."""
         return tuple(dict.fromkeys(a.function for a in self.aggregates if a.spec.is_holistic))
 
 

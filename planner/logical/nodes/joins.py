@@ -135,9 +135,9 @@ class Join(SideBySide):
 
     @property
     def partitioning(self) -> Partitioning:
-        """By its keys, under every name that either side's column has in the output.
+        """Return its keys, under every name that either side's column has in the output.
 
-        By all keys, unless both sides are already partitioned by the same part of them.
+        These are all keys, unless both sides are already partitioned by the same part of them.
         """
         sides = self.left.partitioning, self.right.partitioning
         if sides[0].is_single and sides[1].is_single:
@@ -151,7 +151,7 @@ class Join(SideBySide):
 
     @property
     def is_point(self) -> bool:
-        """The overlap with a point is a point."""
+        """Whether a side has only points, since the overlap with a point is a point."""
         return self.left.is_point or (self.how == "inner" and self.right.is_point)
 
 
@@ -197,7 +197,7 @@ class IntervalJoin(SideBySide):
 
     @property
     def partitioning(self) -> Partitioning:
-        """By its keys, under the names of the sides that every row has."""
+        """Return its keys, under the names of the sides that every row has."""
         if self.left.partitioning.is_single and self.right.partitioning.is_single:
             return SINGLE
         pairs = list(zip(self.left_on, self.right_on, strict=True))
@@ -273,7 +273,7 @@ class AsOf(SideBySide):
 
     @property
     def partitioning(self) -> Partitioning:
-        """As its left input: left events are not moved."""
+        """Return that of the left input, whose events stay in their vertex."""
         names: dict[str, frozenset[str]] = {}
         for side, column, output in self.columns:
             if side == "left":

@@ -263,7 +263,7 @@ class Limited(_PickedRows):
 
 @dataclass(frozen=True, slots=True)
 class Extremes(_PickedRows):
-    """Of events with equal lifetimes, those with the greatest or least integer in ``column``."""
+    """Keeps, of events with equal lifetimes, those with the greatest or least ``column``."""
 
     column: str
     is_max: bool

@@ -1,10 +1,10 @@
 """ROW_NUMBER, RANK and DENSE_RANK: the first rows of a key, as Flink's Top-N writes them.
 
-``SELECT ... FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) AS n FROM t) WHERE
-n <= 3``, or ``QUALIFY n <= 3`` in one SELECT. A condition of either kind is what bounds the rows
-that are kept; without one the statement is refused, as numbers of all rows change with each row.
-With ``window_start`` and ``window_end`` among the keys it is the first of each window; otherwise
-the first of all that are alive, where a point counts from its start on.
+``SELECT ... FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) AS n FROM t) WHERE n
+<= 3``, or ``QUALIFY n <= 3`` in one SELECT. Such a condition bounds the rows that are kept. Without
+one the statement is an error, since each new row would change the numbers of other rows. With
+``window_start`` and ``window_end`` among the keys, the rows are the first of each window. Otherwise
+they are the first of all rows that are alive, where a point counts from its start on.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each becomes a join with the subquery's rows, grouped by the columns that its WHERE equates with the
 outer query; without such an equality it joins the only row. The aggregates in its list become
 columns that the statement cannot name. The list's expression is computed above the join, so a count
-of no rows is 0. A comparison between ANDs is not true for null, so an event without a match is
+without rows is 0. A comparison between ANDs is not true for null, so an event without a match is
 dropped there; elsewhere the value is null.
 """
 

@@ -286,7 +286,7 @@ _WIDE = Context(prec=400)
 
 
 def exact_number(node: exp.Expr) -> Decimal | None:
-    """What literals with + - * between them are as decimals, also in ROUND and TRUNC of digits.
+    """Return the decimal value of literals joined by + - *, also within ROUND and TRUNC.
 
     None for anything else.
 

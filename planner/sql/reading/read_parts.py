@@ -1,4 +1,4 @@
-"""The parts that the compiler reads of each node of a statement; any other part is an error.
+"""Lists which parts of each node of a statement the compiler reads; others are errors.
 
 sqlglot parses many dialects and stores all their parts in its nodes. A part that the compiler does
 not read would be ignored silently, so every statement is checked against this table after it was

@@ -215,7 +215,7 @@ def write_topic(table: Table, options: TopicSink, stream: Stream) -> Query:
 
 
 def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ...]:
-    """Return the key columns of a table topic; empty: each message is a row of its own."""
+    """Return the key columns of a table topic; empty: each message is a separate row."""
     key = table.columns.primary_key
     if is_debezium:
         if not key:

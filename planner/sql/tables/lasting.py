@@ -97,7 +97,7 @@ def lasting(
     """Return the declared stream, with lifetimes as its options require.
 
     Raises:
-        SqlError: versions have no key or an end of their own, or ``deleted`` is set without them.
+        SqlError: versions have no key, or have their own ends, or ``deleted`` is set without them.
     """
     given, key = table.given, table.columns.primary_key
     if not upserts:

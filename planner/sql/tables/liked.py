@@ -1,4 +1,4 @@
-"""The parts of a table that another takes: ``LIKE t (INCLUDING GENERATED EXCLUDING OPTIONS)``."""
+"""Copies parts of another table: ``LIKE t (INCLUDING GENERATED EXCLUDING OPTIONS)``."""
 
 from __future__ import annotations
 

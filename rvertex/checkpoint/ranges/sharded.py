@@ -118,12 +118,12 @@ class Shards:
 
     @property
     def poisoned_events(self) -> int:
-        """Of all shards."""
+        """The number of poison events in all shards."""
         return self._counted("poisoned_events")
 
     @property
     def duplicates(self) -> int:
-        """Of all shards."""
+        """The number of dropped duplicates in all shards."""
         return self._counted("duplicates")
 
     def _counted(self, name: str) -> int:

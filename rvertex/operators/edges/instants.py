@@ -56,7 +56,7 @@ class Instants:
 
     @property
     def frontier(self) -> int:
-        """All earlier instants have been handled."""
+        """The instant before which all have been handled."""
         return self._settled.frontier
 
     def take(self, ports: Sequence[Run]) -> list[Settled]:

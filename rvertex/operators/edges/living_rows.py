@@ -307,7 +307,7 @@ class ClosingRows:
 
     @property
     def frontier(self) -> int:
-        """All earlier instants have passed."""
+        """The instant before which all have passed."""
         return self._instants.frontier
 
     @property

@@ -70,7 +70,7 @@ class Rows:
         return Rows(self.codes.take(at), self.ve.take(at), self.ordinal.take(at), stored)
 
     def ordered(self, order: np.ndarray) -> Rows:
-        """The rows ``order``; rows of a checkpoint are not copied."""
+        """Return the rows in this order; rows of a checkpoint are not copied."""
         if not isinstance(self.stored, StoredRows):
             return self.take(order)
         codes, ve, ordinal = (a.take(order) for a in (self.codes, self.ve, self.ordinal))
@@ -300,7 +300,7 @@ class JoinSide:
 
 
 def are_mostly_alive(table: pa.Table, frontier: int) -> bool:
-    """Whether a :meth:`JoinSide.table` is worth a reference, which keeps its dead rows, too."""
+    """Whether enough rows of a :meth:`JoinSide.table` live to use it without a copy."""
     alive = sum(int((ve.to_numpy() > frontier).sum()) for ve in table.column(VE).chunks)
     return 2 * alive >= len(table)
 

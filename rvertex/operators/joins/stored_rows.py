@@ -48,7 +48,7 @@ class StoredRows:
         return StoredRows(self.batches, self._at, names)
 
     def ordered(self, order: np.ndarray) -> StoredRows:
-        """The rows ``order``, without a copy."""
+        """Return the rows in this order, without a copy."""
         return StoredRows(self.batches, self._at.take(order), self.names)
 
     def moved(
@@ -56,7 +56,7 @@ class StoredRows:
         batches: Callable[[pa.RecordBatch], pa.RecordBatch],
         array: Callable[[np.ndarray], np.ndarray],
     ) -> StoredRows:
-        """The same rows in equal batches that another place has."""
+        """Return the same rows in equal batches, which these functions return."""
         return StoredRows([batches(batch) for batch in self.batches], array(self._at), self.names)
 
     def take(self, rows: pa.Array) -> pa.RecordBatch:

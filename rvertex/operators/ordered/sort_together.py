@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SortTogether(SameColumns, SameLifetimes):
-    """Sorts events of one start; a way: whether a column is descending, and has nulls first."""
+    """Sorts events with equal start. Each way: whether it is descending, and has nulls first."""
 
     by: tuple[str, ...]
     ways: tuple[tuple[bool, bool], ...]

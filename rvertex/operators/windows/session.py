@@ -92,7 +92,7 @@ def check_lengths(gap_us: int, max_us: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Events by (key, start); a row that stands for the key's last session precedes them."""
+    """Events by (key, start), after a row that represents the last session of the key."""
 
     #: Input position of each row: first the last sessions of the keys, then the events.
     order: np.ndarray

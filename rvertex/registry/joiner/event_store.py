@@ -97,7 +97,7 @@ class EventStore:
         return pa.concat_batches([recent, older]), at
 
     def expire(self, below_us: int) -> None:
-        """Rows with earlier times are not found any more; their memory is freed later.
+        """Hide rows with earlier times; their memory is freed later.
 
         A successor reads the log again from :attr:`first_seq`, so it would not find them either.
         """

@@ -114,7 +114,7 @@ def resumed(steps: list[Step]) -> Resumed:
 
 
 class StepLog:
-    """Writes the steps of one joiner, numbered from 1, and a record of all waiting rows at times.
+    """Writes the steps of one joiner, numbered from 1, and sometimes a record of waiting rows.
 
     Raises from all methods: OvertakenError, CorruptJournalError as :class:`Journal`.
     """

@@ -45,14 +45,14 @@ class Waiting:
             self._due_us = np.concatenate([self._due_us, due_us])
 
     def postpone(self, at: np.ndarray, now_us: int) -> None:
-        """Rows at these positions were looked up in vain."""
+        """Wait longer with the rows at these positions, whose look-up found nothing."""
         doublings = np.minimum(self._lookups[at], 40)
         pause_us = np.minimum(self._first_us * 2.0**doublings, self._longest_us)
         self._lookups[at] += 1
         self._due_us[at] = now_us + pause_us.astype(np.int64)
 
     def remove(self, at: np.ndarray) -> None:
-        """Rows at these positions do not wait any more."""
+        """Remove the rows at these positions, which no longer wait."""
         if len(at):
             kept = np.ones(len(self), bool)
             kept[at] = False

@@ -25,7 +25,7 @@ def names_read(method: Any) -> set[str] | None:
 
 
 def may_say_times(method: Any) -> bool:
-    """Whether a call of ``ctx.emit`` in the method may pass ``vs`` or ``ve``."""
+    """Whether the method may call ``ctx.emit`` with ``vs`` or ``ve``."""
     attributes = _attributes(method, _CONTEXT)
     if attributes is None or any(name == "emit" and not is_call for name, is_call in attributes):
         return True

@@ -294,7 +294,7 @@ class World:
         raise AssertionError("this job reads no live log")
 
     def let_go(self, process: Process, marks: tuple[Mark, ...]) -> None:
-        """A job manager no longer needs the output below these marks."""
+        """Called when a job manager no longer needs the output below these marks."""
 
     def finish(self) -> None:
         """Called when the job has ended."""
@@ -326,7 +326,7 @@ class World:
         return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
 
     def open_manager(self, *, is_resumed: bool, is_rival: bool = False) -> AnyManager:
-        """A job manager."""
+        """Return a new job manager process."""
         raise NotImplementedError
 
     def open_executor(self, manager: AnyManager) -> SimExecutor:

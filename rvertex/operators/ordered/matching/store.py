@@ -64,7 +64,7 @@ class RowStore:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether enough rows were added since the last :meth:`keep` for another one to pay."""
+        """Whether enough rows were added since the last :meth:`keep` for another call."""
         return len(self._numbers) > 2 * self._kept + _ROWS_MIN
 
     def keep(self, kept: np.ndarray) -> None:

@@ -65,7 +65,7 @@ class NearGroups:
         return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
 
     def sorted_columns(self) -> NearColumns:
-        """The groups, which are freed, to be read by key."""
+        """Return the groups in order of their keys; this object must not be used afterwards."""
         return NearColumns(self._keys, lane_columns(self._accumulators))
 
     def save(self) -> dict[str, pa.Table]:
@@ -106,7 +106,7 @@ class NearColumns:
         return self._keys.first_at(place[1]) if is_value(place) else len(self)
 
     def rows(self, lo: int, hi: int) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Key columns and other columns of the keys among rows ``[lo, hi)``."""
+        """Return key columns and other columns of the keys with numbers in ``[lo, hi)``."""
         codes = np.flatnonzero(self._occupied[lo:hi])
         keys = [self._keys.keys(codes + lo)]
         lanes = [column.slice(lo, hi - lo) for column in self._lanes]
@@ -132,7 +132,7 @@ def lane_columns(accumulators: list[Accumulator]) -> list[pa.Array]:
 
 
 def saved_lanes(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:
-    """What accumulators save, as tables by name."""
+    """Return the saved states of accumulators, as tables by name."""
     return {
         f"lane{i}.{j}": pa.table({"lane": column})
         for i, accumulator in enumerate(accumulators)

@@ -157,7 +157,7 @@ class NewValues:
         return rows
 
     def is_crowded(self) -> bool:
-        """Whether enough values were added since the last :meth:`keep` for another one to pay."""
+        """Whether enough values were added since the last :meth:`keep` for another call."""
         return any(table.is_crowded() for table in self._known.values())
 
     def keep(self, codes: np.ndarray) -> None:

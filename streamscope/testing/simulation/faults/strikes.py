@@ -41,7 +41,7 @@ def user_root(world: World) -> FaultyBlobs:
 
 
 def volatile_streams(world: World) -> dict[str, str]:
-    """By folder that a volatile stream spills to: the stream's name."""
+    """Return the name of each volatile stream, by the folder to which it spills."""
     return {
         root_of(uri): stream
         for vertex in world.workload.vertices

@@ -128,7 +128,7 @@ class Checkers:
         self.as_uninterrupted(stream, lo, content)
 
     def delivered(self) -> dict[str, int]:
-        """By output stream: the least position of its deliveries."""
+        """Return, for each output stream, the least position of its deliveries."""
         return {}
 
     def end_of(self, stream: str) -> int:

@@ -76,7 +76,7 @@ class Shadow:
             self._next_seqs[folder] = min(int(match[3]), end)
 
     def restarts(self) -> dict[str, CheckpointRef]:
-        """If all processes died now: by vertex, the checkpoint that it would restart from."""
+        """Return the checkpoint from which each vertex would restart if all processes died now."""
         lost = [v for v in self.core.vertices if not self.core.job.is_retired(v)]
         self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
         return self.chosen
