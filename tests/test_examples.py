@@ -22,6 +22,7 @@ import pytest
 
 import jobmanager
 import streamscope as ss
+from jobmanager.storage.root import JobRoot
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -177,19 +178,15 @@ def test_words_equal_the_batch_query(tmp_path: Path) -> None:
     assert words.most(status["output"], 1)["word"].to_pylist() == ["the"]
 
 
-@pytest.mark.slow
-def test_the_demo_prints_plan_windows_and_place(tmp_path: Path) -> None:
+@pytest.mark.spark(own_java=True)
+def test_the_demo_prints_plan_windows_and_place_and_spark_gives_its_digest(tmp_path: Path) -> None:
     script = str(EXAMPLES / "flights.py")
-    lines = command(script, "--root", "job", "--executor", "local", folder=tmp_path)
+    lines = command(script, "--root", "local", "--executor", "local", folder=tmp_path)
     assert "temporal join on origin" in "\n".join(lines)
     assert any("LGA poor" in line for line in lines)
-    assert lines[-1].endswith("/job/output")
-
-
-@pytest.mark.spark(own_java=True)
-def test_the_digest_is_the_same_on_spark(tmp_path: Path) -> None:
+    assert lines[-1].endswith("/local/output")
+    local = JobRoot(str(tmp_path / "local")).read_status()
     spark = run_flights(tmp_path, "--root", "spark", "--master", "local[2]")
-    local = run_flights(tmp_path, "--root", "local", "--executor", "local")
     assert spark["output_digest"] == local["output_digest"] != ""
     assert spark["events_out"] == local["events_out"] == 5_082
 
