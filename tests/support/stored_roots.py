@@ -1,9 +1,9 @@
-"""Roots of former releases: how they are made, and how they are resumed.
+"""Roots that releases have left behind: how one is made, and how it is resumed.
 
 ``python -m tests.support.stored_roots`` writes the root of this release's format. Run it when
 ``jobmanager.storage.root.FORMAT`` is raised, before the release; roots of former formats stay as
-they are. A root is a stopped job that has read its first day, with the state of many operators and
-the files of that day. It is in fsspec's memory, so its path is the same on every machine.
+they are. A root is a job that has read its first day and stopped, with the state of many operators
+and the files of that day. It lies in fsspec's memory, so its place is the same on every machine.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ ROWS = 60
 
 
 class Sums(ss.KeyedProcess):
-    """A running sum by key, emitted by a timer; it draws a value that it does not use.
+    """A running sum by key, emitted by a timer; it draws a value that nothing else depends on.
 
-    Do not change it: stored roots reject changed code.
+    It may not change: stored roots refuse code that is not what it was.
     """
 
     output = {"total": "int64"}  # noqa: RUF012
@@ -49,7 +49,7 @@ class Sums(ss.KeyedProcess):
 
 
 def events() -> ss.Stream:
-    """The events of the existing days."""
+    """The days that are there."""
     return ss.Stream.from_parquet(DAYS, vs="t", delay="1s", partitions=1)
 
 
@@ -97,21 +97,21 @@ def put_day(number: int) -> None:
 
 
 def _put(path: str, data: bytes) -> None:
-    """Store a file with a fixed time, because a job identifies its files by their times."""
+    """Store a file that is as old on every machine: a job knows its files by their times."""
     open_store(PLACE).put(path, data)
     name = f"{PLACE.removeprefix('memory:/')}/{path}"
     fsspec.filesystem("memory").store[name].created = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def clear() -> None:
-    """Delete everything there."""
+    """Delete everything in the place."""
     store = open_store(PLACE)
     for path in store.list():
         store.delete(path)
 
 
 def begin(*, strong: bool) -> None:
-    """Run the first day, and stop the job with its state."""
+    """Run the first day; the job stops with its state kept."""
     clear()
     put_day(0)
     ss.run(query(strong=strong), root=JOB, executor="local", parallelism=2, continue_=True).wait(60)
@@ -126,7 +126,7 @@ def end() -> jobmanager.Job:
 
 
 def rows_of(job: jobmanager.Job) -> list[tuple[Any, ...]]:
-    """The result, sorted."""
+    """The answer, in an order of its own."""
     table = job.to_arrow()
     return sorted(tuple(row.values()) for row in table.to_pylist())
 
@@ -144,7 +144,7 @@ def packed() -> bytes:
 
 
 def unpack(archive: Path) -> None:
-    """Restore the files of an archive."""
+    """Put the files of an archive into the place."""
     clear()
     with tarfile.open(archive) as files:
         for info in files:
