@@ -184,7 +184,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
         rows = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
         rows = replace(rows, stream=_distinct(node, rows.stream, names))
         return _ordered(node, rows, items, scope, names)
-    if node.args.get("emit") is not None:
+    if node.args.get("emit") is not None and text.engine.name != "postgres":
         raise text.error(node.args["emit"], "EMIT needs GROUP BY; leave it out")
     ends, listed = with_order_columns(node, items, scope, names)
     hidden = [item.name for item in listed[len(items) :]]

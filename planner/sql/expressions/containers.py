@@ -62,6 +62,37 @@ def _total(items: Expr) -> Expr:
     return when(some.list.length() > 0).then(total).otherwise(None)
 
 
+def _median(items: Expr) -> Expr:
+    some = items.list.filter(lambda x: x.is_not_null()).list.sort()
+    size = some.list.length()
+    return (nth(some, (size + 1) // 2) + nth(some, size // 2 + 1)) / 2.0
+
+
+def _variance(items: Expr, ddof: Expr) -> Expr:
+    """The mean square distance from the mean, divided by ``ddof`` fewer than there are values."""
+    some = items.list.filter(lambda x: x.is_not_null()).list.transform(lambda x: x * 1.0)
+    size = some.list.length()
+    mean = _total(some) / size
+    squares = some.list.transform(lambda x: (x - mean) * (x - mean))
+    return _total(squares) / when(size > ddof).then(size - ddof).otherwise(None)
+
+
+def _gcd(a: Expr, b: Expr) -> Expr:
+    """Euclid's steps: 92 are enough for numbers of 64 bits."""
+    steps = call("sequence", lit(1), lit(92), lit(1))
+
+    def step(pair: Expr, _number: Expr) -> Expr:
+        low, high = pair.item(1), pair.item(0)
+        return when(low == 0).then(pair).otherwise(list_of(low, high % low))
+
+    first = list_of(a.cast("int64").abs(), b.cast("int64").abs())
+    return steps.list.reduce(first, step).item(0)
+
+
+def _lcm(a: Expr, b: Expr) -> Expr:
+    return when((a == 0) | (b == 0)).then(0).otherwise((a * b).abs() // _gcd(a, b))
+
+
 def _extreme(best: Callable[..., Expr]) -> Callable[[Expr], Expr]:
     return lambda items: items.list.reduce(items.item(0), best)
 
@@ -213,6 +244,10 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "@regexp_part": _part_of,
     "@regexp_group": _group_of,
     "list_value": list_of,
+    "@list_median": _median,
+    "@list_variance": _variance,
+    **dict.fromkeys(("gcd", "greatest_common_divisor"), _gcd),
+    **dict.fromkeys(("lcm", "least_common_multiple"), _lcm),
     "extractjsonfield": lambda s, path: s.str.json_value(words(path)),
     "slice": _counted,
     **dict.fromkeys(("list_concat", "list_cat"), lambda a, *more: a.list.concat(*more)),

@@ -17,16 +17,16 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, coalesce, col, list_of, lit
 from planner.expressions.nodes import Literal
-from planner.expressions.types import is_list, is_number
+from planner.expressions.types import is_number
 from planner.sql.expressions import functions, patterns, times
 from planner.sql.expressions.containers import between, nth
 from planner.sql.expressions.engines import of_engine
+from planner.sql.expressions.engines.brackets import bracket
 from planner.sql.expressions.engines.lambdas import with_lambda
 from planner.sql.expressions.engines.shapes import shaped
 from planner.sql.expressions.refusals import EXISTS, SUBQUERY, not_supported
 from planner.sql.expressions.windowing import OVER
 from planner.sql.reading.aggregate_calls import AROUND
-from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import (
     data_type,
     fraction_of,
@@ -64,7 +64,6 @@ _ZONELESS = (
     "'zone' for the wall clock there of a time in UTC, or TO_UTC_TIMESTAMP(t, 'zone') for the "
     "time in UTC of a wall clock there"
 )
-_PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key'] (maps have no slices)"
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
 )
@@ -120,6 +119,7 @@ class Expressions:
             return lit(fraction)
         if binary is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
+            left, right = of_engine.compared_lists(node, left, right, self.schema)
             other = of_engine.arithmetic(node, left, right, self.schema, self.text.engine)
             return binary(left, right) if other is None else other
         if isinstance(node, (exp.AggFunc, *AROUND)):
@@ -314,28 +314,6 @@ class Expressions:
         with self.text.located(node):
             return time.dt.at_zone(plain_value(node.args["zone"], self.text))
 
-    def _bracket(self, node: exp.Bracket) -> Expr:
-        """Compile ``list[1]``, counted from 1 or from the end, and ``map['key']``."""
-        part = node.expressions[0] if len(node.expressions) == 1 else None
-        if isinstance(part, exp.Slice) and not self.text.engine.lists_from_zero:
-            written = (part.this, part.args.get("expression"))
-            ends = [None if end is None else self.compile(end) for end in written]
-            with self.text.located(node):
-                return between(self.compile(node.this), *ends)
-        if part is None or isinstance(part, exp.Slice):
-            raise self.text.error(node, _PLACES)
-        container, key = self.compile(node.this), self.compile(node.expressions[0])
-        kind, of = container.output_type(self.schema), key.output_type(self.schema)
-        is_place = pa.types.is_integer(of) or pa.types.is_null(of)
-        if not pa.types.is_map(kind) and not (is_list(kind) and is_place):
-            reason = f"of {sql_type(str(kind))}; a list has places, a map has keys"
-            raise self.text.error(node, f"{self.text.spelled(node)}: {reason}")
-        with self.text.located(node):
-            if pa.types.is_map(kind):
-                return container.item(key)
-            is_from_zero = self.text.engine.lists_from_zero and not node.args.get("offset")
-            return nth(container, key + 1 if is_from_zero else key)
-
     def _dot(self, node: exp.Dot) -> Expr:
         """Compile ``list[1].field``."""
         name = node.expression
@@ -394,7 +372,7 @@ class Expressions:
         exp.Exists: _exists,
         **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _json),
         exp.AtTimeZone: _at_zone,
-        exp.Bracket: _bracket,
+        exp.Bracket: lambda self, node: bracket(node, self, nth, between),
         exp.Dot: _dot,
         exp.Array: _list,
     }

@@ -179,6 +179,7 @@ class StreamParser(RowPatterns):
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **Parser.RANGE_PARSERS,
         TokenType.TILDE: binary_range_parser(exp.RegexpLike),
+        TokenType.DAMP: binary_range_parser(exp.ArrayOverlaps),
     }
 
     def _warn_unsupported(self) -> None:

@@ -75,7 +75,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         with_grouped_windows(select)
         if text.engine.name == "ksqldb":
             as_ksqldb(select, text.error)
-    for node in list(whole.find_all(exp.Any, exp.All)):
+    for node in list(whole.find_all(exp.Any, exp.All, exp.Anonymous)):
         quantified(node)
     for call in list(whole.find_all(exp.RegexpReplace)):
         _replaced(call, only_first=text.engine.replaces_first)

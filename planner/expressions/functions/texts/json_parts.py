@@ -66,18 +66,107 @@ def _has_text(held: str, part: str) -> bool | None:
         return None
 
 
-def _contains(values: Sequence[Value], _call: Call) -> Value:
-    arrays = [value for value in values if not isinstance(value, pa.Scalar)]
-    rows = len(arrays[0]) if arrays else 1
-    held, part = (as_array(value, rows, pa.string()).to_pylist() for value in values)
-    found = pa.array(
-        [
-            None if a is None or b is None else _has_text(a, b)
-            for a, b in zip(held, part, strict=True)
-        ],
-        pa.bool_(),
-    )
-    return found if arrays else found[0]
+def _merged(held: str, more: str) -> str | None:
+    """As ``||`` of PostgreSQL: fields of objects, or elements of lists; None: invalid JSON."""
+    try:
+        a, b = read_json(held), read_json(more)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(a, dict) and isinstance(b, dict):
+        return written_json({**a, **b})
+    lists = [part if isinstance(part, list) else [part] for part in (a, b)]
+    return written_json(lists[0] + lists[1])
+
+
+def _without(held: str, key: str) -> str | None:
+    """Remove a field, or the elements that are this text; None: it has neither."""
+    value = _read(held)
+    if isinstance(value, dict):
+        return written_json({name: part for name, part in value.items() if name != key})
+    return written_json([one for one in value if one != key]) if isinstance(value, list) else None
+
+
+def _steps(path: str) -> list[str] | None:
+    """Return the steps of ``{a,0}``; None: it is no path."""
+    inner = path.strip()
+    if not (inner.startswith("{") and inner.endswith("}")):
+        return None
+    return [step.strip().strip('"') for step in inner[1:-1].split(",")] if inner != "{}" else []
+
+
+def _put(held: Any, steps: list[str], kind: str, value: Any) -> Any:
+    """Return a copy with the part at a path replaced, inserted or removed."""
+    if not steps:
+        return held
+    (step, *rest) = steps
+    if isinstance(held, dict):
+        is_there = step in held
+        if rest:
+            return {**held, step: _put(held[step], rest, kind, value)} if is_there else held
+        if kind == "remove":
+            return {name: part for name, part in held.items() if name != step}
+        is_put = {"set": True, "replace": is_there}.get(kind, not is_there)
+        return {**held, step: value} if is_put else held
+    if not isinstance(held, list) or not step.removeprefix("-").isdigit():
+        return held
+    return _put_in_list(held, int(step), rest, kind, value)
+
+
+def _put_in_list(held: list[Any], place: int, rest: list[str], kind: str, value: Any) -> list[Any]:
+    at = place if place >= 0 else len(held) + place
+    is_there = 0 <= at < len(held)
+    if rest:
+        part = [_put(held[at], rest, kind, value)] if is_there else []
+        return [*held[:at], *part, *held[at + 1 :]] if is_there else held
+    if kind == "remove":
+        return [*held[:at], *held[at + 1 :]] if is_there else held
+    if kind == "replace" and not is_there:
+        return held
+    if kind in ("set", "replace") and is_there:
+        return [*held[:at], value, *held[at + 1 :]]
+    at = max(0, min(len(held), at + (kind == "after" and is_there)))
+    return [*held[:at], value, *held[at:]]
+
+
+def _changed(held: str, path: str, value: str, kind: str) -> str | None:
+    steps = _steps(path)
+    if steps is None:
+        raise pa.ArrowInvalid(f"{path!r} is no path such as '{{a,0}}'")
+    try:
+        return written_json(_put(read_json(held), steps, kind, read_json(value)))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_nulls(held: Any) -> Any:
+    if isinstance(held, dict):
+        return {name: _without_nulls(part) for name, part in held.items() if part is not None}
+    return list(map(_without_nulls, held)) if isinstance(held, list) else held
+
+
+def _stripped(text: str) -> str | None:
+    try:
+        return written_json(_without_nulls(read_json(text)))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _by_rows(
+    one: Callable[..., Any], kind: pa.DataType
+) -> Callable[[Sequence[Value], Call], Value]:
+    """Apply a function to the texts of each row; null if a text is null."""
+
+    def evaluated(values: Sequence[Value], call: Call) -> Value:
+        arrays = [value for value in values if not isinstance(value, pa.Scalar)]
+        rows = len(arrays[0]) if arrays else 1
+        parts = [as_array(value, rows, pa.string()).to_pylist() for value in values]
+        more = [call.option("kind")] if dict(call.options).get("kind") is not None else []
+        found = pa.array(
+            [None if None in row else one(*row, *more) for row in zip(*parts, strict=True)], kind
+        )
+        return found if arrays else found[0]
+
+    return evaluated
 
 
 def _of(one: Callable[[str], Any], kind: pa.DataType) -> Callable[[Sequence[Value], Call], Value]:
@@ -125,7 +214,46 @@ class JsonParts(Functions[E]):
         """List the elements of a list, or the values of an object, each as JSON."""
         return self._call("json_elements")
 
-    @PARTS.function(pa.bool_(), _contains, spark=not_in_batch, sql="JSON_CONTAINS")
+    @PARTS.function(
+        pa.string(),
+        _by_rows(_merged, pa.string()),
+        spark=not_in_batch,
+        sql="JSON_CONCAT",
+    )
+    def json_concat(self, other: object) -> E:
+        """The fields of two objects, or the elements of two lists, as ``||`` of PostgreSQL."""
+        return self._call("json_concat", other)
+
+    @PARTS.function(
+        pa.string(),
+        _by_rows(_without, pa.string()),
+        spark=not_in_batch,
+        sql="JSON_WITHOUT",
+    )
+    def json_without(self, key: object) -> E:
+        """Remove a field of an object, or the elements of a list that are this text."""
+        return self._call("json_without", key)
+
+    @PARTS.function(
+        pa.string(),
+        _by_rows(_changed, pa.string()),
+        spark=not_in_batch,
+        sql="JSON_CHANGED",
+    )
+    def json_changed(self, path: object, value: object, kind: str) -> E:
+        """Change JSON at a path: ``kind`` is set, replace, insert, after (insert) or remove."""
+        return self._call("json_changed", path, value, kind=kind)
+
+    @PARTS.function(
+        pa.string(), _of(_stripped, pa.string()), spark=not_in_batch, sql="JSON_WITHOUT_NULLS"
+    )
+    def json_without_nulls(self) -> E:
+        """Remove the fields of objects that are null."""
+        return self._call("json_without_nulls")
+
+    @PARTS.function(
+        pa.bool_(), _by_rows(_has_text, pa.bool_()), spark=not_in_batch, sql="JSON_CONTAINS"
+    )
     def json_contains(self, part: object) -> E:
         """Whether JSON has all keys and elements of another JSON, as ``@>`` of PostgreSQL."""
         return self._call("json_contains", part)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, as_node, lit
+from planner.api.expressions import Expr, as_node, call, lit
 from planner.errors import ExpressionTypeError
 from planner.expressions.nodes import Literal
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_number, is_text
@@ -83,6 +83,24 @@ def built(
             raise
         return Expr(as_node(build(*texts)))
     return made
+
+
+def compared_lists(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> tuple[Expr, Expr]:
+    """Return both sides of ``=`` and ``<>``: lists of one kind of elements as JSON.
+
+    In lists, as in PostgreSQL and DuckDB, nulls equal nulls.
+    """
+    if type(node) not in (exp.EQ, exp.NEQ):
+        return left, right
+    kinds = (left.output_type(schema), right.output_type(schema))
+    if not all(map(is_list, kinds)):
+        return left, right
+    a, b = (kind.value_type for kind in kinds)
+    if (a == b and not pa.types.is_floating(a)) or (
+        pa.types.is_integer(a) and pa.types.is_integer(b)
+    ):
+        return call("to_json", left), call("to_json", right)
+    return left, right
 
 
 def arithmetic(

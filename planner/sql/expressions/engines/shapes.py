@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, call, lit, struct
+from planner.api.expressions import Expr, call, list_of, lit, struct
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
 from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.engines.by_type import tried
@@ -195,7 +195,13 @@ def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
     values = [compiler.compile(part) for part in parts]
     kinds = [value.output_type(compiler.schema) for value in values]
     with compiler.text.located(node):
-        if (is_operator and is_list(kinds[0])) or all(map(is_list, kinds)):
+        if is_operator and any(map(is_list, kinds)):
+            values = [
+                value if is_list(kind) or pa.types.is_null(kind) else list_of(value)
+                for value, kind in zip(values, kinds, strict=True)
+            ]
+            return functools.reduce(lambda a, b: a.list.concat(b), values)
+        if all(map(is_list, kinds)):
             return functools.reduce(lambda a, b: a.list.concat(b), values)
     made: list[Expr] = []
     for part, value, kind in zip(parts, values, kinds, strict=True):

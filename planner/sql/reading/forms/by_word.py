@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from planner.sql.reading.forms.templates.duckdb import LISTED
+
+_AGGREGATES = ("LIST_AGGREGATE", "ARRAY_AGGREGATE", "LIST_AGGR", "ARRAY_AGGR")
 _SORTS = ("ARRAY_SORT", "LIST_SORT", "LIST_REVERSE_SORT")
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _SIZES_US = {
@@ -24,6 +27,8 @@ def of_word(name: str, word: str, count: int, engine: str) -> str | None:
         kept = "ARRAY_SORT(FILTER(@1, x -> x IS NOT NULL))"
         kept = kept if word == "ASC" else f"ARRAY_REVERSE({kept})"
         return f"ARRAY_CONCAT({kept}, FILTER(@1, x -> x IS NULL))"
+    if name in _AGGREGATES and count == 2:
+        return LISTED.get(word)
     if name not in ("DATE_DIFF", "DATEDIFF") or count != 3:
         return None
     unit = word.removesuffix("S")

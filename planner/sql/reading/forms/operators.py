@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.of_postgres import OF_POSTGRES, of_postgres
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,7 +34,10 @@ def with_operators(
     Raises:
         SqlError: made by ``error``; a pattern of GLOB has more than ``*`` and ``?``.
     """
-    kinds = (*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode)
+    kinds: tuple[type[exp.Expr], ...] = (
+        *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
+        *OF_POSTGRES,
+    )
     for node in reversed(list(whole.find_all(*kinds))):
         pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None
         if isinstance(pattern, exp.Literal) and set("[\\") & set(str(pattern.this)):
@@ -61,6 +66,8 @@ def _made(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.In):
         return _rows_in(node)
     value, other = node.this, node.args.get("expression")
+    if isinstance(node, OF_POSTGRES):
+        return of_postgres(node)
     if isinstance(node, exp.Glob) and isinstance(other, exp.Literal):
         like = exp.Like(this=value.copy(), expression=_of_glob(str(other.this)))
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))

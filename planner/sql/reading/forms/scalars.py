@@ -27,6 +27,7 @@ _INTERNAL = (
     *("REGEXP_SPLIT", "LIST_POSITION", "LENGTH", "MAP_FROM_ENTRIES", "LIST_CONCAT", "SEQUENCE"),
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
     *("REGEXP_INSTR", "REGEXP_PART", "REGEXP_GROUP", "TIMESTAMPDIFF_JAVA"),
+    *("LIST_MEDIAN", "LIST_VARIANCE"),
 )
 _APPENDS = re.compile("(ARRAY|LIST)_(APPEND|PREPEND)")
 _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
@@ -132,6 +133,10 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return f"@LIST_POSITION(ARRAY[{members}], @1)", given
     if name == "JSONB_PATH_QUERY_FIRST" and len(given) == 2 and "*" in given[1].name:
         return "ELEMENT_AT(JSON_ELEMENTS(JSON_EXTRACT(@1, @2)), 1)", given
+    if name in ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY") and len(given) == 2:
+        found = "JSON_EXTRACT(@1, @2)"
+        whole = found if "*" in given[1].name else f"'[' || {found} || ']'"
+        return f"CASE WHEN @1 IS NOT NULL THEN COALESCE({whole}, '[]') END", given
     if name == "DATE_BIN_HOPPING":
         return _hopping(given), given
     if _EXTRACT_PATH.fullmatch(name):

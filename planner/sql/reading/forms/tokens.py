@@ -24,6 +24,11 @@ OPERATORS = {
     "|/": TokenType.PIPE_SLASH,
     "||/": TokenType.DPIPE_SLASH,
     "^@": TokenType.CARET_AT,
+    "<@": TokenType.LT_AT,
+    "&&": TokenType.DAMP,
+    "?|": TokenType.QMARK_PIPE,
+    "?&": TokenType.QMARK_AMP,
+    "#-": TokenType.HASH_DASH,
 }
 _ESCAPED = re.compile(r"\\([0-7]{3}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
@@ -113,6 +118,7 @@ def _end(tokens: list[Token], at: int) -> int:
 
 def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
     """Rewrite ``a ^ b`` as a power, and PostgreSQL's ``a # b`` as the XOR of bits."""
+    tokens = _with_absolutes(tokens)
     kinds = {TokenType.CARET: (TokenType.DSTAR, "**")}
     if engine == "postgres":
         kinds[TokenType.HASH] = (TokenType.CARET, "^")
@@ -122,6 +128,40 @@ def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
         kind = (TokenType.ANY, "ANY") if is_some else kinds.get(token.token_type)
         out.append(token if kind is None else _like(token, *kind))
     return out
+
+
+def _with_absolutes(tokens: list[Token]) -> list[Token]:
+    """Rewrite ``@ x`` as ``ABS(x)``, and the function ``DIV(a, b)`` under another name."""
+    out: list[Token] = []
+    closing: list[int] = []  # places behind which a call of ABS ends
+    for at, token in enumerate(tokens):
+        after = tokens[at + 1] if at + 1 < len(tokens) else token
+        if token.token_type is TokenType.PARAMETER and after is not token:
+            out.append(_like(token, TokenType.VAR, "ABS"))
+            out.append(_like(token, TokenType.L_PAREN, "("))
+            closing.append(_operand_end(tokens, at + 1))
+            continue
+        is_call = token.text.upper() == "DIV" and after.token_type is TokenType.L_PAREN
+        behind = out[-1].token_type if out else TokenType.SELECT
+        if is_call and behind in (TokenType.SELECT, TokenType.COMMA, TokenType.L_PAREN):
+            token = _like(token, TokenType.VAR, "WHOLE_DIV")
+        out.append(token)
+        while at in closing:  # ends: each pass takes a place
+            closing.remove(at)
+            out.append(_like(token, TokenType.R_PAREN, ")"))
+    return out
+
+
+def _operand_end(tokens: list[Token], at: int) -> int:
+    """Return the last place of the operand: a sign, then a name, a number, a call or brackets."""
+    while tokens[at].token_type is TokenType.DASH and at + 1 < len(tokens):  # ends: the text does
+        at += 1
+    while at + 2 < len(tokens) and tokens[at + 1].token_type is TokenType.DOT:  # ends: the text
+        at += 2
+    if tokens[at].token_type in _OPENING:
+        return _end(tokens, at)
+    is_call = at + 1 < len(tokens) and tokens[at + 1].token_type is TokenType.L_PAREN
+    return _end(tokens, at + 1) if is_call else at
 
 
 def _with_identifiers(tokens: list[Token]) -> list[Token]:

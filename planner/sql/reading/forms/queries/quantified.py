@@ -7,11 +7,24 @@ from sqlglot import exp
 
 def quantified(node: exp.Expr) -> None:
     """Rewrite ``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null equals false."""
+    if isinstance(node, exp.Anonymous):  # ALL of a list is read as a call
+        if node.name.upper() != "ALL" or len(node.expressions) != 1:
+            return
+        made_all = exp.All(this=exp.Paren(this=node.expressions[0]))
+        node.replace(made_all)
+        node = made_all
     around, query = node.parent, node.this
     query = query.this if isinstance(query, exp.Subquery) else query
     is_list = isinstance(node, exp.Any) and not isinstance(query, exp.Query)
     if isinstance(around, exp.EQ) and is_list:
         made: exp.Expr = in_list(around.this, query.unnest())
+        made.meta.update(around.meta)
+        around.replace(made)
+        return
+    is_right = around is not None and around.args.get("expression") is node
+    is_right = is_right and type(around) in _COMPARED
+    if around is not None and is_right and not isinstance(query, exp.Query):
+        made = _of_elements(around, query.unnest(), is_any=isinstance(node, exp.Any))
         made.meta.update(around.meta)
         around.replace(made)
         return
@@ -37,6 +50,35 @@ def quantified(node: exp.Expr) -> None:
         return
     made.meta.update(around.meta)
     around.replace(made)
+
+
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _of_elements(around: exp.Expr, held: exp.Expr, *, is_any: bool) -> exp.Expr:
+    """``x > ALL (list)``: NULL if no element decides and one comparison is NULL."""
+    name = exp.to_identifier("@one", quoted=True)
+    test = type(around)(this=around.this.copy(), expression=name.copy())
+
+    def there_are(condition: exp.Expr) -> exp.Expr:
+        each = exp.Lambda(this=condition, expressions=[name.copy()])
+        kept = exp.ArrayFilter(this=held.copy(), expression=each)
+        return exp.GT(this=exp.ArraySize(this=kept), expression=exp.Literal.number(0))
+
+    decides = test if is_any else exp.Not(this=exp.Paren(this=test))
+    is_null = exp.Is(this=exp.Paren(this=test.copy()), expression=exp.Null())
+    value = exp.convert(is_any)
+    ifs = [
+        exp.If(this=exp.Is(this=held.copy(), expression=exp.Null()), true=exp.Null()),
+        exp.If(this=there_are(decides), true=value),
+        exp.If(this=there_are(is_null), true=exp.Null()),
+    ]
+    made = exp.Case(ifs=ifs, default=exp.convert(not is_any))
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in around.meta:
+                part.meta.setdefault(key, around.meta[key])
+    return made
 
 
 def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:

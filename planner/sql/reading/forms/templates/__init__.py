@@ -6,6 +6,9 @@ name begins with ``@`` are compiled ones, which no text can name.
 
 from __future__ import annotations
 
+from planner.sql.reading.forms.templates.duckdb import DUCKDB
+from planner.sql.reading.forms.templates.ksqldb import KSQLDB
+from planner.sql.reading.forms.templates.postgres import POSTGRES
 from planner.sql.reading.forms.templates.spark import PLACED, SPARK
 
 _DAY = "CAST(LPAD(CAST(@1 AS VARCHAR), 4, '0') || '-' || LPAD(CAST(@2 AS VARCHAR), 2, '0') || '-' "
@@ -58,6 +61,9 @@ _RANKED = (
 _ZONED = "FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(CAST(@1 AS TIMESTAMP), @2), @3)"
 
 _NUMBERS: dict[tuple[str, int], str] = {
+    ("ASINH", 1): "SIGN(@1) * LOG1P(ABS(@1) + @1 * @1 / (1.0 + SQRT(1.0 + @1 * @1)))",
+    ("ACOSH", 1): "LN(@1 + SQRT(CAST(@1 AS DOUBLE) * @1 - 1))",
+    ("ATANH", 1): "0.5 * LOG1P(2.0 * @1 / (1.0 - @1))",
     ("HYPOT", 2): "SQRT(CAST(@1 AS DOUBLE) * @1 + CAST(@2 AS DOUBLE) * @2)",
     ("PMOD", 2): "CASE WHEN MOD(@1, @2) < 0 THEN MOD(MOD(@1, @2) + @2, @2) ELSE MOD(@1, @2) END",
     ("BROUND", 1): _EVEN,
@@ -236,6 +242,11 @@ _LISTS: dict[tuple[str, int], str] = {
     ("ARRAY_CAT", 2): "ARRAY_CONCAT(@1, @2)",
 }
 _JSON: dict[tuple[str, int], str] = {
+    **{
+        (f"JSONB_EXISTS_{word}", 2): (f"CARDINALITY(FILTER(@2, k -> JSONB_EXISTS(@1, k))) {test}")
+        for word, test in (("ANY", "> 0"), ("ALL", "= CARDINALITY(@2)"))
+    },
+    **dict.fromkeys((("JSON_STRIP_NULLS", 1), ("JSONB_STRIP_NULLS", 1)), "JSON_WITHOUT_NULLS(@1)"),
     ("JSONB_EXISTS", 2): (
         "CASE WHEN @1 IS NULL OR @2 IS NULL THEN NULL WHEN JSON_KEYS(@1) IS NOT NULL "
         "THEN LIST_CONTAINS(JSON_KEYS(@1), @2) ELSE COALESCE(LIST_CONTAINS(JSON_ELEMENTS(@1), "
@@ -292,7 +303,13 @@ _AGGREGATES: dict[tuple[str, int], str] = {
 NAMED = {**_NUMBERS, **_TEXTS, **_TIMES, **_LISTS, **_JSON, **_AGGREGATES}
 #: Templates of single dialects, by dialect, name and number of arguments.
 OF_ENGINE: dict[tuple[str, str, int], str] = {
-    **{("spark", *call): template for call, template in SPARK.items()},
+    **{
+        (engine, *call): template
+        for engine, known in (
+            *(("spark", SPARK), ("duckdb", DUCKDB), ("ksqldb", KSQLDB), ("postgres", POSTGRES)),
+        )
+        for call, template in known.items()
+    },
     ("spark", "LOG1P", 1): f"CASE WHEN NOT @1 <= -1 THEN {_NUMBERS['LOG1P', 1]} END",
     **{
         (engine, "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)"

@@ -1,0 +1,81 @@
+"""Brackets: ``list[1]``, ``list[1:2]``, ``map['key']``, ``struct['field']``, JSON and texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.api.choices import when
+from planner.expressions.nodes import Literal
+from planner.expressions.types import is_list, is_text
+from planner.sql.reading.errors import sql_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.api.expressions import Expr
+    from planner.sql.expressions.engines.of_engine import Compiler
+
+_PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key'] (maps have no slices)"
+
+
+def bracket(
+    node: exp.Bracket,
+    compiler: Compiler,
+    nth: Callable[[Expr, Expr], Expr],
+    between: Callable[..., Expr],
+) -> Expr:
+    """Compile ``list[1]``, counted from 1 or from the end, ``map['key']`` and ``struct['field']``.
+
+    Of texts, PostgreSQL reads JSON, and DuckDB characters. ``nth`` and ``between`` are of lists.
+    """
+    text = compiler.text
+    part = node.expressions[0] if len(node.expressions) == 1 else None
+    if isinstance(part, exp.Slice) and not text.engine.lists_from_zero:
+        written = (part.this, part.args.get("expression"))
+        ends = [None if end is None else compiler.compile(end) for end in written]
+        held = compiler.compile(node.this)
+        with text.located(node):
+            if text.engine.name == "duckdb" and is_text(held.output_type(compiler.schema)):
+                return _characters(held, *ends)
+            return between(held, *ends)
+    if part is None or isinstance(part, exp.Slice):
+        raise text.error(node, _PLACES)
+    container, key = compiler.compile(node.this), compiler.compile(part)
+    kind, of = container.output_type(compiler.schema), key.output_type(compiler.schema)
+    named = key.node.literal if isinstance(key.node, Literal) else None
+    if is_text(kind) and text.engine.name in ("postgres", "duckdb"):
+        with text.located(node):
+            if isinstance(named, str):
+                return container.str.json_extract(f'$."{named}"')
+            if text.engine.name == "duckdb":
+                return _characters(container, key, key)
+    if pa.types.is_struct(kind) and isinstance(named, str):
+        with text.located(node):
+            return container.field(named)
+    is_place = pa.types.is_integer(of) or pa.types.is_null(of)
+    if not pa.types.is_map(kind) and not (is_list(kind) and is_place):
+        reason = f"of {sql_type(str(kind))}; a list has places, a map has keys"
+        raise text.error(node, f"{text.spelled(node)}: {reason}")
+    with text.located(node):
+        if pa.types.is_map(kind):
+            return container.item(key)
+        is_from_zero = text.engine.lists_from_zero and not node.args.get("offset")
+        return nth(container, key + 1 if is_from_zero else key)
+
+
+def _characters(held: Expr, first: Expr | None, last: Expr | None) -> Expr:
+    """The characters of a text from ``first`` to ``last``, from 1, or from the end below 0."""
+    size = held.str.length()
+    begin = 0 if first is None else when(first > 0).then(first - 1).otherwise(_at(first, size))
+    end = size if last is None else when(last >= 0).then(last).otherwise(size + last + 1)
+    count = end - begin
+    return held.str.substring(begin + 1, when(count > 0).then(count).otherwise(0))
+
+
+def _at(place: Expr, size: Expr) -> Expr:
+    """The index of a place below 0, from the end; 0 is before the first."""
+    at = when(place < 0).then(size + place).otherwise(0)
+    return when(at > 0).then(at).otherwise(0)

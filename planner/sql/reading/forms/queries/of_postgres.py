@@ -1,0 +1,170 @@
+"""Operators of PostgreSQL: of JSON, of lists, of rows of values, and OVERLAPS."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from sqlglot import exp
+
+#: Operators that are calls of templates: the name, and the operands in its order.
+_CALLED: dict[type[exp.Expr], tuple[str, tuple[str, str]]] = {
+    exp.ArrayOverlaps: ("ARRAYS_OVERLAP", ("this", "expression")),
+    exp.ArrayContainedBy: ("@CONTAINED", ("expression", "this")),
+    exp.JSONBContainsAnyTopKeys: ("JSONB_EXISTS_ANY", ("this", "expression")),
+    exp.JSONBContainsAllTopKeys: ("JSONB_EXISTS_ALL", ("this", "expression")),
+}
+
+
+#: Operators between rows of values.
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_PUT = {"JSONB_SET": ("set", "replace"), "JSONB_INSERT": ("after", "insert")}
+
+
+def of_postgres(node: exp.Expr) -> exp.Expr | None:
+    """Return the tree that is compiled; None: the node already is."""
+    value, other = node.this, node.args.get("expression")
+    if type(node) in _CALLED:
+        name, parts = _CALLED[type(node)]
+        given = [node.args[part].copy() for part in parts]
+        if name == "@CONTAINED":
+            return exp.ArrayContainsAll(this=given[0], expression=given[1])
+        return exp.Anonymous(this=name, expressions=given)
+    if isinstance(node, exp.Overlaps):
+        return _overlaps(node)
+    if isinstance(node, exp.Anonymous):
+        return _put(node)
+    if type(node) in _COMPARED:
+        return _rows_compared(node)
+    if not isinstance(other, exp.Expr):
+        return None
+    if isinstance(node, exp.DPipe):
+        is_merge = any(map(is_json, (value, other)))
+        return _called("JSON_CONCAT", value, other) if is_merge else None
+    if isinstance(node, exp.JSONBDeleteAtPath):
+        return _removed(value, _path(other))
+    return _without(value, other) if isinstance(node, exp.Sub) and is_json(value) else None
+
+
+def _called(name: str, *given: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[part.copy() for part in given])
+
+
+def _without(held: exp.Expr, part: exp.Expr) -> exp.Expr:
+    """``j - 'key'``, ``j - ARRAY['a', 'b']``, ``j - 0``."""
+    if isinstance(part, exp.Array):
+        return reduce(lambda a, b: _called("JSON_WITHOUT", a, b), part.expressions, held)
+    number = part.this if isinstance(part, exp.Neg) else part
+    if isinstance(number, exp.Literal) and not number.is_string:
+        return _removed(held, exp.Literal.string("{" + part.sql() + "}"))
+    return _called("JSON_WITHOUT", held, part)
+
+
+def _removed(held: exp.Expr, path: exp.Expr) -> exp.Expr:
+    ends = map(exp.Literal.string, ("null", "remove"))
+    return _called("JSON_CHANGED", held, path, *ends)
+
+
+def _path(node: exp.Expr) -> exp.Expr:
+    """Return a path as a text, also of ``ARRAY['a', '0']``."""
+    if isinstance(node, exp.Array) and all(isinstance(e, exp.Literal) for e in node.expressions):
+        return exp.Literal.string("{" + ",".join(e.name for e in node.expressions) + "}")
+    return node
+
+
+def _put(node: exp.Anonymous) -> exp.Expr | None:
+    """``JSONB_SET(j, path, value, FALSE)`` and ``JSONB_INSERT(j, path, value, TRUE)``."""
+    kinds = _PUT.get(node.name.upper())
+    held, *more = node.expressions or [None]
+    if kinds is None or len(more) not in (2, 3) or not isinstance(held, exp.Expr):
+        return None
+    choice = more[2] if len(more) > 2 else exp.convert(node.name.upper() == "JSONB_SET")
+    if not isinstance(choice, exp.Boolean):
+        return None
+    kind = exp.Literal.string(kinds[0 if choice.this else 1])
+    return _called("JSON_CHANGED", held, _path(more[0]), more[1], kind)
+
+
+def _row(node: exp.Expr | None) -> list[exp.Expr]:
+    """Return the values of ``(a, b)`` or ``ROW(a, b)``; none: it is something else."""
+    is_row = isinstance(node, exp.Anonymous) and node.name.upper() == "ROW"
+    return list(node.expressions) if node and (is_row or isinstance(node, exp.Tuple)) else []
+
+
+def _rows_compared(node: exp.Expr) -> exp.Expr | None:
+    """``(a, b) < (c, d)``: the first values that differ decide."""
+    left, right = _row(node.this), _row(node.args.get("expression"))
+    if not left or len(left) != len(right):
+        return None
+    pairs = list(zip(left, right, strict=True))
+    equal: list[exp.Expr] = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
+    if type(node) in (exp.EQ, exp.NEQ):
+        made: exp.Expr = exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal))
+        return made if type(node) is exp.EQ else exp.Not(this=made)
+    strict = exp.LT if type(node) in (exp.LT, exp.LTE) else exp.GT
+    (a, b), *others = reversed(pairs)
+    made = type(node)(this=a.copy(), expression=b.copy())
+    for a, b in others:
+        first = strict(this=a.copy(), expression=b.copy())
+        same = exp.EQ(this=a.copy(), expression=b.copy())
+        rest = exp.Paren(this=exp.And(this=same, expression=exp.Paren(this=made)))
+        made = exp.Or(this=first, expression=rest)
+    return exp.Paren(this=made)
+
+
+def is_json(node: exp.Expr) -> bool:
+    """Whether the text shows that the value is JSON."""
+    if isinstance(node, exp.Paren):
+        return is_json(node.this)
+    if isinstance(node, exp.Cast):
+        return bool(node.to.is_type("JSON", "JSONB"))
+    if isinstance(node, exp.Column):
+        return bool(node.meta.get(JSON))
+    name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    return isinstance(node, _OF_JSON) or name in _JSON_CALLS
+
+
+#: Key in ``meta`` of a column that is declared as JSON.
+JSON = "json"
+_OF_JSON = (exp.JSONExtract, exp.JSONBExtract, exp.JSONObject, exp.JSONBDeleteAtPath)
+_JSON_CALLS = (
+    *("JSON_CONCAT", "JSONB_SET", "JSONB_INSERT", "TO_JSONB", "TO_JSON", "JSON_WITHOUT"),
+    *("JSONB_BUILD_OBJECT", "JSONB_BUILD_ARRAY", "JSON_BUILD_OBJECT", "JSON_BUILD_ARRAY"),
+    *("JSONB_STRIP_NULLS", "JSON_CHANGED"),
+)
+
+
+def with_json_columns(statements: list[exp.Expr]) -> None:
+    """Mark the columns whose name only columns of type JSON have in the declarations."""
+    kinds: dict[str, set[bool]] = {}
+    for statement in statements:
+        for column in statement.find_all(exp.ColumnDef):
+            kind = column.args.get("kind")
+            found = kind is not None and kind.is_type("JSON", "JSONB")
+            kinds.setdefault(column.name.lower(), set()).add(bool(found))
+    for statement in statements:
+        for node in statement.find_all(exp.Column):
+            if kinds.get(node.name.lower()) == {True}:
+                node.meta[JSON] = True
+
+
+def _overlaps(node: exp.Overlaps) -> exp.Expr | None:
+    """``(a, b) OVERLAPS (c, d)`` of times, where b and d may be lengths."""
+    sides = [side.expressions for side in (node.this, node.expression) if side is not None]
+    if [len(side) for side in sides] != [2, 2]:
+        return None
+    ends = []
+    for first, last in sides:
+        is_length = isinstance(last, exp.Interval)
+        end = exp.Add(this=first.copy(), expression=last.copy()) if is_length else last.copy()
+        ends.append((first.copy(), exp.Paren(this=end)))
+    (a, b), (c, d) = ends
+    inside = exp.And(this=exp.LT(this=a, expression=d), expression=exp.LT(this=c, expression=b))
+    same = exp.EQ(this=a.copy(), expression=c.copy())
+    return exp.Paren(this=exp.Or(this=exp.Paren(this=inside), expression=same))
+
+
+#: The nodes that may be such operators.
+OF_POSTGRES = (
+    *(*_CALLED, exp.Overlaps, exp.DPipe, exp.JSONBDeleteAtPath, exp.Sub, exp.Anonymous),
+    *_COMPARED,
+)
