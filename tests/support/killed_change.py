@@ -48,17 +48,20 @@ PHASES: dict[str, tuple[Any, str, str]] = {
 FIRST_COMMITTED = "committed"
 
 
-#: Phases that a savepoint does not have.
-OF_GENERATIONS = (
-    "fencing",
-    "fenced",
-    "built",
-    "committed",
-    "plan replaced",
-    "new log",
-    "log begun",
-    "channels deleted",
-)
+#: Phases that a change of this kind does not have.
+WITHOUT = {
+    "rollback": ("saving", "saved"),
+    "savepoint": (
+        "fencing",
+        "fenced",
+        "built",
+        "committed",
+        "plan replaced",
+        "new log",
+        "log begun",
+        "channels deleted",
+    ),
+}
 
 
 def plant(phase: str) -> None:
