@@ -9,8 +9,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.running.changes.errors import ChangeWaitsError
+from jobmanager.driver.running.changes.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back, take_savepoint
 from rstream.errors import StreamEngineError
+from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from tests.kills import faults
 from tests.kills.scene import RECOVERY_S_MAX, Scene, WrongError
 
@@ -33,8 +35,11 @@ query = JobSpec(**{spec!r}).live(more={more})
 
 
 def rescale_job(scene: Scene, dice: random.Random) -> Outcome:
-    """Change the number of vertices of keyed stages."""
-    return rescale(scene.spec.root, parallelism=dice.choice(WIDTHS), wait_s=RECOVERY_S_MAX)
+    """Change the number of vertices of stages with rows by key; else deploy the query."""
+    try:
+        return rescale(scene.spec.root, parallelism=dice.choice(WIDTHS), wait_s=RECOVERY_S_MAX)
+    except (NotByKeyError, RescaleError):
+        return deploy_query(scene, dice)
 
 
 def deploy_query(scene: Scene, _: random.Random) -> Outcome:
