@@ -31,7 +31,9 @@ from tests.support.budget import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import FrameType, ModuleType
+
+    Parser = tuple[ModuleType, str]
 
 TYPES = {
     "int64": pa.int64(),
@@ -236,19 +238,19 @@ def test_bad_messages_are_the_same_together_and_alone(monkeypatch: pytest.Monkey
         assert together.bad == alone.bad, (seed, rows)
 
 
-def calls_of(function: Callable[..., Any], action: Callable[[], object]) -> int:
-    """The number of calls of a C function from Python during an action."""
-    calls = 0
+def calls_of(parser: Parser, action: Callable[[], object]) -> int:
+    """The number of calls of a library's parser during an action."""
+    module, name = parser
+    calls, parse = 0, getattr(module, name)
 
-    def count(_: FrameType, event: str, called: object) -> None:
+    def counted(*given: Any, **options: Any) -> Any:
         nonlocal calls
-        calls += event == "c_call" and called is function
+        calls += 1
+        return parse(*given, **options)
 
-    sys.setprofile(count)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, counted)
         action()
-    finally:
-        sys.setprofile(None)
     return calls
 
 
@@ -272,11 +274,11 @@ BAD = {
 
 
 @pytest.mark.parametrize(
-    ("format", "parser"), [("csv", pacsv.read_csv), ("json", pajson.read_json)]
+    ("format", "parser"), [("csv", (pacsv, "read_csv")), ("json", (pajson, "read_json"))]
 )
 @pytest.mark.parametrize("share", [0.01, 0.2, 1])
 def test_the_parser_is_called_a_few_times_however_many_rows_are_bad(
-    format: str, parser: Callable[..., Any], share: float, tmp_path: Path
+    format: str, parser: Parser, share: float, tmp_path: Path
 ) -> None:
     columns = pa.schema([("c0", pa.timestamp("us")), ("c1", pa.int64()), ("c2", pa.float64())])
     if format == "json":
@@ -291,25 +293,23 @@ def test_the_parser_is_called_a_few_times_however_many_rows_are_bad(
     calls = calls_of(parser, lambda: found.extend(read(format, path, columns, "skip")))
     assert sum("'reason': " in row for row in found) == sum(row != good for row in rows) > 0
     assert calls <= 20
+    assert calls or share == 1, "it is called in another way"
 
 
-def test_dates_as_numbers_beside_texts_are_parsed_in_a_few_calls(
+def test_dates_as_numbers_beside_texts_are_those_of_each_line_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = pa.schema([("a", pa.date32()), ("b", pa.date32()), ("n", pa.int64())])
     values = ["3", "null", '"1970-01-04"', '"x"']
     rows = [
-        f'{{"a":{values[k % 4]},"b": {values[k // 4 % 3]},"n":{k}}}'.encode() for k in range(1_200)
+        f'{{"a":{values[k % 4]},"b": {values[k // 4 % 3]},"n":{k}}}'.encode() for k in range(240)
     ]
     path = tmp_path / "a.json"
     path.write_bytes(b"\n".join(rows))
-    found: list[str] = []
-    assert (
-        calls_of(pajson.read_json, lambda: found.extend(read("json", path, columns, "skip"))) < 30
-    )
-    assert sum("'reason': " in row for row in found) == 300
-    assert sum("'a': datetime.date(1970, 1, 4)" in row for row in found) == 600
-    assert [f"'n': {k}" in row for k, row in enumerate(found)] == [k % 4 < 3 for k in range(1_200)]
+    found = read("json", path, columns, "skip")
+    assert sum("'reason': " in row for row in found) == 60
+    assert sum("'a': datetime.date(1970, 1, 4)" in row for row in found) == 120
+    assert [f"'n': {k}" in row for k, row in enumerate(found)] == [k % 4 < 3 for k in range(240)]
     monkeypatch.setattr(JsonUnits, "_inspect", lambda *_: {})
     assert read("json", path, columns, "skip") == found
 
