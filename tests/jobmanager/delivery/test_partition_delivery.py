@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmanager.delivery.checked_output import CheckedOutput
@@ -39,6 +39,7 @@ from rvertex.messages import Endpoint, Locate
 from rvertex.sinks.errors import RowsRefusedError
 from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveryProgress
+from tests.support.budget import examples
 from tests.support.builders import Ev, Item, cti, ev, make_items
 from tests.support.interrupted_store import Interrupted
 from tests.support.ledger import Ledger, LedgerWriter, Row
@@ -203,7 +204,7 @@ def test_rows_are_a_clean_table_and_progress_is_at_the_end() -> None:
     assert found.view().rows == ROWS
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(faults=st.lists(st.sampled_from(FAULTS), max_size=8), cut=st.integers(1, 30))
 def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
     ledger = Ledger(faults=list(faults))
@@ -215,7 +216,7 @@ def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
     assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(faults=st.lists(st.sampled_from(FAULTS), max_size=4), cut=st.integers(1, 30))
 def test_commits_are_of_whole_instants_and_wait_for_no_cti(faults: list[str], cut: int) -> None:
     """The stream has many instants with two rows each, and one CTI after all of them."""
@@ -232,7 +233,7 @@ def test_commits_are_of_whole_instants_and_wait_for_no_cti(faults: list[str], cu
     assert ledger.commits[0] < len(items) - 2
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(at=st.integers(0, len(ITEMS)), cut=st.integers(1, 30))
 def test_another_process_goes_on_where_the_destination_is(at: int, cut: int) -> None:
     ledger = Ledger(progress=DeliveryProgress(at, digest(ITEMS[:at])), epoch=1)
@@ -565,7 +566,7 @@ class PickyWriter(LedgerWriter):
         super().commit(progress)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     bad=st.sets(st.integers(0, ROWS - 1)),
     at_write=st.booleans(),

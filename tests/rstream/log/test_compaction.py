@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream import InlineBackground, MemoryBlobs, StoreError, open_reader
@@ -23,6 +23,7 @@ from rstream.log.reader import SegmentReader
 from rstream.store.seals import CLOSING_NAME, SEAL_NAME, break_seal
 from rstream.store.segment_names import parse_segment_name, segment_name
 from rstream.types import SeqRange
+from tests.support.budget import examples
 from tests.support.content import items, open_inline, read_all, rows_of, small_limits
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
 from tests.support.interrupted_store import Interrupted
@@ -98,7 +99,7 @@ def test_a_run_has_no_hole_and_smaller_ones_go_along() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_readers_writers_and_steps_in_any_order(data: st.DataObject) -> None:
     """Regardless of the steps between two reads, each reader gets each item once."""

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream import InlineBackground, MemoryBlobs, StreamDigest, open_reader
@@ -21,6 +21,7 @@ from rstream.log.stream import RStream
 from rstream.store.marks import beginnings, put_beginning
 from rstream.store.segment_names import parse_segment_name
 from rstream.types import SeqRange
+from tests.support.budget import examples
 from tests.support.content import PAYLOAD, items, read_all, rows_of, small_limits
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
 
@@ -169,7 +170,7 @@ def test_a_process_dies_at_every_call() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.data())
 def test_several_collectors_and_compactors_in_any_order(data: st.DataObject) -> None:
     """Replaced writers know less, and undo nothing."""

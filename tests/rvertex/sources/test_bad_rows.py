@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import jobmanager
@@ -32,6 +32,7 @@ from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.source_input import SourceInput, source_sides
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition
+from tests.support.budget import examples
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def read(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20
 
 
 @pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_bad_rows_stand_in_their_places_however_a_file_is_read(
     format: str,
@@ -130,7 +131,7 @@ def test_bad_rows_stand_in_their_places_however_a_file_is_read(
 
 
 @pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_that_is_split_gives_the_same_rows_and_places(
     format: str, kinds: dict[bytes, Any], data: st.DataObject, tmp_path: Path
@@ -269,7 +270,7 @@ def test_a_piece_is_cut_into_rows_once_however_many_are_bad(
     assert len(calls) <= 3, len(calls)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
     data: st.DataObject, tmp_path: Path
@@ -303,7 +304,7 @@ def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -
     assert again.dead_rows == source.dead_rows == 2
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
     data: st.DataObject, tmp_path: Path
@@ -389,7 +390,7 @@ ZONES = {
 
 
 @pytest.mark.parametrize("zone", ["UTC", None])
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_times_of_a_column_may_name_a_zone_or_not(
     zone: str | None, data: st.DataObject, tmp_path: Path

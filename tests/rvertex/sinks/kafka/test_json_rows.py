@@ -6,18 +6,19 @@ import json
 import math
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex.sinks.kafka.json_rows import json_rows
 from tests.rvertex.sinks.kafka.places import as_json
 from tests.rvertex.sinks.places import TYPED
+from tests.support.budget import examples
 
 NUMBERS = st.none() | st.floats()
 TEXTS = st.none() | st.text()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(rows=st.lists(st.tuples(TEXTS, NUMBERS), max_size=8), name=st.text(min_size=1))
 def test_any_text_and_number(rows: list[tuple[str | None, float | None]], name: str) -> None:
     texts, numbers = [row[0] for row in rows], [row[1] for row in rows]
