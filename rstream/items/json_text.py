@@ -1,7 +1,7 @@
 """Rows and nested values as JSON text, for places that have no type for them.
 
-Records are objects, lists arrays, maps arrays of pairs (objects in :func:`json_texts`). What JSON
-has no form for is text: numbers with a decimal point that is exact, times (ISO 8601, after the year
+Records are objects, lists arrays, maps arrays of pairs unless objects are requested. What JSON has
+no form for is text: numbers with a decimal point that is exact, times (ISO 8601, after the year
 9999 a number), bytes (hexadecimal), NaN and infinities.
 """
 
@@ -49,9 +49,11 @@ def _value(value: pa.Scalar) -> Any:
         return value.value
 
 
-def json_texts(column: pa.Array) -> pa.Array:
-    """The JSON text of each value; null stays null, and maps are objects."""
-    values = [_with_objects(value, column.type) for value in plain_values(column)]
+def json_texts(column: pa.Array, *, maps_as_objects: bool = False) -> pa.Array:
+    """The JSON text of each value; null stays null."""
+    values = plain_values(column)
+    if maps_as_objects:
+        values = [_with_objects(value, column.type) for value in values]
     texts = [None if value is None else json_text(value) for value in values]
     return pa.array(texts, pa.string())
 

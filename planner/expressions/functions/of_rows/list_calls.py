@@ -218,7 +218,7 @@ FUNCTIONS = {
     "to_json": Function(
         "to_json",
         _resolve_json,
-        with_rows(lambda arrays, _call: json_texts(arrays[0])),
+        with_rows(lambda arrays, _call: json_texts(arrays[0], maps_as_objects=True)),
         plain_call("to_json"),
         spark=not_in_batch,
     ),
