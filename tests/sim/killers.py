@@ -119,6 +119,7 @@ KILLERS = {
     "rows_are_repeated_at_the_change": 2,
     "the_new_plan_is_written_before_the_commit": 12,
     "a_rollback_goes_to_another_time": 82,
+    "nobody_looks_whether_all_are_level": 8,
     "a_rollback_takes_back_what_was_delivered": 14,
     "a_change_is_closed_before_its_log_begins": 200,
 }
