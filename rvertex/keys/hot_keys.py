@@ -63,9 +63,12 @@ class _Sample:
     def add(self, columns: list[pa.Array]) -> None:
         hashes, first, counts = np.unique(hash_rows(columns), return_index=True, return_counts=True)
         self._rows += len(columns[0])
-        places = dict(zip(hashes.tolist(), first.tolist(), strict=True))
-        for hash_, count in zip(places, counts.tolist(), strict=True):
-            self._counts[hash_] = self._counts.get(hash_, 0) + count
+        is_small = len(columns[0]) < _NAMED_ROWS_MIN
+        places = {}
+        for hash_, row, count in zip(hashes.tolist(), first.tolist(), counts.tolist(), strict=True):
+            if count > 1 or is_small or hash_ in self._counts:  # most keys of a large one are rare
+                self._counts[hash_] = self._counts.get(hash_, 0) + count
+                places[hash_] = row
         if self._rows > _RECENT_ROWS:
             self._rows //= 2
             self._counts = {key: count // 2 for key, count in self._counts.items()}
@@ -77,7 +80,7 @@ class _Sample:
         }
 
     def hottest(self) -> tuple[str, float]:
-        if self._rows < _NAMED_ROWS_MIN:
+        if self._rows < _NAMED_ROWS_MIN or not self._counts:
             return "", 0.0
         hash_, count = max(self._counts.items(), key=itemgetter(1))
         columns, row = self._keys[hash_]
