@@ -2,14 +2,15 @@
 
 Invariants: (1) a row has no influence once the frontier has reached its ``ve``, and dead rows never
 outnumber living ones by more than a merge in progress; (2) runs are immutable and sorted by (code,
-ordinal). A run is more than ``_GROWTH`` times as long as the next one when that is begun, so the
-number of runs is logarithmic; (3) a probe takes time in its matches and the number of runs, never
-in expired rows or rows of other keys; (4) a row is copied a logarithmic number of times.
+ordinal). A run is more than ``_GROWTH`` times as long as the next one when that is begun, unless
+both together are large, so there are few runs; (3) a probe takes time in its matches and the number
+of runs, never in expired rows or rows of other keys; (4) a row is copied a logarithmic number of
+times.
 
 Theory: a log-structured merge of runs. In a run the rows of a key are adjacent. A table from codes
 to positions finds them, and a tree of maxima over ``ve`` finds the living ones. If the state
-exceeds the memory budget, the rows of long runs move to scratch files. Runs on scratch are merged
-only up to a limit, so their number grows with the state.
+exceeds the memory budget, the rows of long runs move to scratch files. Then runs are merged only up
+to a limit, so their number grows with the state.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
 ORDINAL = SEQ
 
 _GROWTH = 3
-#: Greatest size of a merged run on scratch, in sizes of a single run.
-_MERGED = 4
+#: Greatest size of a merged run: this many bytes, or this part of a larger side. To copy rows again
+#: and again costs more than to search a few runs.
+_MERGED_BYTES, _MERGED_PART = 64 << 20, 8
+#: The same with a memory budget, in sizes of a single run.
+_MERGED_RUNS = 4
 #: Codes are searched, without a map, from this code on, if they are less than 1 / 8 of all.
 _SEARCHED_MIN, _SEARCHED_PART = 1 << 22, 8
 #: A side of at least this many bytes is restored without a copy of its rows.
@@ -232,10 +236,13 @@ class JoinSide:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
-        if not self.holder.may_spill:
-            return True
         merged_bytes = last.rows.nbytes + rows.nbytes  # the map of codes is as long for few rows
-        return merged_bytes <= _MERGED * self.holder.run_bytes
+        limit = _MERGED_BYTES
+        if merged_bytes > limit:
+            limit = max(limit, sum(run.rows.nbytes for run in self._runs) // _MERGED_PART)
+        if self.holder.may_spill:
+            limit = min(limit, _MERGED_RUNS * self.holder.run_bytes)
+        return merged_bytes <= limit
 
     def _keep_to_memory(self) -> None:
         """Report the bytes of the rows; over the budget, move long runs to scratch."""
