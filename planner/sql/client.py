@@ -13,6 +13,7 @@ from sqlglot import exp
 from planner.logical.traversal import topological
 from planner.logical.windows import zone_rules
 from planner.sql.reading.errors import sql_type
+from planner.sql.tables.columns import is_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -147,6 +148,8 @@ def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Nam
             continue
         kind = str(getattr(node.this, "value", node.this)) if type(node) is exp.DataType else ""
         name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+        if isinstance(node.parent, exp.ComputedColumnConstraint) and is_instant(node):
+            continue
         if kind in ("TIMESTAMPTZ", "TIMESTAMPLTZ") or name in _LOCAL:
             raise names.text.error(node, _ZONE.format(zone))
 

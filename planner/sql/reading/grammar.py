@@ -169,6 +169,7 @@ class StreamParser(RowPatterns):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
     } | {
+        "SUBSTR": Parser.FUNCTION_PARSERS["SUBSTRING"],
         "JSON_VALUE": calls.json_value,
         "JSON_QUERY": calls.json_query,
         "JSON_EXISTS": parsed_calls.json_exists,

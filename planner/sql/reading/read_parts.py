@@ -189,7 +189,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.Week, exp.WeekOfYear, exp.Quarter, exp.DayOfWeek), ("this",)),
     **dict.fromkeys((exp.DayOfMonth, exp.LastDay, exp.Dayname, exp.Monthname), ("this",)),
     exp.Initcap: _TWO,
-    **dict.fromkeys((exp.ToBase64, exp.FromBase64, exp.Hex), ("this",)),
+    **dict.fromkeys((exp.ToBase64, exp.FromBase64, exp.Hex, exp.Unhex), ("this",)),
     **dict.fromkeys((exp.RegexpCount, exp.NextDay), _TWO),
     exp.MonthsBetween: _TWO,
     exp.Format: _LIST,

@@ -196,6 +196,8 @@ def _group_windows(select: exp.Select, text: SqlText) -> None:
         raise text.error(others[0], "GROUP BY takes one window")
     from_ = select.args.get("from_")
     table = None if from_ is None else from_.this
+    if isinstance(table, exp.Values) and _over_values(select, table, window, clause, text):
+        return
     if type(table) is not exp.Table or select.args.get("joins"):
         raise text.error(window, _ONE_TABLE)
     keys = [part for part in clause.expressions if part is not window]
@@ -220,6 +222,32 @@ def _group_windows(select: exp.Select, text: SqlText) -> None:
         *filter(None, [select.args.get(p) for p in ("having", "order")]),
     ]:
         _name_bounds(part, window, text)
+
+
+def _over_values(
+    select: exp.Select, values: exp.Values, window: exp.Expr, clause: exp.Expr, text: SqlText
+) -> bool:
+    """Group rows of the text by the window of their time; return whether the window is tumbling."""
+    name, time, lengths = _read(window)
+    if name != "TUMBLE" or len(lengths) != 1 or select.args.get("joins"):
+        return False
+    when = exp.cast(time.copy(), "TIMESTAMP")
+    for column in when.find_all(exp.Column):
+        column.set("table", None)
+    size = exp.Interval(this=exp.Literal.string(lengths[0].name))
+    start = exp.Anonymous(this="TIME_BUCKET", expressions=[size, when])
+    end = exp.Add(this=start.copy(), expression=size.copy())
+    bounds = [exp.alias_(start, "window_start"), exp.alias_(end, "window_end")]
+    inner = exp.Select(expressions=[exp.Star(), *bounds], from_=exp.From(this=values.copy()))
+    outer = exp.TableAlias(this=exp.to_identifier(values.alias or "t"))
+    made = exp.Subquery(this=inner, alias=outer)
+    place(made, window)
+    values.replace(made)
+    keys = [part for part in clause.expressions if part is not window]
+    clause.set("expressions", [*map(exp.column, ("window_start", "window_end")), *keys])
+    for part in [*select.expressions, *filter(None, [select.args.get("order")])]:
+        _name_bounds(part, window, text)
+    return True
 
 
 def _is_timed(node: exp.Expr) -> bool:

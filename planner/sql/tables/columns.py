@@ -69,7 +69,16 @@ class Columns:
     def zoned(self) -> list[str]:
         """The columns that are declared as times WITH TIME ZONE."""
         kinds = {name: node.args.get("kind") for name, node in self.nodes.items()}
-        return [name for name, kind in kinds.items() if kind is not None and kind.this in _ZONED]
+        made = [name for name, node in self.computed.items() if is_instant(node)]
+        declared = [name for name, kind in kinds.items() if kind and kind.this in _ZONED]
+        return [*declared, *made]
+
+
+def is_instant(node: exp.Expr) -> bool:
+    """Whether an expression is ``TO_TIMESTAMP_LTZ(number, digits)``, an instant in any zone."""
+    is_call = isinstance(node, exp.Anonymous) and node.name.upper() == "TO_TIMESTAMP_LTZ"
+    digits = node.expressions[1] if is_call and len(node.expressions) == 2 else None
+    return isinstance(digits, exp.Literal) and not digits.is_string
 
 
 def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Columns:

@@ -195,7 +195,7 @@ def _columns(
     known: Mapping[str, Declaration],
     text: SqlText,
 ) -> tuple[Columns, dict[str, exp.Expr]]:
-    """Return the columns and options, with those of the table behind LIKE."""
+    """Return the columns and options, and the inherited ones of LIKE."""
     if base is None:
         return columns_of(schema, text), options
     wanted = options.pop(LIKE)

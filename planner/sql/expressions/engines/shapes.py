@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from planner.sql.expressions.engines.compiler import Compiler
 
 _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
+#: The least and the greatest base of CONV.
+_BASES = (2, 36)
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
 _JSON_NULLS = "JSON_OBJECT keeps nulls: leave ABSENT ON NULL out"
 #: A Monday, us; the origin of windows of whole days and weeks.
@@ -236,6 +238,42 @@ def _binary_digits(node: exp.Expr, compiler: Compiler) -> Expr:
         return call("digits", compiler.compile(value), base=2)
 
 
+def _grouped(node: exp.Expr, compiler: Compiler) -> Expr | None:
+    """``FORMAT_NUMBER(x, 2)``, with commas between thousands; the digits are a literal."""
+    if len(node.expressions) != 2:
+        return None
+    digits = plain_value(node.expressions[1], compiler.text)
+    if not isinstance(digits, int):
+        raise compiler.text.error(node.expressions[1], "write a number of digits, as in (x, 2)")
+    value = compiler.compile(node.expressions[0])
+    with compiler.text.located(node):
+        return call("format_number", value, digits=digits) if digits >= 0 else None
+
+
+def _bytes_of(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``UNHEX('6869')``: the bytes; write ``DECODE(b, 'UTF-8')`` for a text."""
+    held = node.this if isinstance(node, exp.Unhex) else node.expressions[0]
+    with compiler.text.located(node):
+        return call("unhex", compiler.compile(held))
+
+
+def _in_base(node: exp.Expr, compiler: Compiler) -> Expr | None:
+    """``CONV('ff', 16, 10)``: the bases are literals."""
+    if len(node.expressions) != 3:
+        return None
+    held, *bases = node.expressions
+    base, to = (plain_value(part, compiler.text) for part in bases)
+    if not (isinstance(base, int) and isinstance(to, int)) or not all(
+        _BASES[0] <= abs(one) <= _BASES[1] for one in (base, to)
+    ):
+        raise compiler.text.error(node, "write bases from 2 to 36, as in CONV('ff', 16, 10)")
+    value = compiler.compile(held)
+    if pa.types.is_integer(value.output_type(compiler.schema)):
+        value = value.cast("string")
+    with compiler.text.located(node):
+        return call("conv", value, base=base, to=to)
+
+
 def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
     """``FORMAT_STRING('%s-%03d', a, n)``: the format is a literal."""
     format_, *given = (
@@ -300,6 +338,8 @@ _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {
     exp.DateBin: _bin,
     exp.ArrayContainsAll: _has_all,
     exp.Exists: _any,
+    exp.Tuple: _struct,
+    exp.Unhex: _bytes_of,
     exp.JSONBExtract: _path,
     exp.JSONBExtractScalar: _path,
 }
@@ -308,6 +348,8 @@ _NAMED: dict[str, Callable[[exp.Expr, Compiler], Expr | None]] = {
     "TIME_BUCKET": _bin,
     "STRUCT_PACK": _struct,
     "BIN": _binary_digits,
+    "FORMAT_NUMBER": _grouped,
+    "CONV": _in_base,
     "@LENGTH": _length,
     **dict.fromkeys(("FORMAT_STRING", "PRINTF", "FORMAT"), _formatted),
     **dict.fromkeys(("ANY_MATCH", "LIST_ANY", "EXISTS"), _any),

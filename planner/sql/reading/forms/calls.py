@@ -19,7 +19,15 @@ FROM_ZERO = "from_zero"
 #: Objects and lists that ``WITH CONDITIONAL WRAPPER`` does not wrap; no text can name it.
 WRAPPED = "JSON_QUERY WITH WRAPPER"
 #: Functions whose first argument is a unit, not a column.
-_OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "DATEDIFF")
+_OF_UNIT = (
+    "TIMESTAMPDIFF",
+    "TIMESTAMPADD",
+    "TIMESTAMPSUB",
+    "DATEADD",
+    "DATESUB",
+    "DATEDIFF",
+    "DATE_DIFF",
+)
 
 
 def bracket(arguments: list[exp.Expr]) -> exp.Expr:

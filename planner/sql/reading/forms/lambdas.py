@@ -35,7 +35,7 @@ def _made(node: exp.Expr, engine: str) -> exp.Expr | None:
         return _listed(inner) if isinstance(inner, exp.Comprehension) else None
     if isinstance(node, exp.ArrayFilter):
         name, given = "FILTER", [node.this, node.expression]
-        if engine != "ksqldb":
+        if engine in ("spark", "duckdb"):
             return _indexed(node, 0 if engine == "spark" else 1)
     else:
         name, given = node.name.upper(), node.expressions

@@ -31,6 +31,8 @@ _INTERNAL = (
 )
 _APPENDS = re.compile("(ARRAY|LIST)_(APPEND|PREPEND)")
 _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
+#: Formats of TO_NUMBER whose texts are digits, commas, a point and a dollar sign.
+_NUMBER_FORMAT = re.compile(r"\$?[90,G]+([.D][90]+)?")
 _STEP = re.compile(r"""(?!-\d+$)[^"'@\\]+""")
 #: ARRAY_APPEND and ARRAY_PREPEND of a null list in PostgreSQL and DuckDB, by the last word.
 _OF_NO_LIST = {
@@ -161,10 +163,32 @@ def _listed(name: str, engine: str, given: list[exp.Expr]) -> str | None:
     """Return the template of a name and number of arguments."""
     if name == "ADD_MONTHS" and engine == "spark" and not _is_number(given[1:]):
         return MONTHS_LATER
-    if name == "BROUND" and len(given) == 2 and given[1] == exp.Literal.number(0):
-        return NAMED["BROUND", 1]
+    form = given[1] if name == "TO_NUMBER" and len(given) == 2 else None
+    if isinstance(form, exp.Literal) and _NUMBER_FORMAT.fullmatch(form.name):
+        return "CAST(REPLACE(REPLACE(@1, ',', ''), '$', '') AS DECIMAL(38, 10))"
+    digits = _digits_of(given)
+    if digits is not None and name == "BROUND" and digits <= 0:
+        return f"BROUND(@1 / 1e{-digits}) * 1e{-digits}" if digits else NAMED["BROUND", 1]
+    if digits is not None and name in ("CEIL", "CEILING", "FLOOR") and engine == "spark":
+        return _to_digits(name, digits)
     known = OF_ENGINE.get((engine, name, len(given)))
     return known or NAMED.get((name, len(given)))
+
+
+def _digits_of(given: list[exp.Expr]) -> int | None:
+    """Return the second of two arguments if it is a whole number."""
+    part = given[1].unnest() if len(given) == 2 else None
+    sign, held = (-1, part.this) if isinstance(part, exp.Neg) else (1, part)
+    is_number = isinstance(held, exp.Literal) and held.is_int
+    return sign * int(held.name) if is_number and held is not None else None
+
+
+def _to_digits(name: str, digits: int) -> str:
+    """``CEIL(x, 2)``, computed in decimals, and ``CEIL(x, -2)``."""
+    if digits < 0:
+        return f"@{name}(@1 / 1e{-digits}) * 1e{-digits}"
+    scaled = f"@{name}(CAST(@1 AS DECIMAL(28, 10)) * {10**digits})"
+    return f"CAST({scaled} AS DOUBLE) / 1e{digits}"
 
 
 def _is_number(given: list[exp.Expr]) -> bool:

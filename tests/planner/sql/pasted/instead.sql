@@ -5,10 +5,6 @@ ON p.account = s.account AND p.ptime BETWEEN s.first AND s.last;
 === fourth-flink-conditionals-b
 SELECT id, CASE who.name WHEN 'ann' THEN 'A' WHEN 'bob' THEN 'B' ELSE '?' END AS c, COALESCE(who.age, 0) AS co, NULLIF(id, 2) AS nu, IF(id > 1, 'big', 'small') AS i, IFNULL(who.age, -1) AS ifn, GREATEST(id, 2) AS g, TRY_CAST(line AS INT) AS tc, CAST(id AS STRING) || 'x' AS cs, 'INT' AS ty, id IS DISTINCT FROM 2 AS df, who.name SIMILAR TO '(a|b)%' AS si, REGEXP('12', '^[0-9]+$') AS dg, REGEXP('a1', '^[a-z]+$') AS al
 FROM events;
-=== fourth-spark-date-functions
-SELECT date_format(order_time, 'EEEE') AS e, date_trunc('HOUR', order_time) AS h, trunc(DATE '2019-08-04', 'week') AS w, add_months('2016-08-31', 1) AS am, months_between('1997-02-28 10:30:00', '1996-10-30') AS mb, next_day('2015-01-14', 'TU') AS nd, last_day('2009-01-12') AS ld, datediff('2009-07-31', '2009-07-30') AS dd,
-  date_add('2016-07-30', 1) AS da, make_date(2013, 7, 15) AS md, weekofyear('2008-02-20') AS wy, dayofweek('2009-07-30') AS dw, weekday('2009-07-30') AS wd, dayofyear('2016-04-09') AS dy, extract(DAYS FROM TIMESTAMP '2019-08-12 01:00:00') AS ex, date_part('YEAR', TIMESTAMP '2019-08-12 01:00:00.123456') AS dp, to_date('2016-12-31', 'yyyy-MM-dd') AS td, timestamp_seconds(1230219000) AS tss, unix_timestamp('2016-04-08', 'yyyy-MM-dd') AS ut, from_unixtime(0, 'yyyy-MM-dd HH:mm:ss') AS fu, datediff(TIMESTAMP '2024-05-03 10:00:00', order_time) AS dfd
-FROM orders WHERE order_id = 1;
 === fourth-risingwave-session-frame-docs
 SELECT r.sensor, r.ts, s.first AS window_start, s.last AS window_end FROM readings r
 JOIN (SELECT sensor, MIN(ts) AS first, MAX(ts) AS last FROM readings GROUP BY sensor, SESSION(INTERVAL '2 minutes')) s

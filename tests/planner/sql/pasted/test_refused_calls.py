@@ -17,8 +17,6 @@ REFUSED = {
     ("flink", "UPPER(TIMESTAMP '2025-01-01 00:00:00')"): "write DATE_FORMAT",
     ("flink", "UPPER(ARRAY['a'])"): "take an element",
     ("flink", "JSON_QUERY('{}', '$.a' NULL ON FOO)"): "NULL ON EMPTY",
-    ("spark", "TRY_ADD(1, 2)"): "write a \\+ b",
-    ("spark", "TO_NUMBER('1,234', '9,999')"): "write CAST",
     ("spark", "SCHEMA_OF_JSON('{}')"): "write the type",
     ("postgres", "JSONB_PRETTY('{}'::jsonb)"): "write JSON_EXTRACT",
     ("postgres", "'{}'::jsonb - 'a'"): "take the fields that stay",

@@ -6,33 +6,18 @@ ARRAY_SORT with an order, ARRAYS_ZIP with names, and pairs in ``IN (SELECT ...)`
 
 from __future__ import annotations
 
-import re
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+
+from planner.sql.reading.forms.queries.intervals import lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Error = Callable[[exp.Expr, str], Exception]
 
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-_MAKERS = {
-    "MAKE_INTERVAL": ("year", "month", "week", "day", "hour", "minute", "second"),
-    "MAKE_YM_INTERVAL": ("year", "month"),
-}
-_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
-_PAIR = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 _COMPARATOR = (
     "ARRAY_SORT takes CASE WHEN l < r THEN -1 WHEN l > r THEN 1 ELSE 0 END here, or 1 before -1 "
     "for a descending order: write ARRAY_AGG(x ORDER BY key) for another order"
@@ -58,11 +43,11 @@ def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
 def _sum(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
     """``t + INTERVAL '1 month 3 days'``: the months first, as Spark and PostgreSQL add them."""
     right = node.args["expression"]
-    moved = _lengths(right)
+    moved = lengths(right)
     left = node.this
     if moved is None and type(node) is exp.Add:
-        moved, left = _lengths(left), right
-    if moved is None or _lengths(left) is not None:
+        moved, left = lengths(left), right
+    if moved is None or lengths(left) is not None:
         return None
     months, us = moved
     if not months and right is not left and isinstance(right, exp.Interval):
@@ -81,7 +66,7 @@ def _shifted(kind: type[exp.Expr], held: exp.Expr, months: int, us: int) -> exp.
 
 def _length(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
     """An interval of days to seconds, in microseconds."""
-    moved = None if _is_plain(node) else _lengths(node)
+    moved = None if _is_plain(node) else lengths(node)
     if moved is None or moved[0]:
         return None
     return exp.Interval(this=exp.Literal.string(str(moved[1])), unit=exp.var("MICROSECOND"))
@@ -91,86 +76,6 @@ def _is_plain(node: exp.Expr) -> bool:
     """Whether it is a number of one unit."""
     unit = node.args.get("unit")
     return isinstance(node, exp.Interval) and (unit is None or type(unit) is exp.Var)
-
-
-def _lengths(node: exp.Expr) -> tuple[int, int] | None:
-    """Return the months and microseconds of an interval; None: it is none that is known here."""
-    if isinstance(node, exp.Paren):
-        return _lengths(node.this)
-    if isinstance(node, exp.Add):
-        both = [_lengths(side) for side in (node.this, node.args["expression"])]
-        if None in both:
-            return None
-        return tuple(map(sum, zip(*both, strict=True)))  # type: ignore[return-value]
-    if isinstance(node, exp.Anonymous | exp.MakeInterval):
-        return _made_interval(node)
-    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
-        return None
-    written, unit = str(node.this.name).strip(), node.args.get("unit")
-    if isinstance(unit, exp.IntervalSpan):
-        return _of_span(written, unit.this.name.upper(), unit.expression.name.upper())
-    if isinstance(unit, exp.Func):  # DAY (3): a precision
-        unit = exp.var(type(unit).__name__)
-    if unit is not None:
-        written = f"{written} {unit.name}"
-    months = us = 0
-    if _PAIR.sub("", written).strip():
-        return None
-    for number, word in _PAIR.findall(written):
-        name = word.upper().removesuffix("S")
-        if name in _MONTHS and "." not in number:
-            months += int(number) * _MONTHS[name]
-        elif name in _US:
-            us += round(float(number) * _US[name])
-        else:
-            return None
-    return months, us
-
-
-def _made_interval(node: exp.Expr) -> tuple[int, int] | None:
-    """Return the length of ``MAKE_INTERVAL(years, months, weeks, days, ...)`` of literals."""
-    if isinstance(node, exp.Anonymous):
-        given = list(node.expressions) if node.name.upper() in _MAKERS else []
-        parts = _MAKERS.get(node.name.upper(), ())
-    else:
-        parts = ("year", "month", "week", "day", "hour", "minute", "second")
-        given = [node.args.get(part) or exp.Literal.number(0) for part in parts]
-    numbers = [_number(part) for part in given]
-    if not given or None in numbers or len(numbers) > len(parts):
-        return None
-    months = us = 0
-    for number, part in zip(numbers, parts, strict=False):
-        assert number is not None, node
-        if part.upper() in _MONTHS:
-            months += int(number) * _MONTHS[part.upper()]
-        else:
-            us += round(number * _US[part.upper()])
-    return months, us
-
-
-def _number(node: exp.Expr) -> float | None:
-    if isinstance(node, exp.Neg):
-        inner = _number(node.this)
-        return None if inner is None else -inner
-    return float(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
-
-
-def _of_span(written: str, first: str, last: str) -> tuple[int, int] | None:
-    """Return the length of ``'2-10' YEAR TO MONTH`` or ``'1 02:03:04' DAY TO SECOND``."""
-    is_negative = written.startswith("-")
-    parts = re.split(r"[-: ]", written.lstrip("+-").strip())
-    if (first, last) == ("YEAR", "MONTH"):
-        if len(parts) != 2 or not all(part.isdigit() for part in parts):
-            return None
-        months = int(parts[0]) * 12 + int(parts[1])
-        return (-months if is_negative else months), 0
-    if first not in _SPANS or last not in _SPANS:
-        return None
-    units = _SPANS[_SPANS.index(first) : _SPANS.index(last) + 1]
-    if len(units) != len(parts) or not all(re.fullmatch(r"\d+(\.\d+)?", part) for part in parts):
-        return None
-    us = sum(round(float(part) * _US[unit]) for part, unit in zip(parts, units, strict=True))
-    return 0, (-us if is_negative else us)
 
 
 def _overlaps(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
@@ -343,7 +248,7 @@ def _pairs_in(node: exp.Expr, _engine: str, error: Error) -> exp.Expr | None:
     """``(a, b) IN (SELECT x, y ...)`` is EXISTS of a pair that is equal."""
     query = node.args.get("query")
     if not isinstance(node.this, exp.Tuple) or query is None:
-        return None
+        return None if query is None else _not_in(node, query)
     around = node.parent
     while isinstance(around, exp.Paren | exp.And | exp.Or):  # ends: a tree is finite
         around = around.parent
@@ -368,6 +273,42 @@ def _pairs_in(node: exp.Expr, _engine: str, error: Error) -> exp.Expr | None:
     return exp.Exists(this=made)
 
 
+def _truncated(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
+    """``DATE_TRUNC('YEAR', '2015-03-05')`` of Spark reads a literal as a time."""
+    held = node.this
+    if engine == "spark" and isinstance(held, exp.Literal) and held.is_string:
+        held.replace(exp.cast(held.copy(), "TIMESTAMP"))
+    return None
+
+
+def _not_in(node: exp.Expr, query: exp.Expr) -> exp.Expr | None:
+    """``x NOT IN (SELECT y ... WHERE b.k = a.k)`` as NOT EXISTS; a null makes it unknown."""
+    inner = query.this if isinstance(query, exp.Subquery) else query
+    around = node.parent
+    is_not = isinstance(around, exp.Not) or bool(node.args.get("negate"))
+    others = [k for k, v in inner.args.items() if v and k not in ("expressions", "from_", "where")]
+    if not is_not or not isinstance(inner, exp.Select) or others or not _is_correlated(inner):
+        return None
+    value, listed = node.this, inner.expressions[0].unalias()
+    null = exp.Null()
+    test: exp.Expr = exp.EQ(this=listed.copy(), expression=value.copy())
+    for side in (listed, value):
+        test = exp.Or(this=test, expression=exp.Is(this=side.copy(), expression=null.copy()))
+    made = exp.Select(expressions=[exp.Literal.number(1)], from_=inner.args["from_"].copy())
+    condition = exp.And(this=inner.args["where"].this.copy(), expression=exp.Paren(this=test))
+    made.set("where", exp.Where(this=condition))
+    exists = exp.Exists(this=made)
+    return exp.Not(this=exists) if node.args.get("negate") else exists
+
+
+def _is_correlated(inner: exp.Expr) -> bool:
+    """Whether a condition names a relation that is not in FROM."""
+    where = inner.args.get("where")
+    known = {part.alias_or_name for part in inner.find_all(exp.Table, exp.Subquery)}
+    columns = where.find_all(exp.Column) if where else ()
+    return any(column.table and column.table not in known for column in columns)
+
+
 _FORMS: dict[type[exp.Expr], Callable[[exp.Expr, str, Error], exp.Expr | None]] = {
     **dict.fromkeys((exp.Add, exp.Sub), _sum),
     exp.Interval: _length,
@@ -379,6 +320,7 @@ _FORMS: dict[type[exp.Expr], Callable[[exp.Expr, str, Error], exp.Expr | None]] 
     exp.ArraySort: _sorted,
     **dict.fromkeys((exp.Anonymous, exp.ArraysZip), _zipped),
     exp.In: _pairs_in,
+    **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), _truncated),
 }
 
 

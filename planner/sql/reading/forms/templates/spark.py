@@ -29,9 +29,12 @@ SPARK: dict[tuple[str, int], str] = {
     },
     ("LOG", 2): "CASE WHEN NOT @1 <= 0 AND NOT @2 <= 0 THEN @LOG(@1, @2) END",
     ("ADD_MONTHS", 2): "CAST(@ADD_MONTHS(CAST(@1 AS DATE), @2) AS DATE)",
-    ("DAYNAME", 1): "STRFTIME(@1, '%a')",
-    ("MONTHNAME", 1): "STRFTIME(@1, '%b')",
-    ("TIMESTAMPDIFF", 3): "@TIMESTAMPDIFF_JAVA(@1, @2, @3)",
+    ("DAYNAME", 1): "STRFTIME(CAST(@1 AS TIMESTAMP), '%a')",
+    ("MONTHNAME", 1): "STRFTIME(CAST(@1 AS TIMESTAMP), '%b')",
+    ("TIMESTAMPDIFF", 3): ("@TIMESTAMPDIFF_JAVA(@1, CAST(@2 AS TIMESTAMP), CAST(@3 AS TIMESTAMP))"),
+    **dict.fromkeys((("DATE_DIFF", 3), ("DATEDIFF", 3)), "TIMESTAMPDIFF(@1, @2, @3)"),
+    ("UNIX_DATE", 1): "DATEDIFF(CAST(@1 AS DATE), DATE '1970-01-01')",
+    ("MEAN", 1): "AVG(@1)",
     ("MASK", 1): (
         r"REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(@1, '\p{Ll}', 'x', 'g'), "
         r"'\p{Lu}', 'X', 'g'), '\p{Nd}', 'n', 'g')"

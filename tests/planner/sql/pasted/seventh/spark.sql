@@ -80,10 +80,10 @@ FROM staff WHERE dept IS NOT NULL;
 --- duckdb
 SELECT name, dept, rank() OVER (PARTITION BY dept ORDER BY salary), dense_rank() OVER (PARTITION BY dept ORDER BY salary), round(cume_dist() OVER (PARTITION BY dept ORDER BY id), 4), min(salary) OVER (PARTITION BY dept ORDER BY salary), lag(salary) OVER (PARTITION BY dept ORDER BY id), lead(salary, 1, 0) OVER (PARTITION BY dept ORDER BY id), sum(salary) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM staff WHERE dept IS NOT NULL
 === from-to-json-and-csv rows
-SELECT host, from_json(raw, 'id INT, user STRUCT<name: STRING, langs: ARRAY<STRING>>').user.langs[0] AS l, to_json(named_struct('h', host, 'n', size(codes))) AS j, json_object_keys(raw) AS k, from_csv('1, 0.8', 'a INT, b DOUBLE').b AS b, to_csv(named_struct('a', 1, 'b', 'x')) AS c, schema_of_json('[{"col":0}]') AS s, to_json(map('a', codes)) AS m, from_json('[1,2]', 'array<int>') AS ar
+SELECT host, from_json(raw, 'id INT, user STRUCT<name: STRING, langs: ARRAY<STRING>>').user.langs AS l, to_json(named_struct('h', host, 'n', size(codes))) AS j, json_object_keys(raw) AS k, from_csv('1, 0.8', 'a INT, b DOUBLE').b AS b, to_csv(named_struct('a', 1, 'b', 'x')) AS c, schema_of_json('[{"col":0}]') AS s, to_json(map('a', codes)) AS m, from_json('[1,2]', 'array<int>') AS ar
 FROM logs WHERE raw IS NOT NULL AND host <> 'db1';
 --- duckdb
-VALUES ('web1', 'de', '{"h":"web1","n":3}', ['id', 'user', 'ok', 'score'], 0.8, '1,x', 'ARRAY<STRUCT<col: BIGINT>>', '{"a":[200,404,200]}', [1, 2]), ('web2', NULL, '{"h":"web2","n":1}', ['id', 'user', 'ok'], 0.8, '1,x', 'ARRAY<STRUCT<col: BIGINT>>', '{"a":[500]}', [1, 2])
+VALUES ('web1', ['de', 'en'], '{"h":"web1","n":3}', ['id', 'user', 'ok', 'score'], 0.8, '1,x', 'ARRAY<STRUCT<col: BIGINT>>', '{"a":[200,404,200]}', [1, 2]), ('web2', [], '{"h":"web2","n":1}', ['id', 'user', 'ok'], 0.8, '1,x', 'ARRAY<STRUCT<col: BIGINT>>', '{"a":[500]}', [1, 2])
 === pivot-two-columns table
 SELECT * FROM (SELECT customer, item, status, qty FROM orders) PIVOT (sum(qty) AS q FOR (item, status) IN (('pen', 'paid') AS pen_paid, ('book', 'open') AS book_open));
 --- duckdb

@@ -1,0 +1,104 @@
+"""The lengths of intervals as Flink and Spark write them: of two units, with a span, or made."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_US = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+_MAKERS = {
+    "MAKE_INTERVAL": ("year", "month", "week", "day", "hour", "minute", "second"),
+    "MAKE_YM_INTERVAL": ("year", "month"),
+}
+_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_PAIR = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+
+
+def lengths(node: exp.Expr) -> tuple[int, int] | None:
+    """Return the months and microseconds of an interval; None: it is none that is known here."""
+    if isinstance(node, exp.Paren):
+        return lengths(node.this)
+    if isinstance(node, exp.Add):
+        both = [lengths(side) for side in (node.this, node.args["expression"])]
+        if None in both:
+            return None
+        return tuple(map(sum, zip(*both, strict=True)))  # type: ignore[return-value]
+    if isinstance(node, exp.Anonymous | exp.MakeInterval):
+        return _made_interval(node)
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
+        return None
+    written, unit = str(node.this.name).strip(), node.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        return _of_span(written, unit.this.name.upper(), unit.expression.name.upper())
+    if isinstance(unit, exp.Func):  # DAY (3): a precision
+        unit = exp.var(type(unit).__name__)
+    if unit is not None:
+        written = f"{written} {unit.name}"
+    months = us = 0
+    if _PAIR.sub("", written).strip():
+        return None
+    for number, word in _PAIR.findall(written):
+        name = word.upper().removesuffix("S")
+        if name in _MONTHS and "." not in number:
+            months += int(number) * _MONTHS[name]
+        elif name in _US:
+            us += round(float(number) * _US[name])
+        else:
+            return None
+    return months, us
+
+
+def _made_interval(node: exp.Expr) -> tuple[int, int] | None:
+    """Return the length of ``MAKE_INTERVAL(years, months, weeks, days, ...)`` of literals."""
+    if isinstance(node, exp.Anonymous):
+        given = list(node.expressions) if node.name.upper() in _MAKERS else []
+        parts = _MAKERS.get(node.name.upper(), ())
+    else:
+        parts = ("year", "month", "week", "day", "hour", "minute", "second")
+        given = [node.args.get(part) or exp.Literal.number(0) for part in parts]
+    numbers = [_number(part) for part in given]
+    if not given or None in numbers or len(numbers) > len(parts):
+        return None
+    months = us = 0
+    for number, part in zip(numbers, parts, strict=False):
+        assert number is not None, node
+        if part.upper() in _MONTHS:
+            months += int(number) * _MONTHS[part.upper()]
+        else:
+            us += round(number * _US[part.upper()])
+    return months, us
+
+
+def _number(node: exp.Expr) -> float | None:
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    return float(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+def _of_span(written: str, first: str, last: str) -> tuple[int, int] | None:
+    """Return the length of ``'2-10' YEAR TO MONTH`` or ``'1 02:03:04' DAY TO SECOND``."""
+    is_negative = written.startswith("-")
+    parts = re.split(r"[-: ]", written.lstrip("+-").strip())
+    if (first, last) == ("YEAR", "MONTH"):
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+            return None
+        months = int(parts[0]) * 12 + int(parts[1])
+        return (-months if is_negative else months), 0
+    if first not in _SPANS or last not in _SPANS:
+        return None
+    units = _SPANS[_SPANS.index(first) : _SPANS.index(last) + 1]
+    if len(units) != len(parts) or not all(re.fullmatch(r"\d+(\.\d+)?", part) for part in parts):
+        return None
+    us = sum(round(float(part) * _US[unit]) for part, unit in zip(parts, units, strict=True))
+    return 0, (-us if is_negative else us)
