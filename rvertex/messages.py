@@ -192,8 +192,8 @@ class CheckpointTaken:
     """A snapshot is durable, and so is all output of durable streams before its positions.
 
     ``reads``: input seqs from which a restart must read: ``inputs``, or earlier for a replay.
-    ``parts``: the blobs of the snapshot, as paths below the job's root; checkpoints of the same
-    vertex may share blobs. ``asked``: it was made after a ``TakeCheckpoint`` had arrived.
+    ``parts``: paths of its blobs, which checkpoints of a vertex may share. ``asked``: it was made
+    after a ``TakeCheckpoint`` had arrived.
     """
 
     vertex: str
@@ -272,9 +272,8 @@ class Endpoint:
 class Locate:
     """Where the streams of ``vertex`` can be read; a greater ``version`` replaces a smaller one.
 
-    A reader prefers the endpoint on its own host, else the first. If the connection breaks or the
-    endpoint lacks items, the reader tries the next endpoint by itself. Without endpoints, all
-    items are durable and the reader reads Parquet.
+    A reader prefers its own host, else the first. If that breaks or lacks items, it tries the next
+    one by itself. Without endpoints, all items are durable and it reads Parquet.
     """
 
     vertex: str
@@ -375,10 +374,11 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class StopHost:
-    """Close everything and exit. ``flush``: first make all output durable."""
+    """Close all and exit, or park at an address. ``flush``: first make all output durable."""
 
     host: str
     flush: bool
+    stays_at: str = field(default="", repr=False)
 
 
 HostNotice = (
@@ -396,5 +396,5 @@ HostInstruction = (
     Locate | StartVertex | TakeCheckpoint | Confirm | EndSource | StopVertex | Collect | StopHost
 )
 HOST_NOTICES: tuple[type, ...] = typing.get_args(HostNotice)
-NOTICE_CODEC: MessageCodec[HostNotice] = MessageCodec(HOST_NOTICES)
+NOTICE_CODEC = MessageCodec[HostNotice](HOST_NOTICES)
 INSTRUCTION_CODEC: MessageCodec[HostInstruction] = MessageCodec(typing.get_args(HostInstruction))

@@ -47,7 +47,7 @@ ROOMS = (
     *("rvertex/registry", "rvertex/sinks/kafka"),
     "rvertex/sinks",
     *("rvertex/vertex", "rvertex/checkpoint", "rvertex/checkpoint/ranges"),
-    *("rvertex/registry/joiner", "rvertex/host", "rvertex"),
+    *("rvertex/registry/joiner", "rvertex/host", "rvertex/host/spark", "rvertex"),
     *("planner/errors.py", "planner/durations.py", "planner/fingerprint.py"),
     *("planner/quantities.py", "planner/user_code.py", "planner/expressions/suggestions.py"),
     *("planner/expressions/type_names.py", "planner/expressions/types.py"),

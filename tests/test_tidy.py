@@ -42,7 +42,7 @@ TOP_LEVEL = {
 #: One module per external system: files that may import it.
 FENCES = {
     "pyspark": (
-        *("rvertex/host/spark.py", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
+        *("rvertex/host/spark/*", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
         *("planner/batch/windowed.py", "jobmanager/delivery/answer.py"),
     ),
     "fsspec": ("rstream/store/blobs.py",),

@@ -129,6 +129,8 @@ class Driver:
         #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
         self.on_change: Callable[[], None] = lambda: None
+        #: Whether the processes of the hosts wait for the hosts of another driver if the job stops.
+        self.keeps_processes = False
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
 
     @property
@@ -365,13 +367,15 @@ class Driver:
     def _end(self) -> None:
         """Stop the hosts and wait for them, so that no process writes after the job's end."""
         self.ended_s = self._clock.monotonic_s()
+        stays = self.keeps_processes and self._manager.state == "stopped"
+        stays_at = self._executor.park(self.secret) if stays else ""
         for host in self._manager.hosts:
-            self._stop_host(peer_name(host.name, 0))
+            self._stop_host(peer_name(host.name, 0), stays_at)
         self._executor.close(self._config.host_stop_wait_s)
 
-    def _stop_host(self, peer: str) -> None:
+    def _stop_host(self, peer: str, stays_at: str = "") -> None:
         host = peer.partition("#")[0]
-        self._send(peer, StopHost(host, flush=True))
+        self._send(peer, StopHost(host, flush=True, stays_at=stays_at))
 
     def _write_due_status(self) -> None:
         if self._clock.monotonic_s() >= self._status_due_s:

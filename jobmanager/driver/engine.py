@@ -44,8 +44,11 @@ def open_executor(
     master: str | None,
     config: JobConfig,
     fallback: str | None,
+    former: Executor | None = None,
 ) -> Executor:
     """Open the executor for ``plan``. For the meaning of masters see ``spark_context``.
+
+    ``former``: the job's executor until now, whose processes may wait for other hosts.
 
     Raises:
         UsageError, OperatingError: Spark is missing, does not start, or has another master.
@@ -70,6 +73,7 @@ def open_executor(
         hosts=config.hosts,
         daemon_module=SPARK_DAEMON,
         fallback=fallback,
+        former=former if isinstance(former, SparkExecutor) else None,
     )
 
 
@@ -97,11 +101,15 @@ def open_for_job(
     fallback: str | None = None,
     *,
     has_claimed: bool = False,
+    former: Executor | None = None,
 ) -> Executor:
-    """Open the executor for a job, after all checks. ``has_claimed``: the job has run before."""
+    """Open the executor for a job, after all checks. ``has_claimed``: the job has run before.
+
+    ``former``: see :func:`open_executor`.
+    """
     for output in plan.of_outputs:
         refuse_taken_output(output.output, plan.root, job_id, has_claimed=has_claimed)
-    runner = open_executor(executor, plan, master, config, fallback)
+    runner = open_executor(executor, plan, master, config, fallback, former)
     check_hosts(plan, runner.hosts)
     return runner
 

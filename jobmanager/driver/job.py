@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
+    from rvertex.host.executor import Executor
 
 StatusCallback = Callable[[dict[str, Any]], None]
 #: A wait is divided into slices of this length. An interrupt that arrives as a slice begins is
@@ -61,6 +62,7 @@ class Leg:
 
     plan: PhysicalPlan
     driver: Driver
+    executor: Executor
     deliveries: JobDeliveries
     beside: Sequence[Beside]
     is_resumed: bool

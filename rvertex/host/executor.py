@@ -35,8 +35,18 @@ class Executor(Protocol):
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         """Start a host and return at once. ``on_exit(host, how)`` is called when it has ended."""
 
+    def park(self, secret: str) -> str:
+        """Let the processes of stopping hosts wait for the hosts of the job's next executor.
+
+        Return the address at which they wait (``StopHost.stays_at``); empty: they exit, because a
+        new host starts as fast.
+        """
+
     def close(self, wait_s: float) -> None:
         """Wait at most ``wait_s`` for stopping hosts, then abandon them."""
+
+    def release(self) -> None:
+        """Let the waiting processes exit, because the job has no next executor."""
 
 
 class LocalExecutor:
@@ -80,6 +90,13 @@ class LocalExecutor:
         thread = threading.Thread(target=body, name=spec.host, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def park(self, secret: str) -> str:
+        """Threads need not wait: others start at once."""
+        return ""
+
+    def release(self) -> None:
+        """Do nothing: no thread waits."""
 
     def close(self, wait_s: float) -> None:
         """Join the threads; a thread that hangs is abandoned, as a daemon."""

@@ -88,6 +88,8 @@ class HostExit:
 
     host: str
     how: str
+    #: The address at which the process waits for its next host; empty: it exits.
+    stays_at: str = ""
 
 
 def peer_name(host: str, attempt: int) -> str:
@@ -124,6 +126,7 @@ class Host:
         self._link: ControlLink | None = None
         #: How the host ended; empty while it runs.
         self.how = ""
+        self._stays_at = ""
 
     def run(self) -> HostExit:
         """Serve until stopped, fenced or orphaned."""
@@ -136,7 +139,12 @@ class Host:
                         self._wake.wait(self._idle_s())
         finally:
             self.close()
-        return HostExit(self.spec.host, self.how)
+        return self.exit
+
+    @property
+    def exit(self) -> HostExit:
+        """How the host ended. Its process stays only after an orderly end."""
+        return HostExit(self.spec.host, self.how, self._stays_at * (self.how == "stopped"))
 
     def open(self) -> None:
         """Start serving and report to the job manager."""
@@ -267,7 +275,8 @@ class Host:
                 self._stop(vertex, epoch, flush=flush)
             case Collect(marks=marks):
                 self._collect({m.stream: m.seq for m in marks})
-            case StopHost(flush=flush):
+            case StopHost(flush=flush, stays_at=stays_at):
+                self._stays_at = stays_at
                 self._leave(flush=flush)
             case _:
                 assert_never(instruction)

@@ -15,6 +15,7 @@ from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.manager import stopping
 from rstream.log import durable
 from rstream.store.fences import valid_segments
+from rvertex.host.parking import Processes
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:
@@ -122,6 +123,15 @@ def a_suspended_host_writes_on() -> Mutant:
     return Mutant(durable, "valid_segments", counting, FREEZES, change=True)
 
 
+def a_process_that_has_ended_is_given_a_host() -> Mutant:
+    """A process dies while it waits for its next host, and is taken all the same."""
+
+    def end(self: Processes[Any], process: Any) -> str:
+        return "" if process in self._parked else self._hosts.pop(process, "")
+
+    return Mutant(Processes, "end", end, CRASHES, change=True)
+
+
 CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_range_is_owned_twice,
     a_row_is_left_behind,
@@ -134,4 +144,5 @@ CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_rollback_takes_back_what_was_delivered,
     a_change_is_closed_before_its_log_begins,
     a_suspended_host_writes_on,
+    a_process_that_has_ended_is_given_a_host,
 )

@@ -164,7 +164,11 @@ def trap_changing(world: World) -> None:
 
 
 def crash_changing(world: World) -> None:
-    """All hosts die, and a user requests a change before their successors have caught up."""
+    """All hosts die, and a user requests a change before their successors have caught up.
+
+    Of the processes that then wait for hosts of the next generation one dies, too.
+    """
+    world.parked_deaths += 1
     workload, random = world.changes, world.scheduler.random
     if not isinstance(workload, ChangingWorkload):
         return

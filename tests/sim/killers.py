@@ -122,4 +122,5 @@ KILLERS = {
     "nobody_looks_whether_all_are_level": 8,
     "a_rollback_takes_back_what_was_delivered": 14,
     "a_change_is_closed_before_its_log_begins": 200,
+    "a_process_that_has_ended_is_given_a_host": 101,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from jobmanager.storage.documents import json_document, pickle_document
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
     from streamscope.testing.simulation.laws import checkers as laws
     from streamscope.testing.simulation.scheduler import Process
-    from streamscope.testing.simulation.world import SimWiring
+    from streamscope.testing.simulation.wiring import SimWiring
     from tests.sim.workload import Workload
+
+#: Share of changing jobs whose processes run the hosts of one generation after another.
+PARKS = 0.6
 
 
 class World(of_query.World):
@@ -57,6 +61,7 @@ class World(of_query.World):
         self.destinations = Destinations(scheduler, self.strands, self.disk, self.laws)
         #: The user's changes of the job, by time.
         self.changes = isinstance(workload, ChangingWorkload) and workload
+        self.parks = bool(self.changes) and Random(f"parks {self.seed}").random() < PARKS
         if isinstance(workload, ChangingWorkload):
             document = json_document({"format": FORMAT, "id": JOB_ID, "generation": 0})
             self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.driver import Driver
@@ -76,11 +77,20 @@ def leg_of(
             ended_s = driver.ended_s or SystemClock().monotonic_s()
             note_ends(plan, job._root, leases_end_s=ended_s + config.host.lease_s)
 
-    return Leg(plan, driver, deliveries, (*beside, changing), resumed, at_end, is_at_cut)
+    return Leg(plan, driver, runner, deliveries, (*beside, changing), resumed, at_end, is_at_cut)
 
 
 def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
     """Carry out the change for which the job stopped. Return the next leg; None: the job ends."""
+    with ExitStack() as undo:
+        undo.callback(leg.executor.release)
+        following = _leg_after(job, leg, state, config, job_id)
+        if following is not None:
+            undo.pop_all()
+        return following
+
+
+def _leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
     root = job._root
     if state == "stopped" and not job._is_changing:
         save_at_stop(root)
@@ -93,7 +103,7 @@ def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) ->
     assert plan is not None
     root.claim(SystemClock().now_us())
     name, master = settings["executor"], settings["master"]
-    runner = open_for_job(plan, name, master, config, job_id, has_claimed=True)
+    runner = open_for_job(plan, name, master, config, job_id, has_claimed=True, former=leg.executor)
     job._is_changing = False
     is_at_cut = outcome is not None and outcome["state"] == "done"
     return leg_of(job, plan, runner, config, job_id, resumed=True, former=leg, is_at_cut=is_at_cut)

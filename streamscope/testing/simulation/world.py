@@ -9,100 +9,36 @@ runners, ``RStream``, ``DurableLog``, the notice log. Only their environment is 
 from __future__ import annotations
 
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rstream.errors import OperatingError
 from rvertex.host.host import Host, HostSpec
-from streamscope.testing.simulation.network import ControlLink, Network, SimReader, StreamService
-from streamscope.testing.simulation.scheduler import (
-    Process,
-    Scheduler,
-    SimBackground,
-    SimClock,
-    idle_s,
-)
-from streamscope.testing.simulation.storage import Disk, FaultyBlobs, root_of
+from rvertex.host.parking import Processes
+from streamscope.testing.simulation.network import Network
+from streamscope.testing.simulation.scheduler import Process, Scheduler, SimBackground, idle_s
+from streamscope.testing.simulation.wiring import SimWiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rstream.clock import Clock
-    from rstream.log.background import Background
-    from rstream.store.protocol import BlobStore
     from rvertex.messages import Mark
     from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
     from streamscope.testing.simulation.laws.checkers import Checkers
     from streamscope.testing.simulation.laws.watched import WatchedManager
     from streamscope.testing.simulation.protocols import AnyManager
+    from streamscope.testing.simulation.storage import Disk
     from streamscope.testing.simulation.workload import Workload
 
 #: Virtual seconds from the last fault to the end of the job.
 LIMIT_S = 900.0
 #: Virtual seconds after the end of a job in which every host, even a zombie, must end.
 LEAVE_S = 120.0
-
-
-class SimWiring:
-    """The environment of a simulated host (rvertex.host.wiring.Wiring)."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        self._world, self.process = world, process
-        self.clock: Clock = SimClock(world.scheduler, process)
-        self.background: Background = world.background(process)
-
-    def open_store(self, uri: str) -> BlobStore:
-        return FaultyBlobs(self._world.disk, self.process, root_of(uri))
-
-    def serve(self, bind: str, secret: str) -> StreamService:
-        return StreamService(self._world.network, self.process)
-
-    def connect(
-        self,
-        address: str,
-        secret: str,
-        peer: str,
-        on_message: Callable[[bytes], None],
-        on_disconnect: Callable[[], None],
-    ) -> ControlLink:
-        service = self._world.network.controls.get(address)
-        if service is None or service.is_closed or service.process.is_dead:
-            raise OperatingError(f"{address}: no process answers")
-        return ControlLink(
-            self._world.network, self.process, service, peer, on_message, on_disconnect
-        )
-
-    def read_remote(
-        self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
-        seq: int,
-        store: BlobStore,
-        on_change: Callable[[], None],
-        *,
-        durable_first: bool,
-    ) -> SimReader:
-        return SimReader(
-            self._world.network,
-            self.process,
-            address,
-            stream_id,
-            epoch,
-            seq,
-            store=store,
-            on_change=on_change,
-            durable_first=durable_first,
-        )
-
-    def open_log(
-        self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
-    ) -> LogReader:
-        return self._world.open_log(self, source, positions, wake)
-
-    def close(self) -> None:
-        self.background.close()
+#: How long a process waits for its next host, virtual seconds.
+PARKED_WAIT_S = 20.0
+#: Longest time from when a process waits until its death, if that is due.
+PARKED_DEATH_S = 6.0
 
 
 class SimHost(Host):
@@ -132,7 +68,7 @@ class HostProcess:
         self._world = world
         self._on_exit = on_exit
         self._manager = manager
-        self.is_over = False
+        self.is_over = self.is_parked = False
         #: Consecutive polls without work.
         self._idle = 0
         #: Factor on the duration of its polls.
@@ -155,8 +91,37 @@ class HostProcess:
         worked = self._guarded(self.host.poll)
         if self.host.how:
             self._guarded(self.host.close)
+            if self.host.exit.stays_at:
+                self._park()
+                return
             self._over(self.host.how)
         self._next(bool(worked))
+
+    def _park(self) -> None:
+        """Wait for the next host; nothing of the former one may act any more."""
+        world, self.is_parked = self._world, True
+        world.scheduler.note(f"{self.process.name} waits for another host")
+        world.scheduler.met["a process waits for another host"] += 1
+        world.processes.park(self.spec.host)
+        if world.parked_deaths:
+            world.parked_deaths -= 1
+            die = partial(self.process.kill, "killed while it waited for another host")
+            world.scheduler.after(world.scheduler.between(0.0, PARKED_DEATH_S), None, die)
+        world.scheduler.after(PARKED_WAIT_S, self.process, partial(self.leave, self.spec))
+
+    def leave(self, former: HostSpec) -> None:
+        """Exit if no other host has started since ``former``."""
+        if self.is_parked and self.spec is former:
+            self._over("not needed")
+
+    def go_on(
+        self, manager: AnyManager, spec: HostSpec, on_exit: Callable[[str, str], None]
+    ) -> None:
+        """Run another host in this process, soon."""
+        scheduler = self._world.scheduler
+        scheduler.met["a process runs another host"] += 1
+        self.is_parked, self.spec, self._manager, self._on_exit = False, spec, manager, on_exit
+        scheduler.after(scheduler.between(0.0, 0.02), self.process, self._start, is_main=True)
 
     def _next(self, worked: bool) -> None:
         self._idle = 0 if worked else self._idle + 1
@@ -196,16 +161,17 @@ class HostProcess:
 
     def _report(self, how: str) -> None:
         """Report the end to the executor in the job manager's process."""
-        world = self._world
-        world.scheduler.note(f"{self.process.name} over: {how}")
+        self._world.scheduler.note(f"{self.process.name} over: {how}")
+        if self.attempt or not (host := self._world.processes.end(self)):
+            return  # Spark reports first attempts, and processes that run a host
+        manager, on_exit = self._manager, self._on_exit
 
         def tell() -> None:
-            self._on_exit(self.spec.host, how)
-            self._manager.wake()
+            on_exit(host, how)
+            manager.wake()
 
-        if self.attempt == 0:
-            late_s = world.scheduler.between(0.0, 1.0)
-            world.scheduler.after(late_s, self._manager.process, tell)
+        late_s = self._world.scheduler.between(0.0, 1.0)
+        self._world.scheduler.after(late_s, manager.process, tell)
 
 
 class SimExecutor:
@@ -216,6 +182,9 @@ class SimExecutor:
     def __init__(self, world: World, manager: AnyManager) -> None:
         self._world, self._manager, self._process = world, manager, manager.process
         self._hosts: list[HostProcess] = []
+        self._inherits, world.passes_on = world.passes_on, False
+        if not self._inherits:
+            self.release()
 
     @property
     def hosts(self) -> int:
@@ -226,6 +195,11 @@ class SimExecutor:
         if spec.host in world.host_names:
             world.scheduler.violate("no name is given twice", spec.host)
         world.host_names.add(spec.host)
+        parked = world.processes.take(spec.host)[0] if self._inherits else None
+        if parked is not None:
+            self._hosts.append(parked)
+            parked.go_on(self._manager, spec, on_exit)
+            return
         delay_s = world.scheduler.between(0.01, 0.5)
         self._start_later(delay_s, spec, on_exit, 0)
         if world.second_attempts and world.scheduler.chance(0.3):
@@ -237,13 +211,26 @@ class SimExecutor:
         def start() -> None:
             host = HostProcess(self._manager, self._world, spec, on_exit, attempt)
             self._hosts.append(host)
+            if attempt == 0:
+                self._world.processes.began(host, spec.host)
 
         self._world.scheduler.after(delay_s, self._process, start)
 
+    def park(self, secret: str) -> str:
+        return "parking" if self._world.parks else ""
+
     def close(self, wait_s: float) -> None:
         self._world.scheduler.wait(
-            self._process, lambda: all(h.is_over for h in self._hosts), wait_s
+            self._process, lambda: all(h.is_over or h.is_parked for h in self._hosts), wait_s
         )
+
+    def release(self) -> None:
+        """Let the waiting processes exit: they notice that their job manager has gone."""
+        world = self._world
+        hosts = [one for one in map(world.processes.of, world.processes.dismiss(keep=0)) if one]
+        for host in hosts:
+            leave = partial(host.leave, host.spec)
+            world.scheduler.after(world.scheduler.between(0.0, 1.0), host.process, leave)
 
 
 class World:
@@ -259,6 +246,14 @@ class World:
         self.host_names: set[str] = set()
         scheduler.met.update(f"job with {what}" for what in workload.features())
         self.hosts: list[HostProcess] = []
+        #: Processes that run hosts, or wait for the next host after a change of the job.
+        self.processes: Processes[HostProcess] = Processes()
+        #: Whether processes stay after a change of the job that keeps the code.
+        self.parks = False
+        #: Whether the next job manager begins in the process of one that has just stopped.
+        self.passes_on = False
+        #: Number of processes that die while they wait, or a moment later.
+        self.parked_deaths = 0
         self.second_attempts = False
         #: Longest poll of a host with work, virtual seconds. Long polls keep a small job running
         #: until its faults happen.
@@ -365,6 +360,7 @@ class World:
         self.scheduler.note(f"{manager.process.name} ended: {state} {error}")
         if manager.is_current and state == "stopped":
             self.scheduler.met["job stopped"] += 1
+            self.passes_on = True
             manager.process.kill("stopped")  # then a user resumes the job
         elif manager.is_current:
             self.state, self.error = state, error

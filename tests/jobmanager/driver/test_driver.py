@@ -48,7 +48,12 @@ class Hosts:
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None: ...
 
+    def park(self, secret: str) -> str:
+        return "a place"
+
     def close(self, wait_s: float) -> None: ...
+
+    def release(self) -> None: ...
 
 
 class Lines:

@@ -17,7 +17,7 @@ from py4j.java_gateway import GatewayClient, GatewayParameters
 
 from rstream.transport.tls import TLS_FOLDER
 from rvertex.host.spark import LOG_KEPT_US, remove_old_logs
-from rvertex.host.spark_connections import (
+from rvertex.host.spark.connections import (
     ENCRYPTING,
     LOOPBACK,
     PlainSparkError,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rvertex.host.spark_connections import local_sockets
+from rvertex.host.spark.connections import local_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

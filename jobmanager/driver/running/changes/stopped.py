@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Maximum stops for one change, each of which may fail to be a cut.
 CHANGE_TRIES_MAX = 3
+#: Kinds of changes after which processes may run on: they have imported the user's modules, and
+#: another query may need other versions of them.
+SAME_CODE = ("rescale", "savepoint")
 
 
 class Delivering(Protocol):
@@ -81,6 +84,7 @@ class Changing:
         if is_due and self._deliveries.have_caught_up:
             assert self._driver is not None
             self.has_begun = True
+            self._driver.keeps_processes = self.change.kind in SAME_CODE
             self._on_begin()
             self._driver.stop()
 

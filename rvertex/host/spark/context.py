@@ -1,56 +1,29 @@
-"""Spark as the engine: an instance host is the body of a ``mapPartitions`` over one partition.
-
-Every host is one Spark job, submitted from its own thread in its own job group, with one
-attempt per task: a lost worker fails just that job. The body drains its input first (a task that
-does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until it is stopped.
-
-A process has one SparkContext, started at the first use and left running for the next job.
-"""
+"""The SparkContext of a process: started at the first use, and left running for the next job."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
-import socket
 import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext, TaskContext, cloudpickle
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.util import InheritableThread
 
 from rstream.clock import SystemClock
-from rstream.errors import OperatingError, PlainLineError, TlsError, UsageError, error_class
-from rstream.items.dictionaries import forget
+from rstream.errors import OperatingError, UsageError, error_class
 from rstream.store.local_files import private_opener
-from rstream.transport.flight import ALL_INTERFACES
-from rvertex.host.allocator import give_back
-from rvertex.host.executor import join_all
-from rvertex.host.host import Host, HostSpec
-from rvertex.host.spark_connections import (
-    LOOPBACK,
-    check_encrypted,
+from rvertex.host.spark.connections import (
     is_local,
     local_sockets,
     loopback_settings,
     silence_dead_java,
 )
-from rvertex.host.wiring import FlightWiring
-from rvertex.user_code.errors import ChangedCodeError, UnknownCodeError
-from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from rvertex.vertex.spec import VertexSpec
 
 _CONF = {
     "spark.scheduler.mode": "FAIR",
@@ -173,7 +146,7 @@ def spark_context(
             context = SparkContext(conf=_configured(master, daemon_module, fallback))
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             where = master or fallback or "the configured master"
-            raise SparkUnavailableError(where, _reason(error), spark_log_path()) from error
+            raise SparkUnavailableError(where, reason_of(error), spark_log_path()) from error
         context.setLogLevel("WARN")
         _started = context
         return context
@@ -240,160 +213,12 @@ def _launch(conf: SparkConf) -> None:
     SparkContext._jvm = gateway.jvm
 
 
-class SparkExecutor:
-    """Runs each host as a Spark job with one partition."""
-
-    def __init__(
-        self,
-        vertices: Mapping[str, VertexSpec],
-        *,
-        master: str | None,
-        hosts: int | None,
-        daemon_module: str,
-        fallback: str | None = None,
-    ) -> None:
-        """``master``, ``fallback``: see :func:`spark_context`."""
-        self._context = spark_context(master, daemon_module, fallback=fallback)
-        self.master = str(self._context.master)
-        check_encrypted(self.master, self._context.getConf().get)
-        self._plan = cloudpickle.dumps(dict(vertices))
-        wanted = hosts or 1
-        try:
-            slots = self._slots(wanted)
-        except (PySparkException, Py4JError) as error:
-            raise SparkUnavailableError(self.master, _reason(error), spark_log_path()) from error
-        if wanted > slots.total:
-            raise UsageError(
-                f"the plan's {len(vertices)} vertices on {wanted} hosts need as many task slots, "
-                f"but Spark at {self.master} has {slots.total}; add slots or ask for fewer hosts"
-            )
-        self._hosts = wanted if hosts else min(slots.default_hosts, len(vertices))
-        #: By host: its job group, and the thread that waits for its Spark job.
-        self._submitted: dict[str, tuple[str, InheritableThread]] = {}
-
-    @property
-    def hosts(self) -> int:
-        """How many hosts a job should have here."""
-        return self._hosts
-
-    @property
-    def bind(self) -> str:
-        """The address that hosts listen at: loopback for a local master, else all interfaces."""
-        return LOOPBACK if is_local(self.master) else ALL_INTERFACES
-
-    def _slots(self, wanted: int) -> _Slots:
-        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", self.master)
-        if match is not None:
-            cores = match.group(1) or "1"
-            total = os.cpu_count() or 1 if cores == "*" else int(cores)
-            return _Slots(total, total)
-        executors, total = self._registered(wanted)
-        spare = total // executors if executors > 1 else 0
-        return _Slots(total, max(1, total - spare))
-
-    def _registered(self, wanted: int) -> tuple[int, int]:
-        """Wait for enough task slots; return the numbers of registered executors and slots."""
-        self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
-        tracker = self._context._jsc.sc().statusTracker()
-        clock = SystemClock()
-        deadline_s = clock.monotonic_s() + EXECUTORS_WAIT_S
-        while self._context.defaultParallelism < wanted and clock.monotonic_s() < deadline_s:
-            self._context.parallelize([0], 1).foreach(lambda _: None)
-        executors = max(1, len(tracker.getExecutorInfos()) - 1)
-        return executors, self._context.defaultParallelism
-
-    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
-        """Submit the host's Spark job from a separate thread.
-
-        Raises:
-            SparkGoneError: the JVM or its context has ended.
-        """
-        body = SparkHostBody(spec, self._plan)
-        group = f"{spec.root} {spec.host}"  # unique within this context
-
-        def submit() -> None:
-            how = "failed"
-            try:
-                self._take_back(spec.replaces)
-                self._context.setJobGroup(group, f"streamscope {spec.host}")
-                rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
-                how = rows[0]
-            except Exception as error:
-                how = _reason(error)
-            finally:
-                on_exit(spec.host, how)
-
-        thread = InheritableThread(target=submit, name=spec.host, daemon=True)
-        try:
-            thread.start()  # reads the properties of this thread from Java
-        except (Py4JError, OSError, AttributeError) as error:
-            raise SparkGoneError(self.master, spark_log_path()) from error
-        self._submitted[spec.host] = group, thread
-
-    def close(self, wait_s: float) -> None:
-        """Wait for the submitting threads; the context stays for the next job."""
-        join_all([thread for _, thread in self._submitted.values()], wait_s)
-        for host in self._submitted:
-            self._take_back(host)
-
-    def _take_back(self, host: str) -> None:
-        """Cancel the Spark job of a host that hangs: it would occupy its task slot for ever."""
-        group, thread = self._submitted.get(host, ("", None))
-        if thread is not None and thread.is_alive():
-            with contextlib.suppress(Py4JError, OSError, AttributeError):  # of a Spark that is gone
-                self._context.cancelJobGroup(group)
-
-
-class _Slots:
-    """The number of task slots, and of hosts to start by default (some slots stay free)."""
-
-    def __init__(self, total: int, default_hosts: int) -> None:
-        self.total = total
-        self.default_hosts = default_hosts
-
-
-class SparkHostBody:
-    """The function given to ``mapPartitions``; runs in the Python worker."""
-
-    def __init__(self, spec: HostSpec, plan: bytes) -> None:
-        self._spec = spec
-        self._plan = plan
-
-    def __call__(self, rows: Iterable[Any]) -> Iterator[str]:
-        """Drain the input, run the host and yield how it ended."""
-        for _ in rows:
-            pass
-        pa.set_cpu_count(1)  # a task has one core
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.attemptNumber()
-        try:
-            vertices = load_shipped(self._plan, to_run=True)  # shipped inside Spark's closure
-        except (ChangedCodeError, UnknownCodeError) as error:
-            yield f"{UNLOADABLE}{error}"
-            return
-        wiring = FlightWiring(self._spec.host)
-        try:
-            how = Host(self._spec, vertices, wiring, attempt=attempt).run().how
-        except (TlsError, PlainLineError) as error:  # every other host would fail in the same way
-            how = f"{UNLOADABLE}on {socket.gethostname()}: {error}"
-        del vertices, wiring
-        _give_memory_back()
-        yield how
-
-
-def _give_memory_back() -> None:
-    """Return a worker's free memory to the system: Spark may keep the worker idle for long."""
-    forget()
-    gc.collect()
-    give_back()
-
-
 _CAUSE = re.compile(
     r"^(?:: |Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): \S.*)$", re.MULTILINE
 )
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The reason in one line: the innermost of nested Java and Python errors."""
     causes: list[str] = _CAUSE.findall(str(error))
     text = causes[-1] if causes else str(error).strip().partition("\n")[0]

@@ -1,0 +1,231 @@
+"""Parking: the process of a host that has ended waits for the next host that it is to run.
+
+A rescale ends all hosts of a job and starts others, with the same code of the user. A new process
+takes longer to start than the change itself, and the output pauses meanwhile. So the processes
+stay: ``StopHost.stays_at`` has the address of a :class:`Parking` in the job manager's process. A
+process whose host has ended connects there (:class:`Parked`) and waits for :class:`NextHost`. A
+process that is not needed, or whose job manager dies, exits.
+
+Invariants: (1) a process parks only after its host has stopped as requested and has closed all its
+streams, so nothing of the former host is written later; (2) a process runs at most one host at a
+time, and one that has ended is not given another; (3) only the end of the process that runs a host
+counts as the end of the host; (4) a process unpickles the next plan only from the job's root, and
+only bytes with the digest that arrived over the authenticated connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from rstream import open_store
+from rstream.errors import OperatingError, UsageError, error_class
+from rstream.format.message_codec import MessageCodec
+from rstream.store.blobs import unsynced
+from rstream.transport.flight import ControlClient, ControlServer
+from rvertex.host.host import HostSpec  # noqa: TC001 - the codec reads the hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = TypeVar("P")
+#: The plan for parked processes, relative to the job's root.
+PLAN_FILE = "parked/plan.pkl"
+#: How long a process waits for its next host; then it exits.
+PARKED_WAIT_S = 120.0
+#: A parked process that has not taken its host after this time hangs.
+TAKEN_WAIT_S = 5.0
+#: In place of a ``NextHost``: the process exits.
+LEAVE = b""
+
+
+@error_class
+class OtherPlanError(UsageError):
+    """Another process has replaced the plan that the job manager wrote for this one."""
+
+    path: str
+
+    message = "{path} is not the plan that the job manager of this host has written"
+
+
+@dataclass(frozen=True, slots=True)
+class NextHost:
+    """The next host of a parked process. ``digest``: that of the plan in :data:`PLAN_FILE`."""
+
+    #: Without the secret, which the process has.
+    spec: HostSpec
+    digest: bytes
+
+
+_CODEC: MessageCodec[NextHost] = MessageCodec((NextHost,))
+
+
+class Processes(Generic[P]):
+    """Which process runs which host. Pure; the caller serialises the calls."""
+
+    def __init__(self) -> None:
+        #: Of each process that has not ended: the host that it runs, or has run.
+        self._hosts: dict[P, str] = {}
+        self._parked: list[P] = []
+
+    def began(self, process: P, host: str) -> None:
+        """A new process runs ``host``."""
+        self._hosts[process] = host
+
+    def park(self, host: str) -> P | None:
+        """The process of ``host`` waits for the next host. Return it; None: it has ended."""
+        process = self.of(host)
+        if process is not None and process not in self._parked:
+            self._parked.append(process)
+        return process
+
+    def take(self, host: str) -> tuple[P | None, str]:
+        """Let a parked process run ``host``. Return it, or None, and its former host."""
+        if not self._parked:
+            return None, ""
+        process = self._parked.pop(0)
+        former, self._hosts[process] = self._hosts[process], host
+        return process, former
+
+    def dismiss(self, keep: int) -> list[str]:
+        """Give up all parked processes but ``keep``, which exit. Return their former hosts."""
+        leaving, self._parked = self._parked[keep:], self._parked[:keep]
+        return [self._hosts[process] for process in leaving]
+
+    def lose(self, host: str) -> P | None:
+        """The connection of a parked process has ended. Return it; None: it was not parked."""
+        process = self.of(host)
+        if process not in self._parked:
+            return None
+        self._parked.remove(process)
+        return process
+
+    def end(self, process: P) -> str:
+        """A process has ended. Return the host that ended with it; empty: it was parked."""
+        host = self._hosts.pop(process, "")
+        if process not in self._parked:
+            return host
+        self._parked.remove(process)
+        return ""
+
+    def of(self, host: str) -> P | None:
+        """Return the process that runs, or has run last, ``host``; None: it has ended."""
+        return next((process for process, own in self._hosts.items() if own == host), None)
+
+    @property
+    def running(self) -> list[P]:
+        """Return the processes that are neither parked nor have ended."""
+        return [process for process in self._hosts if process not in self._parked]
+
+
+class Parking:
+    """The job manager's side: the connections of parked processes, by their former hosts."""
+
+    def __init__(
+        self,
+        secret: str,
+        bind: str,
+        on_parked: Callable[[str], None],
+        on_left: Callable[[str], None],
+    ) -> None:
+        """``on_parked``, ``on_left``: called with the former host, from other threads."""
+        self._present: set[str] = set()
+        self._on_parked, self._on_left = on_parked, on_left
+        self._server = ControlServer(
+            secret, lambda *_: None, self._arrived, self._departed, host=bind
+        )
+        self._has_stored = False
+        self.address = self._server.address
+
+    def has(self, former: str) -> bool:
+        """Whether the process that ran ``former`` is connected."""
+        return former in self._present
+
+    def _arrived(self, former: str) -> None:
+        self._present.add(former)
+        self._on_parked(former)
+
+    def _departed(self, former: str) -> None:
+        self._present.discard(former)
+        self._on_left(former)
+
+    def send(self, former: str, spec: HostSpec, plan: bytes) -> None:
+        """Let the process that ran ``former`` run another host, with the plan ``plan``.
+
+        Raises:
+            OperatingError: the process has gone, or the plan cannot be stored.
+        """
+        if not self._has_stored:
+            unsynced(open_store(spec.root)).put(PLAN_FILE, plan)
+            self._has_stored = True
+        following = NextHost(replace(spec, secret=""), _digest(plan))
+        self._server.send(former, _CODEC.encode(following))
+
+    def dismiss(self, former: str) -> None:
+        """Let a parked process exit. Raises OperatingError: it has gone."""
+        self._server.send(former, LEAVE)
+
+    def close(self) -> None:
+        """End all connections: the remaining processes exit."""
+        self._server.close()
+
+
+class Parked:
+    """A process's side: the connection over which its next host arrives."""
+
+    def __init__(self, spec: HostSpec, address: str) -> None:
+        """``spec``: its former host.
+
+        Raises:
+            OperatingError: the job manager has gone.
+        """
+        self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._spec = spec
+        self._link = ControlClient(
+            address, spec.secret, spec.host, self._inbox.put, lambda: self._inbox.put(LEAVE)
+        )
+
+    def wait(self) -> tuple[HostSpec, bytes] | None:
+        """Wait for the next host. Return it and its pickled plan; None: the process must exit.
+
+        Raises:
+            OtherPlanError: another process has written the plan in the root.
+            InvalidMessageError, StoreError: the message or the plan cannot be read.
+        """
+        try:
+            message = self._inbox.get(timeout=PARKED_WAIT_S)
+        except queue.Empty:
+            message = LEAVE
+        finally:
+            self._link.close()
+        if message == LEAVE:
+            return None
+        following = _CODEC.decode(message)
+        plan = open_store(following.spec.root).get(PLAN_FILE)
+        if _digest(plan) != following.digest:
+            raise OtherPlanError(f"{following.spec.root}/{PLAN_FILE}")
+        return replace(following.spec, secret=self._spec.secret), plan
+
+
+def next_host(
+    spec: HostSpec, address: str, idle: Callable[[], None]
+) -> tuple[HostSpec, bytes] | None:
+    """Park at ``address``. Return the next host and its plan; None: the process must exit.
+
+    ``idle``: called once while the process waits.
+
+    Raises:
+        See :meth:`Parked.wait`.
+    """
+    try:
+        parked = Parked(spec, address)
+    except OperatingError:
+        return None
+    idle()
+    return parked.wait()
+
+
+def _digest(plan: bytes) -> bytes:
+    return hashlib.sha256(plan).digest()

@@ -1,0 +1,262 @@
+"""Spark as the engine: an instance host is the body of a ``mapPartitions`` over one partition.
+
+Every process of hosts is one Spark job, submitted from its own thread in its own job group, with
+one attempt per task: a lost worker fails just that job. The body drains its input first (a task
+that does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until it is
+stopped, and further hosts if its process stays (:mod:`rvertex.host.parking`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.util import InheritableThread
+
+from rstream.clock import SystemClock
+from rstream.errors import OperatingError, UsageError
+from rstream.transport.flight import ALL_INTERFACES
+from rvertex.host.parking import TAKEN_WAIT_S, Parking, Processes
+from rvertex.host.spark.body import SparkHostBody
+from rvertex.host.spark.connections import LOOPBACK, check_encrypted, is_local
+from rvertex.host.spark.context import (
+    SparkGoneError,
+    SparkUnavailableError,
+    reason_of,
+    spark_context,
+    spark_log_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rvertex.host.host import HostSpec
+    from rvertex.vertex.spec import VertexSpec
+
+#: Longest wait until a cluster has a task slot for each requested host.
+EXECUTORS_WAIT_S = 60.0
+
+
+class _Task:
+    """A Spark job with one task, whose process runs one host after another."""
+
+    def __init__(self, group: str, on_exit: Callable[[str, str], None]) -> None:
+        """``on_exit``: of the host that the process runs."""
+        self.group, self.on_exit = group, on_exit
+
+
+class SparkExecutor:
+    """Runs each host in the process of a Spark job with one partition.
+
+    Invariant: ``_changed`` is held while processes change; no callback is called with it.
+    """
+
+    def __init__(
+        self,
+        vertices: Mapping[str, VertexSpec],
+        *,
+        master: str | None,
+        hosts: int | None,
+        daemon_module: str,
+        fallback: str | None = None,
+        former: SparkExecutor | None = None,
+    ) -> None:
+        """``master``, ``fallback``: see :func:`spark_context`.
+
+        ``former``: the job's executor until now, whose parked processes run hosts of this one.
+        """
+        self._context = spark_context(master, daemon_module, fallback=fallback)
+        self.master = str(self._context.master)
+        check_encrypted(self.master, self._context.getConf().get)
+        self._plan = cloudpickle.dumps(dict(vertices))
+        wanted = hosts or 1
+        self._parking: Parking | None = None
+        self._inherited = None if former is None else former._parking
+        if former is None or self._inherited is None:
+            self._slots = self._found_slots(wanted)
+            self._changed, self._processes = threading.Condition(), Processes[_Task]()
+        else:  # its processes occupy slots
+            self._slots, self._changed, self._processes = (
+                former._slots,
+                former._changed,
+                former._processes,
+            )
+        if wanted > self._slots.total:
+            raise UsageError(
+                f"the plan's {len(vertices)} vertices on {wanted} hosts need as many task slots, "
+                f"but Spark at {self.master} has {self._slots.total}; add slots or ask for fewer "
+                "hosts"
+            )
+        self._hosts = wanted if hosts else min(self._slots.default_hosts, len(vertices))
+        self._dismiss(keep=self._hosts)
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts a job should have here."""
+        return self._hosts
+
+    @property
+    def bind(self) -> str:
+        """The address that hosts listen at: loopback for a local master, else all interfaces."""
+        return LOOPBACK if is_local(self.master) else ALL_INTERFACES
+
+    def _found_slots(self, wanted: int) -> _Slots:
+        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", self.master)
+        if match is not None:
+            cores = match.group(1) or "1"
+            total = os.cpu_count() or 1 if cores == "*" else int(cores)
+            return _Slots(total, total)
+        try:
+            executors, total = self._registered(wanted)
+        except (PySparkException, Py4JError) as error:
+            raise SparkUnavailableError(self.master, reason_of(error), spark_log_path()) from error
+        spare = total // executors if executors > 1 else 0
+        return _Slots(total, max(1, total - spare))
+
+    def _registered(self, wanted: int) -> tuple[int, int]:
+        """Wait for enough task slots; return the numbers of registered executors and slots."""
+        self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
+        tracker = self._context._jsc.sc().statusTracker()
+        clock = SystemClock()
+        deadline_s = clock.monotonic_s() + EXECUTORS_WAIT_S
+        while self._context.defaultParallelism < wanted and clock.monotonic_s() < deadline_s:
+            self._context.parallelize([0], 1).foreach(lambda _: None)
+        executors = max(1, len(tracker.getExecutorInfos()) - 1)
+        return executors, self._context.defaultParallelism
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        """Run the host in a parked process, or submit a Spark job for it from a separate thread.
+
+        Raises:
+            SparkGoneError: the JVM or its context has ended.
+        """
+        with self._changed:
+            task, former = self._processes.take(spec.host)
+            if task is not None:
+                task.on_exit = on_exit
+        if task is None:
+            self._submit(spec, on_exit)
+            return
+        assert self._inherited is not None
+        try:
+            self._inherited.send(former, spec, self._plan)
+        except OperatingError:  # its process is ending, or cannot get its plan
+            self._cancel(task)
+            return
+        hangs = threading.Timer(TAKEN_WAIT_S, self._cancel_if_parked, (former, task))
+        hangs.daemon = True
+        hangs.start()
+
+    def _cancel_if_parked(self, former: str, task: _Task) -> None:
+        if self._inherited is not None and self._inherited.has(former):
+            self._cancel(task)
+
+    def _submit(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        body = SparkHostBody(spec, self._plan)
+        task = _Task(f"{spec.root} {spec.host}", on_exit)  # unique within this context
+
+        def submit() -> None:
+            how = "failed"
+            try:
+                self._take_back(spec.replaces)
+                self._context.setJobGroup(task.group, f"streamscope {spec.host}")
+                rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
+                how = rows[0]
+            except Exception as error:
+                how = reason_of(error)
+            finally:
+                self._ended(task, how)
+
+        thread = InheritableThread(target=submit, name=spec.host, daemon=True)
+        with self._changed:
+            self._processes.began(task, spec.host)
+        try:
+            thread.start()  # reads the properties of this thread from Java
+        except (Py4JError, OSError, AttributeError) as error:
+            with self._changed:
+                self._processes.end(task)
+            raise SparkGoneError(self.master, spark_log_path()) from error
+
+    def _ended(self, task: _Task, how: str) -> None:
+        """Report the end of a process that runs a host."""
+        with self._changed:
+            host, on_exit = self._processes.end(task), task.on_exit
+        if host:
+            on_exit(host, how)
+        with self._changed:
+            self._changed.notify_all()
+
+    def park(self, secret: str) -> str:
+        """Open the place where the processes of stopping hosts wait; see Executor."""
+        self._leave_former()
+        self._parking = Parking(secret, self.bind, self._parked, self._left)
+        return self._parking.address
+
+    def _parked(self, host: str) -> None:
+        with self._changed:
+            self._processes.park(host)
+            self._changed.notify_all()
+
+    def _left(self, host: str) -> None:
+        """Cancel the Spark job of a parked process whose connection has ended: it may hang."""
+        with self._changed:
+            task = self._processes.lose(host)
+        if task is not None:
+            self._cancel(task)
+
+    def close(self, wait_s: float) -> None:
+        """Wait until each process has ended or is parked; the context stays for the next job."""
+        self._leave_former()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._processes.running, wait_s)
+            hanging = self._processes.running
+        for task in hanging:  # it would occupy its slot for ever
+            self._cancel(task)
+            with self._changed:
+                self._processes.end(task)
+
+    def _leave_former(self) -> None:
+        """Let processes exit that the former executor has left and this one has not used."""
+        if self._inherited is not None:
+            with self._changed:
+                self._processes.dismiss(keep=0)
+            self._inherited.close()
+            self._inherited = None
+
+    def release(self) -> None:
+        """Let the parked processes exit."""
+        if self._parking is not None:
+            self._parking.close()
+
+    def _dismiss(self, keep: int) -> None:
+        with self._changed:
+            leaving = self._processes.dismiss(keep)
+        for host in leaving:
+            with contextlib.suppress(OperatingError):  # it exits already
+                assert self._inherited is not None
+                self._inherited.dismiss(host)
+
+    def _take_back(self, host: str) -> None:
+        """Cancel the Spark job of a host that hangs: it would occupy its task slot for ever."""
+        with self._changed:
+            task = self._processes.of(host)
+        if task is not None:
+            self._cancel(task)
+
+    def _cancel(self, task: _Task) -> None:
+        with contextlib.suppress(Py4JError, OSError, AttributeError):  # of a Spark that is gone
+            self._context.cancelJobGroup(task.group)
+
+
+class _Slots:
+    """The number of task slots, and of hosts to start by default (some slots stay free)."""
+
+    def __init__(self, total: int, default_hosts: int) -> None:
+        self.total = total
+        self.default_hosts = default_hosts

@@ -1,0 +1,134 @@
+"""Processes of hosts that stay through a rescale: nobody starts others, unless one died meanwhile.
+
+Cannot catch: a process that dies between two messages of its connection (tests/sim).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobmanager.driver.running import legs
+from jobmanager.driver.running.changes.stopped import change_now
+from jobmanager.driver.running.deploying import deploy, rescale
+from rvertex.host.spark import SparkExecutor
+from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rvertex.host.host import HostSpec
+
+pytestmark = pytest.mark.spark
+TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
+HOSTS = 2
+
+
+class Job:
+    """A job on Spark that is changed; ``submitted``: the hosts for which a process was started."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.changed, self.submitted = ChangedJob(folder), list[str]()
+        self._planted = monkeypatch
+        submit = SparkExecutor._submit
+
+        def noted(executor: SparkExecutor, spec: HostSpec, on_exit: Any) -> None:
+            self.submitted.append(spec.host)
+            submit(executor, spec, on_exit)
+
+        monkeypatch.setattr(SparkExecutor, "_submit", noted)
+        self.changed.append(2)
+        path = self.changed.query("counts", COUNTS)
+        self.changed.run(path, executor="spark", master=f"local[{HOSTS}]", hosts=HOSTS)
+        self.changed.has_read_all()
+
+    def pids(self) -> list[int]:
+        """The processes of the hosts."""
+        status = self.changed.watch.until(
+            lambda found: all(host["state"] == "ready" for host in found["hosts"])
+        )
+        return [host["pid"] for host in status["hosts"]]
+
+    def strike(self, act: Callable[[], None]) -> None:
+        """Have this happen in the next change, when all processes wait for other hosts."""
+        inner = change_now
+
+        def struck(*given: Any, **named: Any) -> Any:
+            self._planted.setattr(legs, "change_now", inner)
+            act()
+            return inner(*given, **named)
+
+        self._planted.setattr(legs, "change_now", struck)
+
+    def rescale(self, width: int) -> None:
+        """Change it, and let it read more."""
+        assert rescale(self.changed.root, parallelism=width, wait_s=WAIT_S)["state"] == "done"
+        self.changed.append()
+        self.changed.has_read_all()
+
+    def is_right(self) -> bool:
+        """End it; whether its answer is that of a job that was never changed."""
+        rows, expected = self.changed.finish(), whole_answer(self.changed, COUNTS)
+        return sorted(map(_row, rows)) == sorted(map(_row, expected))
+
+
+def _row(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["window_start"], row["key"], row["n"], row["m"]
+
+
+def test_processes_stay_through_a_rescale_and_end_at_a_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch)
+    before = job.pids()
+    assert len(job.submitted) == HOSTS
+    for width in (3, 1, 4):
+        job.rescale(width)
+        assert sorted(job.pids()) == sorted(before)
+    assert len(job.submitted) == HOSTS
+    path = job.changed.query("totals", TOTALS)
+    deploy(path, job.changed.root, yes=True, wait_s=WAIT_S)
+    job.changed.append()
+    job.changed.has_read_all()
+    assert len(job.submitted) == 2 * HOSTS
+    job.rescale(2)
+    assert len(job.submitted) == 2 * HOSTS
+    assert job.is_right()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_that_dies_or_hangs_while_it_waits_is_replaced(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch)
+    before = job.pids()
+    job.strike(lambda: os.kill(before[0], number))
+    job.rescale(3)
+    assert len(job.submitted) == HOSTS + 1
+    after = job.pids()
+    assert before[0] not in after
+    assert before[1] in after
+    if number == signal.SIGSTOP:
+        os.kill(before[0], signal.SIGCONT)  # it finds that it is not needed any more
+    job.rescale(2)
+    assert len(job.submitted) == HOSTS + 1
+    assert job.is_right()
+
+
+def test_a_worker_that_is_killed_after_the_change_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new process has the plan of the present generation, not that of the first host."""
+    job = Job(tmp_path, monkeypatch)
+    job.rescale(3)
+    for pid in job.pids():
+        os.kill(pid, signal.SIGKILL)
+    job.changed.append()
+    job.changed.has_read_all()
+    assert len(job.submitted) == 2 * HOSTS
+    assert job.is_right()
