@@ -413,6 +413,28 @@ def test_a_host_that_reports_when_the_job_has_ended_is_told_to_leave() -> None:
     assert told == [("h0.0#1", StopHost("h0.0", flush=True))]
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("stops", [True, False])
+def test_processes_stay_only_if_the_job_stops_for_a_change_that_keeps_its_code(
+    keeps: bool, stops: bool
+) -> None:
+    scene = Scene(MemoryBlobs())
+    told: list[HostInstruction] = []
+    scene.lines[0].on_send = lambda peer, said: told.append(said)
+    scene.driver.keeps_processes = keeps
+    if stops:
+        scene.driver.stop()
+        for _ in range(int(CONFIG.stop_wait_s) + 2):  # no checkpoint arrives
+            scene.hear_host()
+            scene.pass_time(1.0)
+    else:
+        scene.driver.cancel()
+        scene.driver.poll(0)
+    assert scene.manager.state == ("stopped" if stops else "cancelled")
+    stays_at = "a place" if keeps and stops else ""
+    assert told[-1] == StopHost("h0.0", flush=True, stays_at=stays_at)
+
+
 def test_a_second_attempt_that_leaves_or_speaks_says_nothing_of_the_host() -> None:
     """Spark has started its task twice; the second attempt was rejected, and the first one runs."""
     scene = Scene(MemoryBlobs())

@@ -2,8 +2,8 @@
 
 Theory of operation. First, this module writes everything that the next generation needs to new
 files: a savepoint of the cut, the first checkpoints, the first items of channels. Then it writes
-``commit.json``. Any successor can repeat the later steps: replace the plan, the query and the
-settings, and start the log with a copy of the new state.
+``commit.json``. Any successor can repeat the later steps: complete the savepoint, replace the plan,
+the query and the settings, and start the log with a copy of the new state.
 
 Invariants: (1) before the commit, the job can continue unchanged; (2) after it, no job manager
 starts before all steps are done; (3) a repeated step changes nothing.
@@ -44,7 +44,7 @@ from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
-from jobmanager.storage.savepoints import folder_of, list_savepoints, read_savepoint, write_manifest
+from jobmanager.storage.savepoints import MANIFEST, folder_of, list_savepoints, read_savepoint
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.store.sync_later import put_all
@@ -178,8 +178,6 @@ def _commit(
     root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
     root = draft.synced()
     root.check_owner()
-    if ends is None:  # a rollback takes no savepoint
-        write_manifest(root.store, savepoint)
     commit = {
         "id": change.id,
         "kind": change.kind,
@@ -187,6 +185,7 @@ def _commit(
         "time": savepoint.time_us,
         "settings": {**settings, "plan": plan.plan_hash},
         "ends": ends or {},
+        "manifest": savepoint.to_json() if ends is None else None,  # a rollback takes no savepoint
     }
     root.store.put(pending.COMMIT, json_document(commit))
     return roll_forward(root, commit, shell)
@@ -270,7 +269,10 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     placed = store.get(f"{folder}/{_PLACED}")
     query = store.get(f"{folder}/{pending.NEXT_QUERY}")
     settings = {**root.settings(), **commit["settings"]}
-    put_all(store, {PLAN: placed, QUERY: query, JOB: json_document(settings)})
+    blobs = {PLAN: placed, QUERY: query, JOB: json_document(settings)}
+    if (manifest := commit.get("manifest")) is not None:
+        blobs[f"{folder_of(commit['savepoint'])}/{MANIFEST}"] = json_document(manifest)
+    put_all(store, blobs)
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
     for output in plan.of_outputs:
         renew_claim(root.open_store(output.output), output, display_uri(root.uri), settings["id"])
