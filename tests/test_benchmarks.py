@@ -53,6 +53,14 @@ def test_the_costs_of_operators_are_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_pause_of_a_rescale_is_measured(tmp_path: Path) -> None:
+    arguments = ["--rate", "1000", "--widths", "3", "--executor", "local"]
+    result = result_of("bench_rescale.py", *arguments, folder=tmp_path)
+    assert result["is_right"]
+    assert result["most_ms"] > 0
+
+
+@pytest.mark.slow
 def test_patterns_are_measured(tmp_path: Path) -> None:
     result = result_of("bench_match.py", "--rows", "200000", "--rounds", "1", folder=tmp_path)
     assert all(found["rows_per_s"] > 0 and found["matches"] > 0 for found in result.values())

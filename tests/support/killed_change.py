@@ -1,6 +1,6 @@
 """A job in a separate process that kills itself in one phase of a change.
 
-``python -m tests.support.killed_change ROOT QUERY_FILE PHASE``
+``python -m tests.support.killed_change ROOT QUERY_FILE PHASE [EXECUTOR]``
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from jobmanager.driver.engine import ExecutorName
 
 #: By phase: owner and name of a function, and whether the process dies before or after it.
 PHASES: dict[str, tuple[Any, str, str]] = {
@@ -77,7 +79,7 @@ def plant(phase: str) -> None:
     setattr(owner, name, dying)
 
 
-def main(root: str, path: str, phase: str) -> None:
+def main(root: str, path: str, phase: str, executor: ExecutorName = "local") -> None:
     """Run the job until it dies."""
     plant(phase)
     if Path(root).exists():
@@ -85,9 +87,9 @@ def main(root: str, path: str, phase: str) -> None:
         return
     query = load_query(path)
     file = query_file(path)
-    job = jobmanager.run(query, root=root, query_file=file, executor="local", config=QUICK)
+    job = jobmanager.run(query, root=root, query_file=file, executor=executor, config=QUICK)
     job.wait(WAIT_S)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -219,7 +219,7 @@ _CAUSE = re.compile(
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason in one line: the innermost of nested Java and Python errors."""
+    """Return the reason in one line: the innermost of nested Java and Python errors."""
     causes: list[str] = _CAUSE.findall(str(error))
     text = causes[-1] if causes else str(error).strip().partition("\n")[0]
     return text[:_REASON_CHARS_MAX] or type(error).__name__

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Longest wait until a cluster has a task slot for each requested host.
 EXECUTORS_WAIT_S = 60.0
+#: Longest wait for parked processes that are not needed to exit.
+RELEASE_WAIT_S = 10.0
 
 
 class _Task:
@@ -194,7 +196,7 @@ class SparkExecutor:
 
     def park(self, secret: str) -> str:
         """Open the place where the processes of stopping hosts wait; see Executor."""
-        self._leave_former()
+        self._dismiss_unused()
         self._parking = Parking(secret, self.bind, self._parked, self._left)
         return self._parking.address
 
@@ -212,7 +214,7 @@ class SparkExecutor:
 
     def close(self, wait_s: float) -> None:
         """Wait until each process has ended or is parked; the context stays for the next job."""
-        self._leave_former()
+        self._dismiss_unused()
         with self._changed:
             self._changed.wait_for(lambda: not self._processes.running, wait_s)
             hanging = self._processes.running
@@ -221,18 +223,18 @@ class SparkExecutor:
             with self._changed:
                 self._processes.end(task)
 
-    def _leave_former(self) -> None:
-        """Let processes exit that the former executor has left and this one has not used."""
-        if self._inherited is not None:
+    def _dismiss_unused(self) -> None:
+        """Let the processes exit that this executor inherited and has not used."""
+        inherited, self._inherited = self._inherited, None
+        if inherited is not None:
             with self._changed:
                 self._processes.dismiss(keep=0)
-            self._inherited.close()
-            self._inherited = None
+            inherited.close()
 
     def release(self) -> None:
-        """Let the parked processes exit."""
-        if self._parking is not None:
-            self._parking.close()
+        """Let the parked processes exit, and wait for their end."""
+        self._inherited, self._parking = self._parking, None
+        self.close(RELEASE_WAIT_S)
 
     def _dismiss(self, keep: int) -> None:
         with self._changed:
