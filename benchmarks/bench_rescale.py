@@ -36,6 +36,8 @@ STEP_US, WINDOW_US = 10_000, 10_000
 #: Output that is looked at before a change and after it; time between two changes.
 BEFORE_S, AFTER_S, BETWEEN_S = 1.0, 2.0, 1.5
 WAIT_S = 120.0
+#: Vertices of the keyed stage at first.
+WIDTH = 2
 
 
 def events(step: int, rate: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,43 +101,35 @@ def right(began_us: int, steps: int, rate: int) -> dict[tuple[int, int], tuple[i
 
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Rescale a job to each of the widths."""
-    uri, order = str(folder / "log"), [sys.executable, __file__, "--feed", str(folder / "log")]
-    pipe = subprocess.PIPE
-    feeder = subprocess.Popen(
-        [*order, "--rate", str(args.rate)], stdin=pipe, stdout=pipe, text=True
-    )
-    assert feeder.stdin is not None
-    assert feeder.stdout is not None
-    began_us = int(feeder.stdout.readline())
-    where = {"executor": args.executor}
-    if args.executor == "spark":
-        where["master"] = f"local[{args.hosts}]"
-    job = jobmanager.run(
-        query_of(uri),
-        root=str(folder / "job"),
-        parallelism=args.widths[-1],
-        hosts=args.hosts,
-        **where,
-    )
-    watcher = Watcher(job)
-    watcher.start()
-    changes = [change(job, watcher, width) for width in args.widths]
-    feeder.stdin.close()
-    steps = int(feeder.stdout.readline())
-    feeder.wait()
-    job.stop(finish=True)
-    job.wait(WAIT_S)
+    uri, pipe = str(folder / "log"), subprocess.PIPE
+    order = [sys.executable, __file__, "--feed", uri, "--rate", str(args.rate)]
+    with subprocess.Popen(order, stdin=pipe, stdout=pipe, text=True) as feeder:
+        assert feeder.stdout is not None
+        began_us = int(feeder.stdout.readline())
+        where = {"executor": args.executor, "hosts": args.hosts, "parallelism": WIDTH}
+        if args.executor == "spark":
+            where["master"] = f"local[{args.hosts}]"
+        job = jobmanager.run(query_of(uri), root=str(folder / "job"), **where)
+        try:
+            watcher = Watcher(job)
+            watcher.start()
+            changes = [change(job, watcher, width) for width in args.widths]
+            steps = int(feeder.communicate(timeout=WAIT_S)[0])
+            job.stop(finish=True)
+            job.wait(WAIT_S)
+        finally:
+            feeder.kill()
+            job.cancel()
     rows = job.to_arrow().select(["window_start", "key", "n", "total"])
     columns = [rows.column(0).cast(pa.int64()), *rows.columns[1:]]
     found = {(t, k): (n, x) for t, k, n, x in zip(*(c.to_pylist() for c in columns), strict=True)}
-    expected = right(began_us, steps, args.rate)
     pauses = sorted(row["pause_ms"] for row in changes)
     return {
         "changes": changes,
         "p50_ms": pauses[len(pauses) // 2],
         "most_ms": pauses[-1],
         "rows": len(rows),
-        "is_right": 0 < len(rows) == len(found) and found == expected,
+        "is_right": 0 < len(rows) == len(found) and found == right(began_us, steps, args.rate),
     }
 
 
