@@ -68,9 +68,9 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
     """A crash between the two writes leaves the new plan and the old log."""
     original = apply._commit
 
-    def commit(root: Any, change: Any, savepoint: Any, built: Any, *given: Any) -> Any:
-        root.replace_plan(built.plan)
-        return original(root, change, savepoint, built, *given)
+    def commit(draft: Any, change: Any, savepoint: Any, built: Any, *given: Any) -> Any:
+        draft.final.replace_plan(built.plan)
+        return original(draft, change, savepoint, built, *given)
 
     return Mutant(apply, "_commit", commit, TRAPS, change=True)
 

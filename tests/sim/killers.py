@@ -7,7 +7,7 @@ longer detect its bug. The search then finds another one, to be stored here.
 from __future__ import annotations
 
 KILLERS = {
-    "a_suspended_host_writes_on": 0,
+    "a_suspended_host_writes_on": 1,
     "merge_emits_one_cti_too_few": 0,
     "low_water_mark_off_by_one": 12,
     "reader_skips_the_seam": 0,
@@ -117,7 +117,7 @@ KILLERS = {
     "a_file_goes_that_a_savepoint_names": 200,
     "rows_are_left_out_at_the_change": 200,
     "rows_are_repeated_at_the_change": 2,
-    "the_new_plan_is_written_before_the_commit": 12,
+    "the_new_plan_is_written_before_the_commit": 3,
     "a_rollback_goes_to_another_time": 82,
     "nobody_looks_whether_all_are_level": 8,
     "a_rollback_takes_back_what_was_delivered": 14,
