@@ -35,7 +35,6 @@ POSTGRES: dict[tuple[str, int], str] = {
     ("UNIX_MILLIS", 1): "EPOCH_MS(@1)",
     # Texts.
     ("UNISTR", 1): "@1",
-    ("REGEXP_LIKE", 2): "REGEXP_LIKE(@1, @2)",
     ("TEXTCAT", 2): "@1 || @2",
     ("LCASE", 1): "LOWER(@1)",
     ("UCASE", 1): "UPPER(@1)",
