@@ -25,6 +25,7 @@ from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
+from planner.sql.reading.forms.queries.of_duckdb import with_pivots, with_read_files
 from planner.sql.reading.forms.queries.of_postgres import with_json_columns
 from planner.sql.reading.forms.queries.own_functions import with_own_functions
 from planner.sql.reading.forms.queries.stored_rows import with_stored_rows
@@ -103,6 +104,8 @@ def compile_statements(
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
+        if text.engine.name == "duckdb":
+            statements = with_read_files(with_pivots(statements, text.error), text.error)
         statements = with_stored_rows(statements, text.engine.name, text.error)
         if text.engine.name == "postgres":
             with_json_columns(statements)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,9 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
     """Return the columns, with each ``*`` expanded; unless ``named``, unnamed ones get a name."""
     items: list[Item] = []
     _check_inputs(node, scope, text)
+    if node.find(exp.Columns):
+        listed = [one for part in node.expressions for one in _of_columns(part, scope, text)]
+        node.set("expressions", listed)
     for part in node.expressions:
         if isinstance(part, exp.Star) or (
             isinstance(part, exp.Column) and isinstance(part.this, exp.Star)
@@ -55,6 +59,47 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
             raise text.error(item.node, f"two columns are called {item.name!r}; rename one with AS")
         names_so_far.add(item.name)
     return _with_aliases(items, scope) if text.engine.reads_aliases else items
+
+
+def _of_columns(part: exp.Expr, scope: Scope, text: SqlText) -> list[exp.Expr]:
+    """Return an expression with DuckDB's ``COLUMNS(...)`` once for each of the columns."""
+    calls = list(part.find_all(exp.Columns))
+    if not calls:
+        return [part]
+    names = _columns_named(calls[0].this, scope, text)
+    if any(_columns_named(call.this, scope, text) != names for call in calls[1:]):
+        raise text.error(calls[1], "COLUMNS has other columns beside: write the same ones")
+    made: list[exp.Expr] = []
+    for name in names:
+        whole = exp.Paren(this=part.copy())
+        for call in list(whole.find_all(exp.Columns)):
+            column = exp.column(exp.to_identifier(name, quoted=True))
+            column.this.meta.update(call.meta)
+            call.replace(column)
+        is_alone = isinstance(part, exp.Columns)
+        body = whole.this
+        called = part.alias if isinstance(part, exp.Alias) else body.sql().replace('"', "").lower()
+        made.append(body if is_alone else exp.alias_(body.unalias(), called, quoted=True))
+    return made
+
+
+def _columns_named(wanted: exp.Expr, scope: Scope, text: SqlText) -> list[str]:
+    """Return the columns of ``*``, of a regular expression, or of a list of names."""
+    names = [column.name for column in scope.columns]
+    if isinstance(wanted, exp.Star):
+        return [item.name for item in _star(wanted, scope, text, merges=False)]
+    if isinstance(wanted, exp.Literal) and wanted.is_string:
+        found = [name for name in names if re.search(wanted.name, name)]
+    elif isinstance(wanted, exp.Array):
+        listed = {part.name.lower() for part in wanted.expressions}
+        found = [name for name in names if name.lower() in listed]
+        if len(found) < len(listed):
+            raise text.error(wanted, f"a column is not there; the columns are: {', '.join(names)}")
+    else:
+        raise text.error(wanted, "COLUMNS takes *, a regular expression or a list of names")
+    if not found:
+        raise text.error(wanted, f"no column is like {wanted.name!r}; the columns are: {names}")
+    return found
 
 
 def _other_names(items: list[Item], engine: str) -> list[Item]:

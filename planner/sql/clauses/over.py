@@ -186,8 +186,6 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
     if kind == "GROUPS" and _is_range(spec):
         kind = "RANGE"
     assert kind in ("ROWS", "RANGE"), node  # other frames are compiled as whole partitions
-    if spec.args.get("exclude"):
-        raise text.error(node, "EXCLUDE is not supported in frames; write the frame without it")
     is_rows = kind == "ROWS"
     first = _bound(spec, "start", names, is_rows=is_rows)
     last = _bound(spec, "end", names, is_rows=is_rows)

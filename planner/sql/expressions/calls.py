@@ -38,6 +38,9 @@ def _angle(kind: type[exp.Func]) -> Callable[[Expr], Expr]:
 
 
 def _shifted(value: Expr, bits: Expr, *, is_left: bool) -> Expr:
+    if not isinstance(bits.node, Literal):
+        power = lit(2.0).power(bits).cast("int64")
+        return value * power if is_left else value // power
     count = whole(bits, "a number of bits")
     if not 0 <= count <= _SHIFT_MAX:
         raise InvalidPlanError(f"a shift is by 0 to {_SHIFT_MAX} bits, not {count}")

@@ -177,6 +177,42 @@ def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
     return made
 
 
+def other_part(part: str, value: Expr, text: SqlText, *, is_length: bool) -> Expr | None:
+    """Return a part of PostgreSQL and DuckDB, or a part of a length; None: it is another."""
+    name = part.upper()
+    if text.engine.name not in ("postgres", "duckdb"):
+        return None
+    if is_length:
+        return _of_length(name.removesuffix("S"), value, text)
+    years = _YEARS.get(name)
+    if years is not None:
+        return (value.dt.year() + (years - 1 if years > _DECADE else 0)) // years
+    divisor = {"MILLISECOND": 1000, "MICROSECOND": 1}.get(name.removesuffix("S"))
+    if divisor is None:
+        return None
+    us = value.dt.epoch_us() % UNITS_US["m"]
+    return us / float(divisor) if text.engine.name == "postgres" else us // divisor
+
+
+_DECADE = 10
+_YEARS = {"DECADE": _DECADE, "CENTURY": 100, "MILLENNIUM": 1000}
+
+
+def _of_length(part: str, value: Expr, text: SqlText) -> Expr | None:
+    """Return a part of a length of days, hours, minutes and seconds, with the length's sign."""
+    us = value.dt.epoch_us()
+    if part == "EPOCH":
+        return us / float(UNITS_US["s"])
+    size = UNITS_US.get(_TRUNCATED.get(part, ""))
+    if size is None:
+        return None
+    around = {"HOUR": "d", "MINUTE": "h", "SECOND": "m"}.get(part)
+    rest = us.abs() if around is None else us.abs() % UNITS_US[around]
+    is_exact = part == "SECOND" and text.engine.name == "postgres"
+    count = rest / float(size) if is_exact else rest // size
+    return when(us < 0).then(-count).otherwise(count)
+
+
 def _truncate(value: Expr, _given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
     name = node.args["unit"].name
     if name.lower() in UNITS:

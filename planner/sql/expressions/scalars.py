@@ -268,6 +268,10 @@ class Expressions:
 
     def _extract(self, node: exp.Extract) -> Expr:
         value = self.compile(node.args["expression"])
+        is_length = pa.types.is_duration(value.output_type(self.schema))
+        other = functions.other_part(node.this.name, value, self.text, is_length=is_length)
+        if other is not None:
+            return other
         return functions.extract(node.this.name, value, node, self.text)
 
     def _escape(self, node: exp.Escape) -> Expr:
@@ -303,6 +307,8 @@ class Expressions:
             return (value.item if pa.types.is_map(kind) else value.field)(path.removeprefix("$."))
         with self.text.located(node):
             is_text = type(node) is exp.JSONExtractScalar
+            if path.removeprefix("-").isdigit() and path.startswith("-"):
+                value, path = nth(value.str.json_elements(), lit(int(path))), "$"
             return (value.str.json_value if is_text else value.str.json_extract)(path)
 
     def _at_zone(self, node: exp.Expr) -> Expr:

@@ -66,7 +66,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.LimitOptions: ("rows", "percent", "with_ties"),
     exp.Offset: ("expression",),
     exp.Window: ("this", "partition_by", "order", "over", "spec"),
-    exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side"),
+    exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side", "exclude"),
     **dict.fromkeys((exp.Lag, exp.Lead), ("this", "offset", "default")),
     **dict.fromkeys((exp.PercentRank, exp.CumeDist), ()),
     exp.Ntile: ("this",),

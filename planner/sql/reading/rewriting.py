@@ -26,7 +26,7 @@ from planner.sql.reading.forms.queries.one_row import with_queries
 from planner.sql.reading.forms.queries.quantified import quantified
 from planner.sql.reading.forms.queries.window_calls import GROUPED, is_window_call, place
 from planner.sql.reading.forms.scalars import with_forms
-from planner.sql.reading.forms.spellings import spelled
+from planner.sql.reading.forms.spellings import spelled, with_series_of_times
 from planner.sql.reading.forms.warehouses import with_warehouses
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
 from planner.sql.reading.parsing import expression_of
@@ -58,6 +58,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     with_engine_forms(whole, text.engine.name, text.error)
     if text.engine.name == "spark":
         with_generators(whole, text.error)
+    with_series_of_times(whole)
     if text.engine.name:
         with_queries(whole, text.engine.name, text.error)
     with_clauses(whole, text.engine.name)

@@ -49,12 +49,19 @@ _KNOWN = (
 )
 _OTHER = "{0} is not supported in this frame; there are {1}"
 _WHOLE_MEAN = "AVG of integers is an integer in {0}: write AVG(CAST(x AS DOUBLE)) in this frame"
+#: EXCLUDE, as ``list_frames`` takes it.
+_EXCLUDED = {
+    **dict.fromkeys(("", "NO OTHERS"), ""),
+    "CURRENT ROW": " but-row",
+    "GROUP": " but-group",
+    "TIES": " but-ties",
+}
 _ROWS = "{0} takes a whole number, 0 or more"
 _DISTANCE = "RANGE with a distance takes ORDER BY one column"
 
 
 def follows(window: exp.Window) -> bool:
-    """Whether its frame has rows after the current row, or counts groups of rows."""
+    """Whether its frame has later rows, counts groups of rows, or excludes rows."""
     spec = window.args.get("spec")
     if spec is None:
         return False
@@ -62,6 +69,8 @@ def follows(window: exp.Window) -> bool:
     distances = (spec.args.get(which) for which in ("start", "end"))
     is_counted = any(isinstance(distance, exp.Expr) for distance in distances)
     is_groups = str(spec.args.get("kind") or "").upper() == "GROUPS"
+    if str(spec.args.get("exclude") or "").upper() not in ("", "NO OTHERS"):
+        return True
     return "FOLLOWING" in [str(side).upper() for side in sides] or (is_groups and is_counted)
 
 
@@ -74,8 +83,6 @@ def frame_of(window: exp.Window, order: exp.Expr, text: SqlText) -> str:
     spec = window.args.get("spec")
     if spec is None:
         return "groups -inf 0"
-    if spec.args.get("exclude"):
-        raise text.error(window, "EXCLUDE is not supported in frames; write the frame without it")
     kind = str(spec.args.get("kind") or "").upper()
     start, end = spec.args.get("start"), spec.args.get("end")
     is_distance = any(isinstance(bound, exp.Expr) for bound in (start, end))
@@ -86,7 +93,8 @@ def frame_of(window: exp.Window, order: exp.Expr, text: SqlText) -> str:
     if unit == "range" and len(order.expressions) > 1:
         raise text.error(order.expressions[1].this, _DISTANCE)
     is_descending = unit == "range" and bool(order.expressions[0].args.get("desc"))
-    return f"{unit} {first} {last}" + (" desc" if is_descending else "")
+    excluded = _EXCLUDED[str(spec.args.get("exclude") or "").upper()]
+    return f"{unit} {first} {last}" + (" desc" if is_descending else "") + excluded
 
 
 def _bound(spec: exp.Expr, which: str, unit: str, text: SqlText) -> float:

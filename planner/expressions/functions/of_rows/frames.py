@@ -38,12 +38,15 @@ class Frame:
     first: float
     last: float
     is_descending: bool = False
+    #: What EXCLUDE leaves out: ``row``, ``group``, ``ties`` (the group without the row) or nothing.
+    excluded: str = ""
 
     @staticmethod
     def of(text: str) -> Frame:
         """Parse the text of a frame."""
         unit, first, last, *rest = text.split()
-        return Frame(unit, float(first), float(last), rest == ["desc"])
+        excluded = [word.removeprefix("but-") for word in rest if word.startswith("but-")]
+        return Frame(unit, float(first), float(last), "desc" in rest, "".join(excluded))
 
 
 def _resolve(call: Call) -> Node | None:
@@ -75,9 +78,25 @@ def _evaluate(arrays: list[pa.Array], call: Call) -> pa.Array:
         raise pa.ArrowInvalid(_TOO_MANY.format(total, _VALUES_MAX))
     ends = np.cumsum(sizes)
     wanted = np.arange(total) + np.repeat(at + first - (ends - sizes), sizes)
+    if frame.excluded:
+        owners = np.repeat(np.arange(len(rows)), sizes)
+        kept = _kept(as_list(arrays[1]), wanted, owners, frame.excluded)
+        wanted = wanted[kept]
+        ends = np.cumsum(np.bincount(owners[kept], minlength=len(rows)))
     offsets = pa.array(np.append(0, ends), pa.int32())
     inner = pa.ListArray.from_arrays(offsets, elements.take(pa.array(wanted, pa.int64())))
     return rebuilt(lengths, inner, call, null_mask(lists))
+
+
+def _kept(keys: pa.Array, wanted: np.ndarray, owners: np.ndarray, excluded: str) -> np.ndarray:
+    """EXCLUDE: whether a row of a frame remains in the frame of its owner."""
+    is_other: np.ndarray = wanted != owners
+    if excluded == "row":
+        return is_other
+    values, _ = flat(keys)
+    codes = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
+    is_apart: np.ndarray = codes[wanted] != codes[owners]
+    return is_apart if excluded == "group" else is_apart | ~is_other
 
 
 def _of_groups(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.expressions import Expr
-    from planner.sql.expressions.engines.of_engine import Compiler
+    from planner.sql.expressions.engines.compiler import Compiler
 
 _PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key'] (maps have no slices)"
 

@@ -57,6 +57,27 @@ def _struct(node: exp.Expr, compiler: Compiler) -> Expr:
         return struct(**fields)
 
 
+def _extended(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``STRUCT_INSERT(s, x := 1)``: a struct with more fields."""
+    first, *more = node.expressions
+    held = compiler.compile(first)
+    kind = held.output_type(compiler.schema)
+    if not pa.types.is_struct(kind) or not all(isinstance(p, exp.PropertyEQ) for p in more):
+        raise compiler.text.error(node, "write STRUCT_INSERT(s, name := x)")
+    names = [kind.field(at).name for at in range(kind.num_fields)]
+    fields = {name: held.field(name) for name in names}
+    fields |= {part.this.name: compiler.compile(part.expression) for part in more}
+    with compiler.text.located(node):
+        return struct(**fields)
+
+
+def _is_finite(node: exp.Expr, compiler: Compiler) -> Expr:
+    (value,) = (compiler.compile(part) for part in node.expressions)
+    with compiler.text.located(node):
+        is_float = pa.types.is_floating(value.output_type(compiler.schema))
+        return (value - value == 0.0) if is_float else value == value
+
+
 def _unnamed(place: int, compiler: Compiler) -> str:
     """Return the name of a field without one."""
     engine = compiler.text.engine.name
@@ -285,6 +306,8 @@ def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
         ]
     )
     written = plain_value(format_, compiler.text)
+    if isinstance(node, exp.Format) and compiler.text.engine.name == "duckdb":
+        written = str(written).replace("%", "%%").replace("{}", "%s")
     pieces = _PLACE.split(written) if isinstance(written, str) else []
     if len(pieces[1::2]) - pieces[1::2].count("%%") != len(given):
         raise compiler.text.error(format_, _FORMAT)
@@ -345,6 +368,8 @@ _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {
 }
 _NAMED: dict[str, Callable[[exp.Expr, Compiler], Expr | None]] = {
     "ROW": _struct,
+    "STRUCT_INSERT": _extended,
+    "ISFINITE": _is_finite,
     "TIME_BUCKET": _bin,
     "STRUCT_PACK": _struct,
     "BIN": _binary_digits,

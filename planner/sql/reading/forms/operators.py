@@ -124,6 +124,8 @@ def _rows_in(node: exp.In) -> exp.Expr | None:
     """``(a, b) IN ((1, 2), (3, 4))``."""
     row = node.this
     rows = node.expressions
+    if isinstance(row, exp.Tuple) and node.args.get("query") is not None:
+        return _rows_in_query(node)
     if not isinstance(row, exp.Tuple) or not rows:
         return None
     if not all(
@@ -137,6 +139,28 @@ def _rows_in(node: exp.In) -> exp.Expr | None:
         tests.append(exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal)))
     made = exp.Paren(this=reduce(lambda a, b: exp.Or(this=a, expression=b), tests))
     return exp.Not(this=made) if node.args.get("negate") else made
+
+
+def _rows_in_query(node: exp.In) -> exp.Expr | None:
+    """``(a, b) IN (SELECT x, y ...)`` as EXISTS; NOT IN differs where a value is null."""
+    query = node.args["query"]
+    query = query.this if isinstance(query, exp.Subquery) else query
+    values = node.this.expressions
+    if not isinstance(query, exp.Query) or isinstance(node.parent, exp.Not):
+        return None
+    names = [exp.to_identifier(f"@{at}", quoted=True) for at in range(len(values))]
+    held = exp.to_identifier("@rows_in", quoted=True)
+    alias = exp.TableAlias(this=held, columns=names)
+    equal: list[exp.Expr] = [
+        exp.EQ(this=exp.column(name.copy(), held.copy()), expression=value.copy())
+        for name, value in zip(names, values, strict=True)
+    ]
+    select = exp.Select(
+        expressions=[exp.Literal.number(1)],
+        from_=exp.From(this=exp.Subquery(this=query.copy(), alias=alias)),
+        where=exp.Where(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal)),
+    )
+    return exp.Exists(this=select)
 
 
 def _called(node: exp.Dot, read: Callable[[str], exp.Expr]) -> exp.Expr:

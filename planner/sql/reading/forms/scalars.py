@@ -76,6 +76,11 @@ _PERCENT = {
     "PARSE_TIMESTAMP": "STRPTIME(@2, @1)",
     "PARSE_DATE": "CAST(STRPTIME(@2, @1) AS DATE)",
 }
+#: The value of the first or last row, also if it is null.
+_BY_OFFSET = {
+    "LATEST_BY_OFFSET": "ELEMENT_AT(ARRAY_AGG(@1), -1)",
+    "EARLIEST_BY_OFFSET": "ELEMENT_AT(ARRAY_AGG(@1), 1)",
+}
 _UNITS = ("YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MON", "MM", "WEEK")
 _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
@@ -139,6 +144,8 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         found = "JSON_EXTRACT(@1, @2)"
         whole = found if "*" in given[1].name else f"'[' || {found} || ']'"
         return f"CASE WHEN @1 IS NOT NULL THEN COALESCE({whole}, '[]') END", given
+    if name in _BY_OFFSET and len(given) == 2 and isinstance(given[1], exp.Boolean):
+        return (f"{name}(@1)" if given[1].this else _BY_OFFSET[name]), given
     if name == "DATE_BIN_HOPPING":
         return _hopping(given), given
     if _EXTRACT_PATH.fullmatch(name):

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -19,8 +21,30 @@ if TYPE_CHECKING:
 
 _ROWS_MAX = 10_000
 _GROUP = re.compile(r"\\\$|\$([0-9])|\\(?![0-9])")
+_MONTHS = {"month": 1, "mon": 1, "quarter": 3, "year": 12}
 _TWO_LISTS = "one list becomes rows in a SELECT; write FROM t CROSS JOIN UNNEST(list) AS u (x)"
 _SERIES = "GENERATE_SERIES in FROM takes whole numbers, at most 10,000 of them"
+
+
+def with_series_of_times(whole: exp.Expr) -> None:
+    """Replace GENERATE_SERIES of literal times in FROM by their VALUES."""
+    for table in list(whole.find_all(exp.Table)):
+        call = table.this
+        if isinstance(call, exp.GenerateSeries):
+            ends = [call.args.get(part) for part in ("start", "end", "step")]
+        elif isinstance(call, exp.Anonymous) and call.name.upper() in ("GENERATE_SERIES", "RANGE"):
+            ends = list(call.expressions)
+        else:
+            continue
+        moments = _moments(ends) if len(ends) > 1 else []
+        if isinstance(call, exp.Anonymous) and call.name.upper() == "RANGE" and moments:
+            last = ends[1].this.name if ends[1] is not None else ""
+            moments = [at for at in moments if at != str(datetime.fromisoformat(last))]
+        if moments:
+            values: list[exp.Expr] = [
+                exp.cast(exp.Literal.string(moment), "TIMESTAMP") for moment in moments
+            ]
+            table.replace(_as_values(table, values))
 
 
 def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
@@ -142,10 +166,58 @@ def _series(table: exp.Table, error: Error) -> exp.Expr:
     if not step or abs(last - first) // abs(step) > _ROWS_MAX:
         raise error(table, _SERIES)
     values = range(first, last + (1 if step > 0 else -1), step)
+    return _as_values(table, [_literal(value) for value in values])
+
+
+def _moments(ends: list[exp.Expr | None]) -> list[str]:
+    """Return the times between two literals with a step; none: they are no such literals."""
+    first, last, step = (*ends, None)[:3]
+    texts = [part.this for part in (first, last) if isinstance(part, exp.Cast)]
+    if len(texts) != 2 or not all(isinstance(t, exp.Literal) for t in texts):
+        return []
+    if not isinstance(step, exp.Interval | exp.Cast) or not isinstance(step.this, exp.Literal):
+        return []
+    try:
+        at, end = (datetime.fromisoformat(text.name) for text in texts)
+        months, us = _step_of(step)
+    except ValueError:
+        return []
+    made: list[str] = []
+    day, number = at, 0
+    while day <= end and (months or us) and number < _ROWS_MAX:  # ends: the count of rows
+        made.append(day.isoformat(sep=" "))
+        number += 1
+        day = _months_later(day, months) + timedelta(microseconds=us)
+    return made
+
+
+def _step_of(step: exp.Expr) -> tuple[int, int]:
+    """Return months and microseconds of an interval above 0."""
+    unit = step.args.get("unit")
+    words = f"{step.this.name} {'' if unit is None else unit.name}".lower().split()
+    months, us = 0, 0
+    for count, name in zip(words[::2], words[1::2], strict=True):
+        name = name.removesuffix("s")
+        if name in _MONTHS:
+            months += int(count) * _MONTHS[name]
+        else:
+            us += round(float(count) * timedelta(**{f"{name}s": 1}) / timedelta(microseconds=1))
+    if months < 0 or us < 0:
+        raise ValueError(words)
+    return months, us
+
+
+def _months_later(at: datetime, months: int) -> datetime:
+    year, month = divmod(at.month - 1 + months, 12)
+    year, month = at.year + year, month + 1
+    return at.replace(year=year, month=month, day=min(at.day, monthrange(year, month)[1]))
+
+
+def _as_values(table: exp.Table, values: list[exp.Expr]) -> exp.Expr:
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier("generate_series"))
     if not alias.args.get("columns"):
         alias.set("columns", [exp.to_identifier(alias.name)])
-    rows = [exp.Tuple(expressions=[_literal(value)]) for value in values]
+    rows = [exp.Tuple(expressions=[value]) for value in values]
     made = exp.Values(expressions=rows, alias=alias.copy())
     _place(made, table)
     return made

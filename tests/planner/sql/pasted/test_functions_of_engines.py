@@ -5,6 +5,7 @@ DuckDB computes its own column. Cannot catch: what PostgreSQL's documentation wa
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ import pytest
 
 from planner import Stream, sql
 from planner.physical.lower import lower
+from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from rstream.items.batch import VE, VS
 from tests.planner.sql.pasted.test_pasted import _plain
 from tests.support.budget import one_in
@@ -93,3 +95,10 @@ def test_postgres() -> None:
     found = values([text for text, _ in OF_POSTGRES], "postgres")
     for (text, wanted), value in zip(OF_POSTGRES, found, strict=True):
         assert value == wanted, text
+
+
+def test_no_template_calls_itself() -> None:
+    for call, template in (*NAMED.items(), *OF_ENGINE.items()):
+        *_, name, count = call
+        for inner in re.findall(rf"(?<![@_A-Z0-9]){name}\(([^()]*)\)", template):
+            assert len(inner.split(",")) != count, (call, template)

@@ -33,6 +33,8 @@ def of_postgres(node: exp.Expr) -> exp.Expr | None:
         return _overlaps(node)
     if isinstance(node, exp.Anonymous):
         return _put(node)
+    if isinstance(node, exp.MakeInterval):
+        return _length(node)
     if type(node) in _COMPARED:
         return _rows_compared(node)
     if not isinstance(other, exp.Expr):
@@ -82,6 +84,41 @@ def _put(node: exp.Anonymous) -> exp.Expr | None:
         return None
     kind = exp.Literal.string(kinds[0 if choice.this else 1])
     return _called("JSON_CHANGED", held, _path(more[0]), more[1], kind)
+
+
+def _length(node: exp.MakeInterval) -> exp.Expr | None:
+    """``MAKE_INTERVAL(hours => 2, mins => 5)``, a sum of lengths."""
+    parts: list[exp.Expr] = []
+    given = [part for part in node.args.values() if isinstance(part, exp.Expr)]
+    for at, part in enumerate(given):
+        is_named = isinstance(part, exp.Kwarg)
+        unit = part.this.name.lower() if is_named else (*_PARTS, "")[min(at, len(_PARTS))]
+        value = part.expression if is_named else part
+        if value == exp.Literal.number(0):
+            continue
+        if unit not in _PARTS:
+            return None
+        if _PARTS[unit] in ("YEAR", "MONTH") and isinstance(value, exp.Literal):
+            length = exp.Literal.string(value.name)
+            parts.append(exp.Interval(this=length, unit=exp.var(_PARTS[unit])))
+            continue
+        one = exp.Interval(this=exp.Literal.string("1"), unit=exp.var(_PARTS[unit]))
+        parts.append(exp.Mul(this=one, expression=exp.Paren(this=value.copy())))
+    if not parts:
+        return None
+    made = reduce(lambda a, b: exp.Add(this=a, expression=b), parts)
+    return made if len(parts) == 1 and isinstance(made, exp.Interval) else exp.Paren(this=made)
+
+
+_PARTS = {
+    "years": "YEAR",
+    "months": "MONTH",
+    "weeks": "WEEK",
+    "days": "DAY",
+    "hours": "HOUR",
+    "mins": "MINUTE",
+    "secs": "SECOND",
+}
 
 
 def _row(node: exp.Expr | None) -> list[exp.Expr]:
@@ -165,6 +202,14 @@ def _overlaps(node: exp.Overlaps) -> exp.Expr | None:
 
 #: The nodes that may be such operators.
 OF_POSTGRES = (
-    *(*_CALLED, exp.Overlaps, exp.DPipe, exp.JSONBDeleteAtPath, exp.Sub, exp.Anonymous),
+    *(
+        *_CALLED,
+        exp.MakeInterval,
+        exp.Overlaps,
+        exp.DPipe,
+        exp.JSONBDeleteAtPath,
+        exp.Sub,
+        exp.Anonymous,
+    ),
     *_COMPARED,
 )

@@ -41,9 +41,10 @@ class OwnFunction(exp.Expression):
 def own_function(parser: Any) -> exp.Expr | None:
     """Parse a CREATE FUNCTION of an expression; None: it is another statement."""
     words = [token.text.upper() for token in parser._tokens[parser._index :][:5]]
-    if words[:1] != ["CREATE"] or "FUNCTION" not in words:
+    word = "MACRO" if "MACRO" in words else "FUNCTION"
+    if words[:1] != ["CREATE"] or word not in words:
         return None
-    at = words.index("FUNCTION")
+    at = words.index(word)
     if any(word not in ("CREATE", "OR", "REPLACE", "TEMPORARY", "TEMP") for word in words[:at]):
         return None
     parser._advance(at + 1)
@@ -64,7 +65,7 @@ def own_function(parser: Any) -> exp.Expr | None:
         if parser._curr.text.upper() in ("TABLE", "SETOF"):
             parser.raise_error(_TABLE)
         to = parser._parse_types()
-    body = _body(parser, name.name)
+    body = _of_macro(parser) or _body(parser, name.name)
     names = _names_of(parameters)
     _check_body(parser, body, names)
     quoted = (TokenType.STRING, TokenType.IDENTIFIER)
@@ -78,10 +79,31 @@ def own_function(parser: Any) -> exp.Expr | None:
     return made
 
 
+def _of_macro(parser: Any) -> exp.Expr | None:
+    """Parse DuckDB's ``AS x + 1``; None: the body begins with another word."""
+    following = parser._next.text.upper() if parser._next else ""
+    is_text = parser._next and parser._next.token_type is TokenType.STRING
+    if is_text or following.startswith("$") or not parser._match(TokenType.ALIAS):
+        return None
+    if following == "TABLE":
+        parser.raise_error(_TABLE)
+    body: exp.Expr = parser._parse_disjunction()
+    for node in body.walk():
+        node.meta.pop("start", None)
+        node.meta.pop("end", None)
+    return body
+
+
 def _parameter(parser: Any, place: int) -> exp.Expr:
-    """Parse ``x INT DEFAULT 1``, or the type alone of a parameter that is ``$1``."""
+    """Parse ``x INT DEFAULT 1``, or the type alone of a parameter that is ``$1``.
+
+    A parameter of a macro has no type, and ``x := 1`` is its default.
+    """
     before = parser._index
     name, kind = parser._parse_id_var(), None
+    if "MACRO" in [token.text.upper() for token in parser._tokens[:before]][-8:]:
+        default = parser._parse_disjunction() if parser._match(TokenType.COLON_EQ) else None
+        return exp.ColumnDef(this=name, constraints=[default] if default else [])
     if parser._curr and parser._curr.text not in (",", ")"):
         kind = parser._parse_types()
     if kind is None or not parser._curr or parser._curr.text.upper() not in (",", ")", "DEFAULT"):
@@ -187,17 +209,25 @@ def with_own_functions(statements: Sequence[exp.Expr], error: Error) -> list[exp
     return kept
 
 
+def _is_named(part: exp.Expr) -> bool:
+    return isinstance(part, exp.Kwarg | exp.PropertyEQ)
+
+
 def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Expr:
-    given = dict(zip(range(len(call.expressions)), call.expressions, strict=True))
+    named = {p.this.name.lower(): p.expression for p in call.expressions if _is_named(p)}
+    plain = [part for part in call.expressions if not _is_named(part)]
+    given = dict(enumerate(plain))
     values: list[exp.Expr] = []
     for place, parameter in enumerate(function.expressions):
-        value = given.pop(place, None) or next(iter(parameter.args["constraints"]), None)
-        if value is None or isinstance(value, exp.Kwarg | exp.PropertyEQ):
+        value = given.pop(place, None) or named.pop(parameter.name.lower(), None)
+        value = value or next(iter(parameter.args["constraints"]), None)
+        if value is None:
             raise error(
                 call, f"{call.name} takes {len(function.expressions)} values, in their order"
             )
-        values.append(exp.cast(value.copy(), parameter.args["kind"].copy()))
-    if given:
+        kind = parameter.args.get("kind")
+        values.append(value.copy() if kind is None else exp.cast(value.copy(), kind.copy()))
+    if given or named:
         raise error(call, f"{call.name} takes {len(function.expressions)} values, in their order")
     names = _names_of(function.expressions)
     made: exp.Expr = exp.Paren(this=function.args["body"].copy())

@@ -135,8 +135,9 @@ def _also_of_arrays(known: dict[tuple[str, int], str]) -> dict[tuple[str, int], 
         (name.replace("LIST_", "ARRAY_", 1), count): template
         for (name, count), template in known.items()
     }
-    taken = ("ARRAY_SUM", "ARRAY_MIN", "ARRAY_MAX", "ARRAY_DISTINCT")
-    taken = (*taken, "ARRAY_INTERSECT", "ARRAY_JOIN")
+    taken = tuple(
+        f"ARRAY_{name}" for name in ("SUM", "MIN", "MAX", "DISTINCT", "INTERSECT", "JOIN")
+    )
     return {call: t for call, t in more.items() if call[0] not in taken} | known
 
 
