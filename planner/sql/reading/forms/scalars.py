@@ -140,12 +140,10 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return f"@LIST_POSITION(ARRAY[{members}], @1)", given
     if name == "JSONB_PATH_QUERY_FIRST" and len(given) == 2 and "*" in given[1].name:
         return "ELEMENT_AT(JSON_ELEMENTS(JSON_EXTRACT(@1, @2)), 1)", given
-    if name in ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY") and len(given) == 2:
-        found = "JSON_EXTRACT(@1, @2)"
-        whole = found if "*" in given[1].name else f"'[' || {found} || ']'"
-        return f"CASE WHEN @1 IS NOT NULL THEN COALESCE({whole}, '[]') END", given
-    if name in _BY_OFFSET and len(given) == 2 and isinstance(given[1], exp.Boolean):
-        return (f"{name}(@1)" if given[1].this else _BY_OFFSET[name]), given
+    if len(given) == 2 and (name in _BY_OFFSET or name in _PATH_LISTS):
+        made = _of_pair(name, given[1])
+        if made is not None:
+            return made, given
     if name == "DATE_BIN_HOPPING":
         return _hopping(given), given
     if _EXTRACT_PATH.fullmatch(name):
@@ -200,6 +198,20 @@ def _to_digits(name: str, digits: int) -> str:
 
 def _is_number(given: list[exp.Expr]) -> bool:
     return len(given) == 1 and isinstance(given[0].unnest(), exp.Literal | exp.Neg)
+
+
+_PATH_LISTS = ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY")
+
+
+def _of_pair(name: str, second: exp.Expr) -> str | None:
+    """``LATEST_BY_OFFSET(x, FALSE)`` of ksqlDB, ``JSONB_PATH_QUERY_ARRAY(j, path)``."""
+    if name in _BY_OFFSET:
+        if not isinstance(second, exp.Boolean):
+            return None
+        return f"{name}(@1)" if second.this else _BY_OFFSET[name]
+    found = "JSON_EXTRACT(@1, @2)"
+    whole = found if "*" in second.name else f"'[' || {found} || ']'"
+    return f"CASE WHEN @1 IS NOT NULL THEN COALESCE({whole}, '[]') END"
 
 
 def _in_charset(name: str, given: list[exp.Expr]) -> str | None:
