@@ -76,6 +76,7 @@ ROOMS = (
     *("planner/api/joining/by_id.py", "planner/api/grouped/matching"),
     *(
         "planner/api",
+        "planner/sql/reading/forms/queries/engines",
         "planner/sql/reading/forms/queries",
         "planner/sql/reading/forms/templates",
         "planner/sql/reading/forms",

@@ -25,8 +25,8 @@ from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.functions import as_calls
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
-from planner.sql.reading.forms.queries.of_duckdb import with_pivots, with_read_files
-from planner.sql.reading.forms.queries.of_postgres import with_json_columns
+from planner.sql.reading.forms.queries.engines.duckdb import with_pivots, with_read_files
+from planner.sql.reading.forms.queries.engines.postgres import with_json_columns
 from planner.sql.reading.forms.queries.own_functions import with_own_functions
 from planner.sql.reading.forms.queries.stored_rows import with_stored_rows
 from planner.sql.reading.parameters import bound

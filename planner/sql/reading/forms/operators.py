@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.of_postgres import OF_POSTGRES, of_postgres
+from planner.sql.reading.forms.queries.engines.postgres import OF_POSTGRES, of_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable
