@@ -194,8 +194,8 @@ class _Scan:
     def visit(self, value: Any, path: str) -> None:
         """Visit a function, method, class or object, and everything that it reaches."""
         if isinstance(value, functools.partial):
-            for _, variable, held in _held(value):
-                self.visit(held, variable)
+            for kind, variable, held in _held(value):
+                self._use(held, variable, f"its {kind} {variable!r}")
             return
         value = inspect.unwrap(value) if isinstance(value, types.FunctionType) else value
         if id(value) in self._visited:

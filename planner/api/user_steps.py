@@ -7,6 +7,7 @@ itself shows are raised here, at the line that made them. docs/USERCODE.md has e
 from __future__ import annotations
 
 import dis
+import hashlib
 import types
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -22,6 +23,7 @@ from planner.logical.nodes.user_step import UserStep
 from planner.user_code import name_of, user_code
 from rstream.errors import UsageError
 from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.duckdb_query import DuckdbQuery, result_schema
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.code import ON_ERROR, OnError, UserCode
@@ -73,6 +75,24 @@ class UserSteps(Generic[MadeStream]):
         """
         code = _code(function, "apply", deterministic)
         made = declared_schema(schema, "apply")
+        spec = Apply(code, made, _on_error(on_error), check_cuts)
+        return self._stream_of(UserStep(self.plan, spec, None))
+
+    def apply_sql(
+        self, query: str, *, on_error: OnError = "fail", check_cuts: bool = False
+    ) -> MadeStream:
+        """Compute new columns by a query of DuckDB over the table ``rows``.
+
+        ``rows`` has ``_vs``, ``_ve``, all columns and ``_row``, the number of the row in its batch.
+        A query that returns fewer or more rows returns ``_row``, too. The other columns of the
+        result are the columns of the stream. Needs the package duckdb.
+
+        Raises:
+            UsageError: DuckDB refuses the query, or a result depends on other rows.
+        """
+        made = result_schema(query, self.plan.schema)
+        digest = hashlib.sha256(query.encode()).hexdigest()[:16]
+        code = UserCode(f"apply_sql#{digest}", DuckdbQuery(query))
         spec = Apply(code, made, _on_error(on_error), check_cuts)
         return self._stream_of(UserStep(self.plan, spec, None))
 

@@ -99,6 +99,7 @@ NUMPY = np.random.default_rng(3)
         (helper, "time.time"),
         (lambda x: helper(x), "time.time"),
         (functools.partial(helper), "time.time"),
+        (functools.partial(innocent, time.time), "time.time"),
         (closing_over(helper), "time.time"),
         (closing_over(time.time), "time.time"),
         (imports_inside, "numpy.random"),
@@ -152,3 +153,11 @@ def test_identity_follows_content() -> None:
     assert of(2) != of(3)
     assert user_code(lambda x: x + 1, "a", None) != user_code(lambda x: x + 2, "a", None)
     assert of(2).name == "<lambda>"
+
+
+def test_identity_follows_the_arguments_of_partial() -> None:
+    def of(*args: Any, **named: Any) -> Any:
+        return user_code(functools.partial(innocent, *args, **named), "apply", None)
+
+    assert of(2) == of(2) != of(3)
+    assert of(x=2) == of(x=2) != of(x=3)
