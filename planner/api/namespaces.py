@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
-from planner.expressions.entries.family import E, Functions
+from planner.expressions.entries.family import E, Functions, Whole, operand_node, plain_value
 from planner.expressions.functions.calendar import UNITS
 from planner.expressions.functions.of_rows.lambdas import lambda_call
 from planner.expressions.functions.texts.codes import Codes
@@ -107,9 +107,14 @@ class DatetimeFunctions(Zones[E]):
             raise InvalidPlanError(f"floor({unit!r}): choose one of {', '.join(UNITS)}")
         return self._call("floor_calendar", unit=unit)
 
-    def add_months(self, months: int) -> E:
+    def add_months(self, months: Whole) -> E:
         """Add months; if the month has no such day, take its last day."""
-        return self._call("add_months", months=int(months))
+        count = plain_value(months)
+        if isinstance(count, int) and not isinstance(count, bool):
+            return self._call("add_months", months=count)
+        if count is not None and operand_node(count) is None:
+            raise InvalidPlanError(f"add_months({count!r}): it takes a whole number")
+        return self._call("add_months", months)
 
     def format(self, format: str) -> E:
         """Format the time as a string, such as with ``"%Y-%m-%d %H:%M:%S"``."""

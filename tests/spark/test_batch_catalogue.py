@@ -5,18 +5,22 @@ Cannot catch: an error that both share; the catalogue itself is compared with Du
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from planner import Stream, agg, col, desc, event, sql
-from planner.batch.spark_sql import BatchDataError
+from planner import Stream, agg, col, desc, event, lit, sql
+from planner.batch.spark_sql import BatchDataError, UnsupportedInBatchError
+from tests.planner.expressions.functions.test_entries import ROWS, VARIED
 from tests.spark.batches import assert_twins, batched
 from tests.support.catalogue import aggregates, over, scalars
 from tests.support.catalogue.entry import streams
 
 pytestmark = pytest.mark.spark
-#: Spark's ``chr`` has 256 characters, its ``slice`` rejects index 0. Zones are skipped, because
-#: Spark's rules are of another release.
-NOT_IN_SPARK = {"CHR", "SUBSTRING_INDEX", "list[1:2]", "AT TIME ZONE", "EXTRACT in a zone"}
+#: Zones are refused, because the rules of Java are of another release.
+NOT_IN_SPARK = {"AT TIME ZONE", "EXTRACT in a zone"}
+#: Regular expressions of columns: those of Java have another syntax.
+NO_COLUMN_IN_SPARK = ("REGEXP_",)
 SHOWN = [e for e in scalars.ENTRIES if e.hint is None and e.name not in NOT_IN_SPARK]
 
 
@@ -27,6 +31,29 @@ def test_functions(part: int) -> None:
     stream = sql(f"SELECT n, {listed} FROM t", streams())
     assert isinstance(stream, Stream)
     assert_twins(stream)
+
+
+def test_options_that_are_columns() -> None:
+    kinds = {field.name: str(field.type) for field in ROWS.schema}
+    rows = [event(n, **row) for n, row in enumerate(ROWS.to_pylist())]
+    stream = Stream.from_items(kinds, rows)
+    calls = [call for call in VARIED if not call.startswith(NO_COLUMN_IN_SPARK)]
+    calls += ["CHR(m * 40000 + 300)", "[n, m, 7][n:m]", "[[n], [m]]", "SPACE(n)"]
+    calls.append(r"SPLIT(s, CASE WHEN m > 0 THEN '\E' ELSE p END)")
+    listed = ", ".join(f"{call} AS v{at}" for at, call in enumerate(calls))
+    made = sql(f"SELECT {listed} FROM t", {"t": stream})
+    assert isinstance(made, Stream)
+    s, n, m = col("s"), col("n"), col("m")
+    parts = (s.str.slice(n, m), s.str.slice(1, n), s.str.slice(n), s.str.extract("(a)(b)?", m % 2))
+    sliced = stream.select(**{f"v{at}": part for at, part in enumerate(parts)})
+    later = stream.select(v=lit(datetime(2024, 1, 31, tzinfo=UTC)).dt.add_months(n * 7))
+    for one in (made, sliced, later):
+        assert_twins(one)
+    for call in ("REGEXP_LIKE(s, p)", "REGEXP_REPLACE(s, 'a', p)", "JSON_VALUE(s, p)"):
+        made = sql(f"SELECT {call} AS v FROM t", {"t": stream})
+        assert isinstance(made, Stream)
+        with pytest.raises(UnsupportedInBatchError, match="literal"):
+            batched(made)
 
 
 def test_aggregates() -> None:

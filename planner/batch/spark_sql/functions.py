@@ -100,8 +100,8 @@ def _floor(call: Call, a: str) -> str:
     return f"unix_micros(date_trunc({unit}, timestamp_micros({a})))"
 
 
-def _add_months(call: Call, a: str) -> str:
-    months = call.option("months")
+def _add_months(call: Call, a: str, count: str = "") -> str:
+    months = f"cast({count} as int)" if count else call.option("months")
     return f"unix_micros(timestamp_micros({a}) + make_ym_interval(0, {months}))"
 
 

@@ -18,6 +18,7 @@ from planner.expressions.bare_text import bare
 from planner.expressions.entries.family import VARYING, VARYING_KINDS
 from planner.expressions.nodes import REGISTRY, Call, Function, Node, as_array, cast_to
 from planner.expressions.spark.errors import UnsupportedInBatchError
+from planner.expressions.spark.types import SparkText
 from planner.expressions.types import is_text
 
 if TYPE_CHECKING:
@@ -133,28 +134,25 @@ def _of_group(
     return as_array(base.evaluate(taken, literal), len(at), call.type)
 
 
-class SparkText(str):
-    """An option as SQL text instead of its value."""
-
-    __slots__ = ()
-
-
 def _spark(call: Call, *args: str) -> str:
-    """Fill the function's template with its options in SQL.
+    """Write the function with its options in SQL.
 
     Raises:
-        UnsupportedInBatchError: the function's text is no template.
+        UnsupportedInBatchError: the batch takes a literal where there is a column.
     """
-    template = _base(call).spark
-    if not isinstance(template, str):
-        raise UnsupportedInBatchError(str(call), "the batch takes literal options here")
-    names = call.option("names")
-    given = dict(zip(names, map(SparkText, args[-len(names) :]), strict=True))
-    options = tuple({**dict(call.option("fixed")), **given}.items())
-    filled = Call(call.option("function"), (), options, call.type)
     from planner.expressions.spark.templates import filled_template
 
-    return filled_template(template, filled, *args[: -len(names)])
+    nodes, _ = _split(call)
+    given = dict(zip(call.option("names"), map(SparkText, args[len(nodes) :]), strict=True))
+    options = tuple({**dict(call.option("fixed")), **given}.items())
+    filled = Call(call.option("function"), nodes, options, call.type)
+    spark, values = _base(call).spark, args[: len(nodes)]
+    try:
+        if isinstance(spark, str):
+            return filled_template(spark, filled, *values)
+        return spark(filled, *values)
+    except UnsupportedInBatchError as error:
+        raise UnsupportedInBatchError(str(call), error.why) from None
 
 
 def _show(call: Call) -> str:

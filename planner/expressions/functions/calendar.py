@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.signature import method
 from planner.expressions.functions.temporal import part, resolve_part, resolve_truncate
-from planner.expressions.nodes import Call, Function
+from planner.expressions.nodes import Call, Function, as_array, cast_to
 from rstream.items.calendar import format_in_any_year, rounded_in_any_year
 
 if TYPE_CHECKING:
@@ -45,13 +45,19 @@ def _floor(values: Sequence[Value], call: Call) -> Value:
 
 def _add_months(values: Sequence[Value], call: Call) -> Value:
     """Add months to a day; in a month without that day, take its last day."""
-    value = values[0]
-    if isinstance(value, pa.Scalar):
-        return _add_months([pa.array([value.as_py()], value.type)], call)[0]
+    rows = max((len(v) for v in values if not isinstance(v, pa.Scalar)), default=0)
+    if not rows:
+        empty = any(not isinstance(v, pa.Scalar) for v in values)
+        alone = [v if isinstance(v, pa.Array) else pa.repeat(v, 1 - empty) for v in values]
+        return pa.nulls(0, call.type) if empty else _add_months(alone, call)[0]
+    value, *given = (as_array(v, rows, v.type) for v in values)
+    counts = given[0] if given else pa.repeat(dict(call.options)["months"], rows)
+    if pc.any(pc.greater(pc.abs_checked(counts), _MONTHS_MAX)).as_py():
+        raise pa.ArrowInvalid(f"more than {_MONTHS_MAX} months")
     us = value.cast(_INTEGER).fill_null(0).to_numpy(zero_copy_only=False)
     moments = us.astype("M8[us]")
     months = moments.astype("M8[M]")
-    found = months.astype(np.int64) + call.option("months")
+    found = months.astype(np.int64) + counts.fill_null(0).to_numpy(zero_copy_only=False)
     if ((found < _FIRST_MONTH) | (found > _LAST_MONTH)).any():
         raise pa.ArrowInvalid(f"the {call.type} does not fit into 64 bits")
     begins = found.astype("M8[M]")
@@ -59,14 +65,26 @@ def _add_months(values: Sequence[Value], call: Call) -> Value:
     since = (moments - months.astype("M8[us]")).astype(np.int64)
     day = np.minimum(since // _DAY_US, days - 1)
     later = begins.astype("M8[us]").astype(np.int64) + day * _DAY_US + since % _DAY_US
-    mask = value.is_null().to_numpy(zero_copy_only=False)
+    mask = pc.or_(value.is_null(), counts.is_null()).to_numpy(zero_copy_only=False)
     return pa.array(later, _INTEGER, mask=mask).cast(call.type)
 
 
 def _resolve_months(call: Call) -> Node | None:
-    if abs(call.option("months")) > _MONTHS_MAX:
+    if abs(dict(call.options).get("months", 0)) > _MONTHS_MAX:
         raise InvalidPlanError(f"{call}: more than {_MONTHS_MAX} months")
-    return resolve_truncate(call)
+    time, *counts = call.args
+    made = resolve_truncate(replace(call, args=(time,)))
+    if not isinstance(made, Call) or not all(_is_whole(count.type) for count in counts):
+        return None
+    return replace(made, args=(*made.args, *(cast_to(count, _INTEGER) for count in counts)))
+
+
+def _is_whole(kind: pa.DataType | None) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_null(kind))
+
+
+def _show_months(call: Call) -> str:
+    return method("dt.add_months", *(name for name, _ in call.options))(call)
 
 
 def _resolve_format(call: Call) -> Node | None:
@@ -99,8 +117,6 @@ FUNCTIONS = {
     "quarter": part("quarter", pc.quarter),
     "day_of_week": part("day_of_week", _week_day),
     "floor_calendar": Function("dt.floor", resolve_truncate, _floor, method("dt.floor", "unit")),
-    "add_months": Function(
-        "dt.add_months", _resolve_months, _add_months, method("dt.add_months", "months")
-    ),
+    "add_months": Function("dt.add_months", _resolve_months, _add_months, _show_months),
     "format_time": Function("dt.format", _resolve_format, _format, method("dt.format", "format")),
 }

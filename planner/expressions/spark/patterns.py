@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 
+from planner.expressions.spark.errors import UnsupportedInBatchError
+from planner.expressions.spark.types import SparkText
+
 #: White space of ``str.isspace`` and Arrow.
 SPACE = r"(?U)[\s\x1c-\x1f]"
 #: Quoted or escaped parts of a regular expression, and classes: their brackets open no group.
@@ -20,7 +23,13 @@ _JAVA_NAMES = {"ascii": "ASCII", "xdigit": "XDigit"}
 
 
 def java_pattern(pattern: str) -> str:
-    r"""Convert a pattern: ``(?P<a_name>`` to ``(``, and ``[[:alpha:]]`` to ``[\p{Alpha}]``."""
+    r"""Convert a pattern: ``(?P<a_name>`` to ``(``, and ``[[:alpha:]]`` to ``[\p{Alpha}]``.
+
+    Raises:
+        UnsupportedInBatchError: it is a column.
+    """
+    if isinstance(pattern, SparkText):
+        raise UnsupportedInBatchError(pattern, "a regular expression must be a literal there")
 
     def one(match: re.Match[str]) -> str:
         found = match[0]
@@ -41,7 +50,13 @@ def _java_class(match: re.Match[str]) -> str:
 
 
 def java_replacement(replacement: str) -> str:
-    r"""Convert a replacement: ``\1`` to ``$1``; a dollar is escaped, and ``\\`` is kept."""
+    r"""Convert a replacement: ``\1`` to ``$1``; a dollar is escaped, and ``\\`` is kept.
+
+    Raises:
+        UnsupportedInBatchError: it is a column.
+    """
+    if isinstance(replacement, SparkText):
+        raise UnsupportedInBatchError(replacement, "a replacement must be a literal there")
 
     def one(match: re.Match[str]) -> str:
         found = match[0]

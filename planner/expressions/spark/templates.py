@@ -23,4 +23,4 @@ def filled_template(template: str, call: Call, *args: str) -> str:
 
 def _option(value: object) -> str:
     """Return an option as a literal; SQL is returned unchanged."""
-    return text(value) if type(value) is str else str(value)
+    return text(value) if isinstance(value, str) else str(value)

@@ -97,8 +97,16 @@ def ident(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+class SparkText(str):
+    """The value of an option as SQL, because it is a column."""
+
+    __slots__ = ()
+
+
 def text(value: str) -> str:
-    """Return a string literal."""
+    """Return a string literal; SQL is returned unchanged."""
+    if isinstance(value, SparkText):
+        return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

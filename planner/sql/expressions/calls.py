@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, concat_ws, greatest, least, lit
 from planner.errors import InvalidPlanError
+from planner.expressions.entries.family import at_least_zero
 from planner.expressions.functions.texts.words import CHARACTERS_MAX
 from planner.expressions.nodes import Literal
 from planner.sql.expressions import times
@@ -59,10 +60,10 @@ def _log(base: Expr, value: Expr | None = None) -> Expr:
 
 
 def _spaces(count: Expr) -> Expr:
-    wanted = whole(count)
-    if wanted > CHARACTERS_MAX:
+    wanted = at_least_zero(count)
+    if isinstance(wanted, int) and wanted > CHARACTERS_MAX:
         raise InvalidPlanError(f"SPACE takes at most {CHARACTERS_MAX} characters, not {wanted}")
-    return lit(" " * max(0, wanted))
+    return lit(" ").str.repeat(wanted)
 
 
 def _overlay(text: Expr, new: Expr, start: Expr, length: Expr | None = None) -> Expr:

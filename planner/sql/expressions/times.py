@@ -16,6 +16,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, lit
 from planner.errors import InvalidPlanError
+from planner.expressions.entries.family import plain_value
 from planner.sql.expressions.engines.settings import whole, words
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ def _packed(time: Expr) -> Expr:
 def _later(unit: Expr, count: Expr, time: Expr) -> Expr:
     name = words(unit, "a unit").upper().removesuffix("S")
     if name in _MONTHS:
-        return time.dt.add_months(_MONTHS[name] * whole(count, "a number of months"))
+        each, number = _MONTHS[name], plain_value(count)
+        return time.dt.add_months(number * each if isinstance(number, int) else count * each)
     return time + count * lit(_length(name))
 
 
@@ -316,10 +318,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.LastDay: (("this",), _last_day),
     exp.NextDay: (("this", "expression"), _next_day),
     exp.MonthsBetween: (("this", "expression"), _months_between),
-    exp.AddMonths: (
-        ("this", "expression"),
-        lambda t, n: t.dt.add_months(whole(n, "a number of months")),
-    ),
+    exp.AddMonths: (("this", "expression"), lambda t, n: t.dt.add_months(n)),
     exp.ToChar: (
         ("this", "format"),
         lambda t, f: t.dt.format(char_format(words(f, "a format"))),

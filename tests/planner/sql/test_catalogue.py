@@ -6,14 +6,21 @@ share; the batch versions, which ``tests/planner/batch`` compares.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pytest
 
 from planner import SqlError, Stream, sql
+from planner.expressions.entries.family import VARYING
+from planner.expressions.nodes import Call, Column, Node, parts_of
 from planner.logical.nodes import Project
 from tests.support.budget import one_in
 from tests.support.catalogue import aggregates, over, queries, scalars, windows
 from tests.support.catalogue.entry import Entry, asked, ducks, one_batch, ours, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ENTRIES: tuple[Entry, ...] = (
     *scalars.ENTRIES,
@@ -38,6 +45,22 @@ def test_answers_are_duckdbs(entry: Entry) -> None:
     assert found == ducks(entry.duck or entry.ours)
 
 
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for part in parts_of(node) if isinstance(node, Call) else ():
+        yield from _nodes(part)
+
+
+def _varying(node: Node) -> list[Node]:
+    """The options that are expressions."""
+    calls = (n for n in _nodes(node) if isinstance(n, Call) and n.function == VARYING)
+    return [option for call in calls for option in call.args[-len(call.option("names")) :]]
+
+
+def _reads_a_column(node: Node) -> bool:
+    return any(isinstance(part, Column) for part in _nodes(node))
+
+
 def test_a_function_answers_any_rows_as_it_does_all() -> None:
     """Row by row, no row, rows from the middle, and only nulls."""
     items = one_batch()
@@ -57,6 +80,7 @@ def test_a_function_answers_any_rows_as_it_does_all() -> None:
         assert isinstance(stream, Stream)
         assert isinstance(stream.plan, Project)
         node, kind = dict(stream.plan.columns)["v"], stream.schema.field("v").type
+        assert all(map(_reads_a_column, _varying(node))), "a batch takes literals as options"
         whole = node.evaluate(items)
         alone = [node.evaluate(items.slice(k, 1)) for k in range(len(items))]
         assert repr(pa.concat_arrays(alone).to_pylist()) == repr(whole.to_pylist()), entry.name

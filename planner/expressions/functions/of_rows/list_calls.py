@@ -24,6 +24,7 @@ from planner.expressions.functions.of_rows.lists import (
 )
 from planner.expressions.nodes import Function, cast_to
 from planner.expressions.spark.errors import not_in_batch
+from planner.expressions.spark.let_bindings import let, let2
 from planner.expressions.types import is_list, is_text
 from rstream.items.json_text import json_texts
 
@@ -191,6 +192,27 @@ def _join(arrays: list[pa.Array], _call: Call) -> pa.Array:
     return pc.if_else(pa.array(null_mask(lists)), pa.scalar(None, pa.string()), joined)
 
 
+def _spark_slice(_call: Call, items: str, first: str, last: str) -> str:
+    """Slice from a place that is in the list, as Spark counts from 1 and refuses places before."""
+
+    def place(x: str, at: str) -> str:
+        inside = f"greatest(if({at} < 0, size({x}) + {at}, {at}), 0)"
+        return f"cast(least({inside}, size({x})) as int)"
+
+    def sliced(x: str, begin: str, end: str) -> str:
+        count = f"greatest({place(x, end)} - {place(x, begin)}, 0)"
+        made = f"slice({x}, {place(x, begin)} + 1, {count})"
+        return f"if({x} is null or {begin} is null or {end} is null, null, {made})"
+
+    return let(items, lambda x: let2(first, last, lambda begin, end: sliced(x, begin, end)))
+
+
+def _spark_position(call: Call, items: str, value: str) -> str:
+    if pa.types.is_floating(arg_types(call)[1]):
+        return not_in_batch(call)  # Spark finds NaN
+    return f"array_position({items}, {value})"
+
+
 def _resolve_json(call: Call) -> Node | None:
     (kind,) = arg_types(call)
     return None if pa.types.is_binary(kind) else replace(call, type=pa.string())
@@ -200,10 +222,9 @@ def entry_of_lists(
     name: str,
     resolve: Callable[[Call], Node | None],
     evaluate: Callable[[list[pa.Array], Call], pa.Array],
-    spark: str = "",
+    spark: str | Callable[..., str] = not_in_batch,
 ) -> Function:
-    written = spark or not_in_batch
-    return Function(name, resolve, with_rows(evaluate), method(name), spark=written)
+    return Function(name, resolve, with_rows(evaluate), method(name), spark=spark)
 
 
 FUNCTIONS = {
@@ -211,9 +232,11 @@ FUNCTIONS = {
     "list_sort": entry_of_lists("list.sort", _resolve_flat, _sort, "array_sort({args})"),
     "list_unique": entry_of_lists("list.unique", _resolve_flat, _unique, "array_distinct({args})"),
     "list_concat": entry_of_lists("list.concat", _resolve_concat, _concat, "concat({args})"),
-    "list_slice": entry_of_lists("list.slice", _resolve_slice, _slice),
-    "list_flatten": entry_of_lists("list.flatten", _resolve_flatten, _flatten),
-    "list_position": entry_of_lists("list.position", _resolve_position, _position),
+    "list_slice": entry_of_lists("list.slice", _resolve_slice, _slice, _spark_slice),
+    "list_flatten": entry_of_lists(
+        "list.flatten", _resolve_flatten, _flatten, "flatten(filter({0}, e -> e is not null))"
+    ),
+    "list_position": entry_of_lists("list.position", _resolve_position, _position, _spark_position),
     "list_join": entry_of_lists("list.join", _resolve_join, _join, "array_join({args})"),
     "to_json": Function(
         "to_json",

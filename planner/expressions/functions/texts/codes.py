@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,9 @@ from planner.expressions.entries.signature import method, typed
 from planner.expressions.functions.texts.text import LENGTHS
 from planner.expressions.functions.texts.words import mapped, per_text
 from planner.expressions.nodes import Function
-from planner.expressions.spark.errors import UnsupportedInBatchError
+from planner.expressions.spark.casts import failure
+from planner.expressions.spark.errors import MARK
+from planner.expressions.spark.let_bindings import let
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +64,15 @@ def _spark_digest(call: Call, a: str) -> str:
     return f"{algorithm}({a})"
 
 
-def _spark_character(call: Call, _a: str) -> NoReturn:
-    raise UnsupportedInBatchError(str(call), "Spark's chr knows 256 characters")
+def _spark_character(call: Call, a: str) -> str:
+    """Decode UTF-32, as Spark's ``chr`` has 256 characters; a byte order mark comes first."""
+    wrong = failure(f"cannot evaluate {str(call).replace(MARK, '')}: not the code of a character")
+    is_code = "{0} between 0 and 55295 or {0} between 57344 and 1114111"
+    made = "decode(unhex(concat('0000FEFF', lpad(hex({0}), 8, '0'))), 'UTF-32')"
+    return let(
+        a,
+        lambda x: f"if({x} is null, null, if({is_code.format(x)}, {made.format(x)}, {wrong}))",
+    )
 
 
 def _sha2(text: Any, length: Any) -> Any:

@@ -15,6 +15,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, Text, of_texts
 from planner.expressions.functions.texts.words import mapped
 from planner.expressions.spark.errors import UnsupportedInBatchError
+from planner.expressions.spark.types import SparkText
 from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def _not_in_spark(call: Call, _a: str) -> NoReturn:
 
 
 def _spark_value(call: Call, a: str) -> str:
+    if isinstance(call.option("path"), SparkText):
+        raise UnsupportedInBatchError(str(call), "Spark reads paths otherwise: use a literal path")
     steps = json_steps(call.option("path"))
     path = "".join(f"[{s}]" if isinstance(s, int) else f"['{s}']" for s in steps)
     return f"get_json_object({a}, {quoted('$' + path)})"

@@ -21,6 +21,7 @@ from planner.expressions.entries.family import (
     operand_node,
     plain_value,
 )
+from planner.expressions.functions.texts.text import not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,7 +183,9 @@ class Places(Functions[E]):
         _TEXT,
         _split_part,
         resolve=checked(_place, _TEXT),
-        spark="split_part({0}, {separator}, {place})",
+        spark=lambda call, a: not_empty(
+            call, "separator", lambda by: f"split_part({a}, {by}, {call.option('place')})"
+        ),
         sql=Sql("SPLIT_PART", parts=("this", "delimiter", "part_index")),
         examples={"SPLIT_PART('a,b,c', ',', 2)": "b", "SPLIT_PART('a,b,c', ',', -1)": "c"},
     )

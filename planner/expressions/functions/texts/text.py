@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, Text, Whole
 from planner.expressions.entries.signature import text_of, typed
+from planner.expressions.spark.casts import failure
 from planner.expressions.spark.errors import UnsupportedInBatchError
 from planner.expressions.spark.let_bindings import let
 from planner.expressions.spark.patterns import SPACE, java_pattern, java_replacement
+from planner.expressions.spark.types import SparkText
 from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _WORDS = pa.list_(pa.string())
 #: Larger positions are reduced to this: all texts are shorter, and Spark's positions have 32 bits.
 _PLACE_MAX = 2**30
 LENGTHS = (0, 2**31 - 1)
+#: ``\\E`` within the quotes ``\\Q`` and ``\\E`` of a regular expression of Java.
+_QUOTED_END = r"\E\\E\Q"
 #: Names of the arguments of sqlglot's nodes.
 _PAIR, _REPLACED = ("this", "expression"), ("this", "expression", "replacement")
 
@@ -127,25 +131,39 @@ def _spark_replace(call: Call, a: str) -> str:
     if "count" in dict(call.options):
         raise UnsupportedInBatchError(str(call), "Spark replaces every match")
     if not call.option("regex"):
-        return f"replace({a}, {quoted(pattern)}, {quoted(replacement)})"
+        return not_empty(call, "pattern", lambda p: f"replace({a}, {p}, {quoted(replacement)})")
     found, put = java_pattern(pattern), java_replacement(replacement)
     return f"regexp_replace({a}, {quoted(found)}, {quoted(put)})"
 
 
+def not_empty(call: Call, name: str, write: Callable[[str], str]) -> str:
+    """Write a call with an option that must not be empty."""
+    value = call.option(name)
+    if not isinstance(value, SparkText):
+        return write(quoted(value))
+    wrong = failure(f"cannot evaluate {call.function}: the {name} is empty")
+    return let(value, lambda x: f"if({x} = '', {wrong}, {write(x)})")
+
+
 def _spark_slice(call: Call, a: str) -> str:
     start, stop = call.option("start"), call.option("stop")
-    if start >= 0 and (stop is None or stop >= 0):
+    columns = [f"{at} is null" for at in (start, stop) if isinstance(at, SparkText)]
+    if not columns and start >= 0 and (stop is None or stop >= 0):
         length = "" if stop is None else f", {max(stop - start, 0)}"
         return f"substring({a}, {start + 1}{length})"
 
     def sliced(x: str) -> str:
         low, high = _position(x, start), f"length({x})" if stop is None else _position(x, stop)
-        return f"substring({x}, {low} + 1, greatest({high} - {low}, 0))"
+        made = f"substring({x}, {low} + 1, greatest({high} - {low}, 0))"
+        return f"if({' or '.join(columns)}, null, {made})" if columns else made
 
     return let(a, sliced)
 
 
-def _position(x: str, at: int) -> str:
+def _position(x: str, at: int | SparkText) -> str:
+    if isinstance(at, SparkText):
+        at = SparkText(f"greatest(-{_PLACE_MAX}, least({at}, {_PLACE_MAX}))")
+        return let(at, lambda n: f"if({n} >= 0, {n}, greatest(length({x}) + {n}, 0))")
     return str(at) if at >= 0 else f"greatest(length({x}) - {-at}, 0)"
 
 
@@ -163,6 +181,11 @@ def _spark_strip(call: Call, a: str) -> str:
 
 def _spark_split(call: Call, a: str) -> str:
     separator = call.option("separator")
+    if isinstance(separator, SparkText):
+        begin, end = quoted(r"\Q"), quoted(r"\E")
+        inside = f"replace({{0}}, {end}, {quoted(_QUOTED_END)})"
+        pattern = f"concat({begin}, {inside}, {end})"
+        return not_empty(call, "separator", lambda x: f"split({a}, {pattern.format(x)}, -1)")
     if separator is not None:
         return f"split({a}, {quoted(re.escape(separator))}, -1)"
     none = "cast(array() as array<string>)"

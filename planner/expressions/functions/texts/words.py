@@ -6,7 +6,6 @@ A function without a kernel in Arrow is computed in Python, once per distinct va
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,10 @@ from planner.expressions.entries.signature import method
 from planner.expressions.functions.texts.pattern_groups import group_count, named_groups
 from planner.expressions.functions.texts.text import LENGTHS
 from planner.expressions.nodes import Function
+from planner.expressions.spark.casts import failure
+from planner.expressions.spark.let_bindings import let
 from planner.expressions.spark.patterns import SPACE, java_pattern
+from planner.expressions.spark.types import SparkText
 from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
@@ -150,8 +152,22 @@ def _show_concat_ws(call: Call) -> str:
     return method("str.concat_ws", *(("separator",) if named else ()))(call)
 
 
-def _resolve_repeat(call: Call) -> Node | None:
-    return of_texts(_TEXT)(replace(call)) if call.option("times") is not None else None
+def _counted(name: str) -> Callable[[Call], Node | None]:
+    """Resolve a call with a number of characters, also one of a row."""
+
+    def resolve(call: Call) -> Node | None:
+        count_of(call.function, call.option(name))
+        return of_texts(_TEXT)(call)
+
+    return resolve
+
+
+def _spark_count(call: Call, name: str) -> str:
+    count = call.option(name)
+    if not isinstance(count, SparkText):
+        return str(count)
+    wrong = failure(f"cannot evaluate {call.function}: the {name} is not 0 to {CHARACTERS_MAX}")
+    return let(count, lambda n: f"if({n} < 0 or {n} > {CHARACTERS_MAX}, {wrong}, {n})")
 
 
 def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value]:
@@ -190,7 +206,7 @@ def _spark_initcap(_call: Call, a: str) -> str:
 
 def _spark_pad(function: str) -> Callable[..., str]:
     def write(call: Call, a: str) -> str:
-        width, fill = call.option("width"), call.option("fill")
+        width, fill = _spark_count(call, "width"), call.option("fill")
         if not fill:
             return f"substring({a}, 1, {width})"
         return f"{function}({a}, {width}, {quoted(fill)})"
@@ -200,7 +216,7 @@ def _spark_pad(function: str) -> Callable[..., str]:
 
 def _spark_extract(call: Call, a: str) -> str:
     pattern = java_pattern(call.option("pattern"))
-    return f"regexp_extract({a}, {quoted(pattern)}, {call.option('group')})"
+    return f"regexp_extract({a}, {quoted(pattern)}, cast({call.option('group')} as int))"
 
 
 def count_of(method: str, value: Whole) -> Whole:
@@ -269,8 +285,8 @@ class Words(Functions[E]):
     @WORDS.function(
         _TEXT,
         lambda values, call: pc.binary_repeat(values[0], call.option("times")),
-        resolve=_resolve_repeat,
-        spark="repeat({0}, {times})",
+        resolve=_counted("times"),
+        spark=lambda call, a: f"repeat({a}, {_spark_count(call, 'times')})",
         sql=Sql("REPEAT", lambda s, n: s.str.repeat(at_least_zero(n)), parts=("this", "times")),
         examples={"REPEAT('ab', 3)": "ababab"},
     )
@@ -281,6 +297,7 @@ class Words(Functions[E]):
     @WORDS.function(
         _TEXT,
         partial(_pad, True),
+        resolve=_counted("width"),
         spark=_spark_pad("lpad"),
         sql=Sql("LPAD", lambda s, n, f=" ": s.str.pad_left(at_least_zero(n), f)),
         examples={"LPAD('7', 3, '0')": "007"},
@@ -292,6 +309,7 @@ class Words(Functions[E]):
     @WORDS.function(
         _TEXT,
         partial(_pad, False),
+        resolve=_counted("width"),
         spark=_spark_pad("rpad"),
         sql=Sql("RPAD", lambda s, n, f=" ": s.str.pad_right(at_least_zero(n), f)),
     )

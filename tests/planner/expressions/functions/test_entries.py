@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import textwrap
+from datetime import date
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ EXAMPLES = [(text, value) for f in FUNCTIONS.values() for text, value in f.examp
 PAGE = ROOT / "docs" / "FUNCTIONS.md"
 #: Functions that DuckDB lacks.
 OURS = ("SOUNDEX", "PARSE_URL", "JSON_QUERY")
-WORDS = ["", "a", "ab", "b,a", "x,y,,z", "é,é", "AB", "aab%", "a_b", None]
+WORDS = ["", "a", "ab", "b,a", "x,y,,z", "é,é", "AB", "aab%", "a_b", r"a\Eb", None]
 ROWS = pa.record_batch(
     {
         "s": pa.array([Random(n).choice(WORDS) for n in range(400)], pa.string()),
@@ -155,6 +156,32 @@ def test_json_query_gives_objects_and_lists() -> None:
     broken = pa.record_batch({"s": pa.array(["{"])})
     assert col("s").str.json_exists("$.a").evaluate(broken).to_pylist() == [False]
     assert col("s").str.json_query("$.a").evaluate(broken).to_pylist() == [None]
+
+
+def test_a_number_of_characters_of_a_row_has_the_bounds_of_a_literal() -> None:
+    rows = pa.record_batch({"s": ["abc", "abc"], "n": [2, -1], "m": [2, 20_000]})
+    for column in ("n", "m"):
+        for made in (
+            col("s").str.pad_left(col(column)),
+            col("s").str.pad_right(col(column)),
+            col("s").str.repeat(col(column)),
+        ):
+            made.evaluate(rows.slice(0, 1))
+            with pytest.raises(EvaluationError, match="a whole number from 0 to 10000"):
+                made.evaluate(rows)
+
+
+def test_months_may_be_a_column() -> None:
+    rows = pa.record_batch({"d": [date(2024, 1, 31), None] * 2, "n": [1, 1, -11, None]})
+    assert col("d").dt.add_months(col("n")).cast("date").evaluate(rows).to_pylist() == [
+        *(date(2024, 2, 29), None, date(2023, 2, 28), None)
+    ]
+    assert col("d").dt.add_months(col("n")).evaluate(rows.slice(0, 0)).to_pylist() == []
+    with pytest.raises(EvaluationError, match="more than 120000 months"):
+        col("d").dt.add_months(col("n") * 200_000).evaluate(rows)
+    for wrong in (2.5, "2"):
+        with pytest.raises(InvalidPlanError, match="it takes a whole number"):
+            col("d").dt.add_months(wrong)  # type: ignore[arg-type]
 
 
 def test_a_null_option_gives_null_and_a_wrong_one_names_its_row() -> None:
