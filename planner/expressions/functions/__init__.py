@@ -26,6 +26,7 @@ from planner.expressions.functions.of_rows import (
     row_patterns,
 )
 from planner.expressions.functions.texts import (
+    as_engine,
     codes,
     encodings,
     json_parts,
@@ -55,6 +56,7 @@ FUNCTIONS: dict[str, Function] = {
     **numbers.FUNCTIONS,
     **words.FUNCTIONS,
     **codes.FUNCTIONS,
+    **as_engine.FUNCTIONS,
     **encodings.FUNCTIONS,
     **number_texts.FUNCTIONS,
     **calendar.FUNCTIONS,

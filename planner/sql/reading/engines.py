@@ -68,6 +68,8 @@ class Engine:
     merges_at_gap: bool = False
     #: The escape character of ``LIKE`` without ``ESCAPE``; empty: none.
     escape: str = "\\"
+    #: How doubles are written as text; None: as Arrow does.
+    doubles: Literal["java", "duckdb", "postgres"] | None = None
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
 
@@ -89,6 +91,7 @@ PLAIN = Engine(name="")
 _FLINK = Engine(
     merges_at_gap=True,
     name="flink",
+    doubles="java",
     escape="",
     divides_whole=True,
     cuts_to_zero=True,
@@ -107,6 +110,7 @@ _FLINK = Engine(
 _SPARK = Engine(
     merges_at_gap=True,
     name="spark",
+    doubles="java",
     reads_aliases=True,
     cuts_to_zero=True,
     nulls="nulls_are_small",
@@ -122,6 +126,7 @@ _SPARK = Engine(
 )
 _POSTGRES = Engine(
     name="postgres",
+    doubles="postgres",
     divides_whole=True,
     cuts_to_zero=True,
     nulls="nulls_are_large",
@@ -141,6 +146,7 @@ _POSTGRES = Engine(
 )
 _DUCKDB = Engine(
     name="duckdb",
+    doubles="duckdb",
     escape="",
     reads_aliases=True,
     cuts_to_zero=True,

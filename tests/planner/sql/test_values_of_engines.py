@@ -7,7 +7,7 @@ their documents.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -53,6 +53,8 @@ def ducks(text: str) -> Any:
     return float(row[0]) if isinstance(row[0], Decimal) else row[0]
 
 
+#: Sigma at the end of a word, and within one; a third of the largest integer.
+FINAL, SMALL, THIRD = "\u03b1\u03c2", "\u03b1\u03c3", -3074457345618258602
 #: By expression: Flink, Spark, PostgreSQL, DuckDB, ksqlDB.
 TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "CAST(2.5 AS INT)": (2, 2, 3, 3, 2),
@@ -74,6 +76,22 @@ TABLE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "CAST(FLOOR(5) * 0.5 AS INT)": (2, 2, 2, 2, 2),
     "CAST(SIGN(f) * 2.5 AS INT)": (2, 2, 2, 3, 2),
     "CAST(EXTRACT(SECOND FROM m) - 1.0 AS INT)": (2, 2, 3, 2, 2),
+    "CAST(f * 2 AS VARCHAR)": ("5.0", "5.0", "5", "5.0", "5"),
+    "CAST(f * 4e20 AS VARCHAR)": ("1.0E21", "1.0E21", "1e+21", "1e+21", "1e+21"),
+    "CAST(f / 100000 AS VARCHAR)": ("2.5E-5", "2.5E-5", "2.5e-05", "2.5e-05", "0.000025"),
+    "CAST(CAST('-inf' AS DOUBLE) AS VARCHAR)": (
+        "-Infinity",
+        "-Infinity",
+        "-Infinity",
+        "-inf",
+        "-inf",
+    ),
+    "CAST(CEIL(f) AS VARCHAR)": ("3.0", "3", "3", "3.0", "3"),
+    "CAST(CEIL(2.5) AS VARCHAR)": ("3", "3", "3", "3", "3"),
+    "UPPER('ß')": ("SS", "SS", "ẞ", "ẞ", "SS"),
+    "LOWER('\u0391\u03a3')": (FINAL, FINAL, SMALL, SMALL, FINAL),
+    "CHR(321)": ("Ł", "A", "Ł", "Ł", "Ł"),
+    "9223372036854775807 // (i - 8)": (THIRD, THIRD, THIRD, THIRD, THIRD),
     "-7.5 % 2": (-1.5, -1.5, -1.5, -1.5, -1.5),
     "MOD(f, -2)": (0.5, 0.5, 0.5, 0.5, 0.5),
     "-e % 2": (-0.5, -0.5, -0.5, -0.5, -0.5),
@@ -120,6 +138,15 @@ SPARK: dict[str, Any] = {
     "FLATTEN(ARRAY(l, l))": [1, 2, None, 1, 2, None],
     "ISNAN(NULLIF(f, f))": False,
     "INITCAP('aB,c d')": "Ab,c D",
+    "INITCAP('ßa')": "Ssa",
+    "CHR(-1 - i)": "",
+    "CEIL(NULLIF(f, 0))": 3,
+    "CEIL(CAST('nan' AS DOUBLE))": 0,
+    "CAST(m AS DOUBLE)": 1704589323.5,
+    "CAST(CAST('5e-324' AS DOUBLE) AS STRING)": "4.9E-324",
+    "CAST(CAST(0.1 AS FLOAT) AS STRING)": "0.1",
+    "ADD_MONTHS(m, i)": date(2024, 6, 7),
+    "SPACE(i)": "     ",
     "SLICE(l, -4, 2)": [],
     "SLICE(l, 1, i - 6)": [],
     "ARRAY_REMOVE(l, IF(i < 0, i, NULL))": None,

@@ -24,6 +24,7 @@ bit_count(i)
 bit_length(s)
 cardinality(l) cardinality(t)
 cbrt(i) cbrt(f)
+f::varchar g::varchar
 ceil(i) ceil(f)
 century(d) century(m)
 char_length(s) char_length(l) char_length(t)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, lit
+from planner.api.expressions import Expr, call, lit
 from planner.expressions.types import is_list, is_number, is_text
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 _OF_JAVA = ("flink", "spark")
 #: Words of truth values, in lower case.
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
-#: Java writes doubles from here on, and below the other one, with an exponent.
-_LARGE, _SMALL = 1e7, 1e-3
 
 
 def trimmed(value: Expr, kind: pa.DataType, to: pa.DataType, engine: str) -> Expr:
@@ -43,12 +41,13 @@ def as_text(node: exp.Cast, value: Expr, kind: pa.DataType, compiler: Compiler) 
     number = _written(node.this)
     if engine in (*_OF_JAVA, "postgres", "duckdb") and number is not None:
         return lit(number)
+    style = compiler.text.engine.doubles
+    if style is not None and pa.types.is_floating(kind):
+        return call("double_text", value, style=style)
     if engine not in _OF_JAVA:
         return None
     if pa.types.is_boolean(kind):
         return value.cast("string").str.upper() if engine == "flink" else None
-    if pa.types.is_floating(kind):
-        return of_double(value)
     if is_list(kind) and _has_text(kind.value_type):
         null = "NULL" if engine == "flink" else "null"
         items = value.list.transform(lambda x: _element(x, kind.value_type).fill_null(null))
@@ -74,32 +73,6 @@ def _has_text(kind: pa.DataType) -> bool:
 
 
 def _element(value: Expr, kind: pa.DataType) -> Expr:
-    return of_double(value) if pa.types.is_floating(kind) else value.cast("string")
-
-
-def of_double(value: Expr) -> Expr:
-    """Return a double as Java writes it: ``2.0``, ``1.5E7``, ``NaN``."""
-    text, size = value.cast("string"), value.abs()
-    sign = when(text.str.starts_with("-")).then("-").otherwise("")
-    bare = text.str.replace("^-", "", regex=True)
-    with_point = when(bare.str.contains(".")).then(bare).otherwise(bare + lit(".0"))
-    exponent = bare.str.replace("^([0-9])e", r"\1.0e", regex=True)
-    exponent = exponent.str.replace(r"e\+?(-?)0*([0-9]+)$", r"E\1\2", regex=True)
-    whole = bare.str.extract("^([0-9]+)", 1)
-    digits = whole + bare.str.extract(r"\.([0-9]+)$", 1)
-    large = _scientific(digits) + (whole.str.length() - 1).cast("string")
-    zeros = bare.str.extract(r"^0\.(0*)", 1)
-    small = _scientific(bare.str.extract(r"^0\.0*([0-9]+)$", 1))
-    small = small + lit("-") + (zeros.str.length() + 1).cast("string")
-    usual = (size == 0.0) | ((size >= _SMALL) & (size < _LARGE))
-    written = when(usual).then(with_point).when(bare.str.contains("e")).then(exponent)
-    written_all = written.when(size >= _LARGE).then(large).otherwise(small)
-    chosen = when(bare == "nan").then("NaN").when(bare == "inf").then(sign + lit("Infinity"))
-    return chosen.otherwise(sign + written_all)
-
-
-def _scientific(digits: Expr) -> Expr:
-    """Return ``1.25E`` of the digits 12500."""
-    rest = digits.str.slice(1, None).str.replace("0+$", "", regex=True)
-    rest = when(rest == "").then("0").otherwise(rest)
-    return digits.str.slice(0, 1) + lit(".") + rest + lit("E")
+    if pa.types.is_floating(kind):
+        return call("double_text", value, style="java")
+    return value.cast("string")

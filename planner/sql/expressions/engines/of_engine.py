@@ -40,6 +40,7 @@ _OF_DECIMALS = (
 #: In PostgreSQL they make a double of an integer; the first two also in DuckDB.
 _ROUNDED = (exp.Floor, exp.Ceil, exp.Round, exp.Sign)
 _DAY_US = 86_400_000_000
+_SECOND_US = 1_000_000
 #: Dialects where a day and whole days make a day.
 _DAYS_OF_DAYS = ("flink", "spark")
 
@@ -70,6 +71,10 @@ def built(
     made = Expr(as_node(build(*values))) if of_types is None else of_types
     if engine.name != "spark":
         return made
+    if isinstance(node, exp.Floor | exp.Ceil) and pa.types.is_floating(
+        values[0].output_type(schema)
+    ):
+        return when(values[0].is_nan()).then(0).otherwise(made).cast("int64")
     try:
         made.output_type(schema)
     except ExpressionTypeError:
@@ -182,7 +187,7 @@ def _divided(
         is_other = (rest != 0) & ((left < 0) != (right < 0))
         return when(is_other).then(rest - right).otherwise(rest)
     whole = left // right  # rounds down
-    is_below = ((left < 0) != (right < 0)) & (whole * right != left)
+    is_below = ((left < 0) != (right < 0)) & (left % right != 0)
     return when(is_below).then(whole + 1).otherwise(whole)
 
 
@@ -212,6 +217,8 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))
         return _plain(node, value.dt.epoch_us() // engine.epoch_us, to)
+    if engine.epoch_us == _SECOND_US and types.is_timestamp(kind) and types.is_floating(to):
+        return _plain(node, value.dt.epoch_us() / _SECOND_US, to)
     if engine.name and types.is_integer(kind) and types.is_timestamp(to):
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))
@@ -219,7 +226,8 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     if engine.rounds_to_whole and types.is_integer(to) and not types.is_integer(kind):
         is_exact = pa.types.is_decimal(kind) or _is_decimal(node.this, compiler)
         value = value.round(0) if is_exact else _rounded(value, kind)
-    own = java_texts.as_text(node, value, kind, compiler) if is_text(to) else None
+    is_whole = isinstance(node.this.unnest(), _ROUNDED) and _is_decimal(node.this, compiler)
+    own = java_texts.as_text(node, value, kind, compiler) if is_text(to) and not is_whole else None
     if own is not None:
         return shortened(node.to, own, engine)
     made = _plain(node, java_texts.trimmed(value, kind, to, engine.name), to)

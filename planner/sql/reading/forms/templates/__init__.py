@@ -273,6 +273,11 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
         )
         for call, template in known.items()
     },
+    **{
+        (engine, case, 1): f"@JAVA_{case}(@1)"
+        for engine in ("spark", "flink", "ksqldb")
+        for case in ("UPPER", "LOWER")
+    },
     ("spark", "LOG1P", 1): f"CASE WHEN NOT @1 <= -1 THEN {_NUMBERS['LOG1P', 1]} END",
     **{
         (engine, "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)"

@@ -27,7 +27,10 @@ SPARK: dict[tuple[str, int], str] = {
         (name, 1): f"CASE WHEN NOT @1 <= 0 THEN @{name}(@1) END"
         for name in ("LN", "LOG", "LOG10", "LOG2")
     },
-    ("LOG", 2): "CASE WHEN NOT @1 <= 0 AND NOT @2 <= 0 THEN @LOG(@1, @2) END",
+    ("LOG", 2): (
+        "CASE WHEN NOT @1 <= 0 AND NOT @2 <= 0 THEN CASE WHEN @1 = 1 "
+        "THEN @LN(@2) * CAST('inf' AS DOUBLE) ELSE @LOG(@1, @2) END END"
+    ),
     ("ADD_MONTHS", 2): "CAST(@ADD_MONTHS(CAST(@1 AS DATE), @2) AS DATE)",
     ("DAYNAME", 1): "STRFTIME(CAST(@1 AS TIMESTAMP), '%a')",
     ("MONTHNAME", 1): "STRFTIME(CAST(@1 AS TIMESTAMP), '%b')",
@@ -78,9 +81,10 @@ SPARK: dict[tuple[str, int], str] = {
         f"WHEN @3 < 1 THEN 0 WHEN @2 = '' THEN 1 ELSE {PLACED} END"
     ),
     ("INITCAP", 1): (
-        "ARRAY_JOIN(TRANSFORM(@SPLIT(@1, ' '), w -> UPPER(LEFT(w, 1)) || LOWER(SUBSTRING(w, 2))), "
-        "' ')"
+        "ARRAY_JOIN(TRANSFORM(@SPLIT(@1, ' '), "
+        "w -> @JAVA_TITLE(LEFT(w, 1)) || LOWER(SUBSTRING(w, 2))), ' ')"
     ),
+    ("CHR", 1): "CASE WHEN @1 < 0 THEN '' ELSE @CHR(@1 & 255) END",
     ("IS_NAN", 1): "COALESCE(@IS_NAN(@1), FALSE)",
     ("FLATTEN", 1): f"CASE WHEN {_NULLS_1} = 0 THEN @FLATTEN(@1) END",
     ("ARRAY_CONTAINS", 2): (
