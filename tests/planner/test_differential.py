@@ -21,6 +21,7 @@ import pytest
 from planner import EvaluationError, InvalidPlanError, Stream, sql
 from planner.logical.nodes import Project
 from tests.support.budget import scaled
+from tests.support.ducks import duck
 from tests.support.random_expressions import KINDS, SCHEMA, Said, expression, rows_of
 
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "11"))
@@ -82,7 +83,7 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_expressions(kind: str) -> None:
-    connection = duckdb.connect()
+    connection = duck()
     connection.execute("PRAGMA disable_optimizer")  # it reorders operations that may overflow
     compared = 0
     for case in range(CASES):

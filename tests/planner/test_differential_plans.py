@@ -9,7 +9,6 @@ import os
 from random import Random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -17,6 +16,7 @@ from planner import Stream, agg, col, cti, event, hopping, sql
 from planner.physical.lower import lower
 from rstream.types import INF_TIME
 from tests.support.budget import scaled
+from tests.support.ducks import duck
 from tests.support.plan_runner import answer
 
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "11"))
@@ -51,7 +51,7 @@ def answers(stream: Any, parallelism: int) -> list[tuple[Any, ...]]:
 
 
 def asked(query: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
-    connection = duckdb.connect()
+    connection = duck()
     for name, table in tables.items():
         connection.register(name, table)
     return sorted(connection.execute(query).fetchall(), key=repr)

@@ -11,7 +11,6 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -20,6 +19,7 @@ from planner.logical.nodes import Project
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
+from tests.support.ducks import duck
 from tests.support.plan_runner import Schedule, answer
 
 KINDS = {"k": "string", "n": "int64"}
@@ -133,11 +133,11 @@ VALUES = (None, 0.0, -0.0, 1.5, float("nan"), float("inf"))
 
 
 def test_nan_is_not_distinct_from_nan() -> None:
-    duck = duckdb.connect()
+    ducks = duck()
     for a, b in itertools.product(VALUES, VALUES):
         for operator in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             asked = f"SELECT ?::DOUBLE {operator} ?::DOUBLE"
-            ((wanted,),) = duck.execute(asked, [a, b]).fetchall()
+            ((wanted,),) = ducks.execute(asked, [a, b]).fetchall()
             typed = "NULL" if b is None else f"CAST('{b}' AS DOUBLE)"
             assert _value(f"x {operator} {typed}", a, pa.float64()) is wanted, (a, b)
     assert _value("x <=> CAST('nan' AS DOUBLE)", float("nan"), pa.float64()) is True
@@ -153,10 +153,10 @@ def test_nan_is_not_distinct_from_nan() -> None:
     "kind", ["TINYINT", "INT", "BIGINT", "UTINYINT", "DOUBLE", "DECIMAL(5, 2)"]
 )
 def test_a_plus_sign_before_a_number_is_read(kind: str) -> None:
-    duck = duckdb.connect()
+    ducks = duck()
     more = () if kind == "DOUBLE" else ("+-5",)  # which DuckDB reads as -5.0
     for text in ("+5", "5", "+", "++5", "-+5", "5+", "+ 5", "+x", "", *more):
-        ((wanted,),) = duck.execute(f"SELECT TRY_CAST(? AS {kind})", [text]).fetchall()
+        ((wanted,),) = ducks.execute(f"SELECT TRY_CAST(? AS {kind})", [text]).fetchall()
         assert _value(f"TRY_CAST(x AS {kind})", text, pa.string()) == wanted, text
 
 
@@ -274,7 +274,7 @@ def test_stars_with_other_columns_are_duckdbs(text: str) -> None:
     events = [event(n, k="ab"[n % 2], x=n * n % 5, n=n) for n in range(9)]
     stream = Stream.from_items({"k": "string", "x": "int64", "n": "int64"}, events)
     found = _ran(sql(text.replace("ORDER BY n", "ORDER BY vs()"), {"t": stream}))
-    ducks = duckdb.connect()
+    ducks = duck()
     ducks.register("t", pa.Table.from_pylist([dict(e.payload) for e in events]))
     wanted = ducks.execute(text).fetchall()
     names = [c[0] for c in ducks.description]
@@ -308,7 +308,7 @@ def test_the_matches_that_are_replaced(text: str, dialect: str | None, wanted: s
     assert [row["v"] for row in _ran(made)] == [wanted]
     if dialect == "duckdb":
         query = f"SELECT {text} AS v FROM (SELECT 'aaac' AS x)"
-        assert duckdb.connect().execute(query).fetchall() == [(wanted,)]
+        assert duck().execute(query).fetchall() == [(wanted,)]
 
 
 def test_other_flags_of_patterns_are_refused() -> None:
@@ -331,7 +331,7 @@ def test_rows_in_the_order_of_columns_that_are_not_listed(text: str) -> None:
     stream = Stream.from_items({"k": "string", "x": "int64", "n": "int64"}, events)
     rows = _ran(sql(text, {"t": stream}))
     alive = sorted(list(r.values())[2:] for r in rows if r[VE] == INF_TIME)
-    ducks = duckdb.connect()
+    ducks = duck()
     ducks.register("t", pa.Table.from_pylist([dict(e.payload) for e in events]))
     assert alive == sorted(map(list, ducks.execute(text).fetchall()))
     assert [name for name in rows[0] if name[0] != "_"] == [c[0] for c in ducks.description]

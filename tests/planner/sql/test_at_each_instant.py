@@ -8,7 +8,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -16,10 +15,13 @@ from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from tests.support.budget import one_in
+from tests.support.ducks import duck
 from tests.support.plan_runner import answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import duckdb
 
     from planner.sql.reading.errors import SqlError as Refusal
 
@@ -100,7 +102,7 @@ STREAMS = {
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as found:
+    with duck() as found:
         yield found
 
 

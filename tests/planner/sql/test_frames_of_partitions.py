@@ -10,13 +10,13 @@ import datetime as dt
 import random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from planner import SqlError, Stream, sql
 from tests.planner.sql.pasted.test_pasted import _plain, _rows
 from tests.support.budget import DEPTH
+from tests.support.ducks import duck
 
 SCHEMA = pa.schema(
     [("id", "int64"), ("k", "string"), ("x", "int64"), ("f", "float64"), ("d", pa.date32())]
@@ -78,7 +78,7 @@ def query_of(rng: random.Random) -> str:
 def compare(seed: int) -> None:
     rng = random.Random(seed)
     table, text = table_of(rng), query_of(rng)
-    with duckdb.connect() as connection:
+    with duck() as connection:
         connection.register("t", table)
         wanted = [_plain(row) for row in connection.execute(text).fetchall()]
     stream = sql(text, {"t": Stream.table(table)})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -15,7 +14,11 @@ from planner.logical.text import logical_text
 from planner.physical.lower import lower
 from rstream.types import INF_TIME
 from tests.support.budget import one_in
+from tests.support.ducks import duck
 from tests.support.plan_runner import Schedule, answer
+
+if TYPE_CHECKING:
+    import duckdb
 
 SCHEMA = {"k": "string", "n": "int64", "x": "int64", "f": "float64"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,7 +61,7 @@ def stream_of(rows: list[dict[str, Any]], partitions: int = 2) -> Stream:
 @pytest.fixture(scope="module")
 def both() -> tuple[Stream, duckdb.DuckDBPyConnection]:
     rows = rows_of(41)
-    found = duckdb.connect()
+    found = duck()
     plain = [{**row, "ts": row["ts"].replace(tzinfo=None)} for row in rows]
     found.register("t", pa.Table.from_pylist(plain))
     return stream_of(rows), found

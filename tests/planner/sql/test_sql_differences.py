@@ -18,6 +18,7 @@ from planner.errors import InvalidPlanError
 from planner.logical.nodes import Project
 from rstream.types import INF_TIME
 from tests.rooms import ROOT
+from tests.support.ducks import duck
 
 TEXT = (ROOT / "docs" / "SQL.md").read_text()
 ROWS = [
@@ -43,7 +44,7 @@ def ours(expression: str) -> Any:
 
 def theirs(expression: str) -> Any:
     said = expression.replace(" DIV ", " // ").replace("WEEKDAY(", "dayofweek(")
-    row = duckdb.connect().execute(f"SELECT {said}").fetchone()
+    row = duck().execute(f"SELECT {said}").fetchone()
     assert row is not None
     return row[0]
 

@@ -5,17 +5,20 @@ Cannot catch: the results of a GROUP BY around them (``test_in_windows.py``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from planner import Stream, sql
 from planner.physical.lower import lower
 from tests.support.budget import one_in
+from tests.support.ducks import duck
 from tests.support.plan_runner import answer
 from tests.support.window_queries import ROWS, SECOND, counted, of, streams, windows
+
+if TYPE_CHECKING:
+    import duckdb
 
 BOUNDS = "a.window_start = b.window_start AND a.window_end = b.window_end"
 SHAPES = [(10, None), (3, None), (10, 5)]
@@ -31,7 +34,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 def engine(size: int, every: int | None) -> duckdb.DuckDBPyConnection:
     """DuckDB with the rows of both windows."""
-    found = duckdb.connect()
+    found = duck()
     for name, rows in ROWS.items():
         copies = [
             {"k": k, "window_start": start, "window_end": start + size}

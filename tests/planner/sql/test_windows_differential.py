@@ -13,18 +13,20 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
 
 from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from tests.support.budget import seeds
+from tests.support.ducks import duck
 from tests.support.plan_runner import answer
 from tests.support.random_windows import COLUMNS, TABLE, Choices, Query, shrunk, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import duckdb
 
 SEED = int(os.environ.get("WINDOWS_SEED", "7"))
 CASES = 20
@@ -39,7 +41,7 @@ Rows = list[tuple[Any, ...]]
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as found:
+    with duck() as found:
         yield found
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from math import copysign, inf, isnan, nan
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.expressions.functions.doubles import rounded_float
+from tests.support.ducks import duck
 
 SPECIAL = [1.1 + 2.2, 3.0000000000000004, -0.05, 250.3, 676.59, 2.675, 2.5, -2.5, 0.0, -0.0, 1e-17]
 EXACT = Context(prec=800)
@@ -27,7 +27,7 @@ def test_as_duckdb(digits: int) -> None:
         column = pa.array(numbers)
         found = rounded_float(column, digits, toward_zero=toward_zero).to_pylist()
         shown = ", ".join(f"{name}('{n!r}'::DOUBLE, {digits})" for n in numbers)
-        with duckdb.connect() as connection:
+        with duck() as connection:
             (wanted,) = connection.execute(f"SELECT {shown}").fetchall()
         assert repr(found) == repr(list(wanted))
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import pytest
 
 from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
+from tests.support.ducks import duck
 from tests.support.plan_runner import answer
 
 ROWS = {"t": Stream.from_items({"k": "string", "i": "int64"}, [event(0, k="a", i=1)])}
@@ -90,7 +90,7 @@ def test_weeks_and_lists_with_nulls_are_duckdbs() -> None:
     ]
     listed = ", ".join(f"{text} AS v{n}" for n, text in enumerate(texts))
     row = _row(listed, "duckdb")
-    wanted = duckdb.connect().execute(f"SELECT {listed}").fetchone()
+    wanted = duck().execute(f"SELECT {listed}").fetchone()
     assert tuple(row[f"v{n}"] for n in range(len(texts))) == wanted
 
 
@@ -106,5 +106,5 @@ def test_a_number_that_its_double_changes_is_refused_or_cast_with_all_its_digits
     casts = [f"CAST({number} AS DECIMAL({digits}))" for digits in ("20,2", "20,0", "38,20")]
     casts.append(f"TRY_CAST({number} AS DECIMAL(4, 2))")
     listed = ", ".join(f"{text} AS v{n}" for n, text in enumerate(casts))
-    row, wanted = _row(listed, "duckdb"), duckdb.connect().execute(f"SELECT {listed}").fetchone()
+    row, wanted = _row(listed, "duckdb"), duck().execute(f"SELECT {listed}").fetchone()
     assert tuple(row[f"v{n}"] for n in range(len(casts))) == wanted

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import duckdb
 import pytest
 
 from planner import Stream, sql
@@ -17,6 +16,7 @@ from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from rstream.items.batch import VE, VS
 from tests.planner.sql.pasted.test_pasted import _plain
 from tests.support.budget import one_in
+from tests.support.ducks import duck
 from tests.support.plan_runner import answer
 
 OF_DUCKDB = """
@@ -86,7 +86,7 @@ def values(texts: list[str], dialect: str) -> list[Any]:
 @pytest.mark.parametrize("line", one_in(8, [line for line in OF_DUCKDB.split("\n") if line]))
 def test_duckdb(line: str) -> None:
     texts = line.split("; ")
-    (wanted,) = duckdb.connect().execute(f"SELECT {', '.join(texts)}").fetchall()
+    (wanted,) = duck().execute(f"SELECT {', '.join(texts)}").fetchall()
     for text, mine, theirs in zip(texts, values(texts, "duckdb"), wanted, strict=True):
         assert _plain([mine]) == _plain([theirs]), text
 
