@@ -112,6 +112,9 @@ def tell(
     word = node.name
     if word == "SET":
         return _set(node, names)
+    if word == "RESET":
+        keys = "".join(part.name for part in node.expressions[1:]).lower()
+        return "" if not keys or keys in _ZONES else None
     if word == "SHOW":
         print("\n".join(sorted({*names.streams, *declared})))
     elif word == "DESCRIBE":

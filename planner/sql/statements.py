@@ -197,11 +197,12 @@ class _Statements:
         """Return the stream with columns renamed by position, as in ``name (a, b)``."""
         if not isinstance(schema, exp.Schema):
             return stream
-        names = [column.name for column in schema.expressions]
+        columns = [_commented(column) for column in schema.expressions]
+        names = [column.name for column in columns]
         if len(names) != len(stream.schema):
             reason = f"{len(names)} names for {len(stream.schema)} columns"
             raise self.text.error(schema, reason)
-        for column in schema.expressions:
+        for column in columns:
             if not isinstance(column, exp.Identifier):
                 raise self.text.error(column, "only names of columns are allowed here")
         with self.text.located(schema):
@@ -294,6 +295,15 @@ def _name_by_place(query: exp.Expr, names: Sequence[str]) -> None:
             made = exp.Alias(alias=exp.to_identifier(called, quoted=True))
             part.replace(made)
             made.set("this", part)
+
+
+def _commented(column: exp.Expr) -> exp.Expr:
+    """Return the name of ``name COMMENT 'text'`` of a view."""
+    others = column.args.get("constraints") or []
+    kinds = [type(other.args["kind"]) for other in others]
+    is_plain = isinstance(column, exp.ColumnDef) and column.args.get("kind") is None
+    is_comment = all(kind is exp.CommentColumnConstraint for kind in kinds)
+    return column.this if is_plain and is_comment else column
 
 
 def _constant(stream: Stream) -> Callable[[], Stream]:

@@ -120,6 +120,7 @@ _SPARK = Engine(
     epoch_us=1_000_000,
     plain_times=True,
     keeps_rows=True,
+    varchar_column="check",
     decimal=pa.decimal128(10, 0),
     varchar_cast="ignore",
     char_cast="ignore",

@@ -219,6 +219,16 @@ _SHOWN = (
 )
 
 
+#: First words of statements about sessions, statistics and caches, which do not change rows.
+_SILENT = ("RESET", "ANALYZE", "HELP", "REFRESH", "CACHE", "UNCACHE", "MSCK")
+_SILENT_PAIRS = (
+    *(("ADD", "JAR"), ("ADD", "JARS"), ("REMOVE", "JAR"), ("ADD", "FILE"), ("LIST", "JAR")),
+    *(("LOAD", "MODULE"), ("UNLOAD", "MODULE"), ("SHOW", "JARS"), ("SHOW", "MODULES")),
+    *(("SHOW", "CREATE"), ("SHOW", "PARTITIONS"), ("SHOW", "CURRENT"), ("SHOW", "FULL")),
+    *(("SHOW", "TBLPROPERTIES"), ("SHOW", "PROCEDURES"), ("SHOW", "NAMESPACES")),
+)
+
+
 def client_statement(parser: Any) -> exp.Expr | None:
     """Parse a statement that is no query and creates nothing; None: it is another."""
     first, second = parser._curr, parser._next
@@ -253,6 +263,8 @@ def client_statement(parser: Any) -> exp.Expr | None:
         return made
     if word == "ALTER" and second is not None:
         parser.raise_error(_NO_ALTER.format(follows), first)
+    if word in _SILENT or (word, follows) in _SILENT_PAIRS:
+        return _rest(parser, first, word)
     is_silent = word in ("DROP", "USE") or (word == "CREATE" and follows in ("INDEX", *_CATALOGS))
     return _rest(parser, first, f"{word} {follows}") if is_silent else None
 

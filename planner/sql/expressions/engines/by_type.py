@@ -9,6 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
+from planner.api.expressions import struct
+from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Literal
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
 
@@ -71,6 +73,23 @@ def _joined(value: Expr, kind: pa.DataType, separator: Expr) -> Expr:
     if not is_text(kind.value_type):
         texts = texts.list.transform(lambda x: x.cast("string"))
     return when(texts.list.length() > 0).then(texts.list.join(separator)).otherwise(None)
+
+
+def by_place(value: Expr, kind: pa.DataType, to: pa.DataType) -> Expr:
+    """Return a struct cast to another, field by field: names do not matter.
+
+    Raises:
+        InvalidPlanError: they have different numbers of fields.
+    """
+    if not pa.types.is_struct(kind) or not pa.types.is_struct(to):
+        return value if kind == to else value.cast(to)
+    if kind.num_fields != to.num_fields:
+        raise InvalidPlanError(f"a ROW of {kind.num_fields} fields becomes one of {to.num_fields}")
+    fields = {
+        wanted.name: by_place(value.field(held.name), held.type, wanted.type)
+        for held, wanted in zip(kind, to, strict=True)
+    }
+    return when(value.is_null()).then(None).otherwise(struct(**fields))
 
 
 def tried(node: exp.Expr, compiler: Compiler) -> Expr | None:

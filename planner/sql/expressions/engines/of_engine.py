@@ -14,7 +14,7 @@ from planner.errors import ExpressionTypeError
 from planner.expressions.nodes import Literal
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_number, is_text
 from planner.sql.expressions.engines import java_texts
-from planner.sql.expressions.engines.by_type import by_type
+from planner.sql.expressions.engines.by_type import by_place, by_type
 from planner.sql.reading.literals import exact_cast, fraction_digits, type_length
 
 if TYPE_CHECKING:
@@ -80,12 +80,16 @@ def built(
     except ExpressionTypeError:
         whole = [pa.types.is_integer(value.output_type(schema)) for value in values]
         literal = [isinstance(value.node, Literal) for value in values]
-        texts = [
-            value.cast("string") if is_whole and not is_literal else value
-            for value, is_whole, is_literal in zip(values, whole, literal, strict=True)
+        cast = [
+            w and (not known or at == 0)
+            for at, (w, known) in enumerate(zip(whole, literal, strict=True))
         ]
-        if not any(w and not known for w, known in zip(whole, literal, strict=True)):
+        if not any(cast):
             raise
+        texts = [
+            value.cast("string") if is_cast else value
+            for value, is_cast in zip(values, cast, strict=True)
+        ]
         return Expr(as_node(build(*texts)))
     return made
 
@@ -213,6 +217,8 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     engine, value = text.engine, compiler.compile(node.this)
     kind = value.output_type(compiler.schema)
     types = pa.types
+    if types.is_struct(kind) and types.is_struct(to) and engine.name:
+        return by_place(value, kind, to)
     if engine.name and types.is_timestamp(kind) and types.is_integer(to):
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))

@@ -210,8 +210,16 @@ def _numbers(count: int) -> exp.Expr:
 
 
 def _with_values(statement: exp.Expr, error: Error) -> exp.Expr:
-    """Replace VALUES with expressions by queries."""
+    """Replace VALUES with expressions by queries, and those with a PIVOT by subqueries."""
     for values in list(statement.find_all(exp.Values)):
+        pivots = values.args.get("pivots")
+        if pivots:
+            values.set("pivots", None)
+            query = exp.select("*").from_(values.copy())
+            held = exp.Subquery(this=query, pivots=[pivot.copy() for pivot in pivots])
+            _place(held, values)
+            values.replace(held)
+            return _with_values(statement, error)
         parts = list(itertools.chain.from_iterable(_rows_of(values)))
         alias = values.args.get("alias")
         names = [column.name for column in alias.columns] if alias else []
