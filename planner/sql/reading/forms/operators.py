@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIKES = (exp.Like, exp.ILike)
+#: Operators that only PostgreSQL applies to JSON: elsewhere JSON is a text.
+_OF_JSON = (exp.DPipe, exp.Sub)
 _NO_SETS = (
     "GLOB takes * and ? here, and no [...] or \\; write a regular expression, as in "
     "REGEXP_LIKE(s, '^a[bc].*$')"
@@ -36,7 +38,7 @@ def with_operators(
     """
     kinds: tuple[type[exp.Expr], ...] = (
         *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
-        *OF_POSTGRES,
+        *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
     for node in reversed(list(whole.find_all(*kinds))):
         pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None

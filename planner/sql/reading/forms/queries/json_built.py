@@ -7,7 +7,6 @@ from other constructors, and of ``JSON(text)``, are inserted as they are.
 from __future__ import annotations
 
 import json
-from functools import reduce
 
 from sqlglot import exp
 
@@ -58,7 +57,7 @@ def _text(node: exp.Expr) -> exp.Expr:
         for pair in node.expressions if isinstance(node.expressions, list) else []:
             key = exp.Literal.string(json.dumps(pair.this.name, ensure_ascii=False) + ":")
             value = _value(pair.expression, keeps=keeps)
-            parts += [] if value is None else [exp.DPipe(this=key, expression=value)]
+            parts += [] if value is None else [exp.Concat(expressions=[key, value])]
         return _joined("{", parts, "}")
     for part in node.expressions:
         value = _value(part, keeps=bool(node.meta.get("keeps_nulls")))
@@ -81,5 +80,5 @@ def _joined(first: str, parts: list[exp.Expr], last: str) -> exp.Expr:
         return exp.Literal.string(first + last)
     listed = exp.Array(expressions=parts)
     inner = exp.ArrayToString(this=listed, expression=exp.Literal.string(","))
-    pieces = (exp.Literal.string(first), inner, exp.Literal.string(last))
-    return reduce(lambda a, b: exp.DPipe(this=a, expression=b), pieces)
+    pieces = [exp.Literal.string(first), inner, exp.Literal.string(last)]
+    return exp.Concat(expressions=pieces)

@@ -103,3 +103,15 @@ VALUES ('1.0', '1.23456789E7', 't=2.5;true', '2026-05-04', '2026-05-04 01:02:03.
 SELECT * FROM VALUES (1, 10, 20, 30), (2, NULL, 5, 6) AS t(id, q1, q2, q3) UNPIVOT (sales FOR quarter IN (q1 AS `Q1`, q2 AS `Q2`, q3 AS `Q3`));
 --- duckdb
 VALUES (1, 'Q1', 10), (1, 'Q2', 20), (1, 'Q3', 30), (2, 'Q2', 5), (2, 'Q3', 6)
+=== json-text-with-more rows
+SELECT to_json(named_struct('a', 1)) || '!' AS a, concat('<', to_json(array(1, 2)), '>') AS b;
+--- duckdb
+VALUES ('{"a":1}!', '<[1,2]>')
+=== maps-exploded-and-places rows
+SELECT k, v, filter(array(5, 6, 7), (x, i) -> i > 0) AS f FROM (SELECT explode(map('a', 1, 'b', 2)) AS (k, v));
+--- duckdb
+VALUES ('a', 1, [6, 7]), ('b', 2, [6, 7])
+=== sums-that-overflow table
+SELECT try_add(2147483647, 1) AS a, try_multiply(9223372036854775807L, 2) AS b, try_subtract(3, 1) AS c, max(struct(x, y)).y AS d, format_number(1234567.891, 2) AS e, conv('ff', 16, 10) AS f FROM VALUES (1, 'p'), (2, 'q') AS t(x, y);
+--- duckdb
+VALUES (NULL, NULL, 2, 'q', '1,234,567.89', '255')
