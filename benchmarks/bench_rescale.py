@@ -36,6 +36,8 @@ STEP_US, WINDOW_US = 10_000, 10_000
 #: Output that is looked at before a change and after it; time between two changes.
 BEFORE_S, AFTER_S, BETWEEN_S = 1.0, 2.0, 1.5
 WAIT_S = 120.0
+#: So many batches have arrived when a job is at work.
+FLOWING = 100
 #: Vertices of the keyed stage at first.
 WIDTH = 2
 
@@ -76,6 +78,15 @@ def longest_ms(seen_us: list[int], lo_us: int, hi_us: int) -> float:
     return round(float(np.diff(seen).max()) / 1e3, 1)
 
 
+def wait_until_it_flows(watcher: Watcher) -> None:
+    """Wait until batches arrive."""
+    deadline_s = time.monotonic() + WAIT_S
+    while len(watcher.outputs.at_us) < FLOWING:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"no output within {WAIT_S:g} s")
+        time.sleep(BETWEEN_S / 10)
+
+
 def change(job: Job, watcher: Watcher, width: int) -> dict[str, Any]:
     """Rescale the job; the pause of its output."""
     time.sleep(BETWEEN_S + BEFORE_S)
@@ -113,6 +124,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         try:
             watcher = Watcher(job)
             watcher.start()
+            wait_until_it_flows(watcher)
             changes = [change(job, watcher, width) for width in args.widths]
             steps = int(feeder.communicate(timeout=WAIT_S)[0])
             job.stop(finish=True)

@@ -47,6 +47,7 @@ from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
 from jobmanager.storage.savepoints import MANIFEST, folder_of, list_savepoints, read_savepoint
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
+from rstream.log.background import InlineBackground
 from rstream.store.sync_later import put_all
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _PLACED, _COPY = "next-plan.pkl", "state"
 
 
 class Shell(NamedTuple):
-    """The clock, and the threads that flush the log; None: new threads."""
+    """The clock, and the threads that flush the log; None: the caller's thread."""
 
     clock: Clock = SystemClock()
     background: Background | None = None
@@ -287,7 +288,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
 
 def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
     """Start the log of a root, which the caller has claimed, with a copy of the state."""
-    log = NoticeLog(root, shell.clock, JobConfig(), shell.background)
+    log = NoticeLog(root, shell.clock, JobConfig(), shell.background or InlineBackground())
     try:
         log.append_copy(copy)
         log.flush()
