@@ -134,7 +134,7 @@ class GrowingTopics:
         return _Grown([topics_of(plan)[place] for place in places], trouble)
 
     def _finish(self, growing: Future[_Grown]) -> None:
-        """Pass the durable plan on. A failed attempt is repeated after ``RETRY_S``."""
+        """Pass the durable plan on. An attempt without all partitions is repeated after RETRY_S."""
         self._next_s = self._clock.monotonic_s() + RETRY_S
         try:
             grown = growing.result()
@@ -157,6 +157,8 @@ class GrowingTopics:
         self._plan = with_sources(self._plan, readers)
         self._topics = topics_of(self._plan)
         if added:
+            if grown.trouble is None:
+                self._next_s = 0.0  # a topic may grow again at once
             self._take_in(self._plan, PartitionsAdded(tuple(added)))
 
     def _note_trouble(self, error: StreamEngineError | None) -> None:

@@ -86,3 +86,31 @@ def test_a_topic_whose_brokers_are_away_holds_up_no_other_one() -> None:
     found = root.read_plan()
     assert found is not None
     assert [v.source.added[0].stream for v in found.vertices if v.source] == [1, 1]
+
+
+def test_a_topic_that_grows_twice_is_read_at_once() -> None:
+    vertex, clock = reader(0), ManualClock(1_000_000)
+    plan = replace(lower(stateless(), root="ROOT", parallelism=1), vertices=(vertex,))
+    root = JobRoot(MemoryBlobs(root="jobs/j/"))
+    root.claim(clock.now_us())
+    root.write_plan(plan)
+    scene = Scene(Topology((vertex,)), hosts=1)
+    scene.start_all()
+    added: list[PartitionsAdded] = []
+
+    def look(spec: SourceSpec, known: Sequence[Unit]) -> Sequence[Unit]:
+        return [Unit(spec.path, stream=len(known), log_partitions=len(known) + 1)]
+
+    topics = GrowingTopics(
+        plan,
+        root,
+        clock,
+        lambda _, new: added.append(new),
+        background=InlineBackground(),
+        look=look,
+    )
+    for count in (2, 3):
+        scene.at("v0.0").log_partitions = count
+        for _ in range(2):
+            topics.note(scene.manager)
+    assert [new.vertices[0].partitions for new in added] == [(1,), (1, 2)]
