@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import rvertex
 from rstream.items.batch import event_schema
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.checkpoint.ranges.restrict import SlotRange
@@ -19,6 +17,7 @@ from rvertex.events.run import NO_CTIS, Run
 from rvertex.keys import key_table
 from rvertex.operators.protocol import EMPTY_STATE, OperatorState
 from rvertex.operators.windows.hopping import WindowAggregate
+from tests.rooms import FILES, nodes
 from tests.support.builders import cti, ev, make_run
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.small_limits import LIMITS, small_limits
@@ -186,11 +185,8 @@ def test_a_state_that_is_divided_wrongly_is_caught(
 def test_small_limits_are_in_force_everywhere() -> None:
     """A constant that another module imported by name would keep its value there."""
     names = {path.rsplit(".", 1)[1] for path in LIMITS}
-    package = Path(rvertex.__file__).parent
-    for file in package.rglob("*.py"):
-        imports = [
-            n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.ImportFrom)
-        ]
+    for file in (file for file in FILES if file.startswith("rvertex/")):
+        imports = [node for node in nodes(file) if isinstance(node, ast.ImportFrom)]
         assert not names & {alias.name for node in imports for alias in node.names}, file
     assert key_table._KEYS_MIN > 0
     with small_limits():

@@ -30,7 +30,7 @@ def with_series_of_times(whole: exp.Expr) -> None:
     """Replace GENERATE_SERIES of literal times in FROM by their VALUES."""
     for table in list(whole.find_all(exp.Table)):
         call = table.this
-        if isinstance(call, exp.GenerateSeries):
+        if type(call) is exp.GenerateSeries:
             ends = [call.args.get(part) for part in ("start", "end", "step")]
         elif isinstance(call, exp.Anonymous) and call.name.upper() in ("GENERATE_SERIES", "RANGE"):
             ends = list(call.expressions)
