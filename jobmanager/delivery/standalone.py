@@ -132,7 +132,7 @@ def deliver_plan(
         start_seq=start_seq,
         wiring=wiring,
     )
-    reported_s = _tell(root, deliveries, wiring.clock)
+    reported_s = _record_positions(root, deliveries, wiring.clock)
     job = _Watch(root, wiring.clock)
     deliveries.start()
     while not deliveries.wait(TICK_S):  # until all are done
@@ -146,9 +146,9 @@ def deliver_plan(
         if is_cancelled():
             deliveries.stop()
         if wiring.clock.monotonic_s() >= reported_s + TELL_EVERY_S:
-            reported_s = _tell(root, deliveries, wiring.clock)
+            reported_s = _record_positions(root, deliveries, wiring.clock)
         on_rows(deliveries.rows())
-    _tell(root, deliveries, wiring.clock)
+    _record_positions(root, deliveries, wiring.clock)
     return deliveries.rows()
 
 
@@ -179,7 +179,7 @@ class _Watch:
         return state not in OPEN_STATES
 
 
-def _tell(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:
+def _record_positions(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:
     """Record the positions of the deliveries in the root. Return the time of that, s."""
     for row in deliveries.rows():
         with contextlib.suppress(OperatingError):  # recorded again after TELL_EVERY_S

@@ -111,7 +111,7 @@ class InputPositions:
             if reader.seq is None or (reader.seq == reader.written_seq and not is_old):
                 continue
             try:
-                self._tell(reader)
+                self._write_position(reader)
                 reader.written_s = now_s
             except OperatingError as error:  # for example, only producers may write there
                 _log.info(
@@ -125,7 +125,7 @@ class InputPositions:
             self.tell()
             self._is_over.wait(TELL_EVERY_S)
 
-    def _tell(self, reader: _Reader) -> None:
+    def _write_position(self, reader: _Reader) -> None:
         assert reader.seq is not None, reader
         seq = reader.seq
         tell_position(_store(reader), reader.name, seq, self._clock.now_us())
@@ -135,7 +135,7 @@ class InputPositions:
         if is_over:
             forget_reader(_store(reader), reader.name)
         elif reader.seq is not None:
-            self._tell(reader)
+            self._write_position(reader)
 
 
 def _readers_of(plan: PhysicalPlan, job_id: str) -> Iterator[_Reader]:

@@ -138,7 +138,7 @@ class RootKeeper:
             self._note_failure(now, error)
             if now - self._failing_s > self._config.store_wait_s:
                 raise
-            self._tell()
+            self._report_waiting()
         else:
             self._note_success()
 
@@ -172,12 +172,12 @@ class RootKeeper:
                     raise
                 self.waiting = f"store: {error}"
             if attempt >= TRIES_MIN:
-                self._tell()
+                self._report_waiting()
                 self._pause(pause_s)
                 pause_s = min(2 * pause_s, self._config.store_pause_max_s)
         action()
 
-    def _tell(self) -> None:
+    def _report_waiting(self) -> None:
         """Write a status with :attr:`waiting`. This process sees it even if the store fails."""
         with contextlib.suppress(OperatingError):
             self._report()

@@ -187,13 +187,13 @@ class Put:
         except StreamEngineError as error:
             return self._refuse(error)
         waiting.room.close()
-        return self._tell(asdict(ack))
+        return self._send_document(asdict(ack))
 
     def _refuse(self, error: StreamEngineError) -> StreamEngineError:
-        self._tell(as_document(error))
+        self._send_document(as_document(error))
         return error
 
-    def _tell(self, document: dict[str, Any]) -> StreamEngineError | None:
+    def _send_document(self, document: dict[str, Any]) -> StreamEngineError | None:
         try:
             self._send(json.dumps(document).encode())
         except Exception as error:  # the producer is gone; the accepted rows are durable

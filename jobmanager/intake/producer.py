@@ -59,8 +59,8 @@ def read_producer(given: Mapping[str, object], words: Words) -> Producer:
 def _count(given: Mapping[str, object], word: str, words: Words) -> int:
     text = str(given[word])
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
-        found = _shown(given[word])
-        raise PostError(f"{words.place} {word} must be a number of 0 or more, not {found}")
+        number = _shown(given[word])
+        raise PostError(f"{words.place} {word} must be a number of 0 or more, not {number}")
     return int(text)
 
 

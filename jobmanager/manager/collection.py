@@ -75,15 +75,15 @@ def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
         for stream in (*shape.inputs, *shape.outputs):
             if not stream.is_durable and stream.reader is not None:
                 marks[stream.id] = job.held(stream.reader.vertex, stream.reader.index)
-    _tell_marks(job, marks)
+    _send_marks(job, marks)
 
 
 def output_obsolete(job: JobState, marks: Iterable[Mark]) -> None:
     """Let the writers of the result and of side outputs delete items below these marks."""
-    _tell_marks(job, {mark.stream: mark.seq for mark in marks if mark.seq})
+    _send_marks(job, {mark.stream: mark.seq for mark in marks if mark.seq})
 
 
-def _tell_marks(job: JobState, marks: dict[str, int]) -> None:
+def _send_marks(job: JobState, marks: dict[str, int]) -> None:
     """Send each mark once to every instance that has the stream in memory."""
     new_marks: dict[int, list[Mark]] = {}
     for stream, seq in marks.items():
@@ -158,7 +158,7 @@ def collect_durable(job: JobState) -> None:
     durable = {s: seq for s, seq in low.marks.items() if job.topology.streams[s].is_durable}
     marks = {s: seq for s, seq in durable.items() if seq}
     job.collected |= {s: max(seq, job.collected.get(s, 0)) for s, seq in marks.items()}
-    _tell_marks(job, marks)
+    _send_marks(job, marks)
 
 
 def _low_water_marks(job: JobState) -> LowWaterMarks:

@@ -202,7 +202,7 @@ def stop(job: JobState, vertex: VertexState, instance: InstanceState, *, flush: 
         name = vertex.shape.id
         job.tell(instance.host, StopVertex(instance.host, name, instance.epoch, flush))
     remove(vertex, instance)
-    _say_that_it_has_finished(job, vertex)
+    _report_finished(job, vertex)
 
 
 def lose_slot(job: JobState, slot: int) -> None:
@@ -217,10 +217,10 @@ def lose_slot(job: JobState, slot: int) -> None:
     for vertex in hit:
         if vertex not in dead:
             publish(job, vertex)
-            _say_that_it_has_finished(job, vertex)
+            _report_finished(job, vertex)
 
 
-def _say_that_it_has_finished(job: JobState, vertex: VertexState) -> None:
+def _report_finished(job: JobState, vertex: VertexState) -> None:
     """Log that a vertex has finished, after the loss of an instance that rewrote lost items.
 
     All other instances have finished before, so none of them reports it again, and no instance can
@@ -336,7 +336,7 @@ def failed(job: JobState, notice: VertexFailed) -> None:
     if vertex.instances:
         vertex.join_failures += 1
         vertex.due_us = job.now_us + _pause_us(job, vertex.join_failures)
-        _say_that_it_has_finished(job, vertex)
+        _report_finished(job, vertex)
     elif not job.is_retired(name) and notice.family == "store":
         _wait_for_store(job, vertex, notice.message)
     elif not job.is_retired(name):

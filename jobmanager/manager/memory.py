@@ -39,11 +39,11 @@ def lack_of(job: JobState, host: HostState, reason: str) -> str:
     is_short = memory is not None and memory.free_bytes < FREE_SHARE_MIN * memory.limit_bytes
     if not (is_short or _SAID.search(reason)):
         return ""
-    found = "" if memory is None else (
+    measured = "" if memory is None else (
         f"its process had {_gib(memory.used_bytes)} when it last reported, and "
         f"{_gib(memory.free_bytes)} of {_gib(memory.limit_bytes)} were free; "
     )  # fmt: skip
-    return f"it ran out of memory ({reason}): {found}{_largest(job, host)}{ADVICE}"
+    return f"it ran out of memory ({reason}): {measured}{_largest(job, host)}{ADVICE}"
 
 
 def is_sure(host: HostState, reason: str) -> bool:

@@ -92,21 +92,21 @@ def replay(
             return
         from jobmanager.replay.replaying import replay as run
 
-        found = run(root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust)
+        result = run(root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust)
     except Exception as error:
         if not _has_quit(error):
             raise
         raise typer.Exit(EXIT_INTERRUPTED) from None
     states = ""
-    if found.difference is not None and query is None:
+    if result.difference is not None and query is None:
         from jobmanager.replay.rows.state_differences import state_difference
 
-        states = state_difference(root, found.difference, found.vertex, trust=trust)
+        states = state_difference(root, result.difference, result.vertex, trust=trust)
     if as_json:
-        print(json.dumps({**found.to_json(), "states": states}))
+        print(json.dumps({**result.to_json(), "states": states}))
     else:
-        print("\n".join(filter(None, (str(found), states, _unstopped(found, break_)))))
-    if not found.is_equal:
+        print("\n".join(filter(None, (str(result), states, _unstopped(result, break_)))))
+    if not result.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
@@ -121,23 +121,25 @@ def why(
     from jobmanager.delivery.answer import print_rows
     from jobmanager.replay.rows import whys
 
-    found = whys.why(root, row, output=output, runs_max=runs_max, trust=trust)
+    explanation = whys.why(root, row, output=output, runs_max=runs_max, trust=trust)
     if as_json:
-        print(json_text(found.to_json()))
+        print(json_text(explanation.to_json()))
         return
-    print_rows(found.row)
-    for vertex, table in found.inputs.items():
+    print_rows(explanation.row)
+    for vertex, table in explanation.inputs.items():
         print(f"\n{vertex}: {table.num_rows:,} rows")
         print_rows(table.slice(0, ROWS_SHOWN))
         if table.num_rows > ROWS_SHOWN:
             print(f"... {table.num_rows - ROWS_SHOWN:,} more: --json")
     print()
-    for stage in found.stages:
+    for stage in explanation.stages:
         print(f"{stage.vertex}: {stage.events_in:,} events in, {stage.events_out:,} out")
-    if found.is_smallest:
+    if explanation.is_smallest:
         print("These rows alone give the row. Without any one of them it is missing.")
     else:
-        print(f"These rows alone give the row; fewer may do ({found.runs:,} runs: --runs-max).")
+        print(
+            f"These rows alone give the row; fewer may do ({explanation.runs:,} runs: --runs-max)."
+        )
 
 
 def diff(
@@ -164,13 +166,13 @@ def diff(
     from jobmanager.replay.rows import diffing
 
     query = _query(code, settings or ())
-    found = diffing.diff(
+    difference = diffing.diff(
         root, query, from_=from_, until=until, keys=key or (), output=output, trust=trust
     )
     if markdown is not None:
-        markdown.write_text(found.to_markdown(), encoding="utf-8")
-    print(json_text(found.to_json()) if as_json else found)
-    if not found.is_equal:
+        markdown.write_text(difference.to_markdown(), encoding="utf-8")
+    print(json_text(difference.to_json()) if as_json else difference)
+    if not difference.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
@@ -202,19 +204,19 @@ def bisect(
         )
         print(json.dumps({"version": code[at]}) if as_json else f"first wrong version: {code[at]}")
         return
-    found = bisecting.bisect(root, row=row, expect=expect, output=output, trust=trust)
+    bisection = bisecting.bisect(root, row=row, expect=expect, output=output, trust=trust)
     if as_json:
-        print(json_text(found.to_json()))
+        print(json_text(bisection.to_json()))
         return
-    print(f"{found.wrong_rows:,} rows of the result are wrong.")
-    for cause in found.causes:
+    print(f"{bisection.wrong_rows:,} rows of the result are wrong.")
+    for cause in bisection.causes:
         print(f"\n{cause.rows:,} of them become wrong with this item of {cause.source}, ", end="")
         print(f"after {cause.before:,} items:")
         print_rows(cause.item)
         print("\nThe first of them, after this item:")
         print_rows(cause.row)
-    if found.unexplained:
-        print(f"\n{found.unexplained:,} more rows are wrong because of other items.")
+    if bisection.unexplained:
+        print(f"\n{bisection.unexplained:,} more rows are wrong because of other items.")
 
 
 def capsule(
@@ -247,8 +249,8 @@ def capsule(
         print(f"{out}: {size:,} bytes, {rows:,} input rows; jobmanager replay {out} --trust")
 
 
-def _unstopped(found: Replay, break_: str | None) -> str:
-    return "" if break_ is None or found.stops else _NO_STOP.format(vertex=found.vertex)
+def _unstopped(replayed: Replay, break_: str | None) -> str:
+    return "" if break_ is None or replayed.stops else _NO_STOP.format(vertex=replayed.vertex)
 
 
 def _has_quit(error: BaseException | None) -> bool:
@@ -268,9 +270,9 @@ def _audit(root: str, limit_s: float, seed: int | None, *, trust: bool, as_json:
     from jobmanager.replay.rows import auditing
 
     os.nice(LOWEST)
-    found = auditing.audit(root, limit_s, seed=seed, trust=trust)
-    print(json.dumps(found.to_json()) if as_json else found)
-    if not found.is_equal:
+    result = auditing.audit(root, limit_s, seed=seed, trust=trust)
+    print(json.dumps(result.to_json()) if as_json else result)
+    if not result.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
@@ -280,14 +282,14 @@ def _replay_all(
     from jobmanager.replay import replaying
 
     equal, skipped, rows = True, {}, []
-    for found in replaying.replay_all(root, from_=from_, until=until, trust=trust):
-        if isinstance(found, CannotReplayError):
-            skipped[found.what] = str(found)
+    for replayed in replaying.replay_all(root, from_=from_, until=until, trust=trust):
+        if isinstance(replayed, CannotReplayError):
+            skipped[replayed.what] = str(replayed)
         else:
-            rows.append(found.to_json())
-            equal &= found.is_equal
+            rows.append(replayed.to_json())
+            equal &= replayed.is_equal
         if not as_json:
-            print(found)
+            print(replayed)
     if as_json:
         print(json.dumps({"equal": equal, "vertices": rows, "skipped": skipped}))
     if not rows:

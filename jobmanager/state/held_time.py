@@ -139,15 +139,15 @@ def _partition(
 
 def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
     """Yield the earliest hold of an operator that has no waiting operator upstream."""
-    found = [
+    operators = [
         (hold.since_us, vertex.shape.id, hold)
         for vertex in vertices
         if not vertex.is_finished and vertex.leader is not None
         for hold in vertex.leader.holds
     ]
-    if not found:
+    if not operators:
         return
-    since_us, vertex, hold = min(found, key=lambda row: row[:2])
+    since_us, vertex, hold = min(operators, key=lambda row: row[:2])
     what = f"the end of {hold.row}" if hold.row else "the end of an event that began"
     if hold.is_window:
         what = "the end of a window that began"

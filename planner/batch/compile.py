@@ -305,9 +305,9 @@ def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
         f"{VS}", f"{VS} + 1L as `{VE}`", "_next", *keys
     )
     same = [f"l{key} <=> r{key}" for key in keys]
-    found = _overlapping(same, below, Frame(points, below.schema, 1), "inner")
+    overlaps = _overlapping(same, below, Frame(points, below.schema, 1), "inner")
     columns = [f"l{name} as {name}" for name in (*below.columns.values(), *below.place)]
-    rows = found.selectExpr(*columns, f"r{VS} as _from", "r_next as _to")
+    rows = overlaps.selectExpr(*columns, f"r{VS} as _from", "r_next as _to")
     return windowed.grouped(
         node, below, rows, ["_from", "_to"], ("_from", "_to"), below.lifetime_us
     )

@@ -333,22 +333,22 @@ def _framed_rows(node: logical.Over, below: Estimate) -> float:
 
 
 def _source(node: logical.Source, statistics: Statistics) -> Estimate:
-    found = statistics.of(node.spec)
-    rows = float(found.rows) if found is not None and found.rows is not None else ROWS_ASSUMED
-    span_s = _span_s(found, node.hints.rate_per_s, rows)
+    stats = statistics.of(node.spec)
+    rows = float(stats.rows) if stats is not None and stats.rows is not None else ROWS_ASSUMED
+    span_s = _span_s(stats, node.hints.rate_per_s, rows)
     made = Estimate(
         rows=rows,
         span_s=span_s,
-        lifetime_us=_lifetime_us(node.spec, found),
+        lifetime_us=_lifetime_us(node.spec, stats),
         column_bytes={},
         distinct={},
         rows_in=rows,
         core_s=rows * read_us(node.spec) / US_PER_S,
         state_bytes=0.0,
-        is_assumed=found is None or found.rows is None,
+        is_assumed=stats is None or stats.rows is None,
     )
-    columns = found.columns if found is not None else {}
-    sampled = found.sample_rows if found is not None else 0
+    columns = stats.columns if stats is not None else {}
+    sampled = stats.sample_rows if stats is not None else 0
     known = {n: c.bytes_per_row for n, c in columns.items()}
     made = replace(
         made,
@@ -358,7 +358,7 @@ def _source(node: logical.Source, statistics: Statistics) -> Estimate:
             **{name: float(count) for name, count in node.hints.keys},
         },
     )
-    delay_us = found.delay_us if found and node.spec.delay_origin == "auto" else node.spec.delay_us
+    delay_us = stats.delay_us if stats and node.spec.delay_origin == "auto" else node.spec.delay_us
     held_s = min(delay_us / US_PER_S, made.span_s)
     return replace(made, state_bytes=made.rows_per_s * held_s * made.row_bytes)
 

@@ -318,15 +318,15 @@ def _nested(name: str, schema: pa.Schema) -> Node | None:
         base = ".".join(parts[:k])
         if base not in schema.names:
             continue
-        found: Node = Column(base, schema.field(base).type)
+        node: Node = Column(base, schema.field(base).type)
         for part in parts[k:]:
-            kind = found.type
-            assert kind is not None, found
+            kind = node.type
+            assert kind is not None, node
             at = kind.get_field_index(part) if pa.types.is_struct(kind) else -1
             if at < 0:
                 return None
-            found = Call("field", (found,), (("name", part),), kind.field(at).type)
-        return found
+            node = Call("field", (node,), (("name", part),), kind.field(at).type)
+        return node
     return None
 
 

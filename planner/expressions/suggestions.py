@@ -46,8 +46,8 @@ def near(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?``, or an empty text if no known name is near."""
     names = sorted(known)
     other = [word for word, elsewhere in _ELSEWHERE.items() if name in elsewhere and word in names]
-    found = other or get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    names_near = other or get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {names_near[0]!r}?" if names_near else ""
 
 
 def missing(what: str, name: str, known: Iterable[str]) -> AttributeError:

@@ -24,10 +24,10 @@ _NOT_NULL = " not null"
 def type_named(text: str, plain: Callable[[str], pa.DataType | None]) -> pa.DataType | None:
     """Return the type with this name, None: there is none. ``plain``: parses one-word types."""
     try:
-        found, rest = _type(text, plain)
+        kind, rest = _type(text, plain)
     except (ValueError, pa.ArrowException):
         return None
-    return found if not rest.strip() else None
+    return kind if not rest.strip() else None
 
 
 def _type(text: str, plain: Callable[[str], pa.DataType | None]) -> tuple[pa.DataType, str]:

@@ -76,10 +76,10 @@ def data_type(like: TypeLike) -> pa.DataType:
     if isinstance(like, pa.DataType):
         return like
     name = str(like).strip()
-    found = _PYTHON.get(like) if isinstance(like, type) else _named(name.lower())
-    if found is None and isinstance(like, str):
-        found = type_named(name, _named)
-    if found is None:
+    kind = _PYTHON.get(like) if isinstance(like, type) else _named(name.lower())
+    if kind is None and isinstance(like, str):
+        kind = type_named(name, _named)
+    if kind is None:
         near = get_close_matches(name.lower(), _NAMES, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}? The" if near else "the"
         names = f"{', '.join(_NAMES)}, decimal(10, 2), list<item: int64>, struct<x: int64>"
@@ -87,7 +87,7 @@ def data_type(like: TypeLike) -> pa.DataType:
             f"no type {like!r}; {hint} types are: {names}, and every type of pyarrow, such as "
             "pa.list_(pa.int64())"
         )
-    return found
+    return kind
 
 
 def _named(name: str) -> pa.DataType | None:

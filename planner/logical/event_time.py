@@ -94,7 +94,7 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
 
     ``unmoved``: also the start of late rows, which ``late="adjust"`` moves.
     """
-    found = partial(is_start, unmoved=unmoved)
+    is_start_of = partial(is_start, unmoved=unmoved)
     if _is_cast_of_start(expr):
         return True
     match plan:
@@ -105,30 +105,32 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
                 return False
             return _bare(expr, plan.schema) == _bare(vs, plan.schema)
         case Project(input=below, columns=columns):
-            return found(below, rename_columns(expr, dict(columns)))
+            return is_start_of(below, rename_columns(expr, dict(columns)))
         case Lifetime(input=below, change=SetDuration() | Extend() | ExtendBy()):
-            return found(below, expr)
+            return is_start_of(below, expr)
         case Explode(column=column) if column in expr.columns():
             return False
         case Union(branches=branches):
-            return all(found(branch, expr) for branch in branches)
+            return all(is_start_of(branch, expr) for branch in branches)
         case Over() | Sorted() | Distinct():
-            return set(expr.columns()) <= set(plan.input.schema.names) and found(plan.input, expr)
+            return set(expr.columns()) <= set(plan.input.schema.names) and is_start_of(
+                plan.input, expr
+            )
         case Stitch(on=on) if set(expr.columns()) <= set(on):  # merged events start together
-            return found(plan.input, expr)
+            return is_start_of(plan.input, expr)
         case Filter() | Explode() | Recover() | Exchange():
-            return found(plan.input, expr)
+            return is_start_of(plan.input, expr)
         case AsOf(left=left, columns=columns):
             kept = {name for side, name, output in columns if side == "left" and name == output}
-            return set(expr.columns()) <= kept and found(left, expr)
+            return set(expr.columns()) <= kept and is_start_of(left, expr)
         case IntervalJoin():
             return any(
-                plan.keeps(side) and plan.lag_us(side) == (0, 0) and found(below, inner)
+                plan.keeps(side) and plan.lag_us(side) == (0, 0) and is_start_of(below, inner)
                 for side, below, inner in of_sides(plan, expr)
             )
         case Join():  # a point side decides where a pair starts
             return any(
-                plan.keeps(side) and below.is_point and found(below, inner)
+                plan.keeps(side) and below.is_point and is_start_of(below, inner)
                 for side, below, inner in of_sides(plan, expr)
             )
         case _:

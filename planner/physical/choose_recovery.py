@@ -58,9 +58,9 @@ def with_choices(
     why: dict[str, str] = {}
     for vertex in plan.vertices:  # sources of one stage may differ in their longest lifetimes
         builder = of_stage[vertex.stage]
-        found, reason = _decided(plan, vertex, builder, default, durations[vertex.id])
-        if vertex.stage not in decided or further(found, decided[vertex.stage]) is found:
-            decided[vertex.stage], why[vertex.stage] = found, reason
+        recovery, reason = _decided(plan, vertex, builder, default, durations[vertex.id])
+        if vertex.stage not in decided or further(recovery, decided[vertex.stage]) is recovery:
+            decided[vertex.stage], why[vertex.stage] = recovery, reason
     return with_strong_flushed(with_recovery(plan, decided, why))
 
 

@@ -262,16 +262,16 @@ class _Statements:
         stream = compile_query(body, self._names)
         return declaration.target(self._ordered(stream, schema, declaration))
 
-    def _ordered(self, found: Stream, schema: exp.Expr, target: Declaration) -> Stream:
+    def _ordered(self, rows: Stream, schema: exp.Expr, target: Declaration) -> Stream:
         """Return the inserted columns in the order of the target, which needs all of them."""
         if not isinstance(schema, exp.Schema):
-            return found
-        found = self._listed(found, schema)
-        wanted = target.table.columns.names or tuple(found.schema.names)
-        if sorted(wanted) != sorted(found.schema.names):
+            return rows
+        rows = self._listed(rows, schema)
+        wanted = target.table.columns.names or tuple(rows.schema.names)
+        if sorted(wanted) != sorted(rows.schema.names):
             reason = f"every column of the target is needed: {', '.join(wanted)}"
             raise self.text.error(schema, reason)
-        return found.select(*wanted)
+        return rows.select(*wanted)
 
     def _add(self, name: str, make: Callable[[], Stream]) -> None:
         streams = {**self._names.streams, name: make}

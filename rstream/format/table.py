@@ -58,7 +58,7 @@ class TableForm:
         return pa.schema([*(pa.field(n, TIME_TYPE) for n in self.added(names)), *payload])
 
     def columns(self, items: pa.RecordBatch, payload: Sequence[pa.Array]) -> list[pa.Array]:
-        """Return a file's columns, CTIs included; ``payload``: those of ``items``, to write."""
+        """Return a file's columns, CTIs included; ``payload``: the payload columns of ``items``."""
         names = items.schema.names[3:]
         vs, ve = int64_column(items, VS), int64_column(items, VE)
         columns = []

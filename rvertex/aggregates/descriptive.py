@@ -62,12 +62,12 @@ class Together(Holistic):
             apart = [v - (_sums(v, codes, rows.groups) / count)[codes] for v in values]
             products = _sums(apart[0] * apart[1], codes, rows.groups)
             if self._ddof is not None:
-                found = products / (count - self._ddof)
-                return pa.array(one_nan(found), mask=count <= self._ddof)
+                covariances = products / (count - self._ddof)
+                return pa.array(one_nan(covariances), mask=count <= self._ddof)
             squares = [_sums(a * a, codes, rows.groups) for a in apart]
-            found = products / (np.sqrt(squares[0]) * np.sqrt(squares[1]))
+            covariances = products / (np.sqrt(squares[0]) * np.sqrt(squares[1]))
         one = _is_one(values[0], codes, rows.groups) | _is_one(values[1], codes, rows.groups)
-        return pa.array(one_nan(np.clip(found, -1.0, 1.0)), mask=one)
+        return pa.array(one_nan(np.clip(covariances, -1.0, 1.0)), mask=one)
 
 
 def _sums(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
@@ -79,8 +79,8 @@ def _is_one(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
     low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
     np.minimum.at(low, codes, values)
     np.maximum.at(high, codes, values)
-    found: np.ndarray = low >= high
-    return found
+    is_equal: np.ndarray = low >= high
+    return is_equal
 
 
 def _opened(lane: Lane) -> Accumulator:
@@ -127,11 +127,11 @@ class Mode(Holistic):
         counts = np.diff(np.append(heads, len(by_value)))
         best = np.lexsort((-counts, sorted_codes[heads]))
         groups, at = np.unique(sorted_codes[heads][best], return_index=True)
-        found = np.zeros(rows.groups, np.int64)
-        found[groups] = by_value[heads[best[at]]]
+        results = np.zeros(rows.groups, np.int64)
+        results[groups] = by_value[heads[best[at]]]
         mask = np.ones(rows.groups, bool)
         mask[groups] = False
-        return values.take(pa.array(found, mask=mask))
+        return values.take(pa.array(results, mask=mask))
 
 
 def _ranks(values: pa.Array) -> np.ndarray:
@@ -160,10 +160,10 @@ class Shape(Holistic):
             deviation = apart - mean[codes]
             spread = np.bincount(codes, deviation**2, minlength=groups) / some
             shape = np.bincount(codes, deviation**self._power, minlength=groups) / some
-            found = shape / spread ** (self._power / 2) - self._normal
+            results = shape / spread ** (self._power / 2) - self._normal
         varies = np.zeros(groups, bool)
         varies[codes[~(apart == 0)]] = True
-        return pa.array(one_nan(found), mask=~varies)
+        return pa.array(one_nan(results), mask=~varies)
 
 
 def _of_pairs(name: str) -> AggregateFunction:

@@ -347,8 +347,8 @@ class OfDistinct(Holistic):
             lanes.append(tuple(accumulator.columns()))
         merged = Merged(tuple(lanes), self._column, self._column, None)
         empty = pa.array(np.bincount(codes, minlength=rows.groups) == 0)
-        found = self._function.finish(merged)
-        return pc.if_else(empty, pa.scalar(None, found.type), found)
+        results = self._function.finish(merged)
+        return pc.if_else(empty, pa.scalar(None, results.type), results)
 
 
 def _function_of(name: str) -> AggregateFunction:

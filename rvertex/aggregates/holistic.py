@@ -82,11 +82,11 @@ class UserAtOnce(Holistic):
         values = rows.column(self._column).take(pa.array(order))
         bounds = np.searchsorted(rows.codes[order], np.arange(rows.groups + 1)).tolist()
         with calling(target.add):
-            found = [
+            results = [
                 target.result(target.add(target.init(), values.slice(lo, hi - lo)))
                 for lo, hi in itertools.pairwise(bounds)
             ]
-        return result_column(self._custom, found)
+        return result_column(self._custom, results)
 
 
 class Listed(Holistic):

@@ -85,20 +85,20 @@ def user_results(custom: Custom, states: pa.Array) -> pa.Array:
     """Compute the results of windows from their states."""
     target = custom.target
     with calling(target.result):
-        found = [
+        results = [
             target.result(target.init() if state is None else state) for state in plain_list(states)
         ]
-    return result_column(custom, found)
+    return result_column(custom, results)
 
 
-def result_column(custom: Custom, found: list[Any]) -> pa.Array:
+def result_column(custom: Custom, results: list[Any]) -> pa.Array:
     """The results of ``result`` as an array of the aggregate's type.
 
     Raises:
         UserResultError: a value does not fit the type.
     """
     try:
-        return arrow_column(found, custom.target.type)
+        return arrow_column(results, custom.target.type)
     except MemoryError:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:

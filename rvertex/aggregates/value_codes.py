@@ -44,15 +44,15 @@ class ValueCodes:
         """
         if not self.is_direct:
             return self._table.codes([values], len(values))
-        found = values.to_numpy(zero_copy_only=True)
-        if not len(found):
+        numbers = values.to_numpy(zero_copy_only=True)
+        if not len(numbers):
             return np.empty(0, np.int64)
-        low, high = int(found.min()), int(found.max())
+        low, high = int(numbers.min()), int(numbers.max())
         if self._range is None:
             self._range = KeyRange(base_below(low, _SPAN // 2), _SPAN)
         if not self._range.covers(low, high):
             return None
-        codes = found.astype(np.int64)
+        codes = numbers.astype(np.int64)
         return self._range.distances(codes, out=codes)
 
     def give_up_distances(self) -> None:

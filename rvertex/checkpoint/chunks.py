@@ -91,14 +91,14 @@ def nothing_known(schema: pa.Schema) -> KnownPieces[Any]:
 
 def piece_of(chunk: pa.RecordBatch, place: P) -> Piece[P]:
     """Return a stored piece of one chunk."""
-    found = fingerprint(chunk)
-    return Piece((chunk,), (found,) if found else (), chunk.nbytes, chunk.num_rows, place)
+    print_ = fingerprint(chunk)
+    return Piece((chunk,), (print_,) if print_ else (), chunk.nbytes, chunk.num_rows, place)
 
 
 def fingerprint(chunk: pa.RecordBatch) -> Fingerprint | None:
     """Return the addresses of a chunk's buffers; None if one of its types has none to read."""
-    found = [_array_print(column) for column in chunk.columns]
-    return None if None in found or not found else (chunk.num_rows, *found)
+    prints = [_array_print(column) for column in chunk.columns]
+    return None if None in prints or not prints else (chunk.num_rows, *prints)
 
 
 def _array_print(array: pa.Array) -> Fingerprint | None:

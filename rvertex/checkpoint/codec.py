@@ -317,7 +317,7 @@ def _fetch_parts(
     place: Callable[[bytes | pa.Buffer, int], bytes | pa.Buffer],
 ) -> dict[str, tuple[Part, bytes | pa.Buffer]]:
     wanted = _parts_of(header)
-    found: dict[str, tuple[Part, bytes | pa.Buffer]] = {}
+    fetched: dict[str, tuple[Part, bytes | pa.Buffer]] = {}
     size, paths = sum(part.size_bytes for part in wanted.values()), list(wanted)
     for at in range(0, len(paths), _FETCHED_PARTS):
         together = paths[at : at + _FETCHED_PARTS]
@@ -328,8 +328,8 @@ def _fetch_parts(
             if len(blob) != part.size_bytes or not _is_whole(blob, part):
                 reason = f"the checksum of its part {path} does not match"
                 raise CorruptCheckpointError(name, reason)
-            found[path] = part, place(blob, size)
-    return found
+            fetched[path] = part, place(blob, size)
+    return fetched
 
 
 def _parts_of(header: Header) -> dict[str, Part]:

@@ -101,11 +101,11 @@ def places_of(vertex: VertexSpec) -> list[Place]:
     else:
         payloads = {channel.port: channel.payload for channel in vertex.inputs}
         ports = [payloads[port] for port in sorted(payloads)]
-    found = []
+    places = []
     for number, spec in enumerate(vertex.operators):
-        found.append(Place(number, spec, tuple(ports)))
+        places.append(Place(number, spec, tuple(ports)))
         ports = [spec.output_schema(ports)]
-    return found
+    return places
 
 
 def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
@@ -119,8 +119,8 @@ def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
         if at is None:
             pairs.append(Pair(None, place, "started empty", f"the {words_of(place.spec)} is new"))
             continue
-        found, before = before[at], before[at + 1 :]
-        pairs.append(Pair(found, place, *_verdict(found, place)))
+        match, before = before[at], before[at + 1 :]
+        pairs.append(Pair(match, place, *_verdict(match, place)))
     return pairs
 
 
@@ -169,8 +169,10 @@ def converted_state(old: Place, new: Place, state: OperatorState) -> OperatorSta
         return _converted_windows(old, new, state) if same_windows(old.spec, new.spec) else None
     fresh = new.spec.open(new.ports).snapshot()
     if isinstance(old.spec, _RUNNING) and isinstance(new.spec, _RUNNING):
-        found = converted_running((old.spec, old.ports[0]), (new.spec, new.ports[0]), state, fresh)
-        return None if found is None else _reshaped(found, fresh, {})
+        converted = converted_running(
+            (old.spec, old.ports[0]), (new.spec, new.ports[0]), state, fresh
+        )
+        return None if converted is None else _reshaped(converted, fresh, {})
     return _reshaped(state, fresh, {})
 
 

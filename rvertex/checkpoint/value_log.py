@@ -145,18 +145,18 @@ def open_values(
     Raises:
         CorruptJournalError: recorded values are damaged or missing.
     """
-    found = [k for k, operator in enumerate(spec.operators) if has_context(operator)]
-    if not found or spec.recovery.strategy not in ("checkpoint", "strong"):
+    drawing = [k for k, operator in enumerate(spec.operators) if has_context(operator)]
+    if not drawing or spec.recovery.strategy not in ("checkpoint", "strong"):
         return None
     states = None if snapshot is None else snapshot.states[1:]
-    drawn = {k: 0 if states is None else int(states[k].header["drawn"]) for k in found}
+    drawn = {k: 0 if states is None else int(states[k].header["drawn"]) for k in drawing}
     if spec.recovery.strategy == "strong":  # a production has both the values' effects and results
         return ValueLog(shell, {k: ValueJournal(first_index=n) for k, n in drawn.items()}, None)
     journal = Journal(store, f"{VALUES}/{spec.id}")
     numbers = journal.numbers()
-    entries = _read(journal, numbers, sum(drawn.values()), len(found))
+    entries = _read(journal, numbers, sum(drawn.values()), len(drawing))
     sources = {}
-    for at, k in enumerate(found):
+    for at, k in enumerate(drawing):
         first = entries[0][at][0] if entries else drawn[k]
         recorded = [value for entry in entries for value in entry[at][1]]
         sources[k] = ValueJournal(recorded, first_index=first)

@@ -72,12 +72,12 @@ def converted_panes(
         prefix = f"{number}."
         own = {n.removeprefix(prefix): t for n, t in state.tables.items() if n.startswith(prefix)}
         for part in ("", NEAR):
-            found = {n.removeprefix(part): t for n, t in own.items() if n.startswith(part)}
-            found = found if part else {n: t for n, t in own.items() if not n.startswith(NEAR)}
-            made = _groups(before, after, found, new[1]) if found else {}
+            lanes = {n.removeprefix(part): t for n, t in own.items() if n.startswith(part)}
+            lanes = lanes if part else {n: t for n, t in own.items() if not n.startswith(NEAR)}
+            made = _groups(before, after, lanes, new[1]) if lanes else {}
             for at in range(further):
                 was, is_now = f"lane{len(before) + at}.", f"lane{len(after) + at}."
-                kept = ((n.removeprefix(was), t) for n, t in found.items() if n.startswith(was))
+                kept = ((n.removeprefix(was), t) for n, t in lanes.items() if n.startswith(was))
                 made |= {f"{is_now}{name}": table for name, table in kept}
             tables |= {f"{prefix}{part}{name}": table for name, table in made.items()}
     return replace(state, tables=tables)

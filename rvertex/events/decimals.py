@@ -25,8 +25,8 @@ def nearest_floats(column: pa.Array, kind: pa.DataType | None = None) -> pa.Arra
                 is_exact |= column.is_null().to_numpy(zero_copy_only=False)
             if is_exact.all():
                 # Both are exact, so the division rounds only once.
-                found = low.astype(np.float64) / 10.0**scale
-                return pa.array(found, mask=_nulls(column))
+                floats = low.astype(np.float64) / 10.0**scale
+                return pa.array(floats, mask=_nulls(column))
     # Through the decimal digits: slower, but correct for all.
     return column.cast(pa.string()).cast(kind)
 

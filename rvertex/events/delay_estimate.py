@@ -33,8 +33,8 @@ def lateness(vs: np.ndarray, ahead: np.ndarray) -> np.ndarray:
     # Only a difference of more than 2**63 could wrap around: it counts as the longest.
     apart = late.astype(np.uint64) - vs.astype(np.uint64)
     longest = np.uint64(INF_TIME - 1)
-    found: np.ndarray = np.minimum(apart, longest).astype(np.int64)
-    return found
+    late_us: np.ndarray = np.minimum(apart, longest).astype(np.int64)
+    return late_us
 
 
 @dataclass(frozen=True, slots=True)

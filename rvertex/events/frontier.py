@@ -87,8 +87,8 @@ def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Adv
             return None
         times.append(((greatest - delay_us) // every_us * every_us).ravel())
         max_vs = int(greatest[-1, -1])
-    found = np.concatenate(times) if times else np.empty(0, np.int64)
-    return Advance(max(max_vs, int(ahead[-1])), found)
+    all_times = np.concatenate(times) if times else np.empty(0, np.int64)
+    return Advance(max(max_vs, int(ahead[-1])), all_times)
 
 
 def _is_sorted(vs: np.ndarray) -> bool:

@@ -88,8 +88,8 @@ class ArrowStore:
 
     def lacks(self, codes: np.ndarray) -> np.ndarray:
         """Return which of these groups have no value."""
-        found: np.ndarray = self._at.read()[codes] < 0
-        return found
+        is_missing: np.ndarray = self._at.read()[codes] < 0
+        return is_missing
 
     def put(self, codes: np.ndarray, values: pa.Array) -> None:
         """Replace the values of ``codes`` (no code twice)."""

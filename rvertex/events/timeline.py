@@ -67,10 +67,10 @@ class Timeline:
         rows_ahead = np.cumsum(~self._is_mark) - ~self._is_mark
         return self._row, self._order[place], rows_ahead[begins[place]], rows_ahead[place]
 
-    def _answer(self, found: np.ndarray, none: int) -> np.ndarray:
-        exists = found != none
-        found = np.where(exists, found, 0)
-        exists &= self._codes[found] == self._codes[self._place] if len(found) else exists
-        out = np.empty(len(found), np.int64)
-        out[self._row] = np.where(exists, self._order[found], -1)
+    def _answer(self, positions: np.ndarray, none: int) -> np.ndarray:
+        exists = positions != none
+        positions = np.where(exists, positions, 0)
+        exists &= self._codes[positions] == self._codes[self._place] if len(positions) else exists
+        out = np.empty(len(positions), np.int64)
+        out[self._row] = np.where(exists, self._order[positions], -1)
         return out

@@ -161,7 +161,7 @@ class HostEnvironment:
     def confirm(self, confirmed: Confirm) -> None:
         """Record a confirmed report, which renews the lease."""
         self.confirmed_s = max(self.confirmed_s, confirmed.sent_us / 1e6)
-        self.reached = {found.vertex: found.time_us for found in confirmed.reached}
+        self.reached = {entry.vertex: entry.time_us for entry in confirmed.reached}
 
     def locate(self, location: Locate) -> None:
         """Record where the streams of a vertex are written; older versions are ignored."""

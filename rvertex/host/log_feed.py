@@ -288,14 +288,14 @@ class LogFeed:
 
     def _is_settled(self) -> bool:
         """Whether a partition with the least frontier was read as far as any instance before."""
-        found = False
+        is_settled = False
         for k, channel in enumerate(self._log.channels):
             if channel.is_awaited or channel.reorder.frontier != self._log.bound:
                 continue
             settles_at = self._settling(k)
             is_read = settles_at is not None and channel.position >= settles_at
-            found = found or channel.is_ended or is_read
-        return found
+            is_settled = is_settled or channel.is_ended or is_read
+        return is_settled
 
     def _settling(self, k: int) -> int | None:
         """Return the log's end after earlier instances stopped reading; None: unknown yet."""
@@ -340,10 +340,10 @@ class LogFeed:
         frontiers = tuple(partition.rows_frontier for partition in facts)
         others_us = self._env.reached.get(self._vertex.spec.id)
         self._looks.note(Look(now_s, self._env.clock.now_us(), frontiers, others_us))
-        found = promises(self._rules, facts, self._looks, self._spec.delay_us)
+        decided = promises(self._rules, facts, self._looks, self._spec.delay_us)
         return [
             LogEntry("advance", k, self._next(k), self._log.channels[k].position, time)
-            for k, time in found.items()
+            for k, time in decided.items()
         ]
 
     def _next(self, k: int) -> int:

@@ -23,9 +23,9 @@ class CodeMap:
 
     def get(self, codes: np.ndarray) -> np.ndarray:
         """The values of ``codes`` int64[n], none negative."""
-        found = self._values.take(codes, mode="clip")  # does not grow: values may be on scratch
-        found[codes >= len(self._values)] = self._fill
-        return found
+        values = self._values.take(codes, mode="clip")  # does not grow: values may be on scratch
+        values[codes >= len(self._values)] = self._fill
+        return values
 
     def put(self, codes: np.ndarray, values: np.ndarray) -> None:
         """Set the values of ``codes``; for a repeated code the last value wins."""

@@ -91,8 +91,8 @@ class IntIndex:
         taken = self._table[self._table >= 0]
         assert len(taken) == self._count, (len(taken), self._count)
         assert np.array_equal(np.sort(taken), np.arange(self._count))
-        found = self.codes(self.keys, insert=False)
-        assert np.array_equal(found, np.arange(self._count))
+        codes = self.codes(self.keys, insert=False)
+        assert np.array_equal(codes, np.arange(self._count))
         assert self._is_direct or 2 * self._count <= len(self._table)
 
     def _check_room(self, rows: int) -> None:
@@ -196,10 +196,10 @@ class IntIndex:
             at += 1
             at &= mask
             slots[active] = at
-            found = self._table.take(at)
-            codes[active] = found
-            foreign = self._keys.take(found, mode="wrap") != keys[active]
-            foreign &= found >= 0
+            stored = self._table.take(at)
+            codes[active] = stored
+            foreign = self._keys.take(stored, mode="wrap") != keys[active]
+            foreign &= stored >= 0
             active = active[foreign]
         return codes, slots
 

@@ -217,8 +217,8 @@ class _ObjectColumn:
 
     def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray:
         encoded = column.dictionary_encode()
-        found = self._distinct_codes(encoded.dictionary, insert=insert)
-        codes: np.ndarray = found[encoded.indices.to_numpy(zero_copy_only=True)]
+        value_codes = self._distinct_codes(encoded.dictionary, insert=insert)
+        codes: np.ndarray = value_codes[encoded.indices.to_numpy(zero_copy_only=True)]
         return codes
 
     def _distinct_codes(self, values: pa.Array, *, insert: bool) -> np.ndarray:
@@ -229,11 +229,11 @@ class _ObjectColumn:
         distinct, code_of = values.to_pylist(), self._code_of
         if not insert:
             return np.array([code_of.get(value, UNKNOWN) for value in distinct], np.int64)
-        found = [code_of.setdefault(value, len(code_of)) for value in distinct]
+        codes = [code_of.setdefault(value, len(code_of)) for value in distinct]
         if len(code_of) > len(self._values):
             known = len(self._values)
-            self._values += [v for v, c in zip(distinct, found, strict=True) if c >= known]
-        return np.array(found, np.int64)
+            self._values += [v for v, c in zip(distinct, codes, strict=True) if c >= known]
+        return np.array(codes, np.int64)
 
     def _widen(self) -> None:
         """Move the values to an index of arrays, if their type allows it."""

@@ -172,12 +172,12 @@ def ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     local = values - low if low else values
     present = np.zeros(span, bool)
     present[local] = True
-    found = np.flatnonzero(present)
-    if len(found) == span:
-        return found + low, local.astype(np.int64, copy=False)
+    distinct = np.flatnonzero(present)
+    if len(distinct) == span:
+        return distinct + low, local.astype(np.int64, copy=False)
     rank_of = np.empty(span, np.int64)
-    rank_of[found] = np.arange(len(found))
-    return found + low, rank_of[local]
+    rank_of[distinct] = np.arange(len(distinct))
+    return distinct + low, rank_of[local]
 
 
 def narrowed(values: np.ndarray, span: int) -> np.ndarray:

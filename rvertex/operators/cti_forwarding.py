@@ -83,10 +83,10 @@ class CtiForwarder:
     def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
         """As the wrapped operator, if it can name a row; else None."""
         inside: Any = self._operator
-        found: tuple[int, Mapping[str, Any]] | None = None
+        first: tuple[int, Mapping[str, Any]] | None = None
         if hasattr(inside, "first_held"):
-            found = inside.first_held()
-        return found
+            first = inside.first_held()
+        return first
 
     def snapshot(self) -> OperatorState:
         """The wrapped operator's state, and the waiting CTIs."""

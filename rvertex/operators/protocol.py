@@ -49,8 +49,8 @@ def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list
     """
     if len(evaluators) < 2 or not hasattr(evaluators[0], "evaluate_with"):
         return [evaluator.evaluate(batch) for evaluator in evaluators]
-    found: list[pa.Array] = evaluators[0].evaluate_with(evaluators[1:], batch)
-    return found
+    values: list[pa.Array] = evaluators[0].evaluate_with(evaluators[1:], batch)
+    return values
 
 
 class Operator(Protocol):
@@ -192,13 +192,13 @@ def whole(runs: Iterator[Run | None]) -> Run:
 
 def _joined(runs: Iterator[Run | None]) -> Iterator[Run | None]:
     """Pass each wait on, then yield all pieces as one run."""
-    found: list[Run] = []
+    joined: list[Run] = []
     for run in runs:
         if run is None:
             yield None
         else:
-            found.append(run)
-    yield concat(found)
+            joined.append(run)
+    yield concat(joined)
 
 
 @runtime_checkable

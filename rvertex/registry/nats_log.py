@@ -67,23 +67,23 @@ class NatsLog:
 
         async def fetch() -> list[tuple[int, bytes]]:
             js = await self._jetstream(stream)
-            found: list[tuple[int, bytes]] = []
-            while len(found) < _READ_MAX:  # ends at the end of the log
-                seq = found[-1][0] + 1 if found else next_seq
+            entries: list[tuple[int, bytes]] = []
+            while len(entries) < _READ_MAX:  # ends at the end of the log
+                seq = entries[-1][0] + 1 if entries else next_seq
                 try:
                     message = await js.get_msg(
                         stream, max(seq, 1), subject=stream, direct=True, next=True
                     )
                 except NotFoundError:
-                    if found or until_seq is None:
+                    if entries or until_seq is None:
                         break
                     await asyncio.sleep(_BEHIND_S)
                     continue
                 assert message.seq is not None
-                found.append((message.seq, message.data or b""))
+                entries.append((message.seq, message.data or b""))
                 if until_seq is not None and message.seq >= until_seq:
                     break
-            return found
+            return entries
 
         return self._tried(fetch)
 
@@ -124,8 +124,8 @@ class NatsLog:
             except BadRequestError as error:
                 if error.err_code != _WRONG_LAST_SEQUENCE:
                     raise
-                found = await js.get_msg(stream, subject=stream)
-                return bool(found.data == data)  # an earlier attempt wrote it, its reply was lost
+                stored = await js.get_msg(stream, subject=stream)
+                return bool(stored.data == data)  # an earlier attempt wrote it, its reply was lost
             return True
 
         return self._tried(publish)

@@ -236,9 +236,9 @@ class IdRegistry:
 
     def _found_map(self) -> tuple[int, ShardMap]:
         """Return the map and its version; create it if there is none."""
-        while (found := self._log.read_map()) is None:  # ends when some process has created it
+        while (stored := self._log.read_map()) is None:  # ends when some process has created it
             self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
-        return found[0], ShardMap.from_bytes(found[1])
+        return stored[0], ShardMap.from_bytes(stored[1])
 
     def _map_for(self, time_us: int) -> ShardMap:
         """Return a map that is valid for ids up to this time."""
@@ -260,8 +260,8 @@ class IdRegistry:
 
     def _read_map(self) -> None:
         read_us, limits = self._clock.now_us(), self._limits
-        found = self._log.read_map()
-        shard_map = ShardMap.from_bytes(found[1]) if found else self._stored_map()[1]
+        stored = self._log.read_map()
+        shard_map = ShardMap.from_bytes(stored[1]) if stored else self._stored_map()[1]
         self._known_until_us = shard_map.known_until_us(read_us, limits.margin_us, limits.skew_us)
         self._map = shard_map
 

@@ -26,7 +26,7 @@ from rstream.types import MIN_TIME
 if TYPE_CHECKING:
     from rvertex.registry.entries import Entry, Ids
 
-#: Steps of the floor within ``keep_us``.
+#: The floor rises in steps of ``keep_us`` divided by this.
 STEPS = 8
 
 _Key = tuple[int, bytes]
@@ -113,7 +113,7 @@ class Shard:
         return min(floor_us, min(self._open_steps) * self._step_us)
 
     def _claim(self, part: Ids) -> list[Verdict]:
-        found, new = [], []
+        verdicts, new = [], []
         for id_, time_us in zip(part.ids, part.times_us, strict=True):
             verdict = self.verdict(id_, time_us, part.token)
             if verdict is None:
@@ -123,10 +123,10 @@ class Shard:
                 self._open_steps[step] += 1
                 new.append((step, id_))
                 verdict = Verdict.OURS
-            found.append(verdict)
+            verdicts.append(verdict)
         if new:
             self._parts.setdefault(part.token, deque()).append((part.next_seq, new))
-        return found
+        return verdicts
 
     def _close(self, token: str, next_seq: int | None) -> list[_Key]:
         """Forget that ids of a joiner are not delivered: below ``next_seq``, or all (None)."""

@@ -155,12 +155,12 @@ class ParquetDestination:
 
     def _newest(self) -> int:
         """Return the number of the newest file, -1 if there is none."""
-        found = [-1]
+        numbers = [-1]
         for name in self._store.list():
             digits = name.removeprefix(self._prefix).removesuffix(".parquet")
             if name == f"{self._prefix}{digits}.parquet" and digits.isdigit():
-                found.append(int(digits))
-        return max(found)
+                numbers.append(int(digits))
+        return max(numbers)
 
     def _read_document(self, number: int) -> dict[str, Any]:
         with self._store.open(self._file_name(number)) as file:
@@ -171,8 +171,8 @@ class ParquetDestination:
     def _newest_progress(self, document: dict[str, Any]) -> DeliveryProgress | None:
         """Return the progress of the newest file, or of a later note."""
         notes = [name for name in self._store.list() if name.startswith(f"_{self._prefix}")]
-        found = [document, *(json.loads(data) for data in self._store.get_many(notes) if data)]
-        newest = max(found, key=_next_seq)
+        documents = [document, *(json.loads(data) for data in self._store.get_many(notes) if data)]
+        newest = max(documents, key=_next_seq)
         if _next_seq(newest) < 0:
             return None
         return DeliveryProgress(newest["next_seq"], bytes.fromhex(newest["digest"]))

@@ -100,11 +100,11 @@ class PostgresDestination:
                 self._run(setting)
             self._make_tables()
             self._check_table()
-            found = self._take(epoch)
+            progress = self._take(epoch)
         except BaseException:
             self.close()
             raise
-        return found
+        return progress
 
     def write(self, rows: DeliveredRows) -> None:
         """Buffer the rows for the commit; send them if the buffer is full."""

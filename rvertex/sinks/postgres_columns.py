@@ -119,9 +119,9 @@ def _column(destination: str, field: pa.Field) -> PostgresColumn:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if kind in _SIMPLE:
         return PostgresColumn(field.name, *_SIMPLE[kind])
-    found = _text_or_bytes(kind) or _decimal(kind) or _time(destination, field.name, kind)
-    if found is not None:
-        return PostgresColumn(field.name, *found)
+    column = _text_or_bytes(kind) or _decimal(kind) or _time(destination, field.name, kind)
+    if column is not None:
+        return PostgresColumn(field.name, *column)
     if pa.types.is_nested(kind):
         return PostgresColumn(field.name, "jsonb", pa.string())
     raise DestinationSchemaError(

@@ -87,9 +87,9 @@ class DeliveredRows:
         the n-th start. Without a key there are no updates.
         """
         count = self.table.num_rows
-        found = np.full(count, -1, np.int64)
+        partners = np.full(count, -1, np.int64)
         if self.ends is None or self.instants is None or not key:
-            return found
+            return partners
         columns = [*(self.table.column(name) for name in key), pa.array(self.instants)]
         same = identities(columns, count)
         cell = np.empty(count, np.int64)
@@ -99,9 +99,9 @@ class DeliveredRows:
         _, of_ends, of_begins = np.intersect1d(
             cell[ends], cell[begins], assume_unique=True, return_indices=True
         )
-        found[ends[of_ends]] = begins[of_begins]
-        found[begins[of_begins]] = ends[of_ends]
-        return found
+        partners[ends[of_ends]] = begins[of_begins]
+        partners[begins[of_begins]] = ends[of_ends]
+        return partners
 
     def with_op(self, key: Sequence[str]) -> DeliveredRows:
         """Return the rows with the column :data:`OP` first, as changes to append."""

@@ -96,9 +96,9 @@ def infer_columns(
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
     """
-    found = FORMATS[format]
-    if not found.has_files:
-        return found.columns(path, dict(options)), ()
+    inferred = FORMATS[format]
+    if not inferred.has_files:
+        return inferred.columns(path, dict(options)), ()
     there = list(list_files(format, path))
     files = iter(there)
     schema = _columns(format, next(files), options)

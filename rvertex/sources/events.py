@@ -67,10 +67,10 @@ def to_events(
     Raises:
         SourceSchemaError: a column has a type that does not fit.
     """
-    found = _conform(raw, spec, path)
-    if isinstance(found, RowFault):
-        return found
-    raw = found
+    columns = _conform(raw, spec, path)
+    if isinstance(columns, RowFault):
+        return columns
+    raw = columns
     unfit = _missing(raw, spec) or _too_long(raw, spec)
     if unfit is not None:
         return unfit
@@ -217,8 +217,8 @@ def _refused_texts(array: pa.Array, field: pa.Field) -> dict[int, str]:
 
 def _faulty_times(column: pa.Array, reason: str, places: np.ndarray | None) -> dict[int, str]:
     """Return the values with this fault; ``places``: the row of each value."""
-    found = _values(column, faulty_times(column, reason))
-    return found if places is None else {int(places[k]): value for k, value in found.items()}
+    faults = _values(column, faulty_times(column, reason))
+    return faults if places is None else {int(places[k]): value for k, value in faults.items()}
 
 
 def _values(column: pa.Array, is_wanted: np.ndarray) -> dict[int, str]:
@@ -304,13 +304,13 @@ def _failures(source: Evaluator, role: str, raw: pa.RecordBatch) -> dict[int, Ro
 
 
 def _failures_by_row(source: Evaluator, raw: pa.RecordBatch) -> dict[int, str]:
-    found = {}
+    faults = {}
     for place in range(raw.num_rows):
         try:
             source.evaluate(raw.slice(place, 1))
         except UsageError as error:
-            found[place] = str(error)
-    return found
+            faults[place] = str(error)
+    return faults
 
 
 def _name(source: object, role: str) -> str:

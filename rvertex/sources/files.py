@@ -74,10 +74,10 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
     Raises:
         SourceNotFoundError: the path does not exist, or the folder has no file of this format.
     """
-    found: dict[str, FileVersion] = {}
+    files: dict[str, FileVersion] = {}
     for one in path.split(SEVERAL):
-        found |= _listed(format, one)[0]
-    return found
+        files |= _listed(format, one)[0]
+    return files
 
 
 def files_beside(format: Format, path: str) -> list[str]:
@@ -93,15 +93,15 @@ def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str
     """Return the data files of one path, and the other files."""
     local = local_path(path)
     try:
-        found = _list_remote(path) if local is None else _list_local(local)
+        files = _list_remote(path) if local is None else _list_local(local)
     except (OSError, StoreError) as error:
         if any(character in path for character in _MAGIC):
             return _matching(format, path)
         raise SourceNotFoundError(path, first_line(error)) from error
-    if list(found) == [""]:
-        return {absolute(path): found[""]}, []
+    if list(files) == [""]:
+        return {absolute(path): files[""]}, []
     folder = path.rstrip("/") if local is None else local
-    return _chosen(format, path, folder, found, f"the folder has no non-empty {format} file")
+    return _chosen(format, path, folder, files, f"the folder has no non-empty {format} file")
 
 
 def is_single_file(format: Format, path: str) -> bool:
@@ -228,7 +228,7 @@ def _list_local(path: str) -> dict[str, FileVersion]:
     if not os.path.isdir(path):
         return {"": of_stat(os.stat(path))}
     top = os.path.realpath(path)
-    found: dict[str, tuple[bool, str, FileVersion]] = {}
+    entries: dict[str, tuple[bool, str, FileVersion]] = {}
     for name, real in _paths_below(path):
         try:
             status = os.lstat(name)
@@ -241,8 +241,8 @@ def _list_local(path: str) -> dict[str, FileVersion]:
         if status.st_size:
             below = name.removeprefix(path).lstrip("/")
             way = (real != os.path.join(top, below), below, of_stat(status))
-            found[real] = min(found.get(real, way), way, key=lambda w: w[:2])
-    return {below: version for _, below, version in found.values()}
+            entries[real] = min(entries.get(real, way), way, key=lambda w: w[:2])
+    return {below: version for _, below, version in entries.values()}
 
 
 def _paths_below(path: str) -> Iterator[tuple[str, str]]:
@@ -276,11 +276,11 @@ def _refuse(error: OSError) -> None:
 def _list_remote(path: str) -> dict[str, FileVersion]:
     """List as :func:`_list_local` does, through the project's one door to stores."""
     store = store_of(path)
-    found = {name: of_info(info) for name, info in store.infos().items()}
-    if found:
+    versions = {name: of_info(info) for name, info in store.infos().items()}
+    if versions:
         return {
             name: version
-            for name, version in found.items()
+            for name, version in versions.items()
             if version.size_bytes and not name.endswith(("/", _MARKER))
         }
     if not (store.exists("") and store.size("")):  # a folder has no size

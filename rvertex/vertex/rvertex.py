@@ -365,8 +365,8 @@ class RVertex:
         """Collect the side events of the input side (``late``), or else of the operators."""
         for k, source in self._side_sources:
             if (k == 0) == late:
-                found = zip(self._sides[k], source.drain_side_outputs(), strict=True)
-                side_events.update({name: events for name, events in found if events.num_rows})
+                drained = zip(self._sides[k], source.drain_side_outputs(), strict=True)
+                side_events.update({name: events for name, events in drained if events.num_rows})
 
     def _emit(self, run: Run, side_events: SideEvents) -> StepResult:
         self._events_out += run.events.num_rows

@@ -179,9 +179,9 @@ class _Ways:
         from jobmanager.driver.running.batch.validate import collect_batch, compare  # starts Java
 
         query = with_items(self._test, self._rows)
-        found = compare(self._answer.table, collect_batch(Stream(query.plan.input)))
-        if not found.is_equal:
-            raise NotDeterministicError(f"on Spark as a batch: {found}")
+        differences = compare(self._answer.table, collect_batch(Stream(query.plan.input)))
+        if not differences.is_equal:
+            raise NotDeterministicError(f"on Spark as a batch: {differences}")
 
     def _rearranged(self, runs: int) -> None:
         """Try other orders of arrival, partitions and numbers of vertices."""
@@ -257,10 +257,10 @@ class _Ways:
         except Exception as error:
             text = f"the query failed ({what}, seed={self._seed}): {error}; {cause}"
             raise NotDeterministicError(text) from error
-        found = difference(before or self._answer, answer)
-        if found is not None and not (self._adds and found.is_rounding(self._tolerance)):
-            cause = _ROUNDING if found.is_rounding(0.0) else cause
-            raise NotDeterministicError(f"{head} (- first, + then):\n{found}\n{cause}")
+        differing = difference(before or self._answer, answer)
+        if differing is not None and not (self._adds and differing.is_rounding(self._tolerance)):
+            cause = _ROUNDING if differing.is_rounding(0.0) else cause
+            raise NotDeterministicError(f"{head} (- first, + then):\n{differing}\n{cause}")
         if same and not answer.is_same_sequence(self._answer):
             raise NotDeterministicError(f"{head}: its events come in another order; {cause}")
 
@@ -275,9 +275,9 @@ def is_exact(plan: LogicalNode) -> bool:
 
 def codes_of(plan: PhysicalPlan) -> list[UserCode]:
     """The user code of the operators of a plan."""
-    found = []
+    codes = []
     for vertex in plan.vertices:
         for spec in vertex.operators:
             values = (getattr(spec, name, None) for name in ("process", "code", "function"))
-            found += [value for value in values if isinstance(value, UserCode)]
-    return found
+            codes += [value for value in values if isinstance(value, UserCode)]
+    return codes

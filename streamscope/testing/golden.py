@@ -53,17 +53,17 @@ def assert_golden(
     test = TestStream(query, None if is_ready else schemas)
     for name, (_, recorded) in given.items():
         test.push(recorded, to=name)
-    found, path = test.finish().output, base / answer
+    output, path = test.finish().output, base / answer
     if path.suffix not in (LITERAL, PARQUET):
         raise UsageError(f"{answer}: an answer is a {LITERAL} or a {PARQUET} file")
     if rewrite:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, found)
+        _write(path, output)
         return
     if not path.exists():
         raise AssertionError(f"{path} is not there yet: run pytest with --rewrite-golden")
     expected = rows(path.read_text()) if path.suffix == LITERAL else _literal(pq.read_table(path))
-    message = compare(expected, found, in_order=True, what=str(answer))
+    message = compare(expected, output, in_order=True, what=str(answer))
     if message:
         raise AssertionError(f"{message}\nrun pytest with --rewrite-golden if this is right")
 
@@ -97,11 +97,11 @@ def _literal(table: pa.Table) -> Table:
     return Table(names, {}, tuple(lines))
 
 
-def _write(path: Path, found: pa.Table) -> None:
+def _write(path: Path, output: pa.Table) -> None:
     if path.suffix == PARQUET:
-        pq.write_table(found, path)
+        pq.write_table(output, path)
         return
-    literal = _literal(found)
-    types = {f.name: f.type for f in found.schema}
+    literal = _literal(output)
+    types = {f.name: f.type for f in output.schema}
     head = [n if n in TIMES else f"{n}: {types[n]}" for n in literal.names]
     path.write_text("\n".join(show(head, literal.cells)) + "\n")

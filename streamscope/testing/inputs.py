@@ -128,9 +128,9 @@ class BoundQuery:
             del shared
             return replace(node, partitions=partitions) if isinstance(node, Source) else node
 
-        found = transform(self.query.plan, dealt)
+        logical = transform(self.query.plan, dealt)
         return lower(
-            replace(self.query, plan=found),  # type: ignore[arg-type]
+            replace(self.query, plan=logical),  # type: ignore[arg-type]
             root=_ROOT,
             parallelism=parallelism,
             discover=lambda spec: (),
@@ -146,7 +146,7 @@ def bound(query: QueryLike, inputs: Mapping[str, Any] | None) -> BoundQuery:
     """
     given = {name: input_of(value) for name, value in (inputs or {}).items()}
     streams = {n: Stream(Source(i.spec(n), 1, checked_label(n))) for n, i in given.items()}
-    found = _query(query, streams)
+    parsed = _query(query, streams)
     follows = {name: i.delay is not None for name, i in given.items()}
 
     def replaced(node: LogicalNode, shared: Shared) -> LogicalNode:
@@ -158,8 +158,8 @@ def bound(query: QueryLike, inputs: Mapping[str, Any] | None) -> BoundQuery:
         follows[node.label] = node.spec.delay_origin == "given"
         return replace(node, spec=_pushed(node), partitions=1)
 
-    plan = transform(found.plan, replaced)
-    made = BoundQuery(replace(found, plan=plan, deliveries=(), publishing=None), follows)  # type: ignore[arg-type]
+    plan = transform(parsed.plan, replaced)
+    made = BoundQuery(replace(parsed, plan=plan, deliveries=(), publishing=None), follows)  # type: ignore[arg-type]
     unread = sorted(given.keys() - {*made.names})
     if unread:
         raise UsageError(f"the query does not read {', '.join(unread)}")

@@ -23,11 +23,11 @@ Place = tuple["VertexRun", int, KeyedProcessing]
 
 def read_state(run: PlanRun, process: str | None) -> list[dict[str, Any]]:
     """The state of a keyed process: a row per key with key columns, fields and ``timers``."""
-    found = []
+    rows = []
     for vertex, k, spec in _places(run, process):
         state = vertex.vertex.get_snapshot().states[1 + k]
-        found += read_rows(state.tables, spec.keys)
-    return found
+        rows += read_rows(state.tables, spec.keys)
+    return rows
 
 
 def set_state(run: PlanRun, key: Any, values: Mapping[str, Any], process: str | None) -> None:
@@ -61,15 +61,15 @@ def _with_state(snapshot: Snapshot, at: int, state: OperatorState) -> Snapshot:
 
 def _places(run: PlanRun, process: str | None) -> list[Place]:
     """The vertices that run a keyed process, and its index among their operators."""
-    found = [
+    places = [
         (vertex, k, spec)
         for vertex in run.vertices.values()
         for k, spec in enumerate(vertex.spec.operators)
         if isinstance(spec, KeyedProcessing) and process in (None, spec.process.name)
     ]
-    names = sorted({spec.process.name for _, _, spec in found})
-    if not found:
+    names = sorted({spec.process.name for _, _, spec in places})
+    if not places:
         raise UsageError(f"the query has no keyed process {process or ''}".rstrip())
     if len(names) > 1:
         raise UsageError(f"name a process: {', '.join(names)}")
-    return found
+    return places

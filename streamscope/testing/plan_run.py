@@ -221,17 +221,17 @@ class Writer:
 
     def _compared(self, spec: VertexSpec, stream: str, items: Items) -> Items | None:
         known = self._hashes.get(stream, np.empty(0, np.uint64))
-        found = np.asarray(content_hashes(items.batch))
-        again = min(len(known) - items.first_seq, len(found))
+        hashes = np.asarray(content_hashes(items.batch))
+        again = min(len(known) - items.first_seq, len(hashes))
         if again > 0:
-            wrong = found[:again] != known[items.first_seq : items.first_seq + again]
+            wrong = hashes[:again] != known[items.first_seq : items.first_seq + again]
             if wrong.any():
                 at = int(wrong.argmax())
                 raise RepeatedDifferentlyError(spec.stage, items.batch.slice(at, 1))
-        if again >= len(found):
+        if again >= len(hashes):
             return None
         again = max(again, 0)
-        self._hashes[stream] = np.concatenate([known, found[again:]])
+        self._hashes[stream] = np.concatenate([known, hashes[again:]])
         return Items(items.first_seq + again, items.batch.slice(again))
 
 

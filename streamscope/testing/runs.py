@@ -72,17 +72,17 @@ class Answer:
     @property
     def events(self) -> Counter[tuple[str, ...]]:
         """The events as a multiset of rows of text cells; floats have all digits."""
-        found: Counter[tuple[str, ...]] = Counter()
+        rows: Counter[tuple[str, ...]] = Counter()
         for row in self.table.to_pylist():
             (_, vs), (_, ve), *values = row.items()
             cells = (show_value(value) for _, value in values)
-            found[show_time(vs), show_time(ve), *cells] += 1
-        return found
+            rows[show_time(vs), show_time(ve), *cells] += 1
+        return rows
 
 
 def _hashes(table: pa.Table) -> np.ndarray:
-    found = [content_hashes(batch) for batch in table.to_batches()]
-    return np.concatenate(found) if found else np.empty(0, np.uint64)
+    hashes = [content_hashes(batch) for batch in table.to_batches()]
+    return np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)

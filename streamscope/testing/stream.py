@@ -131,8 +131,8 @@ class TestStream:
     @property
     def watermark(self) -> int:
         """The watermark of the output, us; MIN_TIME before the first CTI."""
-        found = [self._last_cti(stream) for stream, _ in self.plan.sink_streams()]
-        return min(found)
+        last_ctis = [self._last_cti(stream) for stream, _ in self.plan.sink_streams()]
+        return min(last_ctis)
 
     @property
     def output(self) -> pa.Table:
@@ -185,8 +185,8 @@ class TestStream:
         return name
 
     def _sources(self, name: str) -> list[VertexSpec]:
-        found = [v for v in self.plan.vertices if v.source is not None]
-        return [v for v in found if v.source is not None and v.source.spec.path == name]
+        vertices = [v for v in self.plan.vertices if v.source is not None]
+        return [v for v in vertices if v.source is not None and v.source.spec.path == name]
 
     def _settle(self) -> None:
         self._run.settle(_AT_ONCE)

@@ -74,8 +74,8 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The payload columns with declared or guessed types."""
-        found = [(n, self.types.get(n) or _guessed(self.column(n))) for n in self.payload]
-        return pa.schema(found)
+        columns = [(n, self.types.get(n) or _guessed(self.column(n))) for n in self.payload]
+        return pa.schema(columns)
 
     def __len__(self) -> int:
         return len(self.cells)

@@ -31,8 +31,8 @@ BLOCKS = re.findall(
 )
 
 
-#: The statements of earlier blocks that a block gets, besides the whole first block: they run no
-#: job.
+#: Each block runs after the whole first block, and after these statements of the blocks in between,
+#: which run no job.
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 

@@ -149,7 +149,7 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     line(
         "nobody_says_that_one_had_finished",
         instances,
-        "_say_that_it_has_finished",
+        "_report_finished",
         "not vertex.is_finished",
         "not vertex",
         ("crash_host", "cut_data", "cut_control"),

@@ -231,7 +231,7 @@ class _Page:
     def _list(self) -> str:
         with self._listing:  # all viewers ask at once, after each look
             if not self._text:
-                found = {
+                document = {
                     "jobs": self._board.rows(),
                     "unread": self._board.unread,
                     "can_change": bool(self._tokens),
@@ -240,7 +240,7 @@ class _Page:
                     "age_s": round(time.monotonic() - self._looked_s, 1),
                     "bundle": self._board.bundle,
                 }
-                self._text = json.dumps(found)
+                self._text = json.dumps(document)
             return self._text
 
     async def rows(self, request: Request) -> Response:

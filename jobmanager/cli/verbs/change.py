@@ -117,7 +117,7 @@ def deploy(
     if as_json:
         print(json.dumps(shown.to_json()))
     elif shown.outcome is not None:
-        _tell(shown.outcome)
+        _print_outcome(shown.outcome)
     if dry_run and shown.comparison.refusals:
         raise typer.Exit(2)
     if dry_run and not all(row.verdict in _KEEPS for row in shown.comparison.rows):
@@ -145,7 +145,7 @@ def rescale(
     if as_json:
         print(json.dumps({"outcome": outcome}))
     else:
-        _tell(outcome)
+        _print_outcome(outcome)
 
 
 def _stage_width(text: str) -> tuple[str, int]:
@@ -160,10 +160,10 @@ def _roll_back(root: str, *, trust: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"outcome": outcome}))
     else:
-        _tell(outcome)
+        _print_outcome(outcome)
 
 
-def _tell(outcome: dict[str, Any]) -> None:
+def _print_outcome(outcome: dict[str, Any]) -> None:
     at = _time(outcome["time"])
     print(f"changed at {at} in {outcome['seconds']:.1f} s; savepoint {outcome['savepoint']}")
 

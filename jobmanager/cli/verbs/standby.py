@@ -29,7 +29,7 @@ def standby(
 ) -> None:
     view = ProgressView(starting(executor))
 
-    def tell_waiting(status: dict[str, Any]) -> None:
+    def print_waiting(status: dict[str, Any]) -> None:
         owner = f"process {status.get('pid', '?')} on {status.get('machine', '?')}"
         print(f"standby: ready; {owner} works on {status['job']}", file=sys.stderr, flush=True)
 
@@ -39,7 +39,7 @@ def standby(
         master=master,
         hosts=hosts,
         trust=trust,
-        on_waiting=tell_waiting,
+        on_waiting=print_waiting,
         on_status=view.show,
     )
     if job is None:

@@ -94,13 +94,13 @@ class _AnsweredOperator(Stateless, AskingOperator):
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """Emit the rows that have answers."""
         (run,) = ports
-        kept, found = [], []
+        kept, row_answers = [], []
         for row, (key, at) in enumerate(_arguments(run.events, self._keys)):
             answer = self._known.find(key, at)
             if answer is not None:
                 kept.append(row)
-                found.append(answer)
-        yield Run(self._answered(run.events, kept, found), run.ctis)
+                row_answers.append(answer)
+        yield Run(self._answered(run.events, kept, row_answers), run.ctis)
 
 
 def with_answers(vertices: Mapping[str, VertexSpec], recorded: Recorded) -> dict[str, VertexSpec]:
@@ -147,7 +147,9 @@ def _used(operator: Any) -> Any:
     if not isinstance(operator, Answered):
         return operator
     answers = operator.answers
-    kept = {key: found for key, found in answers.known.items() if key in answers.used}
+    kept = {
+        key: answers_of_key for key, answers_of_key in answers.known.items() if key in answers.used
+    }
     answers.used.clear()
     return Answered(operator.spec, Answers(kept))
 

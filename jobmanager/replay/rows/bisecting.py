@@ -106,8 +106,8 @@ class Wrong:
         for _, events in runs.events(rows):
             wrong = pa.array(condition.mask(events, not_=self._is_expected))
             if wrong.true_count:
-                found = events.filter(wrong)
-                yield WrongRows(condition.shown(found), _names_of(plan, found))
+                wrong_rows = events.filter(wrong)
+                yield WrongRows(condition.shown(wrong_rows), _names_of(plan, wrong_rows))
 
 
 @dataclass(frozen=True, slots=True)

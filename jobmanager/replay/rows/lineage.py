@@ -91,17 +91,17 @@ class Shrinking:
         """Keep only rows that have the output row's values in columns of the same names."""
         for name in self._row.schema.names[2:]:
             value = self._row.column(name)[0]
-            for vertex, found in list(rows.items()):
-                mask = _equal(found, name, value)
+            for vertex, source_rows in list(rows.items()):
+                mask = _equal(source_rows, name, value)
                 if mask is not None:
                     rows = self._if_enough(rows, vertex, mask)
         return rows
 
     def _by_shared_columns(self, rows: Slice) -> Slice:
         """Keep only rows whose value of a column also occurs in another source."""
-        for vertex, found in list(rows.items()):
+        for vertex, source_rows in list(rows.items()):
             for other in [v for v in rows if v != vertex]:
-                for name in found.batch.schema.names:
+                for name in source_rows.batch.schema.names:
                     mask = _occurs(rows[vertex], rows[other], name)
                     if mask is not None:
                         rows = self._if_enough(rows, vertex, mask)
@@ -110,10 +110,10 @@ class Shrinking:
     def _by_time(self, rows: Slice) -> Slice:
         """Keep only rows whose lifetime overlaps the output row's, or that begin during it."""
         start, end = (self._row.column(name)[0].as_py() for name in (VS, VE))
-        for vertex, found in list(rows.items()):
+        for vertex, source_rows in list(rows.items()):
             vs, ve = (rows[vertex].batch.column(name).to_numpy() for name in (VS, VE))
             rows = self._if_enough(rows, vertex, (vs < end) & (ve > start))
-            del found
+            del source_rows
         return rows
 
     def _if_enough(self, rows: Slice, vertex: str, mask: np.ndarray) -> Slice:
@@ -155,9 +155,9 @@ class Shrinking:
 
 def _chosen(rows: Slice, kept: np.ndarray) -> Slice:
     chosen, at = {}, 0
-    for vertex, found in rows.items():
-        chosen[vertex] = found.take(kept[at : at + len(found)])
-        at += len(found)
+    for vertex, source_rows in rows.items():
+        chosen[vertex] = source_rows.take(kept[at : at + len(source_rows)])
+        at += len(source_rows)
     return chosen
 
 
@@ -187,5 +187,5 @@ def _column(rows: Rows, name: str) -> Any:
     return plain_array(rows.batch.column(name))
 
 
-def _mask(found: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), np.bool_)
+def _mask(is_kept: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(is_kept, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -187,8 +187,8 @@ def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) 
     stored, made = physical(kind), physical(target.type)
 
     def result(values: list[object]) -> object:
-        found = target.result(target.add(target.init(), pa.array(values, stored).cast(kind)))
-        return pa.scalar(found, target.type).cast(made).as_py()
+        value = target.result(target.add(target.init(), pa.array(values, stored).cast(kind)))
+        return pa.scalar(value, target.type).cast(made).as_py()
 
     session.udf.register(user_function(index), result, type_name(target.type))
 

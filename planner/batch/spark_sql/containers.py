@@ -81,8 +81,8 @@ def _item(call: Call, container: str, key_or_index: str) -> str:
         )
     key = cast("entry.key", kind.key_type, _type_of(call.args[1]), str(call))
     not_nan = f" and not isnan({key})" if is_float(call.args[1]) else ""  # Spark would find NaN
-    found = f"filter({container}, entry -> {key} = {key_or_index}{not_nan})"
-    return f"get(transform({found}, entry -> entry.value), 0)"
+    entries = f"filter({container}, entry -> {key} = {key_or_index}{not_nan})"
+    return f"get(transform({entries}, entry -> entry.value), 0)"
 
 
 def _type_of(node: Node) -> pa.DataType:

@@ -30,12 +30,12 @@ def picked(wanted: Wanted) -> Take:
     """
     name, column, below = wanted.name, wanted.column, wanted.below
     best, other = ("min", "max") if wanted.function == "first" else ("max", "min")
-    found = {name: f"{best}(struct({', '.join(below.order)}, {column} as x))"}
+    columns = {name: f"{best}(struct({', '.join(below.order)}, {column} as x))"}
     if below.has_place:
-        return Take(found, f"{name}.x")
+        return Take(columns, f"{name}.x")
     against = f"{name}_against"
-    found[against] = f"{other}(struct(~{VS} as vs, {column} as x))"
-    return Take(found, f"if({name}.x <=> {against}.x, {name}.x, {_ambiguous(wanted.shown)})")
+    columns[against] = f"{other}(struct(~{VS} as vs, {column} as x))"
+    return Take(columns, f"if({name}.x <=> {against}.x, {name}.x, {_ambiguous(wanted.shown)})")
 
 
 def ranked_first(wanted: Wanted) -> Take:
@@ -50,9 +50,9 @@ def ranked_first(wanted: Wanted) -> Take:
     rank = f"{best}(transform({pairs}, pair -> pair.x.rank))"
 
     def first(rank: str) -> str:
-        found = f"filter({pairs}, pair -> pair.x.rank <=> {rank})"
+        pairs_of_rank = f"filter({pairs}, pair -> pair.x.rank <=> {rank})"
         made = "struct(pair.x.vs as vs, pair.place as place, pair.x.value as value)"
-        return let(f"array_sort(transform({found}, pair -> {made}))", chosen)
+        return let(f"array_sort(transform({pairs_of_rank}, pair -> {made}))", chosen)
 
     def chosen(rows: str) -> str:
         one = f"get({rows}, 0)"

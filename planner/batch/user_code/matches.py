@@ -55,7 +55,7 @@ class _Key:
                 at += 1
                 continue
             self._matches += 1
-            self._tell(at, mapped)
+            self._add_match(at, mapped)
             covered = max(covered, at + len(mapped))
             takes = [variable for variable, _ in mapped]
             at += self._spec.skip.after(takes, lambda variable: variable)
@@ -90,7 +90,7 @@ class _Key:
         row = self._row(leaves, start, mapped, len(mapped), self._matches + 1)
         return condition.test.evaluate(row)[0].as_py() is True
 
-    def _tell(self, start: int, mapped: Mapped) -> None:
+    def _add_match(self, start: int, mapped: Mapped) -> None:
         spec = self._spec
         last = start + max(len(mapped) - 1, 0)
         if spec.rows == "one":

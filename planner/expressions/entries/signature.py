@@ -45,10 +45,10 @@ def with_literals_adapted(call: Call) -> Call:
 
 def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the common type of ``types``."""
-    found: pa.DataType | None = pa.null()
+    common: pa.DataType | None = pa.null()
     for t in types:
-        found = None if found is None else common_type(found, t)
-    return found
+        common = None if common is None else common_type(common, t)
+    return common
 
 
 def _as_time(node: Node) -> Node:

@@ -50,10 +50,10 @@ def _compared(call: Call, kind: pa.DataType, result: pa.DataType) -> Node | None
     if pa.types.is_nested(kind):
         return None
     pair = with_literals_adapted(replace(call, args=(Column("", plain(kind)), call.args[1])))
-    found = common_of(arg_types(pair))
-    if found is None:
+    common = common_of(arg_types(pair))
+    if common is None:
         return None
-    return replace(call, args=(call.args[0], cast_to(pair.args[1], found)), type=result)
+    return replace(call, args=(call.args[0], cast_to(pair.args[1], common)), type=result)
 
 
 def _resolve_item(call: Call) -> Node | None:
@@ -113,9 +113,9 @@ def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
     elements, rows = flat(lists)
     same = pc.equal(convert(elements, values.type), values.take(pa.array(rows)))
     matches = pc.fill_null(same, False)
-    found = np.zeros(len(lists), bool)
-    found[rows[matches.to_numpy(zero_copy_only=False)]] = True
-    return pa.array(found, mask=null_mask(lists) | null_mask(values))
+    contains = np.zeros(len(lists), bool)
+    contains[rows[matches.to_numpy(zero_copy_only=False)]] = True
+    return pa.array(contains, mask=null_mask(lists) | null_mask(values))
 
 
 def _resolve_entries(call: Call) -> Node | None:
@@ -180,10 +180,10 @@ def _resolve_list(call: Call) -> Node | None:
         return None
     call = with_literals_adapted(call)
     types = arg_types(call)
-    found = types[0] if all(kind.equals(types[0]) for kind in types) else common_of(types)
-    if found is None or pa.types.is_null(found):
+    common = types[0] if all(kind.equals(types[0]) for kind in types) else common_of(types)
+    if common is None or pa.types.is_null(common):
         return None
-    return typed(call, pa.list_(found), *(found for _ in types))
+    return typed(call, pa.list_(common), *(common for _ in types))
 
 
 def _list(arrays: list[pa.Array], call: Call) -> pa.Array:
@@ -233,9 +233,9 @@ def _field(values: Sequence[Value], call: Call) -> Value:
     (value,) = values
     at = value.type.get_field_index(call.option("name"))
     if isinstance(value, pa.Scalar):
-        found = value.as_py()
+        struct = value.as_py()
         name = value.type.field(at).name
-        return pa.scalar(None if found is None else found[name], call.type)
+        return pa.scalar(None if struct is None else struct[name], call.type)
     return pc.struct_field(value, at)
 
 

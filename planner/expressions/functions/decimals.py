@@ -192,11 +192,11 @@ def divided_exactly(values: Sequence[Value], which: int) -> Value:
         null = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
         return pa.array(made, pa.float64(), mask=null[0] | null[1] | (few[1] == 0))
     # Python rounds ``int / int`` once, for integers of any size.
-    found = [
+    quotients = [
         None if a is None or not b else divmod(_ticks(a, scale), _ticks(b, scale))[which] / unit
         for a, b in zip(*(column.to_pylist() for column in columns), strict=True)
     ]
-    return pa.array(found, pa.float64())
+    return pa.array(quotients, pa.float64())
 
 
 def _few_ticks(value: pa.Array, scale: int) -> np.ndarray | None:

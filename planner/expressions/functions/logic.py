@@ -158,8 +158,8 @@ def _member(literal: Literal, kind: pa.DataType) -> LiteralValue:
     """Convert a member of the list as ``==`` would convert it for values of type ``kind``."""
     if literal.type == kind:
         return literal.literal
-    found: LiteralValue = convert(pa.scalar(literal.literal, literal.type), kind).as_py()
-    return found
+    member: LiteralValue = convert(pa.scalar(literal.literal, literal.type), kind).as_py()
+    return member
 
 
 def _is_in(values: Sequence[Value], call: Call) -> Value:
@@ -167,8 +167,8 @@ def _is_in(values: Sequence[Value], call: Call) -> Value:
     if pa.types.is_floating(value.type):  # as ==: -0.0 equals 0.0, and NaN equals nothing
         value, members = (pc.add(v, pa.scalar(0.0, v.type)) for v in (value, members))
         members = members.filter(pc.invert(pc.is_nan(members)))
-    found = pc.is_in(value, value_set=members)
-    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, _BOOL))
+    is_member = pc.is_in(value, value_set=members)
+    return pc.if_else(pc.is_valid(value), is_member, pa.scalar(None, _BOOL))
 
 
 def _between(values: Sequence[Value], _call: Call) -> Value:

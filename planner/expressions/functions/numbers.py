@@ -140,10 +140,10 @@ def _bucket(values: Sequence[Value], call: Call) -> Value:
         low, high, numbers = -low, -high, -numbers
     mask = np.isnan(numbers)
     inside = np.clip(np.where(mask, low, numbers), low, high)
-    found = np.floor(float(buckets) * (inside - low) / (high - low)).astype(np.int64) + 1
-    found[numbers < low] = 0
-    found[numbers >= high] = buckets + 1
-    return pa.array(found, _INTEGER, mask=mask)
+    bucket = np.floor(float(buckets) * (inside - low) / (high - low)).astype(np.int64) + 1
+    bucket[numbers < low] = 0
+    bucket[numbers >= high] = buckets + 1
+    return pa.array(bucket, _INTEGER, mask=mask)
 
 
 def _cube_root(values: Sequence[Value], call: Call) -> Value:

@@ -57,9 +57,9 @@ def _offset_us(zone: str, hour: int) -> tuple[int, int, int]:
 
     def offset(us: int) -> int:
         moment = _EPOCH + timedelta(microseconds=us)
-        found = moment.astimezone(key).utcoffset()
-        assert found is not None, zone
-        return found // timedelta(microseconds=1)
+        offset_ = moment.astimezone(key).utcoffset()
+        assert offset_ is not None, zone
+        return offset_ // timedelta(microseconds=1)
 
     before, after = offset(at), offset(at + _HOUR_US - 1)
     low, high = at, at + _HOUR_US - 1
@@ -74,8 +74,8 @@ def offsets(zone: str, us: np.ndarray) -> np.ndarray:
     hours, where = np.unique(us // _HOUR_US, return_inverse=True)
     known = np.array([_offset_us(zone, int(hour)) for hour in hours], np.int64).reshape(-1, 3)
     before, change, after = (known[where, at] for at in range(3))
-    found: np.ndarray = np.where(us >= change, after, before)
-    return found
+    offsets_us: np.ndarray = np.where(us >= change, after, before)
+    return offsets_us
 
 
 def instants(zone: str, wall: np.ndarray) -> np.ndarray:
@@ -83,8 +83,8 @@ def instants(zone: str, wall: np.ndarray) -> np.ndarray:
     day = 24 * _HOUR_US
     earlier = wall - offsets(zone, wall - day)
     later = wall - offsets(zone, wall + day)
-    found: np.ndarray = np.where(later + offsets(zone, later) == wall, later, earlier)
-    return found
+    instants_us: np.ndarray = np.where(later + offsets(zone, later) == wall, later, earlier)
+    return instants_us
 
 
 def _resolve(call: Call) -> Node | None:

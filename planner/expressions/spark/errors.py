@@ -39,9 +39,9 @@ MARK = "~streamscope~"
 
 def explained(message: str) -> BatchDataError | BatchFailedError:
     """Return an error with our message if the SQL raised it, else with Spark's first line."""
-    found = re.search(f"{MARK}(.*?){MARK}", message, re.DOTALL)
-    if found is not None:
-        return BatchDataError(found[1])
+    match_ = re.search(f"{MARK}(.*?){MARK}", message, re.DOTALL)
+    if match_ is not None:
+        return BatchDataError(match_[1])
     return BatchFailedError(message.strip().splitlines()[0][:500] if message else "no message")
 
 

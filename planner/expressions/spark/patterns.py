@@ -32,12 +32,12 @@ def java_pattern(pattern: str) -> str:
         raise UnsupportedInBatchError(pattern, "a regular expression must be a literal there")
 
     def one(match: re.Match[str]) -> str:
-        found = match[0]
-        if found.startswith("("):
+        token = match[0]
+        if token.startswith("("):
             return "("
-        if found.startswith("["):
-            return "[" + _POSIX.sub(_java_class, found[1:])
-        return found
+        if token.startswith("["):
+            return "[" + _POSIX.sub(_java_class, token[1:])
+        return token
 
     return _PARTS.sub(one, pattern)
 
@@ -59,9 +59,9 @@ def java_replacement(replacement: str) -> str:
         raise UnsupportedInBatchError(replacement, "a replacement must be a literal there")
 
     def one(match: re.Match[str]) -> str:
-        found = match[0]
-        if found == "$":
+        token = match[0]
+        if token == "$":
             return r"\$"
-        return f"${found[1]}" if found[1].isdigit() else r"\\"
+        return f"${token[1]}" if token[1].isdigit() else r"\\"
 
     return re.sub(r"\$|\\[0-9\\]", one, replacement)

@@ -31,8 +31,8 @@ class Partitioning:
         """Which of ``keys``, in which order, decide a row's vertex; None if other columns do."""
         if not self.keys:
             return None
-        found = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]
-        return tuple(at[0] for at in found) if all(found) else None
+        positions = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]
+        return tuple(at[0] for at in positions) if all(positions) else None
 
     def through(self, outputs: Mapping[str, frozenset[str]]) -> Partitioning:
         """Return the partitioning after a renaming; ``outputs``: new names of input columns."""

@@ -226,9 +226,9 @@ def _near(
 ) -> Stream:
     """Return the points that have a match close in time, or have none, each once."""
     keys = terms.keys
-    found = bounded([_owned(part, inner) for part in terms.others], outer, inner, names)
+    near = bounded([_owned(part, inner) for part in terms.others], outer, inner, names)
     of_keys = bounded([_owned(part, inner) for part in terms.equations], outer, inner, names)
-    time = within(found.span.meet(of_keys.span), (), outer, inner, test, names)
+    time = within(near.span.meet(of_keys.span), (), outer, inner, test, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)
     theirs = [free_name("match_key", taken) for _ in keys]
@@ -249,7 +249,7 @@ def _near(
         )
 
     with names.text.located(test):
-        where = _where(found.rest, joined("inner", None), inner, kept, outer, names)
+        where = _where(near.rest, joined("inner", None), inner, kept, outer, names)
         return joined(how, where).select(*outer.stream.schema.names)
 
 

@@ -183,8 +183,8 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     correlated = _correlated(node, value, outer, names)
     if correlated is not None:
         return correlated
-    from_, found = _queried_by_in(node, outer, names)
-    return _exists(from_, exp.EQ(this=value, expression=found), node)
+    from_, select = _queried_by_in(node, outer, names)
+    return _exists(from_, exp.EQ(this=value, expression=select), node)
 
 
 def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> exp.Expr | None:
@@ -223,8 +223,8 @@ def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> ex
 
 def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     """Return IN with its nulls: unless x equals a y, a null x or a null y makes it null."""
-    from_, found = _queried_by_in(node, outer, names)
-    is_null = exp.Is(this=found, expression=exp.Null())
+    from_, select = _queried_by_in(node, outer, names)
+    is_null = exp.Is(this=select, expression=exp.Null())
     has_none = exp.Is(this=node.this.copy(), expression=exp.Null())
     has_rows = exp.And(this=has_none, expression=_exists(from_.copy(), exp.true(), node))
     unknown = exp.Or(this=_exists(from_, is_null, node), expression=exp.Paren(this=has_rows))

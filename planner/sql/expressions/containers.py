@@ -111,8 +111,8 @@ def _is_in(items: Expr, x: Expr) -> Expr:
 
 
 def _overlap(items: Expr, others: Expr) -> Expr:
-    found = items.list.filter(lambda x: others.list.contains(x)).list.length() > 0
-    return when(others.is_null()).then(None).otherwise(found)
+    overlaps = items.list.filter(lambda x: others.list.contains(x)).list.length() > 0
+    return when(others.is_null()).then(None).otherwise(overlaps)
 
 
 def _removed(items: Expr, value: Expr) -> Expr:

@@ -147,7 +147,7 @@ def _between_times(unit: Expr, earlier: Expr, later: Expr) -> Expr:
 
 
 def _whole_months(size: int, earlier: Expr, later: Expr) -> Expr:
-    """The whole spans of ``size`` months; the last day of a month completes it."""
+    """Return how many times ``size`` months fit; on a month's last day the month is complete."""
 
     def forward(a: Expr, b: Expr) -> Expr:
         months = (b.dt.year() - a.dt.year()) * 12 + b.dt.month() - a.dt.month()

@@ -369,8 +369,8 @@ class StreamParser(RowPatterns):
                 body = self._replace_lambda(self._parse_disjunction(), names)
                 return self.expression(exp.Lambda(this=body, expressions=names))
             self._retreat(before)  # ``lambda`` is a column here
-        found: exp.Expr | None = super()._parse_lambda(alias)
-        return found
+        parsed: exp.Expr | None = super()._parse_lambda(alias)
+        return parsed
 
     def _parse_case(self) -> exp.Expr | None:
         if parsed_calls.has_lists(self):

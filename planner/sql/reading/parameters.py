@@ -45,10 +45,10 @@ def bound(statements: list[exp.Expr], given: Parameters, text: SqlText) -> list[
     unused = [str(key) for key in values if key not in used]
     if unused:
         raise InvalidPlanError(f"params: the text has no parameter for {', '.join(unused)}")
-    found = [whole.this for whole in wholes]
-    for statement in found:
+    parsed = [whole.this for whole in wholes]
+    for statement in parsed:
         statement.parent = None
-    return found
+    return parsed
 
 
 def _missing(node: exp.Expr, values: Mapping[Any, Any]) -> str:

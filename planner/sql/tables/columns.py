@@ -222,8 +222,8 @@ def _lengths(nodes: dict[str, exp.Expr], text: SqlText) -> dict[str, int]:
     if text.engine.varchar_column != "check":
         return {}
     kinds = {name: node.args.get("kind") for name, node in nodes.items()}
-    found = {name: type_length(kind) for name, kind in kinds.items() if kind is not None}
-    return {name: length for name, length in found.items() if length is not None}
+    lengths = {name: type_length(kind) for name, kind in kinds.items() if kind is not None}
+    return {name: length for name, length in lengths.items() if length is not None}
 
 
 def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.DataType:

@@ -256,24 +256,24 @@ def _time_of(written: exp.Expr, columns: Columns) -> exp.Expr:
     """Translate ksqlDB's ``TIMESTAMP = 'column'``: a number is in milliseconds."""
     column = exp.column(written.name)
     kind = columns.types.get(written.name)
-    found: exp.Expr = column
+    time: exp.Expr = column
     if kind is not None and pa.types.is_integer(kind):
         call = [column, exp.Literal.number(3)]
-        found = exp.Anonymous(this="TO_TIMESTAMP_LTZ", expressions=call)
-    for part in found.walk():
+        time = exp.Anonymous(this="TO_TIMESTAMP_LTZ", expressions=call)
+    for part in time.walk():
         part.meta.update(written.meta)
-    return found
+    return time
 
 
 def _connector(given: Given) -> Connector:
     if _CONNECTOR not in given.values:
         return next(iter(CONNECTORS.values()))
     name = given.text_of(_CONNECTOR).lower()
-    found = CONNECTORS.get(_ALSO.get(name, name))
+    connector = CONNECTORS.get(_ALSO.get(name, name))
     if name == "upsert-kafka":
         reason = "write connector = 'kafka' with a PRIMARY KEY and 'changelog.mode' = 'upsert'"
         read = "for a topic that is read, and for one that is written"
         raise given.error(_CONNECTOR, f"no connector {name!r}: {reason}, {read}")
-    if found is None:
+    if connector is None:
         raise given.error(_CONNECTOR, f"no connector {name!r}; there are: {', '.join(CONNECTORS)}")
-    return found
+    return connector

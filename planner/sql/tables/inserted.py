@@ -342,8 +342,8 @@ def _value(node: exp.Expr, name: str, schema: pa.Schema, table: Table) -> Any:
         return _elements(node, kind, table)
     with table.text.located(node):
         made = Expressions(table.text, Scope(_NOTHING, ()), {}).compile(node)
-        found = resolve(as_node(made), ONE_ROW.schema).evaluate(ONE_ROW)
-        return _as_kind(found, kind, node, table)[0].as_py()
+        value = resolve(as_node(made), ONE_ROW.schema).evaluate(ONE_ROW)
+        return _as_kind(value, kind, node, table)[0].as_py()
 
 
 def _elements(node: exp.Expr, kind: pa.DataType, table: Table) -> list[Any]:
@@ -360,9 +360,9 @@ def _is_default(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column | exp.Var) and node.name.upper() == "DEFAULT"
 
 
-def _as_kind(found: Any, kind: pa.DataType, node: exp.Expr, table: Table) -> pa.Array:
+def _as_kind(value: Any, kind: pa.DataType, node: exp.Expr, table: Table) -> pa.Array:
     """Return a value as a column's type."""
-    array = found if isinstance(found, pa.Array) else pa.array([found.as_py()], found.type)
+    array = value if isinstance(value, pa.Array) else pa.array([value.as_py()], value.type)
     if array.type == kind:
         return array
     if pa.types.is_timestamp(kind) and not pa.types.is_temporal(array.type):

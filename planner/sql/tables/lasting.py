@@ -55,10 +55,10 @@ def is_keyed(table: Table, format: Format, path: str, delimiter: str) -> bool:
     for file in files:
         rows = _read(format, file, delimiter)
         for row in rows.to_pylist() if set(key) <= set(rows.column_names) else ():
-            found = tuple(row[name] for name in key)
-            if found in known:
-                raise table.given.error("", _TWICE.format(found[0]))
-            known.add(found)
+            key_values = tuple(row[name] for name in key)
+            if key_values in known:
+                raise table.given.error("", _TWICE.format(key_values[0]))
+            known.add(key_values)
     return True
 
 

@@ -92,8 +92,8 @@ class ListedByOrder(Holistic):
         place = pa.array(np.arange(len(codes)))
         columns = {"code": pa.array(codes), **by, "at": place}
         order = pc.sort_indices(pa.table(columns), sort_keys=sort_keys(columns, ways))
-        found: np.ndarray = order.to_numpy().astype(np.int64)
-        return found
+        positions: np.ndarray = order.to_numpy().astype(np.int64)
+        return positions
 
 
 def _takes(kind: pa.DataType) -> bool:

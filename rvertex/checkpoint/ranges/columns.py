@@ -42,8 +42,8 @@ def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Ke
     if output and len(output[0]) == 2:
         return _renamed(keys[0], dict(output))
     for side, on in zip(("left", "right"), keys, strict=True):
-        if (found := _renamed(on, {c: name for s, c, name in output if s == side})) is not None:
-            return found
+        if (renamed := _renamed(on, {c: name for s, c, name in output if s == side})) is not None:
+            return renamed
         if getattr(spec, "how", "inner") != "inner":
             return None  # columns of the right side may be null in the output
     return None
@@ -53,17 +53,17 @@ def _present(names: tuple[str, ...], schema: pa.Schema) -> Keys | None:
     return (names,) if set(names) <= set(schema.names) else None
 
 
-def _renamed(names: tuple[str, ...], found: dict[str, str]) -> Keys | None:
-    return (tuple(found[name] for name in names),) if set(names) <= found.keys() else None
+def _renamed(names: tuple[str, ...], new_names: dict[str, str]) -> Keys | None:
+    return (tuple(new_names[name] for name in names),) if set(names) <= new_names.keys() else None
 
 
 def keys_of_chain(
     chain: Sequence[OperatorSpec], keys: Keys, ports: Sequence[pa.Schema]
 ) -> list[Keys | None]:
     """The key columns in the input of each operator, and in the output of the last one."""
-    found: list[Keys | None] = [keys]
+    chain_keys: list[Keys | None] = [keys]
     for spec in chain:
-        at = found[-1]
-        found.append(None if at is None else keys_after(spec, at, ports))
+        at = chain_keys[-1]
+        chain_keys.append(None if at is None else keys_after(spec, at, ports))
         ports = [spec.output_schema(ports)]
-    return found
+    return chain_keys

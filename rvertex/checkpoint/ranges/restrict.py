@@ -86,8 +86,8 @@ class SlotRange:
     def mask(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """Which rows of key columns are in the range, bool[n]."""
         slots = slots_of([as_one_array(pa.chunked_array([c])) for c in columns])
-        found: np.ndarray = (slots >= self.lo) & (slots < self.hi)
-        return found
+        is_inside: np.ndarray = (slots >= self.lo) & (slots < self.hi)
+        return is_inside
 
     def of_table(self, table: pa.Table, port: int) -> np.ndarray:
         """Which rows of a table with the key columns of ``port`` are in the range, bool[n]."""
@@ -165,12 +165,12 @@ def _filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:
 
 def _rows(slots: SlotRange, tables: Mapping[str, pa.Table], spec: object) -> dict[str, pa.Table]:
     """Filter tables of rows; each table has the key columns of its port."""
-    found = {}
+    kept = {}
     for name, table in tables.items():
         port = 1 if len(slots.keys) > 1 and name.rpartition(".")[2] in _RIGHT else 0
         _only(spec, replace(slots, keys=(slots.keys[port],)), table.schema.names)
-        found[name] = _filtered(table, slots.of_table(table, port))
-    return found
+        kept[name] = _filtered(table, slots.of_table(table, port))
+    return kept
 
 
 def _by_rows(spec: Any, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
@@ -228,11 +228,11 @@ def _edge_join(
 ) -> OperatorState:
     """Edge join. Table ``since`` is parallel to the rows of the left side: same filter."""
     tables = {name: table for name, table in state.tables.items() if name != "since"}
-    found = _rows(slots, tables, spec)
+    kept = _rows(slots, tables, spec)
     if "since" in state.tables:
         mask = slots.of_table(state.tables["left"], 0)
-        found["since"] = _filtered(state.tables["since"], mask)
-    return replace(state, tables=found)
+        kept["since"] = _filtered(state.tables["since"], mask)
+    return replace(state, tables=kept)
 
 
 def _forwarding(

@@ -57,11 +57,11 @@ class Sharded:
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """The side outputs of the chain."""
-        found: list[SideOutput] = []
+        outputs: list[SideOutput] = []
         for spec in self.chain:
-            found += side_outputs_of(spec, inputs)
+            outputs += side_outputs_of(spec, inputs)
             inputs = [spec.output_schema(inputs)]
-        return tuple(found)
+        return tuple(outputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Shards:
         """All shards in their initial state."""
@@ -164,15 +164,15 @@ class Shards:
 
     def _of_shards(self, ports: Sequence[Run]) -> list[list[Run]]:
         """The rows of each shard by port."""
-        found: list[list[Run]] = [[] for _ in self._shards]
+        by_shard: list[list[Run]] = [[] for _ in self._shards]
         for run, names in zip(ports, self._spec.keys, strict=True):
             events = run.events
             columns = [as_one_array(pa.chunked_array([events.column(name)])) for name in names]
             slots = slots_of(columns)
-            for shard, (lo, hi) in zip(found, self._spec.ranges, strict=True):
+            for shard, (lo, hi) in zip(by_shard, self._spec.ranges, strict=True):
                 at = np.flatnonzero((lo <= slots) & (slots < hi))
                 shard.append(Run(events.take(pa.array(at)), run.ctis))
-        return found
+        return by_shard
 
     def held_tables(self) -> dict[str, pa.Table]:
         """The tables of all shards; see :class:`rvertex.operators.protocol.ShowsState`."""

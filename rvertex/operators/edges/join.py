@@ -230,8 +230,8 @@ class EdgeJoinOperator:
         starts = pa.array(np.zeros(len(a), np.int64))  # a batch without columns has length 0
         names = [VS, *(name for _, _, name in self._spec.reads)]
         pairs = pa.RecordBatch.from_arrays([starts, *columns], names=names)
-        found = self._spec.where.evaluate(pairs).fill_null(False)
-        is_match = found.to_numpy(zero_copy_only=False)
+        is_true = self._spec.where.evaluate(pairs).fill_null(False)
+        is_match = is_true.to_numpy(zero_copy_only=False)
         return a[is_match], b[is_match]
 
     def _matches(self, pairs: Lives | None, lo: int) -> _Step:

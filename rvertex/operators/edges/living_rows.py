@@ -138,23 +138,23 @@ class LivingRows:
             UnmatchedEndError: there is no such live row.
         """
         times = int64_column(deaths, VS)
-        found = self.dying(deaths, codes, known)
-        if (found < 0).any():
-            row = int((found < 0).argmax())
+        numbers = self.dying(deaths, codes, known)
+        if (numbers < 0).any():
+            row = int((numbers < 0).argmax())
             shown = str(deaths.slice(row, 1).to_pylist()[0])
             raise UnmatchedEndError(int(times[row]), int(int64_column(deaths, VE)[row]), shown)
-        self.set_ends(found, times)
-        return found
+        self.set_ends(numbers, times)
+        return numbers
 
     def dying(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
         """A live row for each death, equal in payload, code and times; -1 if there is none."""
         began = int64_column(deaths, VE)
-        found = np.full(len(codes), -1, np.int64)
+        numbers = np.full(len(codes), -1, np.int64)
         probe, number = self._of_start(codes, began)
         kept = self._ended.read()[number] == INF_TIME
         probe, number = probe[kept], number[kept]
         if len(probe) == 0:
-            return found
+            return numbers
         candidates, first = np.unique(number, return_index=True)
         rows = self.take(candidates)
         names = self._schema.names[2:]
@@ -171,8 +171,8 @@ class LivingRows:
         wanted_cells = wanted * span + occurrences(wanted)
         at = np.minimum(cells[order].searchsorted(wanted_cells), len(order) - 1)
         hit = cells[order][at] == wanted_cells
-        found[hit] = candidates[order[at[hit]]]
-        return found
+        numbers[hit] = candidates[order[at[hit]]]
+        return numbers
 
     def set_ends(self, numbers: np.ndarray, times: np.ndarray) -> None:
         """Set the ends of live rows."""
@@ -333,10 +333,10 @@ class ClosingRows:
     def passed(self, ctis: np.ndarray) -> np.ndarray:
         """The CTIs that are greater than the last one; call it at the end of a step."""
         self.living.forget()
-        found = growing(ctis, self._last_cti)
-        if len(found):
-            self._last_cti = int(found[-1])
-        return found
+        passed = growing(ctis, self._last_cti)
+        if len(passed):
+            self._last_cti = int(passed[-1])
+        return passed
 
     def snapshot(self, first_open: int | None) -> OperatorState:
         """Live rows, buffered ends and rows by reference, and the first span that is not closed."""

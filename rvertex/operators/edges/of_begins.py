@@ -162,11 +162,11 @@ class EdgeOfBeginsOperator:
         hit = known[at] == wanted if len(known) else np.zeros(len(wanted), bool)
         gone = np.isin(known, wanted)
         self._made = rows.filter(pa.array(~gone))
-        found = rows.take(pa.array(at[hit])).combine_chunks().to_batches()
-        if not found:
+        batches = rows.take(pa.array(at[hit])).combine_chunks().to_batches()
+        if not batches:
             return made.events.slice(0, 0)
         times = int64_column(ends, VS)[hit], int64_column(ends, VE)[hit]
-        return with_times(found[0], vs=times[0], ve=times[1])
+        return with_times(batches[0], vs=times[0], ve=times[1])
 
     def _merged(self, begins: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
         """Merge the starts and the end edges, in output order."""

@@ -245,27 +245,27 @@ class EdgeRunningSessionsOperator:
         """Which steps begin a session, the session of each, and the sessions that end before."""
         keys = len(self._keys)
         session, end = self._session.writable(keys), self._end.writable(keys)
-        found = self._starts.follow(codes, times, last, keys, session >= 0)
-        place = found.order - found.carried
-        is_event = found.is_event
+        starts = self._starts.follow(codes, times, last, keys, session >= 0)
+        place = starts.order - starts.carried
+        is_event = starts.is_event
         begins, belongs = np.empty(len(codes), bool), np.empty(len(codes), np.int64)
-        begins[place[is_event]] = found.begins[is_event]
+        begins[place[is_event]] = starts.begins[is_event]
         # New sessions are numbered by (time, key); open ones keep their numbers.
         belongs[begins] = self._sessions + np.arange(int(begins.sum()))
         self._sessions += int(begins.sum())
-        of_row = np.full(len(found.key), -1)
-        of_row[~is_event] = session[found.key[~is_event]]
+        of_row = np.full(len(starts.key), -1)
+        of_row[~is_event] = session[starts.key[~is_event]]
         of_row[is_event] = belongs[place[is_event]]
-        of_row = of_row[found.first]
+        of_row = of_row[starts.first]
         belongs[place[is_event]] = of_row[is_event]
-        ends = found.ends(self._starts.longest)
-        row = np.flatnonzero(~found.is_last)
-        row = row[found.begins[row + 1] & (ends[row] < found.time[row + 1])]
-        ended = _Ends(found.key[row], ends[row], np.where(is_event[row], place[row], -1))
-        at = found.is_last
-        moved = np.flatnonzero(at)[(ends[at] != end[found.key[at]]) & (ends[at] < INF_TIME)]
-        end[found.key[at]], session[found.key[at]] = ends[at], of_row[at]
-        columns = [ends[moved], ends[moved], found.key[moved]]
+        ends = starts.ends(self._starts.longest)
+        row = np.flatnonzero(~starts.is_last)
+        row = row[starts.begins[row + 1] & (ends[row] < starts.time[row + 1])]
+        ended = _Ends(starts.key[row], ends[row], np.where(is_event[row], place[row], -1))
+        at = starts.is_last
+        moved = np.flatnonzero(at)[(ends[at] != end[starts.key[at]]) & (ends[at] < INF_TIME)]
+        end[starts.key[at]], session[starts.key[at]] = ends[at], of_row[at]
+        columns = [ends[moved], ends[moved], starts.key[moved]]
         self._ahead.push(pa.RecordBatch.from_arrays(columns, schema=event_schema(_CODE)))
         return begins, belongs, ended
 

@@ -271,8 +271,8 @@ def _resumed_within(new: _Lefts, ended: Ended) -> list[_Begun]:
         return []
     timeline = Timeline(ended.codes, ended.times, new.codes, new.vs)
     rows, marks, lo, hi = timeline.rows_before_marks()
-    found, place = MaxTree(new.ve[rows]).above(lo, hi, ended.times[marks])
-    return [new.begun(rows[place], ended.times[marks[found]])] if len(found) else []
+    mark, place = MaxTree(new.ve[rows]).above(lo, hi, ended.times[marks])
+    return [new.begun(rows[place], ended.times[marks[mark]])] if len(mark) else []
 
 
 def _joined(parts: list[_Begun], schema: pa.Schema) -> tuple[pa.RecordBatch, np.ndarray]:

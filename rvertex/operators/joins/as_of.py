@@ -196,10 +196,10 @@ class AsOfJoinOperator:
             if len(codes):
                 vs = int64_column(left, VS)
                 timeline = Timeline(right_codes, marks, codes, vs)
-                found, later = timeline.mark_at_or_before(), timeline.mark_after()
-                at_once = (found >= 0) & (marks[found] == vs)
-                later = np.where(at_once, found, later)
-                before = np.where(found >= 0, numbers[found], before)
+                earlier, later = timeline.mark_at_or_before(), timeline.mark_after()
+                at_once = (earlier >= 0) & (marks[earlier] == vs)
+                later = np.where(at_once, earlier, later)
+                before = np.where(earlier >= 0, numbers[earlier], before)
                 after = np.where(later >= 0, numbers[later], after)
         if self._spec.strategy == "backward":
             after[:] = _NONE
@@ -262,8 +262,8 @@ class AsOfJoinOperator:
             return empty_batch(self._output)
         chosen = self._chosen(int64_column(left, VS), before, after)
         if not self._spec.is_outer:
-            found = chosen >= 0
-            left, chosen = left.filter(pa.array(found)), chosen[found]
+            has_match = chosen >= 0
+            left, chosen = left.filter(pa.array(has_match)), chosen[has_match]
         sides = {"left": left, "right": self._rights.take(chosen)}
         columns = [left.column(name) for name in (VS, VE)]
         columns += [sides[side].column(column) for side, column, _ in self._spec.output]

@@ -72,9 +72,9 @@ class Coverage:
         until = self._end.get(codes)
         if rows is None:
             return until
-        found = Timeline(rows.codes, rows.vs, codes, times).mark_at_or_before()
-        has = np.flatnonzero(found >= 0)
-        until[has] = np.maximum(until[has], rows.running[found[has]])
+        last = Timeline(rows.codes, rows.vs, codes, times).mark_at_or_before()
+        has = np.flatnonzero(last >= 0)
+        until[has] = np.maximum(until[has], rows.running[last[has]])
         return until
 
     def rights(self, events: pa.RecordBatch) -> Rights | None:

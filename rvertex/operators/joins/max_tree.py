@@ -44,14 +44,14 @@ class MaxTree:
     def _scan(self, lo: np.ndarray, lengths: np.ndarray, bound: np.ndarray, longest: int) -> Found:
         """Compare all positions of short ranges."""
         if longest <= 1 and bool(lengths.all()):
-            found = np.flatnonzero(self.values.take(lo) > bound)
-            return found, lo[found]
+            matches = np.flatnonzero(self.values.take(lo) > bound)
+            return matches, lo[matches]
         total = int(lengths.sum())
         query = np.repeat(np.arange(len(lo)), lengths)
         ends = np.cumsum(lengths)
         place = np.arange(total) + (lo - ends + lengths).take(query)
-        found = np.flatnonzero(self.values.take(place) > bound.take(query))
-        return query[found], place[found]
+        matches = np.flatnonzero(self.values.take(place) > bound.take(query))
+        return query[matches], place[matches]
 
     def _search(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
         """Expand nodes from the top; for long ranges."""

@@ -164,8 +164,8 @@ class IndexedRun:
             return known, known
         group = group[known]
         lo, hi = self._starts.take(group), self._starts[1:].take(group)
-        found, place = self._alive.above(lo, hi, vs.take(known))
-        return known[found], place
+        probe, place = self._alive.above(lo, hi, vs.take(known))
+        return known[probe], place
 
     def close(self) -> CodeMap:
         """Clear the code map and return it for reuse; the rows stay readable."""

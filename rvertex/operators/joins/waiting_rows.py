@@ -67,8 +67,8 @@ class WaitingRows:
     def matches(self) -> np.ndarray:
         """The numbers of all matches of the buffered events."""
         held = self._known[_BEFORE:, self._head : self._tail].ravel()
-        found: np.ndarray = held[held >= 0]
-        return found
+        numbers: np.ndarray = held[held >= 0]
+        return numbers
 
     def renumber(self, numbers: np.ndarray) -> None:
         """Replace match numbers: ``old`` becomes ``numbers[old]``."""

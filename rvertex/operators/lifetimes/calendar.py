@@ -145,8 +145,8 @@ class Periods:
         near = np.arange(-_MARGIN, _MARGIN + 1)
         numbers = np.unique(np.unique(self._about(finite))[:, np.newaxis] + near)
         starts = np.array([self._start(k) for k in numbers.tolist()], np.int64)
-        found = numbers[np.searchsorted(starts, finite, side="right") - 1]
-        made[times < INF_TIME - 1] = found * self.nominal_us
+        nominal = numbers[np.searchsorted(starts, finite, side="right") - 1]
+        made[times < INF_TIME - 1] = nominal * self.nominal_us
         return made
 
     def instants(self, times: np.ndarray) -> np.ndarray:
@@ -154,8 +154,8 @@ class Periods:
         periods, where = np.unique(times // self.nominal_us, return_inverse=True)
         is_end = periods >= INF_TIME // self.nominal_us
         pairs = zip(periods.tolist(), is_end.tolist(), strict=True)
-        found = np.array([INF_TIME if end else self._start(k) for k, end in pairs], np.int64)
-        made: np.ndarray = found[where] if len(found) else times
+        starts = np.array([INF_TIME if end else self._start(k) for k, end in pairs], np.int64)
+        made: np.ndarray = starts[where] if len(starts) else times
         return made
 
     def _about(self, times: np.ndarray) -> np.ndarray:
@@ -180,18 +180,18 @@ class Periods:
             case "month":
                 wall = datetime(1970 + period // 12, 1 + period % 12, 1, tzinfo=UTC)
         wall = (wall + self._calendar.offset_us * _US).replace(tzinfo=None)
-        first, found = (
+        first, start = (
             wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
         )
-        if self._wall(found) == wall and first < found and self._wall(found - _US) >= wall:
-            found = first  # clocks are set back to exactly ``wall``: no earlier time follows
-        elif self._wall(found) != wall:  # in a gap: take the first instant that is not before it
-            low, high = found - timedelta(days=2), found + timedelta(days=2)
+        if self._wall(start) == wall and first < start and self._wall(start - _US) >= wall:
+            start = first  # clocks are set back to exactly ``wall``: no earlier time follows
+        elif self._wall(start) != wall:  # in a gap: take the first instant that is not before it
+            low, high = start - timedelta(days=2), start + timedelta(days=2)
             while high - low > _US:  # ends: the interval is halved
                 middle = low + (high - low) // 2
                 low, high = (low, middle) if self._wall(middle) >= wall else (middle, high)
-            found = high
-        return (found - _EPOCH) // _US
+            start = high
+        return (start - _EPOCH) // _US
 
     def _wall(self, instant: datetime) -> datetime:
         return instant.astimezone(self._zone).replace(tzinfo=None)

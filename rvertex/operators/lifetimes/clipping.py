@@ -49,9 +49,9 @@ class Clipping:
         ve = int64_column(events, VE)
         ends, is_cut = ve, np.zeros(len(ve), bool)
         if len(marks):
-            found = Timeline(mark_codes, marks, codes, int64_column(events, VS)).mark_after()
-            times = marks[found]
-            is_cut = (found >= 0) & (times < ve)
+            cuts = Timeline(mark_codes, marks, codes, int64_column(events, VS)).mark_after()
+            times = marks[cuts]
+            is_cut = (cuts >= 0) & (times < ve)
             ends = np.where(is_cut, times, ve)
         due = np.where(is_cut, after(ends), ends)
         first = self.pending.push(with_times(events, ve=ends), due)

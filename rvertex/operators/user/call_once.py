@@ -174,15 +174,15 @@ class CallOnceOperator(AskingOperator):
         Raises:
             UnknownCallError: a key is unknown, and the policy is to fail.
         """
-        found: dict[str, _Open] = {}
+        needed: dict[str, _Open] = {}
         for row, text in enumerate(texts):
-            if text is None or text in found or self._ledger.find(text, 0) is not None:
+            if text is None or text in needed or self._ledger.find(text, 0) is not None:
                 continue
             if text in self._unknown and not self._may_retry(text):
                 self._record_end(source, text, self._failed(_UNKNOWN))
                 continue
-            found[text] = _Open(text, Request(arguments[row]))
-        return list(found.values())
+            needed[text] = _Open(text, Request(arguments[row]))
+        return list(needed.values())
 
     def _may_retry(self, text: str) -> bool:
         """Whether the policy allows to repeat a call that may have been made."""

@@ -178,14 +178,14 @@ class LookupOperator(AskingOperator):
         if known is not None:
             return known
         request = self._requests.pop(row, None)
-        found = self._drawing().draw(
+        drawn = self._drawing().draw(
             "lookup", f"{self._spec.function.name}, {key}", lambda: self._outcome(request, step)
         )
-        if isinstance(found, bytes):
+        if isinstance(drawn, bytes):
             if self._cache is not None:
-                self._cache.add(key, at, found)
-            return found
-        return self._passed(step.events, row, *found)
+                self._cache.add(key, at, drawn)
+            return drawn
+        return self._passed(step.events, row, *drawn)
 
     def _outcome(self, request: Request | None, step: _Step) -> bytes | list[str]:
         """The value to record for a call: its response, or the reason and the line of its failure.

@@ -144,6 +144,6 @@ class SingleWindow:
         if rows.num_rows == 0:
             return empty_batch(self._results.schema)
         heads = heads_of(windows)
-        found = windows[heads]
-        members = Rows(np.cumsum(heads) - 1, len(found), rows)
-        return self._results.batch(members, self._log.starts(found), self._log.ends(found))
+        closed = windows[heads]
+        members = Rows(np.cumsum(heads) - 1, len(closed), rows)
+        return self._results.batch(members, self._log.starts(closed), self._log.ends(closed))

@@ -330,9 +330,9 @@ class WindowGather:
         begins = [int64_column(batches[0], VS)[0], int64_column(batches[-1], VS)[-1]]
         end = max(int64_column(b, VE).max() for b in self._holder.read_once(batches))
         bounds = self._assigner.bounds(np.array(begins), np.array([end, end]))
-        found = {int(window) for windows in bounds for window in windows}
-        only = found.pop()
-        return only if not found and self._open <= only < until else None
+        distinct_windows = {int(window) for windows in bounds for window in windows}
+        only = distinct_windows.pop()
+        return only if not distinct_windows and self._open <= only < until else None
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """The live rows that may be in a window below ``window``, and the later rows."""

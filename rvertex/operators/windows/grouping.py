@@ -184,12 +184,12 @@ class OpenGroups:
         for batches, end in ranges:
             ends = [len(part) if end is None else part.first_at(end) for part in parts]
             spans = zip(parts, begins, ends, strict=True)
-            found = [part.rows(lo, hi) for part, lo, hi in spans if lo < hi]
+            pieces = [part.rows(lo, hi) for part, lo, hi in spans if lo < hi]
             begins = ends
             if batches and overflow is not None:  # an overflow that is read has no length
-                found.append(self._aggregated(batches, is_large=overflow.is_large(batches)))
-            if found:
-                yield _merged(found)
+                pieces.append(self._aggregated(batches, is_large=overflow.is_large(batches)))
+            if pieces:
+                yield _merged(pieces)
 
     def _in_memory(self) -> list[SortedColumns | NearColumns]:
         """The groups in memory, which are freed, to be read by key."""

@@ -186,22 +186,22 @@ class Sessions:
     ) -> np.ndarray:
         """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
         window = self._window.writable(keys)
-        found = self._starts.follow(codes, vs, ve, keys, window >= 0)
+        starts = self._starts.follow(codes, vs, ve, keys, window >= 0)
         # Sessions are numbered in row order, hence by start.
-        at = np.flatnonzero(found.begins & found.is_event)
-        at = at[np.argsort(found.order[at])]
-        of_row = np.full(len(found.key), -1)
-        goes_on = found.begins & ~found.is_event
-        of_row[goes_on] = window[found.key[goes_on]]
-        of_row[at] = log.add(found.time[at])
-        of_row = of_row[found.first]
-        last = np.append(found.begins[1:], True) & found.is_event
-        ends = found.ends(self._starts.longest)[last]
+        at = np.flatnonzero(starts.begins & starts.is_event)
+        at = at[np.argsort(starts.order[at])]
+        of_row = np.full(len(starts.key), -1)
+        goes_on = starts.begins & ~starts.is_event
+        of_row[goes_on] = window[starts.key[goes_on]]
+        of_row[at] = log.add(starts.time[at])
+        of_row = of_row[starts.first]
+        last = np.append(starts.begins[1:], True) & starts.is_event
+        ends = starts.ends(self._starts.longest)[last]
         log.set_ends(of_row[last], ends, ends)
-        window[found.key[found.is_last]] = of_row[found.is_last]
+        window[starts.key[starts.is_last]] = of_row[starts.is_last]
         result = np.empty(len(of_row), np.int64)
-        result[found.order] = of_row
-        return result[found.carried :]
+        result[starts.order] = of_row
+        return result[starts.carried :]
 
     def needed(self, promise: int) -> np.ndarray:
         mask: np.ndarray = self._starts.active.read() > promise

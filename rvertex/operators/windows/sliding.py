@@ -81,8 +81,8 @@ def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane,
     """The sliding lanes if all ``lanes`` can slide and it pays; else None."""
     if windows.size < STEPS_MIN * windows.every:
         return None
-    found = [_sliding(lane) for lane in lanes]
-    return None if None in found else tuple(lane for lane in found if lane is not None)
+    sliding = [_sliding(lane) for lane in lanes]
+    return None if None in sliding else tuple(lane for lane in sliding if lane is not None)
 
 
 def _sliding(lane: Lane) -> SlidingLane | None:

@@ -123,5 +123,5 @@ class EventStore:
 
     def _positions(self, ids: pa.Array, rows: pa.RecordBatch) -> np.ndarray:
         at = pc.index_in(ids, value_set=rows.column(self._on), skip_nulls=True)
-        found: np.ndarray = at.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return found
+        positions: np.ndarray = at.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return positions

@@ -135,11 +135,11 @@ class IdJoiner:
         """
         store = self._store
         names = "read joined unjoinable taken repeated old bad given_up wasted retries away"
-        found: dict[str, float] = {name: self.counts[name] for name in names.split()}
-        found |= {"waiting": len(self._waiting), "stored": store.rows}
-        found |= {"memory_hits": store.hits, "disk_hits": store.disk_hits, "misses": store.misses}
+        status: dict[str, float] = {name: self.counts[name] for name in names.split()}
+        status |= {"waiting": len(self._waiting), "stored": store.rows}
+        status |= {"memory_hits": store.hits, "disk_hits": store.disk_hits, "misses": store.misses}
         lag_us = max(self._clock.now_us() - self._newest_us, 0)
-        return found | {"lag_s": lag_us / _US_PER_S if self.counts["read"] else 0.0}
+        return status | {"lag_s": lag_us / _US_PER_S if self.counts["read"] else 0.0}
 
     def step(self) -> bool:
         """Do one step; return whether a row was emitted or dropped.
@@ -193,12 +193,12 @@ class IdJoiner:
             pass
         joined = rows.take(np.flatnonzero(np.isin(rows.seqs, last.joined)))
         marked = rows.take(np.flatnonzero(np.isin(rows.seqs, last.marked)))
-        found, at = self._store.find(joined.rows.column(self._spec.on))
+        partners, at = self._store.find(joined.rows.column(self._spec.on))
         if (at < 0).any() or len(joined.seqs) < len(last.joined):
             lost = int((at < 0).sum()) + len(last.joined) - len(joined.seqs)
             raise PrimaryRowsLostError(self._primary.name, lost)
         self._begun = prepared(
-            self.schema, self._spec, self._foreign, last, joined, marked, found, at
+            self.schema, self._spec, self._foreign, last, joined, marked, partners, at
         )
 
     def _report(self) -> None:
@@ -285,7 +285,7 @@ class IdJoiner:
         self._allowed -= len(at)
         is_open = self._open_rows(rows, keys, verdicts)
         place = np.full(len(at), -1)
-        found, place[is_open] = self._store.find(
+        partners, place[is_open] = self._store.find(
             rows.rows.column(spec.on).filter(pa.array(is_open))
         )
         is_joined = is_open & (place >= 0)
@@ -302,7 +302,7 @@ class IdJoiner:
         self.counts["retries"] += int(waits.sum())
         if len(joined.seqs) or len(marked.seqs):
             log, step, at_found = self._foreign, self._last, place[is_joined]
-            self._begun = prepared(self.schema, spec, log, step, joined, marked, found, at_found)
+            self._begun = prepared(self.schema, spec, log, step, joined, marked, partners, at_found)
         waiting.is_marked[at[marks]] = True
         waiting.postpone(at[waits], self._clock.now_us())
         waiting.remove(done)

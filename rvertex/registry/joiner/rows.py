@@ -128,19 +128,19 @@ class LogInput:
         if pa.types.is_timestamp(times.type):
             unit = pa.timestamp("us", times.type.tz)
             times = times.cast(unit, safe=False).cast(pa.int64())
-        found: np.ndarray = times.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
-        return found
+        times_of_rows: np.ndarray = times.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
+        return times_of_rows
 
     def is_null(self, rows: pa.RecordBatch, column: str) -> np.ndarray:
         """Return which rows are null in a column, bool[rows]."""
-        found: np.ndarray = pc.is_null(rows.column(column)).to_numpy(zero_copy_only=False)
-        return found
+        is_missing: np.ndarray = pc.is_null(rows.column(column)).to_numpy(zero_copy_only=False)
+        return is_missing
 
     def is_of(self, rows: pa.RecordBatch, id_: str, share: tuple[int, int]) -> np.ndarray:
         """Return which rows belong to a share of all ids, bool[rows]."""
         number, count = share
-        found: np.ndarray = hash_rows([rows.column(id_)]) % np.uint64(count) == number
-        return found
+        is_own: np.ndarray = hash_rows([rows.column(id_)]) % np.uint64(count) == number
+        return is_own
 
     def keys(self, rows: pa.RecordBatch, id_: str) -> list[bytes]:
         """Return the ids as the registry stores them."""

@@ -35,12 +35,12 @@ class AvroEncoder:
         """A value for each row."""
         columns = [_as_plain(column) for column in table.columns]
         rows = pa.RecordBatch.from_arrays(columns, names=table.schema.names).to_pylist()
-        found = []
+        values = []
         for row in rows:
             out = io.BytesIO()
             self._write(out, self._parsed, row)
-            found.append(out.getvalue())
-        return found
+            values.append(out.getvalue())
+        return values
 
 
 def avro_schema(label: str, schema: pa.Schema) -> str:

@@ -131,13 +131,13 @@ class Link:
 
     def failed(self, error: KafkaException, client: Producer | Consumer) -> Exception:
         """Return the error for a failed call, after the callbacks of ``client`` have run."""
-        found: KafkaError = error.args[0]
-        if found.code() in _SILENT:
+        kafka_error: KafkaError = error.args[0]
+        if kafka_error.code() in _SILENT:
             with contextlib.suppress(KafkaException):
                 while isinstance(message := client.poll(0), Message):  # consumers report errors so
                     self.note_record(message.error(), message)
-            found = self._refused or found
-        return self.meaning(found)
+            kafka_error = self._refused or kafka_error
+        return self.meaning(kafka_error)
 
     def poll(self, client: Producer | Consumer, wait_s: float) -> None:
         """Run the client's callbacks; raise its fatal error, such as fencing.
@@ -213,17 +213,17 @@ class ProgressGroup:
         """
         place, limit_s = TopicPartition(self._topic, 0), wait_s or ANSWER_WAIT_S
         try:
-            (found,) = self.consumer.committed([place], timeout=limit_s)
+            (committed,) = self.consumer.committed([place], timeout=limit_s)
         except KafkaException as error:
             raise self._link.failed(error, self.consumer) from error
-        if found.error is not None:
-            raise self._link.meaning(found.error)
-        if found.offset == OFFSET_INVALID or not found.metadata:
+        if committed.error is not None:
+            raise self._link.meaning(committed.error)
+        if committed.offset == OFFSET_INVALID or not committed.metadata:
             return KeptProgress(0, None)
-        epoch, digest, *seq = str(found.metadata).split()
+        epoch, digest, *seq = str(committed.metadata).split()
         if digest == _NO_DIGEST:
             return KeptProgress(int(epoch), None)
-        next_seq = int(seq[0]) if seq else found.offset
+        next_seq = int(seq[0]) if seq else committed.offset
         return KeptProgress(int(epoch), DeliveryProgress(next_seq, bytes.fromhex(digest)))
 
     def position(self, epoch: int, progress: DeliveryProgress | None) -> list[TopicPartition]:
@@ -251,14 +251,16 @@ class ProgressGroup:
         """Return the stored end of each partition; before the first commit, the current ends."""
         places = [TopicPartition(self._topic, k) for k in range(partitions)]
         try:
-            found = {p.partition: p.offset for p in self.consumer.committed(places, ANSWER_WAIT_S)}
-            is_new = found[0] == OFFSET_INVALID
-            for k, offset in found.items():
+            offsets = {
+                p.partition: p.offset for p in self.consumer.committed(places, ANSWER_WAIT_S)
+            }
+            is_new = offsets[0] == OFFSET_INVALID
+            for k, offset in offsets.items():
                 if offset == OFFSET_INVALID:  # at the start, or the partition was added later
-                    found[k] = self._end(k) if is_new else 0
+                    offsets[k] = self._end(k) if is_new else 0
         except KafkaException as error:
             raise self._link.failed(error, self.consumer) from error
-        return found
+        return offsets
 
     def records(self, starts: dict[int, int]) -> Iterator[Message]:
         """Yield the records from these offsets to the ends of the partitions.
@@ -289,8 +291,8 @@ class ProgressGroup:
 
     def _end(self, partition: int) -> int:
         place = TopicPartition(self._topic, partition)
-        found: tuple[int, int] = self.consumer.get_watermark_offsets(place, ANSWER_WAIT_S)
-        return found[1]
+        offsets: tuple[int, int] = self.consumer.get_watermark_offsets(place, ANSWER_WAIT_S)
+        return offsets[1]
 
     def close(self) -> None:
         """Close the consumer."""
@@ -339,19 +341,19 @@ def partition_count(client: Producer | Consumer, topic: str, link: Link) -> int:
         DestinationRefusedError: the broker rejects the topic's name or the credentials.
     """
     try:
-        found = client.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
+        metadata = client.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
     except KafkaException as error:
         raise link.failed(error, client) from error
-    if found.error is not None and found.error.code() in _UNKNOWN_TOPIC:
+    if metadata.error is not None and metadata.error.code() in _UNKNOWN_TOPIC:
         raise InvalidSinkError(link.label, "there is no such topic: create it, and resume")
-    if found.error is not None:
-        raise link.meaning(found.error)
-    if not found.partitions:
+    if metadata.error is not None:
+        raise link.meaning(metadata.error)
+    if not metadata.partitions:
         raise DestinationError(link.label, "it has no partitions yet")
-    return len(found.partitions)
+    return len(metadata.partitions)
 
 
 def may_have_happened(error: KafkaException) -> bool:
     """Whether a commit that failed with this error may have succeeded."""
-    found: KafkaError = error.args[0]
-    return found.code() not in _FENCED and not found.txn_requires_abort()
+    kafka_error: KafkaError = error.args[0]
+    return kafka_error.code() not in _FENCED and not kafka_error.txn_requires_abort()

@@ -82,9 +82,11 @@ def _with_dictionary(file: pq.ParquetFile, unit: Unit, wanted: Sequence[str]) ->
     # Arrow reads all leaves of a path as dictionaries, so the path must have a single leaf.
     paths = [(c.path_in_schema, c.has_dictionary_page) for c in chunks]
     times = Counter(path for path, _ in paths)
-    found = {path for path, has_page in paths if has_page and times[path] == 1}
+    chosen = {path for path, has_page in paths if has_page and times[path] == 1}
     there = file.schema_arrow
-    return [name for name in wanted if name in found and pa.types.is_string(there.field(name).type)]
+    return [
+        name for name in wanted if name in chosen and pa.types.is_string(there.field(name).type)
+    ]
 
 
 def _pays(column: pa.Array) -> bool:

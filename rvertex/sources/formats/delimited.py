@@ -146,9 +146,9 @@ class CsvUnits:
             except pa.ArrowException:
                 if not has_times(self._spec.columns):
                     raise
-        found = self._with_times(rows, self._spec.columns)
+        parsed = self._with_times(rows, self._spec.columns)
         self._reads_times_as_text = True
-        return found
+        return parsed
 
     def _with_times(
         self, rows: bytes, columns: pa.Schema, header: list[str] | None = None
@@ -245,14 +245,14 @@ class CsvUnits:
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         places = np.flatnonzero(is_no_text | is_wrong)
         reason = f"not of type {field.type}"
-        found = {}
+        bad = {}
         for k, value in zip(
             places.tolist(), values.take(pa.array(places)).to_pylist(), strict=True
         ):
             why = NO_TEXT if is_no_text[k] and is_text else reason
             text = value.decode("utf-8", "backslashreplace")
-            found[k] = BadRow(why if value else why + _NOT_NULL, field.name, text)
-        return found
+            bad[k] = BadRow(why if value else why + _NOT_NULL, field.name, text)
+        return bad
 
     def _explain(self, row: bytes) -> BadRow:
         """Return why the parser rejects this row alone."""
@@ -309,8 +309,8 @@ def csv_pieces(
         if rows.is_open[0]:
             raise CorruptSourceError(path, None, f"the header has {UNCLOSED}")
         text = piece[:end].decode("utf-8", "backslashreplace")
-        found = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        header = next(row for row in found if row)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        header = next(row for row in reader if row)
         blank = b"\n" * lines_of(piece[:end])
         yield header, blank + piece[end:], has_open_quote
     if not header:

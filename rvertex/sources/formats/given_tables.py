@@ -70,8 +70,8 @@ def temporary_folder() -> str:
 
 
 def _digest(path: str) -> str:
-    found = hashlib.blake2b(digest_size=_NAME_BYTES)
+    digest = hashlib.blake2b(digest_size=_NAME_BYTES)
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):  # until the file's end
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -105,8 +105,8 @@ class JsonUnits:
     def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
         """Yield bad lines among many, with their reasons; inspects unusual lines first."""
         lines = [rows.raw(k) for k in range(len(rows.starts))]
-        for found in bad_lines(lines, self._spec.columns, NO_OBJECT, parse_json):
-            yield {k: BadRow(*why) for k, why in found.items()}
+        for bad_line in bad_lines(lines, self._spec.columns, NO_OBJECT, parse_json):
+            yield {k: BadRow(*why) for k, why in bad_line.items()}
 
     def _explain(self, line: bytes) -> BadRow:
         """Return why the parser rejects this line alone."""
@@ -219,8 +219,8 @@ def _numbered_dates(chunk: bytes, dates: Sequence[str]) -> tuple[list[bytes], li
     marks = []
     for name in dates:
         key = re.escape(json.dumps(name, ensure_ascii=False))
-        found = pc.match_substring_regex(texts, rf"{key}[ \t]*:[ \t]*-?\d")
-        marks.append([name if is_number else "" for is_number in found.to_pylist()])
+        has_number = pc.match_substring_regex(texts, rf"{key}[ \t]*:[ \t]*-?\d")
+        marks.append([name if is_number else "" for is_number in has_number.to_pylist()])
     if not marks:
         return lines, [frozenset()] * len(lines)
     return lines, [frozenset(names) - {""} for names in zip(*marks, strict=True)]
@@ -300,23 +300,23 @@ def infer_json_schema(path: str, encoding: str) -> pa.Schema:
         raise
     except pa.ArrowException as error:
         lines = [text for text in chunk.split(b"\n")[:_INFER_LINES] if text.strip(_SPACE)]
-        found = _schema_of_good(lines)
-        if found is None:
+        schema = _schema_of_good(lines)
+        if schema is None:
             reason = first_line(error)
             reason += {NO_TEXT: ENCODED, NO_OBJECT: _ONE_PER_LINE}.get(reason, "")
             raise CorruptSourceError(path, None, reason) from error
-        return found
+        return schema
 
 
 def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
     """Infer from the lines that do not contradict earlier ones; None if there is no such line."""
     good: list[bytes] = []
-    found: pa.Schema | None = None
+    schema: pa.Schema | None = None
     todo = [(0, len(lines))]
     while todo:  # ends: each piece is taken, or halved until it is one line
         lo, hi = todo.pop()
         try:
-            found = _checked_table(b"\n".join([*good, *lines[lo:hi]]), None).schema
+            schema = _checked_table(b"\n".join([*good, *lines[lo:hi]]), None).schema
             good += lines[lo:hi]
         except MemoryError:
             raise
@@ -324,7 +324,7 @@ def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
             if hi - lo > 1:
                 middle = (lo + hi) // 2
                 todo += [(middle, hi), (lo, middle)]
-    return found if good else None
+    return schema if good else None
 
 
 def _batch(chunk: bytes, schema: pa.Schema) -> pa.RecordBatch:

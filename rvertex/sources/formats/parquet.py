@@ -200,8 +200,8 @@ def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
     """Return the leaf of a flat column; a field of a struct may have the same path."""
     schema = file.schema
     leaves = (schema.column(k) for k in range(len(schema)))
-    found = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
-    return next(found, None)
+    positions = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
+    return next(positions, None)
 
 
 def folder_types(path: str) -> dict[str, pa.DataType]:

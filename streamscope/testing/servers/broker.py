@@ -217,8 +217,8 @@ class Broker:
         config = {"isolation_level": isolation, "enable_partition_eof": True}
         with self.consumer(**config, fetch_wait_max_ms=_END_WAIT_MS) as consumer:
             given = topic, self.partitions(topic), self._answer_s_max
-            found = list(_to_the_end(consumer, *given))
-        return sorted(found, key=lambda record: (record.partition, record.offset))
+            records = list(_to_the_end(consumer, *given))
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
     @contextlib.contextmanager
     def consumer(self, **config: Any) -> Iterator[Consumer]:

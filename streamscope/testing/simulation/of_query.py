@@ -59,8 +59,8 @@ def query_workload(seed: int, query: QueryLike, inputs: Mapping[str, Any]) -> Wo
         if code.draws_values or not code.is_deterministic:
             what = "draws values" if code.draws_values else "is declared deterministic=False"
             raise UsageError(f"{code.name} {what}, so it has no single right answer")
-    found = with_items(test, rows, random)
-    plan = lower(found, root=ROOT, parallelism=random.choice([1, 2, 2, 3]))
+    with_rows = with_items(test, rows, random)
+    plan = lower(with_rows, root=ROOT, parallelism=random.choice([1, 2, 2, 3]))
     return workload_of(seed, "query", plan, random)
 
 

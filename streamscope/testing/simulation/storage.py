@@ -120,12 +120,12 @@ class FaultyBlobs(MemoryBlobs):
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
         self._disk.breathe()
-        found = self.blobs.get(self._root + path)
-        if found is None:
+        existing = self.blobs.get(self._root + path)
+        if existing is None:
             self._put(path, data)
             return True
         self._enter_reading("put_new", path)
-        return found == bytes(data)
+        return existing == bytes(data)
 
     def get(self, path: str) -> bytes:
         self._enter_reading("get", path)

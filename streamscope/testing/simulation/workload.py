@@ -53,13 +53,13 @@ class Workload:
 
     def features(self) -> set[str]:
         """The job's strategies, durabilities, and other features that not every job has."""
-        found = {f"strategy {v.recovery.strategy}" for v in self.vertices}
-        found |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
-        found |= {"retention"} if self.config.retain_us else set()
+        features = {f"strategy {v.recovery.strategy}" for v in self.vertices}
+        features |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
+        features |= {"retention"} if self.config.retain_us else set()
         if least := self.config.host.compact_segments_min:
-            found.add(f"segments merged by {least}")
-        found.add(f"generations of {self.config.log_notices_max} notices")
-        return found | ({"verification"} if self.config.host.verify else set())
+            features.add(f"segments merged by {least}")
+        features.add(f"generations of {self.config.log_notices_max} notices")
+        return features | ({"verification"} if self.config.host.verify else set())
 
 
 def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Workload:

@@ -98,12 +98,12 @@ def _grown(plan: PhysicalPlan, feeds: Feeds, pause_us: int, copies: int) -> Grow
 
 def _sizes(plan: PhysicalPlan, run: PlanRun) -> dict[str, int]:
     """By vertex: the bytes of its user code's state."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, vertex in run.vertices.items():
         places = _user_operators(plan, name)
         states = vertex.vertex.get_snapshot().states if places else ()
-        found[name] = sum(_bytes(states[1 + k]) for k in places if 1 + k < len(states))
-    return found
+        sizes[name] = sum(_bytes(states[1 + k]) for k in places if 1 + k < len(states))
+    return sizes
 
 
 def _bytes(state: OperatorState) -> int:

@@ -174,7 +174,7 @@ def test_a_transform_has_no_ctis_but_those_that_it_got() -> None:
 
 
 def test_few_ctis_wait_however_many_came() -> None:
-    """Half an hour on a grid of 10 ms, and a jump by a year."""
+    """The input has CTIs every 10 ms for half an hour, and then one a year later."""
     empty = empty_batch(event_schema(PAYLOAD))
 
     def nothing(ports: Sequence[Run]) -> Run:

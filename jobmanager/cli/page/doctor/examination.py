@@ -22,8 +22,8 @@ _GRAVEST_FIRST: tuple[Gravity, ...] = ("degraded", "waiting", "note")
 
 def findings(case: Case) -> list[Finding]:
     """All findings of a job, the most severe first; empty for a healthy job."""
-    found = [finding for rule in RULES for finding in rule(case)]
-    return sorted(found, key=lambda finding: _GRAVEST_FIRST.index(finding.gravity))
+    all_findings = [finding for rule in RULES for finding in rule(case)]
+    return sorted(all_findings, key=lambda finding: _GRAVEST_FIRST.index(finding.gravity))
 
 
 def _health(case: Case) -> Iterator[Finding]:

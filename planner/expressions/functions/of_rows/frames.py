@@ -163,8 +163,8 @@ def _numbers(values: pa.Array) -> np.ndarray:
         values = values.cast(pa.float64())
     else:
         values = values.cast(pa.int64())
-    found: np.ndarray = values.fill_null(0).to_numpy(zero_copy_only=False)
-    return found
+    numbers: np.ndarray = values.fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 FUNCTIONS = {"list_frames": entry_of_lists("list_frames", _resolve, _evaluate)}

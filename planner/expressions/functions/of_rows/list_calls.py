@@ -49,10 +49,10 @@ def _resolve_concat(call: Call) -> Node | None:
     kinds = arg_types(call)
     if not all(map(is_list, kinds)):
         return None
-    found = common_of([kind.value_type for kind in kinds])
-    if found is None:
+    common = common_of([kind.value_type for kind in kinds])
+    if common is None:
         return None
-    return typed(call, pa.list_(found), *(pa.list_(found) for _ in kinds))
+    return typed(call, pa.list_(common), *(pa.list_(common) for _ in kinds))
 
 
 def _resolve_slice(call: Call) -> Node | None:
@@ -174,10 +174,10 @@ def _position(arrays: list[pa.Array], _call: Call) -> pa.Array:
     elements, rows = flat(lists)
     same = pc.fill_null(pc.equal(elements, values.take(pa.array(rows))), False)
     hits = np.flatnonzero(same.to_numpy(zero_copy_only=False))[::-1]
-    found = np.zeros(len(lists), np.int64)
+    positions = np.zeros(len(lists), np.int64)
     _, starts, _ = list_bounds(lists)
-    found[rows[hits]] = hits - starts[rows[hits]] + 1
-    return pa.array(found, mask=null_mask(lists) | null_mask(values))
+    positions[rows[hits]] = hits - starts[rows[hits]] + 1
+    return pa.array(positions, mask=null_mask(lists) | null_mask(values))
 
 
 def _join(arrays: list[pa.Array], _call: Call) -> pa.Array:

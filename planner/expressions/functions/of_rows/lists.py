@@ -42,14 +42,14 @@ def as_list(array: pa.Array) -> pa.Array:
 
 def lengths_of(lists: pa.Array) -> np.ndarray:
     """The length of each list; 0 for null."""
-    found = np.diff(lists.offsets.to_numpy().astype(np.int64))
-    return np.where(null_mask(lists), 0, found)
+    lengths = np.diff(lists.offsets.to_numpy().astype(np.int64))
+    return np.where(null_mask(lists), 0, lengths)
 
 
 def null_mask(array: pa.Array) -> np.ndarray:
     """Which values are null, bool[n]."""
-    found: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
-    return found
+    is_null: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
+    return is_null
 
 
 def flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:

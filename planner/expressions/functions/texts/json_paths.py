@@ -43,14 +43,14 @@ def json_steps(path: str) -> list[Step]:
     if not path.startswith("$"):
         rest = f".{path}"
     while rest:  # ends: each turn removes a step
-        found = _STEP.match(rest)
-        if found is None:
+        match = _STEP.match(rest)
+        if match is None:
             raise InvalidPlanError(f"{path!r} is not a JSON path, such as '$.a.b' or '$.list[0]'")
-        name = next((part for part in (found[1], *found.groups()[2:]) if part is not None), None)
-        wild = _VALUES if found[0] == ".*" else _ELEMENTS
-        place = wild if found[2] is None else int(found[2])
+        name = next((part for part in (match[1], *match.groups()[2:]) if part is not None), None)
+        wild = _VALUES if match[0] == ".*" else _ELEMENTS
+        place = wild if match[2] is None else int(match[2])
         steps.append(place if name is None else name)
-        rest = rest[found.end() :]
+        rest = rest[match.end() :]
     return steps
 
 
@@ -66,10 +66,10 @@ class _Long(float):
 
 
 def _number(text: str) -> float:
-    found = float(text)
-    if isfinite(found) and Decimal(repr(found)) == Decimal(text):
-        return found
-    kept = _Long(found)
+    number = float(text)
+    if isfinite(number) and Decimal(repr(number)) == Decimal(text):
+        return number
+    kept = _Long(number)
     kept.text = text
     return kept
 
@@ -93,21 +93,21 @@ def read_json(text: str) -> Any:
         ValueError: the text is not JSON, or a text in it is half of a surrogate pair.
         RecursionError: it is nested too deeply.
     """
-    found = json.loads(text, parse_float=_number)
+    value = json.loads(text, parse_float=_number)
     if "\\" in text:  # only an escape can be such a half
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _matches(steps: Sequence[Step], text: str) -> list[Any] | None:
     """The values at a path; None for invalid JSON."""
     try:
-        found = [read_json(text)]
+        values = [read_json(text)]
     except (ValueError, RecursionError):
         return None
     for step in steps:
-        found = [value for held in found for value in _below(held, step)]
-    return found
+        values = [value for held in values for value in _below(held, step)]
+    return values
 
 
 def _below(held: Any, step: Step) -> Iterable[Any]:
@@ -130,16 +130,16 @@ def _value(steps: Sequence[Step], text: str) -> str | None:
 
 def _extracted(steps: Sequence[Step], text: str) -> str | None:
     """The value as JSON; with wildcards, a list of all values. None for a missing value."""
-    found = _matches(steps, text)
-    if found is None or is_wild(steps):
-        return None if found is None else written_json(found)
-    return written_json(found[0]) if found else None
+    values = _matches(steps, text)
+    if values is None or is_wild(steps):
+        return None if values is None else written_json(values)
+    return written_json(values[0]) if values else None
 
 
 def _query(steps: Sequence[Step], text: str) -> str | None:
     """As :func:`_extracted`, but None unless the value is an object or a list."""
-    found = _extracted(steps, text)
-    return found if found is not None and found[0] in "{[" else None
+    value = _extracted(steps, text)
+    return value if value is not None and value[0] in "{[" else None
 
 
 def _exists(steps: Sequence[Step], text: str) -> bool:

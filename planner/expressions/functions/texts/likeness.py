@@ -54,18 +54,18 @@ def soundex(text: str) -> str:
     """The Soundex code, "R163" for Robert; text that does not begin with A to Z is unchanged."""
     if not text or not _is_letter(text[0]):
         return text
-    found = text[0].upper()
+    code = text[0].upper()
     before = _digit(text[0])
     for character in text[1:]:
         digit = _digit(character) if _is_letter(character) else _VOWEL
         if digit == _SILENT:
             continue
         if digit not in (_VOWEL, before):
-            found += digit
-        if len(found) == _SOUNDS_MAX:
-            return found
+            code += digit
+        if len(code) == _SOUNDS_MAX:
+            return code
         before = digit
-    return found.ljust(_SOUNDS_MAX, "0")
+    return code.ljust(_SOUNDS_MAX, "0")
 
 
 def _is_letter(character: str) -> bool:
@@ -80,15 +80,15 @@ def _levenshtein(values: Sequence[Value], _call: Call) -> Value:
     lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
     rows = lengths[0] if lengths else 1
     known: dict[tuple[str, str], int] = {}
-    found: list[int | None] = []
+    distances: list[int | None] = []
     for pair in zip(*(as_array(v, rows, _TEXT).to_pylist() for v in values), strict=True):
         if None in pair:
-            found.append(None)
+            distances.append(None)
             continue
         if pair not in known:
             known[pair] = edits(*pair)
-        found.append(known[pair])
-    made = pa.array(found, _INTEGER)
+        distances.append(known[pair])
+    made = pa.array(distances, _INTEGER)
     return made if lengths else made[0]
 
 

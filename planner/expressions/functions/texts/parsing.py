@@ -73,16 +73,16 @@ def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
     """
     codes: list[str] = []
 
-    def one(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return "[ \\t]+" if found[2] else re.escape(found[3])
-        if found[1] == "%":
+    def one(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "[ \\t]+" if match[2] else re.escape(match[3])
+        if match[1] == "%":
             return "%"
-        if found[1] not in _CODES:
+        if match[1] not in _CODES:
             known = " ".join(f"%{letter}" for letter in _CODES)
-            raise InvalidPlanError(f"no %{found[1]} in the format {format!r}; there are {known}")
-        codes.append(found[1])
-        return _CODES[found[1]]
+            raise InvalidPlanError(f"no %{match[1]} in the format {format!r}; there are {known}")
+        codes.append(match[1])
+        return _CODES[match[1]]
 
     pattern = _FORMAT_PART.sub(one, format)
     for group in (*_ALTERNATIVES, *_CODES):
@@ -130,16 +130,16 @@ def _whole(texts: pa.Array | None, default: int = 0) -> np.ndarray:
     """Parse digits as integers; ``default`` if the format has no such group."""
     if texts is None:
         return np.full(1, default, np.int64)
-    found: np.ndarray = pc.fill_null(texts.cast(_INTEGER), default).to_numpy()
-    return found
+    numbers: np.ndarray = pc.fill_null(texts.cast(_INTEGER), default).to_numpy()
+    return numbers
 
 
 def _year(groups: dict[str, pa.Array]) -> np.ndarray:
     if "Y" in groups:
         return _whole(groups["Y"], 1970)
     short = _whole(groups["y"], 70)
-    found: np.ndarray = short + np.where(short < _CENTURY, 2000, 1900)
-    return found
+    years: np.ndarray = short + np.where(short < _CENTURY, 2000, 1900)
+    return years
 
 
 def _month(groups: dict[str, pa.Array]) -> np.ndarray:
@@ -155,8 +155,8 @@ def _hour(groups: dict[str, pa.Array]) -> np.ndarray:
     if "I" not in groups:
         return _whole(groups.get("H"))
     is_later = pc.fill_null(pc.equal(pc.utf8_lower(groups["p"]), "pm"), False)
-    found: np.ndarray = _whole(groups["I"]) % 12 + 12 * is_later.to_numpy(zero_copy_only=False)
-    return found
+    hours: np.ndarray = _whole(groups["I"]) % 12 + 12 * is_later.to_numpy(zero_copy_only=False)
+    return hours
 
 
 def _offset(zones: pa.Array | None, rows: int) -> np.ndarray:
@@ -171,13 +171,13 @@ def _offset(zones: pa.Array | None, rows: int) -> np.ndarray:
 
 
 def _parsed_or_error(texts: pa.Array, call: Call) -> pa.Array:
-    found = _parsed(texts, call)
-    if found.null_count > texts.null_count:
+    parsed = _parsed(texts, call)
+    if parsed.null_count > texts.null_count:
         remedy = "strict=False, in SQL TRY_TO_TIMESTAMP, makes it null"
         raise pa.ArrowInvalid(
             f"a text is not a time in the format {call.option('format')!r} ({remedy})"
         )
-    return found
+    return parsed
 
 
 def _spark_time(call: Call, a: str) -> str:

@@ -19,10 +19,10 @@ def named_groups(pattern: str) -> str:
     """Name the groups of a pattern ``g1``, ``g2``, ..., and the whole pattern ``g0``."""
     count = 0
 
-    def one(found: re.Match[str]) -> str:
+    def one(match: re.Match[str]) -> str:
         nonlocal count
-        if not found[0].startswith("("):
-            return found[0]
+        if not match[0].startswith("("):
+            return match[0]
         count += 1
         return f"(?P<g{count}>"
 
@@ -36,10 +36,10 @@ def group_count(pattern: str) -> int:
         InvalidPlanError: it is not a regular expression.
     """
     try:
-        found = pc.extract_regex(pa.array([""]), named_groups(pattern))
+        extracted = pc.extract_regex(pa.array([""]), named_groups(pattern))
     except pa.ArrowInvalid as error:
         raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
-    return int(found.type.num_fields) - 1
+    return int(extracted.type.num_fields) - 1
 
 
 def absent_as_empty(pattern: str, group: int) -> bool:
@@ -67,20 +67,20 @@ def _groups(pattern: str) -> tuple[dict[int, str], set[int]]:
     #: Per open parenthesis its group (0: none), the begin of its body, and the groups before it.
     begun, count = [(0, 0, 0)], 0
     has_choice = [False]
-    for found in _PARTS.finditer(f"{pattern})"):
-        if found[0].startswith("("):
-            is_group = _GROUP.fullmatch(found[0]) is not None
-            begun.append((count + 1 if is_group else 0, found.end(), count))
+    for match in _PARTS.finditer(f"{pattern})"):
+        if match[0].startswith("("):
+            is_group = _GROUP.fullmatch(match[0]) is not None
+            begun.append((count + 1 if is_group else 0, match.end(), count))
             has_choice.append(False)
             count += is_group
-        elif found[0] == "|":
+        elif match[0] == "|":
             has_choice[-1] = True
-        elif found[0] == ")" and begun:
+        elif match[0] == ")" and begun:
             number, start, before = begun.pop()
-            bodies[number] = pattern[start : found.start()]
+            bodies[number] = pattern[start : match.start()]
             inside = set(range(before + 1, count + 1))
             if has_choice.pop():
                 optional |= inside - {number}
-            if re.match(r"[?*]|\{0", pattern[found.end() :]):
+            if re.match(r"[?*]|\{0", pattern[match.end() :]):
                 optional |= inside
     return bodies, optional

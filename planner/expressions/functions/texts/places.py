@@ -92,8 +92,8 @@ def _split_part(values: Sequence[Value], call: Call) -> Value:
             _TEXT,
         )
     padded = pc.list_slice(parts, place - 1, place, return_fixed_size_list=True)
-    found = pc.list_element(padded, 0).cast(_TEXT)
-    return pc.if_else(pc.is_valid(value), pc.fill_null(found, ""), pa.scalar(None, _TEXT))
+    part = pc.list_element(padded, 0).cast(_TEXT)
+    return pc.if_else(pc.is_valid(value), pc.fill_null(part, ""), pa.scalar(None, _TEXT))
 
 
 def like_pieces(pattern: str, escape: str) -> list[tuple[str, bool]]:

@@ -41,8 +41,8 @@ def url_pattern(key: str | None) -> str:
 def _url(texts: pa.Array, call: Call) -> pa.Array:
     """A part of a URL, not decoded; null for a missing part and for invalid URLs."""
     part, key = str(call.option("part")), call.option("key")
-    found = pc.extract_regex(texts, named_groups(_URL))
-    made = pc.struct_field(found, f"g{URL_PARTS[part]}").cast(_TEXT)
+    groups = pc.extract_regex(texts, named_groups(_URL))
+    made = pc.struct_field(groups, f"g{URL_PARTS[part]}").cast(_TEXT)
     if part not in ("path", "file"):
         made = pc.if_else(pc.equal(made, ""), None, made)
     if key is None:
@@ -56,8 +56,8 @@ def _spark_url(call: Call, a: str) -> str:
     pattern = quoted(url_pattern(None))
 
     def of_part(x: str) -> str:
-        found = f"regexp_extract({x}, {pattern}, {URL_PARTS[part]})"
-        kept = found if part in ("path", "file") else f"nullif({found}, '')"
+        extracted = f"regexp_extract({x}, {pattern}, {URL_PARTS[part]})"
+        kept = extracted if part in ("path", "file") else f"nullif({extracted}, '')"
         return f"if({x} rlike {pattern}, {kept}, null)"
 
     made = let(a, of_part)

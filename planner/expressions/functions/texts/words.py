@@ -51,8 +51,8 @@ def mapped(value: Value, one: Callable[[str], Any], kind: pa.DataType) -> Value:
     if isinstance(value, pa.Scalar):
         return pa.scalar(one(value.as_py()) if value.is_valid else None, kind)
     encoded = value.dictionary_encode()
-    found = pa.array([one(text) for text in encoded.dictionary.to_pylist()], kind)
-    return found.take(encoded.indices)
+    values = pa.array([one(text) for text in encoded.dictionary.to_pylist()], kind)
+    return values.take(encoded.indices)
 
 
 def on_arrays(
@@ -109,11 +109,11 @@ def _resolve_extract(call: Call) -> Node | None:
 
 def _extract(values: Sequence[Value], call: Call) -> Value:
     """The group of the first match; an empty text if nothing matches."""
-    found = pc.extract_regex(values[0], named_groups(call.option("pattern")))
-    if isinstance(found, pa.Scalar):
-        text = found.as_py()[f"g{call.option('group')}"] if found.is_valid else ""
+    groups = pc.extract_regex(values[0], named_groups(call.option("pattern")))
+    if isinstance(groups, pa.Scalar):
+        text = groups.as_py()[f"g{call.option('group')}"] if groups.is_valid else ""
         return pa.scalar(text if values[0].is_valid else None, _TEXT)
-    group = pc.struct_field(found, f"g{call.option('group')}").cast(_TEXT)
+    group = pc.struct_field(groups, f"g{call.option('group')}").cast(_TEXT)
     return pc.if_else(pc.is_valid(values[0]), pc.fill_null(group, ""), pa.scalar(None, _TEXT))
 
 

@@ -149,8 +149,10 @@ def _any(node: exp.Expr, compiler: Compiler) -> Expr | None:
     match = _matching(node, compiler)
     if match is None:
         return None
-    found = match.list.length() > 0
-    return found | _unless_unknown(node, compiler, False) if _of_spark(compiler) else found
+    any_matches = match.list.length() > 0
+    return (
+        any_matches | _unless_unknown(node, compiler, False) if _of_spark(compiler) else any_matches
+    )
 
 
 def _all(node: exp.Expr, compiler: Compiler) -> Expr | None:

@@ -161,7 +161,7 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return _OF_NO_LIST[name.partition("_")[2]], given
     start = given[1] if name == "SUBSTRING" and len(given) > 1 else None
     if isinstance(start, exp.Literal) and start.name != "0":
-        return None, given  # engines agree
+        return None, given  # all engines return the same here
     return _listed(name, engine, given), given
 
 

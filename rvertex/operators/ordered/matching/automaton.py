@@ -213,7 +213,7 @@ class Automaton:
             while at < count and not symbols[at] & first:
                 if self._searching.tells_unmatched:
                     rows.begin = at
-                    self._tell_unmatched(rows, found)
+                    self._add_unmatched(rows, found)
                 at += 1
         rows.begin = at
         return at if at < count else None
@@ -249,14 +249,16 @@ class Automaton:
         """End the search and append its result."""
         search.leave(rows.begin)
         takes = [] if search.last is None else self._takes(rows, search)
-        self._tell(rows, search.last, takes, found)
+        self._add_match(rows, search.last, takes, found)
 
-    def _tell(self, rows: KeyRows, last: int | None, takes: list[int], found: list[Found]) -> None:
+    def _add_match(
+        self, rows: KeyRows, last: int | None, takes: list[int], found: list[Found]
+    ) -> None:
         """Append the match that was found, and move the start behind it."""
         searching = self._searching
         if last is None:
             if searching.tells_unmatched:
-                self._tell_unmatched(rows, found)
+                self._add_unmatched(rows, found)
             rows.begin += 1
             return
         rows.matches += 1
@@ -265,7 +267,7 @@ class Automaton:
             rows.covered = max(rows.covered, rows.numbers[last])
         rows.begin += searching.skip.after(takes, self.variable_of)
 
-    def _tell_unmatched(self, rows: KeyRows, found: list[Found]) -> None:
+    def _add_unmatched(self, rows: KeyRows, found: list[Found]) -> None:
         """Append the start row as unmatched, unless an earlier match has it."""
         number = rows.numbers[rows.begin]
         if number > rows.covered:

@@ -192,5 +192,5 @@ def _picked(spec: MatchParts, variable: int) -> list[Leaf]:
 def _is_true(values: pa.Array) -> np.ndarray:
     """Whether each value is true; null is not."""
     filled = pc.fill_null(values, False)
-    found: np.ndarray = filled.to_numpy(zero_copy_only=False)
-    return found.astype(bool)
+    is_true: np.ndarray = filled.to_numpy(zero_copy_only=False)
+    return is_true.astype(bool)

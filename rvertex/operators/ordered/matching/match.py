@@ -169,8 +169,8 @@ class MatchOperator:
         if self._lockstep is not None:
             self._open.to_pool(self._open.alone())
             self._search_many(_NO_ROWS, self._open.pool.codes())
-        found = self._scanned(self._open.alone())
-        assert not found, "an open search has ended by itself"
+        matches = self._scanned(self._open.alone())
+        assert not matches, "an open search has ended by itself"
 
     def _process(self, ports: Sequence[Run]) -> Run:
         (run,) = ports
@@ -188,9 +188,9 @@ class MatchOperator:
         touched |= {code: self._open.rows_of(code) for code in due.tolist()}
         self._conditions.know(touched.values(), is_end=is_end)
         alone = list(touched.values())
-        found = self._scanned(alone)
-        if found:
-            self._waiting.push(self._results.of(found))
+        matches = self._scanned(alone)
+        if matches:
+            self._waiting.push(self._results.of(matches))
         if is_many:
             self._open.to_pool(alone)
         self._tidy(run.events.num_rows, alone, kept)
@@ -256,15 +256,15 @@ class MatchOperator:
 
     def _scanned(self, keys: list[KeyRows]) -> list[Found]:
         """Scan the rows of keys; return the results."""
-        found: list[Found] = []
+        matches: list[Found] = []
         if self._threads is not None:
-            self._threads.scan_all(keys, self._frontier, found, self._conditions.answers)
+            self._threads.scan_all(keys, self._frontier, matches, self._conditions.answers)
         else:
             for rows in keys:
-                self._automaton.scan(rows, self._frontier, found)
+                self._automaton.scan(rows, self._frontier, matches)
         for rows in keys:
             self._open.settle(rows)
-        return found
+        return matches
 
     def _tidy(self, new: int, alone: list[KeyRows], kept: np.ndarray) -> None:
         """Drop rows and keys that no search needs; ``kept``: rows that are not in ``alone``."""

@@ -122,9 +122,9 @@ class _Reading:
         is_there &= (moved >= 0) & (moved < len(spans.numbers))
         moved = np.where(is_there, moved, 0)
         numbers = np.where(is_there, spans.numbers[moved] if len(spans.numbers) else -1, -1)
-        found = self._store.places(numbers)
+        positions = self._store.places(numbers)
         assert leaf.column is not None, leaf
-        column = self._table.column(leaf.column).take(pa.array(found, mask=found < 0))
+        column = self._table.column(leaf.column).take(pa.array(positions, mask=positions < 0))
         return as_one_array(column)
 
     def _rows_of(self, variables: tuple[int, ...] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -165,8 +165,8 @@ class _Reading:
         code = np.repeat(np.arange(len(filled)), count)
         offset = np.arange(len(code)) - np.repeat(np.cumsum(count) - count, count)
         rows = places[np.repeat(lo[filled], count) + offset]
-        found = self._store.places(self._spans.numbers[rows])
-        taken = self._table.select(needed.names).take(pa.array(found))
+        positions = self._store.places(self._spans.numbers[rows])
+        taken = self._table.select(needed.names).take(pa.array(positions))
         batches = taken.combine_chunks().to_batches()
         if not batches:
             made = pa.nulls(0, leaf.type)

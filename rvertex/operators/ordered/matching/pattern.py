@@ -220,7 +220,7 @@ def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
 
 def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
     """The Take and Accept instructions reachable from ``start`` without a row, by preference."""
-    found: list[int] = []
+    reachable: list[int] = []
     visited: set[int] = set()
     todo = [start]
     while todo:  # ends: an instruction is visited once
@@ -232,8 +232,8 @@ def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
             case Fork(targets):
                 todo += reversed(targets)
             case _:
-                found.append(at)
-    return tuple(found)
+                reachable.append(at)
+    return tuple(reachable)
 
 
 def least_rows(pattern: Pattern) -> int:

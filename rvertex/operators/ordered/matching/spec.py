@@ -64,9 +64,9 @@ class MatchParts:
     @property
     def asking(self) -> frozenset[int]:
         """The variables whose conditions read more than the row and its neighbours."""
-        found = set()
+        variables = set()
         for variable, condition in enumerate(self.conditions):
             leaves = () if condition is None else condition.leaves
             if not all(self.condition_leaves[i].is_of_row(variable) for i in leaves):
-                found.add(variable)
-        return frozenset(found)
+                variables.add(variable)
+        return frozenset(variables)

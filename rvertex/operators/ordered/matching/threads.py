@@ -154,5 +154,5 @@ class Threads(Automaton):
             takes.append(link[2])
             link = link[0]
         takes.reverse()
-        self._tell(rows, search.last, takes, found)
+        self._add_match(rows, search.last, takes, found)
         search.is_open, search.threads, search.best = False, [], None

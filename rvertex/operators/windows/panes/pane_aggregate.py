@@ -184,8 +184,8 @@ class PaneAggregate:
         self, events: pa.RecordBatch, panes: np.ndarray, out: list[pa.RecordBatch]
     ) -> None:
         """Aggregate events that are complete for their panes (int64[n]) in one pass."""
-        found = closed_groups(self._grouping, events, panes, at=None)
-        out.append(self._lifetimes.rows(*found))
+        groups = closed_groups(self._grouping, events, panes, at=None)
+        out.append(self._lifetimes.rows(*groups))
 
     def _closed(self, closing: int) -> Iterator[pa.RecordBatch]:
         """The rows of the panes before ``closing``, which are removed."""

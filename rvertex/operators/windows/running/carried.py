@@ -65,19 +65,19 @@ class CarriedLanes:
         had = np.flatnonzero((key < known) & ~begins[by_key[start]])
         before = [store.values(key[had]) for store in self._stores]
         carried = self._batch(np.zeros(len(had), np.int64), before)
-        found: list[pa.RecordBatch] = []
+        merged: list[pa.RecordBatch] = []
         steps: list[np.ndarray] = []
         for turn in range(int(length[0])):
             now = by_key[start[: int((length > turn).sum())] + turn]
             if turn:
                 had = np.flatnonzero(~begins[now])
-                carried = found[-1].slice(0, len(now))  # no copy if no step begins
+                carried = merged[-1].slice(0, len(now))  # no copy if no step begins
                 carried = carried if len(had) == len(now) else carried.take(pa.array(had))
-            found.append(self._folded(carried, had, given.take(pa.array(now))))
+            merged.append(self._folded(carried, had, given.take(pa.array(now))))
             steps.append(now)
         place = np.empty(len(code), np.int64)
         place[np.concatenate(steps)] = np.arange(len(code))
-        made = pa.concat_batches(found).take(pa.array(place))
+        made = pa.concat_batches(merged).take(pa.array(place))
         last = pa.array(by_key[start + length - 1])
         for store, column in zip(self._stores, made.columns[1:], strict=True):
             store.put(key, column.take(last))
@@ -147,9 +147,9 @@ class NewValues:
             table = self._known[column]
             known = len(table)
             pairs = [pa.array(codes[valid]), values.take(pa.array(valid))]
-            found = table.codes(pairs, len(valid))
-            at = np.flatnonzero(found >= known)
-            _, first = np.unique(found[at], return_index=True)
+            codes_of_pairs = table.codes(pairs, len(valid))
+            at = np.flatnonzero(codes_of_pairs >= known)
+            _, first = np.unique(codes_of_pairs[at], return_index=True)
             is_new = np.zeros(len(codes), bool)
             is_new[valid[at[first]]] = True
             marks = pa.array(np.ones(len(codes), np.int64), mask=~is_new)

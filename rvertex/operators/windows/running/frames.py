@@ -130,8 +130,10 @@ class _Framed:
         if rows.num_rows == 0:
             return Run(empty_batch(self._out), run.ctis)
         columns = [rows.column(name) for name in self._spec.keys]
-        found = self._found(rows, self._keys.codes(columns, rows.num_rows))
-        return Run(pa.RecordBatch.from_arrays([*rows.columns, *found], schema=self._out), run.ctis)
+        rows_of_frames = self._found(rows, self._keys.codes(columns, rows.num_rows))
+        return Run(
+            pa.RecordBatch.from_arrays([*rows.columns, *rows_of_frames], schema=self._out), run.ctis
+        )
 
     def _found(self, rows: pa.RecordBatch, codes: np.ndarray) -> list[pa.Array]:
         """Compute the aggregates of each row."""

@@ -115,26 +115,26 @@ class OfSessions:
     ) -> Numbered:
         """See :class:`Steps`."""
         window, session = self._window.writable(keys), self._session.writable(keys)
-        found = self._starts.follow(code, time, ve, keys, window >= 0)
-        step, belongs = np.empty(len(found.key), np.int64), np.full(len(found.key), -1)
+        starts = self._starts.follow(code, time, ve, keys, window >= 0)
+        step, belongs = np.empty(len(starts.key), np.int64), np.full(len(starts.key), -1)
         new = log.add(time)
-        place = found.order - found.carried
-        is_event = found.is_event
+        place = starts.order - starts.carried
+        is_event = starts.is_event
         step[is_event] = new[place[is_event]]
-        step[~is_event] = window[found.key[~is_event]]
-        belongs[~is_event] = session[found.key[~is_event]]
-        fresh = found.begins & is_event
+        step[~is_event] = window[starts.key[~is_event]]
+        belongs[~is_event] = session[starts.key[~is_event]]
+        fresh = starts.begins & is_event
         belongs[fresh] = step[fresh]
-        belongs = belongs[found.first]
-        ends = found.ends(self._starts.longest)[is_event]
+        belongs = belongs[starts.first]
+        ends = starts.ends(self._starts.longest)[is_event]
         log.set_ends(step[is_event], ends, ends)
-        goes_on = np.flatnonzero(is_event & ~found.begins)  # so it has a row before it
-        upto = found.time[goes_on]
+        goes_on = np.flatnonzero(is_event & ~starts.begins)  # so it has a row before it
+        upto = starts.time[goes_on]
         log.set_ends(step[goes_on - 1], upto, upto + 1)
-        window[found.key[found.is_last]] = step[found.is_last]
-        session[found.key[found.is_last]] = belongs[found.is_last]
+        window[starts.key[starts.is_last]] = step[starts.is_last]
+        session[starts.key[starts.is_last]] = belongs[starts.is_last]
         begins, of_step = np.empty(len(code), bool), np.empty(len(code), np.int64)
-        begins[place[is_event]] = found.begins[is_event]
+        begins[place[is_event]] = starts.begins[is_event]
         of_step[place[is_event]] = belongs[is_event]
         return Numbered(begins, of_step)
 

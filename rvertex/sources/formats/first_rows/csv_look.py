@@ -138,12 +138,12 @@ def text_after_quote(path: str, delimiter: str, encoding: str) -> tuple[int, str
     field = re.compile(
         rb'("(?:[^"]|"")*+"(?P<rest>[^%s]*+)|[^%s]*+)(?:[%s]|\Z)' % (ends, ends, ends)
     )
-    for found in field.finditer(piece):
-        if found["rest"] is None and found[1].startswith(b'"'):  # continues after the piece
+    for match in field.finditer(piece):
+        if match["rest"] is None and match[1].startswith(b'"'):  # continues after the piece
             return None
-        if found["rest"]:
-            line = lines_of(piece[: found.start()]) + 1
-            return line, found[1].decode("utf-8", "backslashreplace")
+        if match["rest"]:
+            line = lines_of(piece[: match.start()]) + 1
+            return line, match[1].decode("utf-8", "backslashreplace")
     return None
 
 

@@ -113,9 +113,9 @@ def _odd_quotes(spec: SourceSpec, path: str) -> list[str]:
 def _changed_columns(spec: SourceSpec, path: str, changed: Any) -> list[str]:
     """Report per column the first value that is read as another value."""
     first: dict[str, _Changed] = {}
-    for found in changed(_inferred(spec), path, spec):
-        first.setdefault(found[0], found)
-    return [_change(spec, path, *found) for found in first.values()]
+    for change in changed(_inferred(spec), path, spec):
+        first.setdefault(change[0], change)
+    return [_change(spec, path, *change) for change in first.values()]
 
 
 def _change(spec: SourceSpec, path: str, name: str, written: str, read: str) -> str:
@@ -151,8 +151,8 @@ def _may_change(kind: pa.DataType) -> bool:
 
 
 def _matching(values: pa.BinaryArray, pattern: str) -> list[str]:
-    found = values.filter(pc.match_substring_regex(values, pattern))
-    return [value.decode().strip() for value in found.to_pylist()]
+    matching = values.filter(pc.match_substring_regex(values, pattern))
+    return [value.decode().strip() for value in matching.to_pylist()]
 
 
 def _number(written: str) -> int | float:
@@ -211,8 +211,8 @@ def _is_rounded(written: str) -> bool:
 
 def _read(written: str) -> str:
     """Return the number as a double: all digits of a whole number, else the shortest form."""
-    found = float(written)
-    return str(int(found)) if written.lstrip("+-").isdigit() else repr(found)
+    number = float(written)
+    return str(int(number)) if written.lstrip("+-").isdigit() else repr(number)
 
 
 def _cut_times(spec: SourceSpec, path: str) -> list[str]:

@@ -33,7 +33,7 @@ IDENTITY_EVERY_S = 1.0
 AWAY_S_MIN = 2.0
 #: How long a topic may be unknown to the brokers, such as after a change of leaders.
 MISSING_S_MAX = 10.0
-#: Number of responses with an end before the read offset after which the topic counts as replaced.
+#: The topic counts as replaced after this number of responses whose end is before the read offset.
 SHRUNK_TIMES = 3
 
 
