@@ -75,18 +75,22 @@ def _joined(value: Expr, kind: pa.DataType, separator: Expr) -> Expr:
     return when(texts.list.length() > 0).then(texts.list.join(separator)).otherwise(None)
 
 
-def by_place(value: Expr, kind: pa.DataType, to: pa.DataType) -> Expr:
+def by_place(value: Expr, kind: pa.DataType, to: pa.DataType, *, tries: bool) -> Expr:
     """Return a struct cast to another, field by field: names do not matter.
+
+    ``tries``: a field whose cast fails is null.
 
     Raises:
         InvalidPlanError: they have different numbers of fields.
     """
     if not pa.types.is_struct(kind) or not pa.types.is_struct(to):
-        return value if kind == to else value.cast(to)
+        cast = value.try_cast if tries else value.cast
+        return value if kind == to else cast(to)
     if kind.num_fields != to.num_fields:
-        raise InvalidPlanError(f"a ROW of {kind.num_fields} fields becomes one of {to.num_fields}")
+        counts = f"{kind.num_fields} fields becomes one of {to.num_fields}"
+        raise InvalidPlanError(f"a ROW of {counts}: write a type with as many fields")
     fields = {
-        wanted.name: by_place(value.field(held.name), held.type, wanted.type)
+        wanted.name: by_place(value.field(held.name), held.type, wanted.type, tries=tries)
         for held, wanted in zip(kind, to, strict=True)
     }
     return when(value.is_null()).then(None).otherwise(struct(**fields))

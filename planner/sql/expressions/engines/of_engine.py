@@ -218,7 +218,8 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     kind = value.output_type(compiler.schema)
     types = pa.types
     if types.is_struct(kind) and types.is_struct(to) and engine.name:
-        return by_place(value, kind, to)
+        with text.located(node):
+            return by_place(value, kind, to, tries=type(node) is exp.TryCast)
     if engine.name and types.is_timestamp(kind) and types.is_integer(to):
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))
