@@ -27,7 +27,7 @@ from planner.durations import time_us
 from rstream import open_reader
 from rstream.current import CurrentRows, RowCopies
 from rstream.errors import SequenceDiscardedError, UsageError
-from rstream.items.batch import only_events
+from rstream.items.batch import event_schema, only_events
 from rstream.items.edges import paired
 from rstream.items.json_text import plain_values
 from rstream.store.blobs import open_store
@@ -104,11 +104,18 @@ class Answer:
 
     def _whole(self, reader: StreamReader) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their ends. A row whose end is not in the stream has null there."""
-        batches = []
+        tables = []
         while (items := reader.read_next()) is not None:
-            batches.append(only_events(items.batch))
-        if batches:
-            yield from self._rows.table(paired(pa.Table.from_batches(batches))).to_batches()
+            tables.append(pa.Table.from_batches([only_events(items.batch)]))
+        if tables:  # those from before a change of the job may lack columns
+            events = pa.concat_tables(tables, promote_options="default")
+            missing = [
+                field for field in self._plan.schema if field.name not in events.schema.names
+            ]
+            for field in missing:
+                events = events.append_column(field, pa.nulls(events.num_rows, field.type))
+            events = events.select(event_schema(self._plan.schema).names)
+            yield from self._rows.table(paired(events)).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows."""

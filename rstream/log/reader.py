@@ -274,11 +274,14 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
     schema = reader.read_schema()
     if schema is None:
         raise StoreError(str(uri_or_store), "there is no segment of a stream")
-    batches = []
+    tables = []
     while (items := reader.read_next()) is not None:
-        batches.append(only_events(items.batch))
+        tables.append(pa.Table.from_batches([only_events(items.batch)]))
     reader.close()
     payload = payload_schema(schema)
     if columns is not None:
         payload = pa.schema([payload.field(name) for name in columns])
-    return pa.Table.from_batches(batches, schema=event_schema(payload))
+    # a change of the job may have added columns
+    return pa.concat_tables(
+        [event_schema(payload).empty_table(), *tables], promote_options="default"
+    )

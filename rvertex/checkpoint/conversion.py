@@ -21,6 +21,7 @@ from rstream.items.batch import event_schema
 from rstream.items.dictionaries import plain_schema, plain_type
 from rvertex.aggregates.spec import lanes_in
 from rvertex.checkpoint.window_conversion import (
+    converted_edges,
     converted_panes,
     converted_running,
     from_time,
@@ -29,6 +30,8 @@ from rvertex.checkpoint.window_conversion import (
 )
 from rvertex.events.side_output import LATE
 from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.edges.running_sessions import EdgeRunningSessions
 from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.panes.row_lifetimes import LIFETIME_LANES
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["kept", "converted", "started empty"]
 _RUNNING = (RunningAggregate, RunningSessionAggregate)
+_EDGES = (EdgeAggregate, EdgeRunningSessions)
 #: Fields of an operator that do not affect which rows it stores, nor for how long.
 _FREE = frozenset({"output", "columns", "aggregates", "any_order"})
 #: Words of the query for fields with other names.
@@ -173,6 +177,12 @@ def converted_state(old: Place, new: Place, state: OperatorState) -> OperatorSta
             (old.spec, old.ports[0]), (new.spec, new.ports[0]), state, fresh
         )
         return None if converted is None else _reshaped(converted, fresh, {})
+    if isinstance(old.spec, _EDGES) and old.spec.aggregates != new.spec.aggregates:  # type: ignore[attr-defined]
+        if not isinstance(old.spec, EdgeAggregate) or not isinstance(new.spec, EdgeAggregate):
+            return None
+        of_old, of_new = (old.spec, old.ports[0]), (new.spec, new.ports[0])
+        edges = converted_edges(of_old, of_new, state, fresh)
+        return None if edges is None else _reshaped(edges, fresh, {})
     return _reshaped(state, fresh, {})
 
 
@@ -226,6 +236,8 @@ def _reshaped(
 ) -> OperatorState | None:
     """Return the state with its tables in the columns of a fresh state."""
     if empty is None or set(state.header) != set(fresh.header):
+        return None
+    if not fresh.tables.keys() <= state.tables.keys():
         return None
     tables = {}
     for name, table in state.tables.items():

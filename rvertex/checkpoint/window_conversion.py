@@ -22,12 +22,15 @@ from rvertex.operators.windows.running.carried import NewValues
 
 #: Tables of a running aggregate that belong to a lane, or to a column of distinct values.
 _NUMBERED = re.compile(r"(carried|at|seen)[0-9]+(\..*)?")
+#: Tables of an aggregate over edges that belong to a column of its results.
+_RESULT = re.compile(r"(result|place)[0-9]+")
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rvertex.aggregates.function import Lane
     from rvertex.aggregates.spec import AggregateSpec
+    from rvertex.operators.edges.aggregate import EdgeAggregate
     from rvertex.operators.protocol import OperatorState
     from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
     from rvertex.operators.windows.running.aggregate import (
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     )
     from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 
-    AnyRunning = RunningAggregate | RunningSessionAggregate
+    AnyRunning = RunningAggregate | RunningSessionAggregate | EdgeAggregate
     AnyWindows = PartialAggregate | FinalAggregate | WindowAggregate | PartialSession | FinalSession
 
 
@@ -189,3 +192,30 @@ def converted_running(
         own = {n: t for n, t in tables.items() if n.startswith(mark)}
         made |= {f"seen{k}.{n.removeprefix(mark)}": table for n, table in own.items()}
     return replace(state, tables=made)
+
+
+def converted_edges(
+    old: tuple[EdgeAggregate, pa.Schema],
+    new: tuple[EdgeAggregate, pa.Schema],
+    state: OperatorState,
+    fresh: OperatorState,
+) -> OperatorState | None:
+    """Return the state of an aggregate over rows that never end, for other aggregates.
+
+    A new aggregate is null in the current results. None: rows may end, or see converted_running.
+    """
+    specs = (old[0], new[0])
+    if not all(spec.endless and all(a.can_run for a in spec.aggregates) for spec in specs):
+        return None
+    before, after = ([*spec.keys, *(a.output for a in spec.aggregates)] for spec in specs)
+    made = {n: t for n, t in state.tables.items() if not _RESULT.fullmatch(n)}
+    keys = state.tables["began"].num_rows
+    for i, name in enumerate(after):
+        if name in before:
+            at = before.index(name)
+            made |= {f"{part}{i}": state.tables[f"{part}{at}"] for part in ("result", "place")}
+        else:
+            nulls = pa.nulls(keys, fresh.tables[f"result{i}"].schema.field(0).type)
+            made[f"result{i}"] = pa.table({"c": nulls})
+            made[f"place{i}"] = pa.table({"c": np.arange(keys)})
+    return converted_running(old, new, replace(state, tables=made), fresh)

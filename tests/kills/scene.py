@@ -144,6 +144,7 @@ class Scene:
         #: What was tried of that, and its outcomes.
         self.changes: list[str] = []
         self._lives: list[Life] = []
+        self._machine = ""
         self._asleep: list[Frozen] = []
         self._restart: threading.Timer | None = None
         #: self.feed: Feed|The writer of the topics, once it has started.
@@ -161,7 +162,8 @@ class Scene:
 
     def begin_life(self, *, machine: str = "") -> Life:
         """Start a process that runs or resumes the job."""
-        self._lives.append(Life(self.spec, self.folder / "driver.log", machine=machine))
+        self._machine = machine or self._machine  # the next one is known to be beside a dead one
+        self._lives.append(Life(self.spec, self.folder / "driver.log", machine=self._machine))
         return self.life
 
     def freeze(self, pid: int, seconds: float) -> None:

@@ -20,7 +20,7 @@ from jobmanager.driver.running.changes.errors import (
 from jobmanager.driver.running.deploying import compared, deploy, roll_back, take_savepoint
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
-from tests.support.changed_jobs import ChangedJob, whole_answer, whole_job
+from tests.support.changed_jobs import ChangedJob, batch, whole_answer, whole_job
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -67,6 +67,36 @@ def test_an_aggregate_and_a_column_are_added_to_a_running_job(tmp_path: Path) ->
     assert all(row["twice"] == 2 * row["n"] for row in late)
     assert all(row["total"] is None for row in rows if row["window_start"].timestamp() < 1.4)
     assert JobRoot(changed.root).settings()[GENERATION] == 1
+
+
+@pytest.mark.slow
+def test_an_aggregate_is_added_to_rows_that_are_delivered_by_key(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """The state has tables by number; the new aggregate is not the last one."""
+    changed, table = ChangedJob(tmp_path), f"{postgres_schema}.live"
+    places = f"ss.sinks.postgres({postgres.dsn!r}, {table!r}, mode='upsert', key='key')"
+
+    def totals(*aggregates: str) -> str:
+        return f'rows.group_by("key").agg({", ".join(aggregates)}).deliver({places})'
+
+    n, most, total = "n=ss.agg.count()", 'most=ss.agg.max("t")', 'total=ss.agg.sum("x")'
+    changed.append(2)
+    changed.run(changed.query("old", totals(n, total)))
+    changed.has_read_all()
+    new = changed.query("new", totals(n, most, total))
+    deploy(new, changed.root, yes=True, wait_s=WAIT_S)
+    changed.append(2)
+    changed.has_read_all()
+    changed.finish()
+    rows = [row for k in range(4) for row in batch(k).to_pylist()]
+    expected = []
+    for key in range(5):
+        own = [row for row in rows if row["key"] == key]
+        most = max(row["t"] for row in own)
+        expected.append((key, len(own), most, sum(row["x"] for row in own)))
+    columns = "key, n, most, total"
+    assert postgres.query(f"SELECT {columns} FROM {table} ORDER BY key") == expected
 
 
 @pytest.mark.slow
