@@ -102,8 +102,15 @@ def _columns_named(wanted: exp.Expr, scope: Scope, text: SqlText) -> list[str]:
     return found
 
 
+#: The first number, and the form, of the name of a second column of one name.
+_SECOND = {"flink": (0, "{0}{1}"), "postgres": (1, "{0}_{1}"), "duckdb": (1, "{0}_{1}")}
+
+
 def _other_names(items: list[Item], engine: str) -> list[Item]:
-    """Return the items; columns of one name are ``a_x`` and ``b_x`` in ksqlDB, ``x0`` in Flink."""
+    """Return the items; columns of one name are ``a_x`` and ``b_x`` in ksqlDB, ``x0`` in Flink.
+
+    In DuckDB and PostgreSQL the second ``x`` is ``x_1``.
+    """
     names = [item.name for item in items]
     taken = set(names)
     renamed: list[Item] = []
@@ -113,11 +120,11 @@ def _other_names(items: list[Item], engine: str) -> list[Item]:
         if is_plain and names.count(name) > 1:
             if engine == "ksqldb" and node.text("table"):
                 name = f"{node.text('table')}_{name}"
-            elif engine == "flink" and name in names[:at]:
-                number = 0
-                while f"{name}{number}" in taken:  # ends: each turn counts upwards
+            elif engine in _SECOND and name in names[:at]:
+                number, form = _SECOND[engine]
+                while form.format(name, number) in taken:  # ends: each turn counts upwards
                     number += 1
-                name = f"{name}{number}"
+                name = form.format(name, number)
                 taken.add(name)
         renamed.append(replace(item, name=name))
     return renamed

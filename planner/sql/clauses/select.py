@@ -33,7 +33,7 @@ from planner.sql.clauses.ranking import (
 )
 from planner.sql.clauses.relations import joined, refuse_version
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
-from planner.sql.clauses.set_operations import set_operation
+from planner.sql.clauses.set_operations import branches_of, by_name, set_operation
 from planner.sql.expressions.refusals import reject
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
@@ -135,12 +135,16 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
     """Match columns by position, as SQL does; the first SELECT names them."""
-    reject(node, ("this", "expression", "with_", "distinct", "order", "limit", "offset"), names)
+    known = ("this", "expression", "with_", "distinct", "order", "limit", "offset")
+    is_by_name = isinstance(node, exp.Union) and bool(node.args.get("by_name"))
+    reject(node, (*known, "by_name") if is_by_name else known, names)
     branches = [node.this, node.args["expression"]]
-    if isinstance(node, exp.Union):
-        branches = [part for branch in branches for part in _branches(branch)]
+    if isinstance(node, exp.Union) and not is_by_name:
+        branches = [part for branch in branches for part in branches_of(branch)]
     first = rows_of_query(branches[0], names, named=named)
-    others = [rows_of_query(branch, names, named=False) for branch in branches[1:]]
+    others = [rows_of_query(branch, names, named=is_by_name) for branch in branches[1:]]
+    if is_by_name:
+        first, *others = map(Rows, by_name([first.stream, *(rows.stream for rows in others)]))
     if not isinstance(node, exp.Union):
         first, others[0] = compared_in_windows(first, others[0])
     made = set_operation(node, first.stream, [rows.stream for rows in others], names)
@@ -153,14 +157,6 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
             raise names.text.error(node, crossed if reason == CROSSED else reason)
     items = [Item(name, exp.column(name), star=True, column=name) for name in made.schema.names]
     return _ordered(node, rows, items, Scope(made, ()), names)
-
-
-def _branches(node: exp.Expr) -> list[exp.Expr]:
-    """Return the SELECTs of a chain of UNION ALL."""
-    plain = isinstance(node, exp.Union) and not node.args.get("distinct")
-    if not plain or any(node.args.get(part) for part in ("with_", "order", "limit", "offset")):
-        return [node]
-    return [*_branches(node.this), *_branches(node.args["expression"])]
 
 
 def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Rows:

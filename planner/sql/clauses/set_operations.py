@@ -71,6 +71,32 @@ def set_operation(
         return _compared(left.stitch(), right.stitch(), is_except=kind == "EXCEPT")
 
 
+def branches_of(node: exp.Expr) -> list[exp.Expr]:
+    """Return the SELECTs of a chain of UNION ALL."""
+    plain = isinstance(node, exp.Union) and not node.args.get("distinct")
+    plain = plain and not node.args.get("by_name")
+    if not plain or any(node.args.get(part) for part in ("with_", "order", "limit", "offset")):
+        return [node]
+    return [*branches_of(node.this), *branches_of(node.args["expression"])]
+
+
+def by_name(streams: Sequence[Stream]) -> list[Stream]:
+    """Return the streams with the columns of all of them by name, as DuckDB's BY NAME does."""
+    kinds = {f.name: f.type for stream in reversed(streams) for f in stream.schema}
+    names = list(dict.fromkeys(name for stream in streams for name in stream.schema.names))
+    return [
+        stream.select(
+            *(
+                col(name)
+                if name in stream.schema.names
+                else lit(None).cast(kinds[name]).alias(name)
+                for name in names
+            )
+        )
+        for stream in streams
+    ]
+
+
 def _check_emit(node: exp.Expr, names: Names) -> None:
     """Check EMIT, which at the end of the text would belong to the last SELECT only."""
     if not isinstance(node, exp.SetOperation):

@@ -68,6 +68,22 @@ def _median(items: Expr) -> Expr:
     return (nth(some, (size + 1) // 2) + nth(some, size // 2 + 1)) / 2.0
 
 
+def _grade(items: Expr) -> Expr:
+    """The places of the values in their order, nulls last."""
+    places = call("sequence", lit(1), items.list.length(), lit(1))
+
+    def is_before(one: Expr, other: Expr) -> Expr:
+        a, b = nth(items, one), nth(items, other)
+        same = ~a.is_distinct_from(b) & (one < other)
+        return ((a < b) | (a.is_not_null() & b.is_null()) | same).fill_null(False)
+
+    def rank(at: Expr) -> Expr:
+        return places.list.filter(lambda other: is_before(other, at)).list.length() + 1
+
+    ranks = places.list.transform(rank)
+    return places.list.transform(lambda number: ranks.list.position(number))
+
+
 def _variance(items: Expr, ddof: Expr) -> Expr:
     """The mean square distance from the mean, divided by ``ddof`` fewer than there are values."""
     some = items.list.filter(lambda x: x.is_not_null()).list.transform(lambda x: x * 1.0)
@@ -248,6 +264,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "@regexp_group": _group_of,
     "list_value": list_of,
     "@list_median": _median,
+    "@list_grade": _grade,
     "@list_variance": _variance,
     **dict.fromkeys(("gcd", "greatest_common_divisor"), _gcd),
     **dict.fromkeys(("lcm", "least_common_multiple"), _lcm),

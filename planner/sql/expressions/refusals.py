@@ -47,7 +47,7 @@ _WHAT = {
     "hint": "a hint; leave it out",
     "hints": "a hint; leave it out",
     "joins": "a join in parentheses; put it in a subquery in FROM",
-    "by_name": "UNION ALL BY NAME; write the columns of both sides in one order, and UNION ALL",
+    "by_name": "BY NAME; write the columns of both sides in one order",
     "for_": "FOR; leave it out",
 }
 

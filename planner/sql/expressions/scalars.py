@@ -327,6 +327,8 @@ class Expressions:
             raise not_supported(node, self.text)
         held = self.compile(node.this)
         kind = held.output_type(self.schema)
+        if pa.types.is_map(kind) and self.text.engine.name == "duckdb":
+            return held.item(name.name)
         if not pa.types.is_struct(kind):
             raise not_supported(node, self.text)
         if kind.get_field_index(name.name) < 0:

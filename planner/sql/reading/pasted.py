@@ -254,7 +254,9 @@ def client_statement(parser: Any) -> exp.Expr | None:
     if word in ("DESCRIBE", "DESC") and second is not None:
         parser._advance()
         parser._match_text_seq("EXTENDED")
-        return _statement(first, "DESCRIBE", [parser._parse_table_parts()])
+        made = _statement(first, "DESCRIBE", [parser._parse_table_parts()])
+        parser._match_text_seq("EXTENDED")
+        return made
     if word == "EXPLAIN":
         parser._advance()
         parser._match_text_seq("PLAN", "FOR")

@@ -74,7 +74,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.RowNumber, exp.Rank, exp.DenseRank), ()),
     **dict.fromkeys(
         (exp.Union, exp.Except, exp.Intersect),
-        (*_TWO, "with_", "distinct", "order", "limit", "offset"),
+        (*_TWO, "with_", "distinct", "order", "limit", "offset", "by_name"),
     ),
     exp.Values: ("expressions", "alias"),
     exp.Subquery: ("this", "alias", "with_", "pivots"),

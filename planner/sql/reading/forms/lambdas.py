@@ -19,7 +19,9 @@ _PAIR = "@pair"
 
 def with_pairs(statement: exp.Expr, engine: str) -> None:
     """Replace these calls in a statement."""
-    for node in reversed(list(statement.find_all(exp.Array, exp.Anonymous, exp.ArrayFilter))):
+    for node in reversed(
+        list(statement.find_all(exp.Array, exp.Anonymous, exp.ArrayFilter, exp.Reduce))
+    ):
         made = _made(node, engine)
         if made is not None:
             for part in made.walk():
@@ -37,6 +39,8 @@ def _made(node: exp.Expr, engine: str) -> exp.Expr | None:
         name, given = "FILTER", [node.this, node.expression]
         if engine in ("spark", "duckdb"):
             return _indexed(node, 0 if engine == "spark" else 1)
+    elif isinstance(node, exp.Reduce):
+        name, given = "REDUCE", [node.this, node.args["initial"], node.args["merge"]]
     else:
         name, given = node.name.upper(), node.expressions
     build = _BUILT.get((name, len(given)))
@@ -106,6 +110,19 @@ def _indexed(node: exp.Expr, first: int) -> exp.Expr | None:
     return _call("LIST_TRANSFORM", kept, exp.Lambda(this=value, expressions=[pair]))
 
 
+def _reduced_map(given: list[exp.Expr]) -> exp.Expr | None:
+    """``REDUCE(map, start, (s, k, v) => body)`` of ksqlDB."""
+    held, start, each = given
+    if not isinstance(each, exp.Lambda) or len(each.expressions) != len(_ENTRIES) + 1:
+        return None
+    state, *names = (part.copy() for part in each.expressions)
+    pair = _of_pair(exp.Lambda(this=each.this.copy(), expressions=names), _ENTRIES)
+    if pair is None:
+        return None
+    both = [state, *pair.expressions]
+    return _call("REDUCE", _entries(held), start, exp.Lambda(this=pair.this, expressions=both))
+
+
 def _entries(held: exp.Expr) -> exp.Expr:
     return _call("MAP_ENTRIES", held)
 
@@ -150,6 +167,7 @@ _BUILT: dict[tuple[str, int], Callable[[list[exp.Expr]], exp.Expr | None]] = {
     ("TRANSFORM_KEYS", 2): _keys,
     ("TRANSFORM", 3): _both,
     ("LIST_REDUCE", 2): _reduced,
+    ("REDUCE", 3): _reduced_map,
 }
 #: Forms of one dialect: others have the name for lists.
-_ONLY = {"FILTER": "ksqldb", "TRANSFORM": "ksqldb", "LIST_REDUCE": "duckdb"}
+_ONLY = {"FILTER": "ksqldb", "TRANSFORM": "ksqldb", "LIST_REDUCE": "duckdb", "REDUCE": "ksqldb"}

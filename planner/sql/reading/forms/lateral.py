@@ -20,7 +20,11 @@ def with_laterals(whole: exp.Expr) -> None:
         outer = set() if from_ is None else {from_.this.alias_or_name}
         for join in select.args.get("joins") or []:
             lateral = join.this
-            if isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Subquery):
+            if isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Unnest):
+                unnest = lateral.this.copy()
+                unnest.set("alias", lateral.args.get("alias") or unnest.args.get("alias"))
+                lateral.replace(unnest)
+            elif isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Subquery):
                 is_star = any(part.is_star for part in select.expressions)
                 if not is_star and lateral.this.this.args.get("from_"):
                     _rewrite(join, outer)

@@ -38,6 +38,7 @@ def with_operators(
     """
     kinds: tuple[type[exp.Expr], ...] = (
         *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
+        *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64),
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
     for node in reversed(list(whole.find_all(*kinds))):
@@ -67,6 +68,14 @@ def _made(node: exp.Expr) -> exp.Expr | None:
         return _any_like(node)
     if isinstance(node, exp.In):
         return _rows_in(node)
+    if isinstance(node, exp.ConcatWs):
+        return _joined(node)
+    if isinstance(node, exp.Mode | exp.ToBase64):
+        return _plain(node)
+    if isinstance(node, exp.Tuple):  # of DuckDB, as an element of a list
+        is_element = isinstance(node.parent, exp.Array)
+        given = [part.copy() for part in node.expressions]
+        return exp.Anonymous(this="ROW", expressions=given) if is_element else None
     value, other = node.this, node.args.get("expression")
     if isinstance(node, OF_POSTGRES):
         return of_postgres(node)
@@ -85,9 +94,19 @@ def _made(node: exp.Expr) -> exp.Expr | None:
     return exp.Interval(this=value.copy()) if is_length and _is_text(value) else None
 
 
+_DIGESTS = (exp.SHA, exp.SHA2, exp.MD5)
+
+
 def _of_bytes(node: exp.Encode) -> exp.Expr | None:
     """``ENCODE(s::bytea, 'base64')`` of the bytes of a text."""
     held, form = node.this, node.args.get("charset")
+    is_digest = isinstance(held, _DIGESTS) or held.name.upper() in ("SHA256", "SHA512", "SHA224")
+    if is_digest and form is not None and form.name.lower() == "hex":
+        made: exp.Expr = held.copy()
+        for cast in list(made.find_all(exp.Cast)):
+            if cast.to.is_type("VARBINARY"):
+                cast.replace(cast.this.copy())
+        return made
     name = {"base64": "TO_BASE64", "hex": "TO_HEX"}.get(form.name.lower() if form else "")
     if name is None or not isinstance(held, exp.Cast) or not held.to.is_type("VARBINARY"):
         return None
@@ -141,6 +160,30 @@ def _rows_in(node: exp.In) -> exp.Expr | None:
         tests.append(exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal)))
     made = exp.Paren(this=reduce(lambda a, b: exp.Or(this=a, expression=b), tests))
     return exp.Not(this=made) if node.args.get("negate") else made
+
+
+def _plain(node: exp.Expr) -> exp.Expr | None:
+    """DuckDB's ``MODE(x ORDER BY x)``, and ``TO_BASE64(s::BLOB)`` of a text."""
+    held = node.this
+    if isinstance(held, exp.Cast) and held.to.is_type("VARBINARY"):
+        return exp.ToBase64(this=held.this.copy()) if isinstance(node, exp.ToBase64) else None
+    if not isinstance(held, exp.Order) or len(held.expressions) != 1:
+        return None
+    by = held.expressions[0]
+    is_own = by.this == held.this and not by.args.get("desc")
+    return exp.Mode(this=held.this.copy()) if is_own else None
+
+
+def _joined(node: exp.ConcatWs) -> exp.Expr | None:
+    """``CONCAT_WS(',', 'a', NULL, 2)``: without the nulls, and numbers as texts."""
+    parts = [part for part in node.expressions if not isinstance(part, exp.Null)]
+    made = [
+        exp.Literal.string(part.name)
+        if isinstance(part, exp.Literal) and not part.is_string
+        else part.copy()
+        for part in parts
+    ]
+    return exp.ConcatWs(expressions=made) if made != node.expressions else None
 
 
 def _rows_in_query(node: exp.In) -> exp.Expr | None:

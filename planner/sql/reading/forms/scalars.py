@@ -27,7 +27,7 @@ _INTERNAL = (
     *("REGEXP_SPLIT", "LIST_POSITION", "LENGTH", "MAP_FROM_ENTRIES", "LIST_CONCAT", "SEQUENCE"),
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
     *("REGEXP_INSTR", "REGEXP_PART", "REGEXP_GROUP", "TIMESTAMPDIFF_JAVA"),
-    *("LIST_MEDIAN", "LIST_VARIANCE"),
+    *("LIST_MEDIAN", "LIST_VARIANCE", "LIST_GRADE"),
     *("JAVA_UPPER", "JAVA_LOWER", "JAVA_TITLE"),
 )
 _APPENDS = re.compile("(ARRAY|LIST)_(APPEND|PREPEND)")
@@ -103,17 +103,20 @@ def _name_of(node: exp.Expr) -> str:
     return _NODES.get(type(node)) or type(node).sql_name()  # type: ignore[attr-defined]
 
 
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Anonymous):
+        return list(node.expressions)
+    parts = [p for p in node.args.values() if isinstance(p, exp.Expr | list)]
+    listed = [one for p in parts for one in (p if isinstance(p, list) else [p])]
+    given = [part for part in listed if isinstance(part, exp.Expr)]
+    if len(given) == 1 and isinstance(given[0], exp.JSONKeyValue):
+        return [given[0].this, given[0].expression]
+    return given
+
+
 def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
     """Return the template of a call, and its arguments."""
-    name = _name_of(node)
-    if isinstance(node, exp.Anonymous):
-        given = list(node.expressions)
-    else:
-        parts = [p for p in node.args.values() if isinstance(p, exp.Expr | list)]
-        listed = [one for p in parts for one in (p if isinstance(p, list) else [p])]
-        given = [part for part in listed if isinstance(part, exp.Expr)]
-        if len(given) == 1 and isinstance(given[0], exp.JSONKeyValue):
-            given = [given[0].this, given[0].expression]
+    name, given = _name_of(node), _arguments(node)
     if isinstance(node, exp.Trunc):
         unit = node.args.get("decimals")
         word = unit.name.upper() if isinstance(unit, exp.Literal) and unit.is_string else ""
@@ -127,6 +130,8 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
     form = given[0] if len(given) == 2 else None
     if name in _PERCENT and isinstance(form, exp.Literal) and "%" in form.name:
         return _PERCENT[name], given
+    if name == "REGEXP_EXTRACT" and len(given) == 3 and isinstance(given[2], exp.Array):
+        return _named_groups(given[2]), given
     if name == "FROM_JSON" or isinstance(node, exp.FromJson):
         return _from_json(given), given
     if name == WRAPPED:
@@ -199,6 +204,15 @@ def _to_digits(name: str, digits: int) -> str:
 
 def _is_number(given: list[exp.Expr]) -> bool:
     return len(given) == 1 and isinstance(given[0].unnest(), exp.Literal | exp.Neg)
+
+
+def _named_groups(names: exp.Array) -> str:
+    """``REGEXP_EXTRACT(s, p, ['a', 'b'])`` of DuckDB."""
+    groups = [
+        f"'{part.name}', @REGEXP_EXTRACT(@1, @2, {at})"
+        for at, part in enumerate(names.expressions, 1)
+    ]
+    return f"NAMED_STRUCT({', '.join(groups)})"
 
 
 _PATH_LISTS = ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY")

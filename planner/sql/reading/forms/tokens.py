@@ -118,7 +118,7 @@ def _end(tokens: list[Token], at: int) -> int:
 
 def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
     """Rewrite ``a ^ b`` as a power, and PostgreSQL's ``a # b`` as the XOR of bits."""
-    tokens = _with_absolutes(tokens)
+    tokens = _with_absolutes(_with_first_aliases(tokens) if engine == "duckdb" else tokens)
     kinds = {TokenType.CARET: (TokenType.DSTAR, "**")}
     if engine == "postgres":
         kinds[TokenType.HASH] = (TokenType.CARET, "^")
@@ -127,6 +127,45 @@ def _with_operators(tokens: list[Token], engine: str) -> list[Token]:
         is_some = token.token_type is TokenType.SOME and before and before.text in _COMPARED
         kind = (TokenType.ANY, "ANY") if is_some else kinds.get(token.token_type)
         out.append(token if kind is None else _like(token, *kind))
+    return out
+
+
+_ENDS = ("FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "QUALIFY", "LIMIT", "UNION", "WINDOW")
+
+
+def _with_first_aliases(tokens: list[Token]) -> list[Token]:
+    """Rewrite DuckDB's ``SELECT x: a + 1`` as ``SELECT a + 1 AS x``."""
+    out: list[Token] = []
+    # For each bracket, whether it is in a SELECT list, and the alias that waits for the end.
+    listed: list[bool] = [False]
+    waiting: list[Token | None] = [None]
+    at = 0
+    while at < len(tokens):  # ends: each pass takes a token
+        token, word = tokens[at], tokens[at].text.upper()
+        token = _like(token, TokenType.VAR, "DATE_TRUNC") if word == "DATETRUNC" else token
+        is_end = token.token_type in (*_CLOSING, TokenType.COMMA, TokenType.SEMICOLON)
+        if waiting[-1] is not None and (is_end or word in _ENDS):
+            out += [_like(waiting[-1], TokenType.ALIAS, "AS"), waiting[-1]]
+            waiting[-1] = None
+        if token.token_type in _OPENING:
+            listed.append(False)
+            waiting.append(None)
+        elif token.token_type in _CLOSING and len(listed) > 1:
+            listed.pop()
+            waiting.pop()
+        elif word == "SELECT" or word in _ENDS:
+            listed[-1] = word == "SELECT"
+        before = out[-1].text.upper() if out else ""
+        colon = at + 1 < len(tokens) and tokens[at + 1].token_type is TokenType.COLON
+        is_first = listed[-1] and before in ("SELECT", ",", "DISTINCT")
+        if colon and is_first and token.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+            waiting[-1] = token
+            at += 2
+            continue
+        out.append(token)
+        at += 1
+    if waiting[-1] is not None:
+        out += [_like(waiting[-1], TokenType.ALIAS, "AS"), waiting[-1]]
     return out
 
 

@@ -36,6 +36,8 @@ julian(DATE '1992-01-01'); millennium(DATE '1992-01-01'); gcd(42, 57); gcd(-12, 
 microsecond(TIMESTAMP '1992-01-01 12:00:01.5'); asinh(0.5); asinh(-2); acosh(1.5); atanh(0.5)
 'abcd'[1]; 'abcd'[-1]; 'abcd'[2:3]; 'abcd'[:2]; 'abcd'[-2:]; 'abcd'[:-2]; 'abcd'[0]; 'abcd'[9]
 'abcd'[0:2]; {'a': 1}['a']; [1, 2] = [1, 2]; [1, NULL] = [1, NULL]; [1, 2] <> [1]; @ -5; @ (2 - 5)
+url_encode('a b+'); url_decode('a+b%20'); to_base64('a'::BLOB); list_grade_up([3, 1, NULL, 1])
+concat_ws(',', 'a', NULL, 2); map_from_entries([('k', 5)])['k']; MAP {'k': 5}.k
 (1, 2) < (1, 3); (1, 2) <= (1, 2); (2, 1) > (1, 3); (1, 2) = (1, 2); (1, 2) <> (1, 2)
 """
 #: From PostgreSQL's documentation; ``None`` is NULL.

@@ -54,6 +54,12 @@ QUERIES = [
     "INTERVAL '1 month') AS t (x)",
     "SELECT * FROM range(TIMESTAMP '2025-01-31', TIMESTAMP '2025-02-01', INTERVAL 6 HOUR) t (x)",
     "SELECT extract(century FROM since), extract(decade FROM since), empno << empno FROM pay",
+    "SELECT empno, dept FROM pay UNION ALL BY NAME SELECT shop AS dept, jan FROM totals",
+    "SELECT empno, dept FROM pay UNION BY NAME SELECT dept, empno FROM pay",
+    "SELECT e: empno, s: salary * 2 FROM pay",
+    "SELECT dept, skewness(salary), kurtosis(salary), kurtosis_pop(salary), mad(salary), "
+    "entropy(salary), count_star(), mode(salary ORDER BY salary) FROM pay GROUP BY dept",
+    "SELECT a.dept, b.dept FROM pay a JOIN pay b ON a.empno = b.empno",
     *FRAMES,
 ]
 

@@ -29,6 +29,7 @@ def as_ksqldb(select: exp.Select, error: Callable[[exp.Expr, str], Exception]) -
             call.set("this", "TOP_K")
     if is_windowed and isinstance(select.parent, exp.Create):
         _list_bounds(select)
+    _name_row_keys(select)
     gap = _session_gap(group)
     for node in list(select.find_all(exp.Column)):
         named = _MILLISECONDS.get(node.name.upper())
@@ -55,6 +56,20 @@ def as_ksqldb(select: exp.Select, error: Callable[[exp.Expr, str], Exception]) -
         if isinstance(node.parent, exp.Select):
             made = exp.alias_(made, node.name)
         node.replace(made)
+
+
+def _name_row_keys(select: exp.Select) -> None:
+    """Replace ROWKEY of a join, which is the value that both sides have."""
+    joins = select.args.get("joins") or []
+    equal = [e for join in joins[:1] for e in join.find_all(exp.EQ)]
+    for node in list(select.find_all(exp.Column)) if len(joins) == 1 and equal else ():
+        if node.name.upper() == "ROWKEY" and not node.table:
+            sides = [equal[0].this.copy(), equal[0].expression.copy()]
+            made: exp.Expr = exp.Coalesce(this=sides[0], expressions=sides[1:])
+            place(made, node.this)
+            if isinstance(node.parent, exp.Select):
+                made = exp.alias_(made, node.name)
+            node.replace(made)
 
 
 def _session_gap(group: exp.Expr | None) -> exp.Expr | None:

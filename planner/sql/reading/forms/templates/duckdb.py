@@ -63,6 +63,7 @@ _LISTS: dict[tuple[str, int], str] = {
     ("LIST_HAS", 2): "LIST_CONTAINS(@1, @2)",
     ("LIST_EXTRACT", 2): "@1[@2]",
     ("LIST_ELEMENT", 2): "@1[@2]",
+    ("LIST_GRADE_UP", 1): "@LIST_GRADE(@1)",
     ("LIST_JOIN", 2): "ARRAY_JOIN(@1, @2)",
     ("ARRAY_HAS_ANY", 2): "LIST_HAS_ANY(@1, @2)",
     ("ARRAY_LENGTH", 1): "CARDINALITY(@1)",
@@ -86,6 +87,9 @@ _TEXTS: dict[tuple[str, int], str] = {
     ("PARSE_FILENAME", 1): r"@REGEXP_GROUP(@1, '[^/\\]*$', 0)",
     ("ARRAY_EXTRACT", 2): "@1[@2]",
     ("STRING_TO_ARRAY", 2): "SPLIT(@1, @2)",
+    # A space is %20 there, and + is itself.
+    ("URL_ENCODE", 1): "REPLACE(@URL_ENCODE(@1), '+', '%20')",
+    ("URL_DECODE", 1): "@URL_DECODE(REPLACE(@1, '+', '%2B'))",
     ("LIKE_ESCAPE", 3): "@1 LIKE @2 ESCAPE @3",
 }
 _NUMBERS: dict[tuple[str, int], str] = {
@@ -121,7 +125,24 @@ _MAPS: dict[tuple[str, int], str] = {
     ("MAP_EXTRACT_VALUE", 2): "ELEMENT_AT(@1, @2)",
     ("MAP_CONTAINS_VALUE", 2): "LIST_CONTAINS(MAP_VALUES(@1), @2)",
 }
+_ALL = "ARRAY_AGG(@1) FILTER (WHERE @1 IS NOT NULL)"
+_SHARE = f"(CARDINALITY(FILTER({_ALL}, y -> y = k)) / CAST(COUNT(@1) AS DOUBLE))"
 _AGGREGATES: dict[tuple[str, int], str] = {
+    # DuckDB takes the rows as a sample, other engines as the population.
+    ("SKEWNESS", 1): (
+        "@SKEWNESS(@1) * SQRT(COUNT(@1) * (COUNT(@1) - 1.0)) / NULLIF(COUNT(@1) - 2.0, 0)"
+    ),
+    ("KURTOSIS", 1): (
+        "(COUNT(@1) - 1.0) / NULLIF((COUNT(@1) - 2.0) * (COUNT(@1) - 3.0), 0) "
+        "* ((COUNT(@1) + 1.0) * @KURTOSIS(@1) + 6.0)"
+    ),
+    ("KURTOSIS_POP", 1): "@KURTOSIS(@1)",
+    ("COUNT_STAR", 0): "COUNT(*)",
+    ("MAD", 1): f"@LIST_MEDIAN(TRANSFORM({_ALL}, v -> ABS(v - @LIST_MEDIAN({_ALL}))))",
+    ("ENTROPY", 1): (
+        f"REDUCE(TRANSFORM(ARRAY_DISTINCT({_ALL}), k -> {_SHARE} * LOG2({_SHARE})), 0.0, "
+        "(a, b) -> a - b)"
+    ),
     ("ARG_MIN_NULL", 2): "MIN_BY(@1, @2)",
     ("ARG_MAX_NULL", 2): "MAX_BY(@1, @2)",
     ("WEIGHTED_AVG", 2): "SUM(@1 * @2) / CAST(SUM(@2) AS DOUBLE)",
