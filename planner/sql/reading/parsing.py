@@ -351,7 +351,7 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     words = words.partition(" but got <Token")[0]
     most = _TOO_MANY.match(words)
     if most is not None:
-        words = f"this function takes at most {most[1]} arguments"
+        words = f"this function takes at most {most[1]} arguments; leave the others out"
     words = words.replace("Invalid expression / Unexpected token", "this is not expected here")
     words = words.replace("Expecting ", "expected ").replace("Expected ", "expected ")
     line, width = int(details["line"]), max(1, len(str(details["highlight"])))

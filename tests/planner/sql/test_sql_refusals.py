@@ -112,7 +112,6 @@ def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
         ("s.k.a.b.c", "s.k.a.b"),
         ("k COLLATE a", "COLLATE"),
         ("x = ANY (SELECT 1)", "ANY"),
-        ("(x, f) = (1, 2)", "(x, f)"),
         ("ARRAY[1]['a']", "a list has places"),
         ("N'a'", "N'a'"),
         ("?", "?"),

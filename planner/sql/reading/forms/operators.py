@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.postgres import OF_POSTGRES, of_postgres
+from planner.sql.reading.forms.queries.engines.postgres import COMPARED, OF_POSTGRES, of_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,8 @@ def with_operators(
         *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64),
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
+    if not engine:  # without a dialect rows of values are not compared
+        kinds = tuple(kind for kind in kinds if kind not in COMPARED)
     for node in reversed(list(whole.find_all(*kinds))):
         pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None
         if isinstance(pattern, exp.Literal) and set("[\\") & set(str(pattern.this)):
@@ -167,7 +169,7 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
     held = node.this
     if isinstance(held, exp.Cast) and held.to.is_type("VARBINARY"):
         return exp.ToBase64(this=held.this.copy()) if isinstance(node, exp.ToBase64) else None
-    if not isinstance(held, exp.Order) or len(held.expressions) != 1:
+    if type(held) is not exp.Order or len(held.expressions) != 1:
         return None
     by = held.expressions[0]
     is_own = by.this == held.this and not by.args.get("desc")

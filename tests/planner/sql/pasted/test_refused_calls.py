@@ -18,6 +18,7 @@ REFUSED = {
     ("flink", "UPPER(ARRAY['a'])"): "take an element",
     ("flink", "JSON_QUERY('{}', '$.a' NULL ON FOO)"): "NULL ON EMPTY",
     ("spark", "SCHEMA_OF_JSON('{}')"): "write the type",
+    ("postgres", "JSONB_PRETTY('{}'::jsonb)"): "write JSON_EXTRACT",
     ("postgres", "TIMESTAMP '2025-01-01 00:00:00'::time"): "write DATE_FORMAT",
     ("duckdb", "LIST_APPEND(NULL, 3)"): "write CAST\\(NULL AS ARRAY<BIGINT>\\)",
     ("flink", "CAST(ROW('x', 'y') AS ROW<a INT>)"): "write a type with as many fields",

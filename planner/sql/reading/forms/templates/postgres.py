@@ -9,7 +9,6 @@ POSTGRES: dict[tuple[str, int], str] = {
     # JSON: a path is '{a,0}' or a list of texts.
     ("ARRAY_TO_JSON", 1): "TO_JSON(@1)",
     ("ROW_TO_JSON", 1): "TO_JSON(@1)",
-    ("JSONB_PRETTY", 1): "JSON_EXTRACT(@1, '$')",
     ("JSONB_CONCAT", 2): "JSON_CONCAT(@1, @2)",
     ("JSONB_CONTAINS", 2): "JSON_CONTAINS(@1, @2)",
     ("JSONB_CONTAINED", 2): "JSON_CONTAINS(@2, @1)",

@@ -16,7 +16,7 @@ _CALLED: dict[type[exp.Expr], tuple[str, tuple[str, str]]] = {
 
 
 #: Operators between rows of values.
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PUT = {"JSONB_SET": ("set", "replace"), "JSONB_INSERT": ("after", "insert")}
 
 
@@ -35,7 +35,7 @@ def of_postgres(node: exp.Expr) -> exp.Expr | None:
         return _put(node)
     if isinstance(node, exp.MakeInterval):
         return _length(node)
-    if type(node) in _COMPARED:
+    if type(node) in COMPARED:
         return _rows_compared(node)
     if not isinstance(other, exp.Expr):
         return None
@@ -211,5 +211,5 @@ OF_POSTGRES = (
         exp.Sub,
         exp.Anonymous,
     ),
-    *_COMPARED,
+    *COMPARED,
 )
