@@ -70,9 +70,8 @@ def test_values(name: str) -> None:
 
 
 def test_few_cases_of_engines_cannot_be_said() -> None:
-    worked = {**CASES, **late.CASES}
-    assert len(worked) + len(values.VALUES) + len(PASTED) >= 900
-    assert all(worked[name].differs for name in UNSAID)
+    assert len(CASES) + len(late.CASES) + len(values.VALUES) + len(PASTED) >= 900
+    assert all((CASES.get(name) or late.CASES[name]).differs for name in UNSAID)
     assert len(UNSAID) + len(UNSAID_AS_PASTED) <= UNSAID_MAX
 
 
