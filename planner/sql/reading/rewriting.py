@@ -18,13 +18,14 @@ from planner.sql.reading.forms.lambdas import with_pairs
 from planner.sql.reading.forms.lateral import with_laterals
 from planner.sql.reading.forms.operators import with_operators
 from planner.sql.reading.forms.queries.engine_forms import with_engine_forms
+from planner.sql.reading.forms.queries.engines.places import place
 from planner.sql.reading.forms.queries.generators import with_generators
 from planner.sql.reading.forms.queries.grouped_windows import with_grouped_windows
 from planner.sql.reading.forms.queries.json_built import with_json
 from planner.sql.reading.forms.queries.ksqldb import as_ksqldb
 from planner.sql.reading.forms.queries.one_row import with_queries
 from planner.sql.reading.forms.queries.quantified import quantified
-from planner.sql.reading.forms.queries.window_calls import GROUPED, is_window_call, place
+from planner.sql.reading.forms.queries.window_calls import GROUPED, is_window_call
 from planner.sql.reading.forms.scalars import with_forms
 from planner.sql.reading.forms.spellings import spelled, with_series_of_times
 from planner.sql.reading.forms.warehouses import with_warehouses

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import place
 from planner.sql.reading.literals import plain_value
 from planner.sql.windows.framed_lists import follows, frame_of, value_of
 from planner.sql.windows.partition_lists import (
@@ -244,12 +245,7 @@ def _table(name: str) -> exp.Expr:
 
 
 def _placed(made: exp.Expr, at: exp.Expr) -> exp.Expr:
-    """Give a new tree the place of a node of the text."""
-    place = next((n.meta for n in at.walk() if "start" in n.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])
+    place(made, at)
     return made
 
 

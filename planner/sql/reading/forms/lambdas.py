@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import replaced
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -24,11 +26,7 @@ def with_pairs(statement: exp.Expr, engine: str) -> None:
     ):
         made = _made(node, engine)
         if made is not None:
-            for part in made.walk():
-                for key in ("start", "end"):
-                    if key in node.meta:
-                        part.meta.setdefault(key, node.meta[key])
-            node.replace(made)
+            replaced(node, made)
 
 
 def _made(node: exp.Expr, engine: str) -> exp.Expr | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import replaced
 from planner.sql.reading.forms.queries.engines.postgres import COMPARED, OF_POSTGRES, of_postgres
 
 if TYPE_CHECKING:
@@ -49,20 +50,11 @@ def with_operators(
             raise error(node, _NO_SETS)
         made = _made(node)
         if made is not None:
-            _replace(node, made)
+            replaced(node, made)
     if engine == "duckdb":
         for node in reversed(list(whole.find_all(exp.Dot))):
             if isinstance(node.expression, exp.Func):
-                _replace(node, _called(node, read))
-
-
-def _replace(node: exp.Expr, made: exp.Expr) -> None:
-    place = next((part.meta for part in node.walk() if "start" in part.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])
-    node.replace(made)
+                replaced(node, _called(node, read))
 
 
 def _made(node: exp.Expr) -> exp.Expr | None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import place
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,7 +60,7 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
             if field.args.get("variant_extract"):
                 path = exp.Literal.string(field.expression.sql().strip("'"))
                 read = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[field.this.copy(), path])
-                _place(read, field)
+                place(read, field)
                 field.replace(read)
     for call in whole.find_all(exp.RegexpReplace):
         new = call.args.get("replacement")
@@ -69,7 +71,7 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
         if isinstance(body, exp.Literal) and body.is_string and len(arrow.expressions) == 1:
             column = exp.column(arrow.expressions[0].copy())
             made: exp.Expr = exp.JSONExtract(this=column, expression=body.copy())
-            _place(made, arrow)
+            place(made, arrow)
             arrow.replace(made)  # inside of a call it is read as a lambda
     for select in list(whole.find_all(exp.Select)):
         _rollup(select)
@@ -81,7 +83,7 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
         if isinstance(node.expression, exp.JSON):
             given = [node.this.copy(), exp.Literal.string("$")]
             made = exp.Anonymous(this="JSON_EXISTS", expressions=given)
-            _place(made, node)
+            place(made, node)
             node.replace(made)
 
 
@@ -132,7 +134,7 @@ def _rows_of_list(select: exp.Select, engine: str, error: Error) -> None:
     join = exp.Join(this=unnest, kind="CROSS")
     made = exp.Alias(this=column, alias=exp.to_identifier(name))
     for node in (join, made):
-        _place(node, value)
+        place(node, value)
     part.replace(made)
     select.set("joins", [*(select.args.get("joins") or []), join])
 
@@ -144,11 +146,11 @@ def _zip(select: exp.Select, pairs: list[tuple[exp.Expr, exp.Expr]]) -> None:
     zipped = exp.Anonymous(this="LIST_ZIP", expressions=[one.copy() for one in lists])
     alias = exp.TableAlias(this=exp.to_identifier("@elements", quoted=True), columns=columns)
     join = exp.Join(this=exp.Unnest(expressions=[zipped], alias=alias), kind="CROSS")
-    _place(join, pairs[0][1])
+    place(join, pairs[0][1])
     for (part, value), column in zip(pairs, columns, strict=True):
         default = "unnest" if isinstance(value, exp.Unnest) else "col"
         made = exp.alias_(exp.column(column.copy()), part.alias or default)
-        _place(made, value)
+        place(made, value)
         part.replace(made)
     select.set("joins", [*(select.args.get("joins") or []), join])
 
@@ -219,7 +221,7 @@ def _as_values(table: exp.Table, values: list[exp.Expr]) -> exp.Expr:
         alias.set("columns", [exp.to_identifier(alias.name)])
     rows = [exp.Tuple(expressions=[value]) for value in values]
     made = exp.Values(expressions=rows, alias=alias.copy())
-    _place(made, table)
+    place(made, table)
     return made
 
 
@@ -233,12 +235,3 @@ def _number(node: exp.Expr) -> int | None:
 def _literal(value: int) -> exp.Expr:
     literal = exp.Literal.number(abs(value))
     return exp.Neg(this=literal) if value < 0 else literal
-
-
-def _place(made: exp.Expr, at: exp.Expr) -> None:
-    """Messages show a new tree at the place of a node of the text."""
-    place = next((n.meta for n in at.walk() if "start" in n.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.queries.engines.places import replaced
 from planner.sql.reading.forms.queries.quantified import in_list
 from planner.sql.reading.forms.queries.statements import RefusedTokenError
 
@@ -30,32 +31,32 @@ _SLICES = ("SECOND", "MINUTE", "HOUR", "DAY")
 def with_warehouses(whole: exp.Expr) -> None:
     """Replace these forms in a statement."""
     for raw in list(whole.find_all(exp.RawString)):
-        _replace(raw, exp.Literal.string(raw.name))
+        replaced(raw, exp.Literal.string(raw.name))
     for held in list(whole.find_all(exp.Bracket)):
         _place_in_list(held)
     for node in list(whole.find_all(exp.In)):
         unnest = node.args.get("unnest")
         if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1:
-            _replace(node, in_list(node.this, unnest.expressions[0]))
+            replaced(node, in_list(node.this, unnest.expressions[0]))
     for agg in list(whole.find_all(exp.ArrayAgg)):
         limit = agg.this
         if isinstance(limit, exp.Limit) and limit.this is not None:
             first = [exp.Literal.number(1), limit.expression.copy()]
             agg.set("this", limit.this.copy())
             made = exp.Anonymous(this="LIST_SLICE", expressions=[agg.copy(), *first])
-            _replace(agg, made)
+            replaced(agg, made)
     for sliced in list(whole.find_all(exp.TimeSlice)):
         _slice(sliced)
     for move in list(whole.find_all(*_MOVES)):
         if isinstance(move.expression, exp.Interval):  # TIMESTAMP_ADD(t, INTERVAL 1 DAY)
             kind = _MOVES[type(move)]
             moved = kind(this=move.this.copy(), expression=move.expression.copy())
-            _replace(move, exp.Paren(this=moved))
+            replaced(move, exp.Paren(this=moved))
     for diff in list(whole.find_all(exp.TimestampDiff)):
         unit = diff.args.get("unit")
         if unit is not None:  # TIMESTAMP_DIFF(later, earlier, MINUTE)
             given = [exp.Literal.string(unit.name), diff.expression.copy(), diff.this.copy()]
-            _replace(diff, exp.Anonymous(this="TIMESTAMPDIFF", expressions=given))
+            replaced(diff, exp.Anonymous(this="TIMESTAMPDIFF", expressions=given))
 
 
 def _place_in_list(held: exp.Bracket) -> None:
@@ -82,16 +83,7 @@ def _slice(node: exp.TimeSlice) -> None:
         length = exp.Interval(this=exp.Literal.string(count.name), unit=exp.var(unit))
         origin = exp.cast(exp.Literal.string("1970-01-01 00:00:00"), "TIMESTAMP")
         given = [length, node.this.copy(), origin]
-        _replace(node, exp.Anonymous(this="TIME_BUCKET", expressions=given))
-
-
-def _replace(node: exp.Expr, made: exp.Expr) -> None:
-    place = next((n.meta for n in node.walk() if "start" in n.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])
-    node.replace(made)
+        replaced(node, exp.Anonymous(this="TIME_BUCKET", expressions=given))
 
 
 def with_match_conditions(tokens: Sequence[Token]) -> list[Token]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import replaced
 from planner.sql.reading.forms.queries.intervals import lengths
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
     for node in reversed(list(whole.find_all(*_FORMS))):
         made = _FORMS[type(node)](node, engine, error)
         if made is not None and made is not node:
-            _place(made, node)
-            node.replace(made)
+            replaced(node, made)
 
 
 def _sum(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
@@ -322,12 +322,3 @@ _FORMS: dict[type[exp.Expr], Callable[[exp.Expr, str, Error], exp.Expr | None]] 
     exp.In: _pairs_in,
     **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), _truncated),
 }
-
-
-def _place(made: exp.Expr, at: exp.Expr) -> None:
-    """Messages show a new tree at the place of a node of the text."""
-    place = next((node.meta for node in at.walk() if "start" in node.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import place
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -97,10 +99,10 @@ def _rows(
     kind = exp.Posexplode if type(call) in _PLACED else exp.Explode
     alias = exp.TableAlias(this=exp.to_identifier("@rows", quoted=True), columns=columns)
     view = exp.Lateral(this=kind(this=listed.copy()), view=True, outer=is_outer, alias=alias)
-    _place(view, call)
+    place(view, call)
     items = [exp.column(c.copy(), exp.to_identifier("@rows", quoted=True)) for c in columns]
     for item in items:
-        _place(item, call)
+        place(item, call)
     select.set("laterals", [*(select.args.get("laterals") or []), view])
     _splice(select, part, list(items))
 
@@ -127,7 +129,7 @@ def _listed(call: exp.Expr) -> exp.Expr | None:
     if name == "JSON_TUPLE":
         fields = _fields_of_json(call)
         made: exp.Expr = exp.Array(expressions=[_struct(fields) if len(fields) > 1 else fields[0]])
-        _place(made, call)
+        place(made, call)
         return made
     if name != "STACK" or not isinstance(call, exp.Stack) or not call.this.is_int:
         return None
@@ -139,7 +141,7 @@ def _listed(call: exp.Expr) -> exp.Expr | None:
         row += [exp.Nullif(this=v.copy(), expression=v.copy()) for v in values[len(row) : width]]
         listed.append(_struct(row) if width > 1 else row[0])
     made = exp.Array(expressions=listed)
-    _place(made, call)
+    place(made, call)
     return made
 
 
@@ -153,7 +155,7 @@ def _fields_of_json(call: exp.Expr) -> list[exp.Expr]:
         for name in names
     ]
     for value in made:
-        _place(value, call)
+        place(value, call)
     return made
 
 
@@ -164,11 +166,3 @@ def _struct(values: list[exp.Expr]) -> exp.Expr:
             for at, value in enumerate(values)
         ]
     )
-
-
-def _place(made: exp.Expr, at: exp.Expr) -> None:
-    place = next((n.meta for n in at.walk() if "start" in n.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])

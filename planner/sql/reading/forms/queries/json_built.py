@@ -10,6 +10,8 @@ import json
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import replaced
+
 _AGGREGATES = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
 
 
@@ -19,13 +21,7 @@ def with_json(whole: exp.Expr, engine: str) -> None:
         return
     for node in list(whole.find_all(exp.JSONObject, exp.Anonymous)):
         if _is_built(node) and not _is_inside(node):
-            made = exp.Paren(this=_text(node))
-            place = next((part.meta for part in node.walk() if "start" in part.meta), {})
-            for part in made.walk():
-                for key in ("start", "end"):
-                    if key in place:
-                        part.meta.setdefault(key, place[key])
-            node.replace(made)
+            replaced(node, exp.Paren(this=_text(node)))
 
 
 def _is_built(node: exp.Expr) -> bool:

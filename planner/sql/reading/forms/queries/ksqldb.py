@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.window_calls import is_window_call, place
+from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.window_calls import is_window_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -235,8 +235,5 @@ def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Exp
         node.replace(exp.Paren(this=values[names[node.name.lower()]].copy()))
     if function.args.get("to") is not None:
         made = exp.cast(made, function.args["to"].copy())
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in call.meta:
-                part.meta.setdefault(key, call.meta[key])
+    place(made, call)
     return made

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import place
+
 
 def quantified(node: exp.Expr) -> None:
     """Rewrite ``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null equals false."""
@@ -74,10 +76,7 @@ def _of_elements(around: exp.Expr, held: exp.Expr, *, is_any: bool) -> exp.Expr:
         exp.If(this=there_are(is_null), true=exp.Null()),
     ]
     made = exp.Case(ifs=ifs, default=exp.convert(not is_any))
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in around.meta:
-                part.meta.setdefault(key, around.meta[key])
+    place(made, around)
     return made
 
 
@@ -145,11 +144,7 @@ def _extreme(around: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr | 
             this=exp.Coalesce(this=test, expressions=[exp.Paren(this=none)]), expression=known
         )
     made = exp.Paren(this=test)
-    place = next((n.meta for n in around.walk() if "start" in n.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])
+    place(made, around)
     return made
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import place
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -73,7 +75,7 @@ def _with_files(statements: list[exp.Expr]) -> list[exp.Expr]:
             properties=exp.Properties(expressions=options),
             exists=True,
         )
-        _place(declared, table)
+        place(declared, table)
         made.setdefault(path, declared)
         table.set("db", None)
     return [*made.values(), *statements]
@@ -141,7 +143,7 @@ def _view(table: exp.Expr, inserts: Sequence[exp.Insert], error: Error) -> exp.E
     for query in queries[1:]:
         whole = exp.Union(this=whole, expression=query, distinct=False)
     made = exp.Create(this=table.this.this.copy(), kind="VIEW", expression=whole, replace=True)
-    _place(made, table)
+    place(made, table)
     return made
 
 
@@ -171,7 +173,7 @@ def _typed(
             value = exp.Cast(this=value, to=column.args["kind"].copy())
         parts.append(exp.alias_(value, exp.to_identifier(column.name, quoted=True)))
     made = exp.Select(expressions=parts, from_=exp.From(this=of))
-    _place(made, insert)
+    place(made, insert)
     return made
 
 
@@ -217,7 +219,7 @@ def _with_values(statement: exp.Expr, error: Error) -> exp.Expr:
             values.set("pivots", None)
             query = exp.select("*").from_(values.copy())
             held = exp.Subquery(this=query, pivots=[pivot.copy() for pivot in pivots])
-            _place(held, values)
+            place(held, values)
             values.replace(held)
             return _with_values(statement, error)
         parts = list(itertools.chain.from_iterable(_rows_of(values)))
@@ -233,7 +235,7 @@ def _with_values(statement: exp.Expr, error: Error) -> exp.Expr:
         query = exp.Select(expressions=columns, from_=exp.From(this=_numbers(len(rows))))
         outer = exp.TableAlias(this=alias.this and alias.this.copy())
         made = exp.Subquery(this=query, alias=outer)
-        _place(made, values)
+        place(made, values)
         values.replace(made)
     return statement
 
@@ -246,12 +248,3 @@ def _is_literal(node: exp.Expr) -> bool:
     if isinstance(node, exp.Neg | exp.Cast | exp.Paren):
         return _is_literal(node.this) and not isinstance(node.this, exp.Null)
     return isinstance(node, exp.Literal | exp.Null | exp.Boolean)
-
-
-def _place(made: exp.Expr, at: exp.Expr) -> None:
-    """Messages show a new tree at the place of a node of the text."""
-    place = next((node.meta for node in at.walk() if "start" in node.meta), {})
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in place:
-                part.meta.setdefault(key, place[key])

@@ -1,4 +1,4 @@
-"""Windows among the keys of GROUP BY, and places of new nodes."""
+"""Windows among the keys of GROUP BY."""
 
 from __future__ import annotations
 
@@ -17,11 +17,3 @@ GROUPED = {
 def is_window_call(node: exp.Expr) -> bool:
     """Whether it is a window among the keys."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in GROUPED
-
-
-def place(node: exp.Expr, at: exp.Expr) -> None:
-    """Show a new node in messages where another one is."""
-    for part in node.walk():
-        if "start" in at.meta:
-            part.meta.setdefault("start", at.meta["start"])
-            part.meta.setdefault("end", at.meta["end"])

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import place
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,10 +47,7 @@ def _query(node: exp.Pivot, error: Error) -> exp.Expr:
         if len(keys) != 1:
             raise error(node.this, _ONE)
         made = _pivoted(node, node.expressions[0])
-    for part in made.walk():
-        for key in ("start", "end"):
-            if key in node.this.meta or key in node.this.this.meta:
-                part.meta.setdefault(key, {**node.this.this.meta, **node.this.meta}[key])
+    place(made, node.this)
     return made
 
 
@@ -109,10 +108,7 @@ def with_read_files(statements: list[exp.Expr], error: Error) -> list[exp.Expr]:
             ),
             exists=True,
         )
-        for part in create.walk():
-            part.meta.update(
-                {k: v for k, v in (table.this.meta | table.meta).items() if k in ("start", "end")}
-            )
+        place(create, table)
         made.setdefault(path, create)
         table.set("this", exp.to_identifier(path, quoted=True))
     return [*made.values(), *statements]
