@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.reading.forms.queries.engines.places import replaced
-from planner.sql.reading.forms.queries.engines.postgres import COMPARED, OF_POSTGRES, of_postgres
+from planner.sql.reading.forms.queries.engines.postgres import OF_POSTGRES, of_postgres
+from planner.sql.reading.forms.queries.engines.rows import COMPARED, among, compared, overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Error = Callable[[exp.Expr, str], Exception]
 
 _LIKES = (exp.Like, exp.ILike)
 #: Operators that only PostgreSQL applies to JSON: elsewhere JSON is a text.
@@ -30,25 +33,25 @@ def with_operators(
     whole: exp.Expr,
     engine: str,
     read: Callable[[str], exp.Expr],
-    error: Callable[[exp.Expr, str], Exception],
+    error: Error,
 ) -> None:
     """Replace these operators in a statement; ``read`` parses an expression.
 
     Raises:
-        SqlError: made by ``error``; a pattern of GLOB has more than ``*`` and ``?``.
+        SqlError: made by ``error``; a pattern of GLOB has more than ``*`` and ``?``, or
+            ``(a, b) IN (SELECT ...)`` is outside WHERE.
     """
     kinds: tuple[type[exp.Expr], ...] = (
         *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
-        *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64),
+        *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64, exp.Overlaps),
+        *(COMPARED if engine else ()),  # without a dialect rows of values are not compared
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
-    if not engine:  # without a dialect rows of values are not compared
-        kinds = tuple(kind for kind in kinds if kind not in COMPARED)
     for node in reversed(list(whole.find_all(*kinds))):
         pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None
         if isinstance(pattern, exp.Literal) and set("[\\") & set(str(pattern.this)):
             raise error(node, _NO_SETS)
-        made = _made(node)
+        made = _of_rows(node, engine, error) or _made(node)
         if made is not None:
             replaced(node, made)
     if engine == "duckdb":
@@ -57,11 +60,17 @@ def with_operators(
                 replaced(node, _called(node, read))
 
 
+def _of_rows(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
+    if isinstance(node, exp.In):
+        return among(node, error)
+    if isinstance(node, exp.Overlaps):
+        return overlaps(node, engine)
+    return compared(node) if isinstance(node, COMPARED) else None
+
+
 def _made(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, _LIKES):
         return _any_like(node)
-    if isinstance(node, exp.In):
-        return _rows_in(node)
     if isinstance(node, exp.ConcatWs):
         return _joined(node)
     if isinstance(node, exp.Mode | exp.ToBase64):
@@ -135,27 +144,6 @@ def _any_like(node: exp.Expr) -> exp.Expr | None:
     return exp.Paren(this=reduce(lambda a, b: joins(this=a, expression=b), tests))
 
 
-def _rows_in(node: exp.In) -> exp.Expr | None:
-    """``(a, b) IN ((1, 2), (3, 4))``."""
-    row = node.this
-    rows = node.expressions
-    if isinstance(row, exp.Tuple) and node.args.get("query") is not None:
-        return _rows_in_query(node)
-    if not isinstance(row, exp.Tuple) or not rows:
-        return None
-    if not all(
-        isinstance(r, exp.Tuple) and len(r.expressions) == len(row.expressions) for r in rows
-    ):
-        return None
-    tests: list[exp.Expr] = []
-    for values in rows:
-        pairs = zip(row.expressions, values.expressions, strict=True)
-        equal: list[exp.Expr] = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
-        tests.append(exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal)))
-    made = exp.Paren(this=reduce(lambda a, b: exp.Or(this=a, expression=b), tests))
-    return exp.Not(this=made) if node.args.get("negate") else made
-
-
 def _plain(node: exp.Expr) -> exp.Expr | None:
     """DuckDB's ``MODE(x ORDER BY x)``, and ``TO_BASE64(s::BLOB)`` of a text."""
     held = node.this
@@ -178,28 +166,6 @@ def _joined(node: exp.ConcatWs) -> exp.Expr | None:
         for part in parts
     ]
     return exp.ConcatWs(expressions=made) if made != node.expressions else None
-
-
-def _rows_in_query(node: exp.In) -> exp.Expr | None:
-    """``(a, b) IN (SELECT x, y ...)`` as EXISTS; NOT IN differs where a value is null."""
-    query = node.args["query"]
-    query = query.this if isinstance(query, exp.Subquery) else query
-    values = node.this.expressions
-    if not isinstance(query, exp.Query) or isinstance(node.parent, exp.Not):
-        return None
-    names = [exp.to_identifier(f"@{at}", quoted=True) for at in range(len(values))]
-    held = exp.to_identifier("@rows_in", quoted=True)
-    alias = exp.TableAlias(this=held, columns=names)
-    equal: list[exp.Expr] = [
-        exp.EQ(this=exp.column(name.copy(), held.copy()), expression=value.copy())
-        for name, value in zip(names, values, strict=True)
-    ]
-    select = exp.Select(
-        expressions=[exp.Literal.number(1)],
-        from_=exp.From(this=exp.Subquery(this=query.copy(), alias=alias)),
-        where=exp.Where(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal)),
-    )
-    return exp.Exists(this=select)
 
 
 def _called(node: exp.Dot, read: Callable[[str], exp.Expr]) -> exp.Expr:

@@ -71,7 +71,19 @@ OF_POSTGRES: list[tuple[str, Any]] = [
     ("""('{"a": {"b": "x"}}'::jsonb)['a']['b']""", '"x"'),
     *(
         (f"(DATE '2001-02-16', {end}) OVERLAPS (DATE '2001-02-25', DATE '2002-01-30')", wanted)
-        for end, wanted in (("DATE '2001-02-26'", True), ("INTERVAL '9 days'", False))
+        for end, wanted in (
+            ("DATE '2001-02-26'", True),
+            ("DATE '2001-02-25'", False),
+            ("DATE '2001-01-01'", False),
+            ("INTERVAL '9 days'", False),
+            ("NULL", None),
+        )
+    ),
+    ("(DATE '2001-03-16', NULL) OVERLAPS (DATE '2001-02-25', DATE '2002-01-30')", True),
+    ("(NULL, DATE '2001-03-16') OVERLAPS (DATE '2001-02-25', DATE '2002-01-30')", True),
+    (
+        "(DATE '2001-03-16', DATE '2001-01-01') OVERLAPS (DATE '2001-02-01', DATE '2001-02-02')",
+        True,
     ),
 ]
 

@@ -96,7 +96,7 @@ REFUSED: dict[str, str] = {
     "tenth-postgres-frame-exclusion": "RANGE takes a whole number",
     "tenth-postgres-to-char-formats": "there are YYYY",
     "tenth-postgres-date-time-page": "DATE_TRUNC does not take INTERVAL",
-    "tenth-postgres-json-page": "is not a JSON path",
+    "tenth-postgres-json-page": "JSONB_PRETTY is not supported",
     "tenth-postgres-arrays-page": "ARRAY_DIMS is not supported",
     "tenth-duckdb-text-page": "STRIP_ACCENTS is not supported",
     "tenth-duckdb-timestamp-page": "no %- in a format",
@@ -114,7 +114,7 @@ UNSAID = {
 }
 #: What a message must have: words of an alternative.
 ADVICE = re.compile(
-    r"\b(write|cast|add|read|name|take|leave|put|compute|Job\.subscribe|the fields are)\b"
+    r"\b(write|cast|add|read|name|takes?|leave|put|compute|Job\.subscribe|(there|the fields) are)\b"
 )
 #: Case -> how its result differs on purpose.
 DIFFERS = {

@@ -1,12 +1,11 @@
 """Rewrites forms of Flink and Spark that have an exact equivalent here.
 
-Intervals of two units, OVERLAPS, comparisons of ROW, ``ANY(condition)``, ``MAX(STRUCT(a, b))``,
-ARRAY_SORT with an order, ARRAYS_ZIP with names, and pairs in ``IN (SELECT ...)``.
+Intervals of two units, ``ANY(condition)``, ``MAX(STRUCT(a, b))``, ARRAY_SORT with an order,
+ARRAYS_ZIP with names, and ``NOT IN (SELECT ...)`` that reads the outer query.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -23,7 +22,6 @@ _COMPARATOR = (
     "ARRAY_SORT takes CASE WHEN l < r THEN -1 WHEN l > r THEN 1 ELSE 0 END here, or 1 before -1 "
     "for a descending order: write ARRAY_AGG(x ORDER BY key) for another order"
 )
-_PAIRS = "(a, b) IN (SELECT ...) belongs in WHERE, without NOT: write EXISTS or NOT EXISTS"
 
 
 def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
@@ -76,47 +74,6 @@ def _is_plain(node: exp.Expr) -> bool:
     """Whether it is a number of one unit."""
     unit = node.args.get("unit")
     return isinstance(node, exp.Interval) and (unit is None or type(unit) is exp.Var)
-
-
-def _overlaps(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
-    """``(a, b) OVERLAPS (c, d)``: in Flink intervals that touch overlap."""
-    sides = (node.this, node.args["expression"])
-    if engine != "flink" or not all(
-        isinstance(side, exp.Tuple) and len(side.expressions) == 2 for side in sides
-    ):
-        return None
-    bounds = []
-    for side in sides:
-        start, end = side.expressions
-        if isinstance(end, exp.Interval):
-            end = exp.Add(this=start.copy(), expression=end.copy())
-        bounds.append([kind(this=start.copy(), expressions=[end.copy()]) for kind in _ENDS])
-    (low, high), (other_low, other_high) = bounds
-    made = exp.And(
-        this=exp.GTE(this=high, expression=other_low),
-        expression=exp.GTE(this=other_high, expression=low),
-    )
-    return exp.Paren(this=made)
-
-
-_ENDS = (exp.Least, exp.Greatest)
-
-
-def _rows_equal(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """``ROW(a, b) = ROW(c, d)`` compares field by field."""
-    sides = [_fields(side) for side in (node.this, node.args["expression"])]
-    if not all(sides) or len(sides[0]) != len(sides[1]):
-        return None
-    tests: list[exp.Expr] = [
-        exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(*sides, strict=True)
-    ]
-    made: exp.Expr = exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), tests))
-    return exp.Not(this=made) if isinstance(node, exp.NEQ) else made
-
-
-def _fields(node: exp.Expr) -> list[exp.Expr]:
-    is_row = isinstance(node, exp.Anonymous) and node.name.upper() == "ROW"
-    return list(node.expressions) if is_row or isinstance(node, exp.Tuple) else []
 
 
 def _any(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
@@ -244,35 +201,6 @@ def _zipped(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
     return exp.Anonymous(this="LIST_TRANSFORM", expressions=[listed, body])
 
 
-def _pairs_in(node: exp.Expr, _engine: str, error: Error) -> exp.Expr | None:
-    """``(a, b) IN (SELECT x, y ...)`` is EXISTS of a pair that is equal."""
-    query = node.args.get("query")
-    if not isinstance(node.this, exp.Tuple) or query is None:
-        return None if query is None else _not_in(node, query)
-    around = node.parent
-    while isinstance(around, exp.Paren | exp.And | exp.Or):  # ends: a tree is finite
-        around = around.parent
-    if not isinstance(around, exp.Where) or node.args.get("negate"):
-        raise error(node, _PAIRS)
-    held = node.this.expressions
-    names = [exp.to_identifier(f"@in{at}", quoted=True) for at in range(len(held))]
-    alias = exp.TableAlias(this=exp.to_identifier("@in", quoted=True), columns=names)
-    inner = query.this if isinstance(query, exp.Subquery) else query
-    tests: list[exp.Expr] = [
-        exp.EQ(
-            this=exp.column(name.copy(), exp.to_identifier("@in", quoted=True)),
-            expression=value.copy(),
-        )
-        for name, value in zip(names, held, strict=True)
-    ]
-    made = exp.Select(
-        expressions=[exp.Literal.number(1)],
-        from_=exp.From(this=exp.Subquery(this=inner.copy(), alias=alias)),
-        where=exp.Where(this=reduce(lambda a, b: exp.And(this=a, expression=b), tests)),
-    )
-    return exp.Exists(this=made)
-
-
 def _truncated(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
     """``DATE_TRUNC('YEAR', '2015-03-05')`` of Spark reads a literal as a time."""
     held = node.this
@@ -281,13 +209,17 @@ def _truncated(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
     return None
 
 
-def _not_in(node: exp.Expr, query: exp.Expr) -> exp.Expr | None:
+def _not_in(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
     """``x NOT IN (SELECT y ... WHERE b.k = a.k)`` as NOT EXISTS; a null makes it unknown."""
+    query = node.args.get("query")
+    if query is None or isinstance(node.this, exp.Tuple):
+        return None
     inner = query.this if isinstance(query, exp.Subquery) else query
     around = node.parent
     is_not = isinstance(around, exp.Not) or bool(node.args.get("negate"))
     others = [k for k, v in inner.args.items() if v and k not in ("expressions", "from_", "where")]
-    if not is_not or not isinstance(inner, exp.Select) or others or not _is_correlated(inner):
+    is_one = isinstance(inner, exp.Select) and len(inner.expressions) == 1
+    if not is_not or not is_one or others or not _is_correlated(inner):
         return None
     value, listed = node.this, inner.expressions[0].unalias()
     null = exp.Null()
@@ -312,13 +244,11 @@ def _is_correlated(inner: exp.Expr) -> bool:
 _FORMS: dict[type[exp.Expr], Callable[[exp.Expr, str, Error], exp.Expr | None]] = {
     **dict.fromkeys((exp.Add, exp.Sub), _sum),
     exp.Interval: _length,
-    exp.Overlaps: _overlaps,
-    **dict.fromkeys((exp.EQ, exp.NEQ), _rows_equal),
     exp.Any: _any,
     exp.ApproxDistinct: _distinct_count,
     **dict.fromkeys((exp.Max, exp.Min), _extreme),
     exp.ArraySort: _sorted,
     **dict.fromkeys((exp.Anonymous, exp.ArraysZip), _zipped),
-    exp.In: _pairs_in,
+    exp.In: _not_in,
     **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), _truncated),
 }

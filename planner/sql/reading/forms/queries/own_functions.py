@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.queries.engines.places import place
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -218,8 +220,8 @@ def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Exp
     plain = [part for part in call.expressions if not _is_named(part)]
     given = dict(enumerate(plain))
     values: list[exp.Expr] = []
-    for place, parameter in enumerate(function.expressions):
-        value = given.pop(place, None) or named.pop(parameter.name.lower(), None)
+    for at, parameter in enumerate(function.expressions):
+        value = given.pop(at, None) or named.pop(parameter.name.lower(), None)
         value = value or next(iter(parameter.args["constraints"]), None)
         if value is None:
             raise error(

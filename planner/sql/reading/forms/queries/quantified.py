@@ -102,10 +102,10 @@ def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
 
 def _is_condition(node: exp.Expr) -> bool:
     """Whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
-    place = node.parent
-    while isinstance(place, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
-        place = place.parent
-    return isinstance(place, exp.Where)
+    around = node.parent
+    while isinstance(around, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
+        around = around.parent
+    return isinstance(around, exp.Where)
 
 
 def _without_parens(node: exp.Expr) -> exp.Expr:

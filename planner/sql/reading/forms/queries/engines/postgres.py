@@ -1,4 +1,4 @@
-"""Operators of PostgreSQL: of JSON, of lists, of rows of values, and OVERLAPS."""
+"""Operators of PostgreSQL: of JSON and of lists."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _CALLED: dict[type[exp.Expr], tuple[str, tuple[str, str]]] = {
 }
 
 
-#: Operators between rows of values.
-COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PUT = {"JSONB_SET": ("set", "replace"), "JSONB_INSERT": ("after", "insert")}
 
 
@@ -29,14 +27,10 @@ def of_postgres(node: exp.Expr) -> exp.Expr | None:
         if name == "@CONTAINED":
             return exp.ArrayContainsAll(this=given[0], expression=given[1])
         return exp.Anonymous(this=name, expressions=given)
-    if isinstance(node, exp.Overlaps):
-        return _overlaps(node)
     if isinstance(node, exp.Anonymous):
         return _put(node)
     if isinstance(node, exp.MakeInterval):
         return _length(node)
-    if type(node) in COMPARED:
-        return _rows_compared(node)
     if not isinstance(other, exp.Expr):
         return None
     if isinstance(node, exp.DPipe):
@@ -121,33 +115,6 @@ _PARTS = {
 }
 
 
-def _row(node: exp.Expr | None) -> list[exp.Expr]:
-    """Return the values of ``(a, b)`` or ``ROW(a, b)``; none: it is something else."""
-    is_row = isinstance(node, exp.Anonymous) and node.name.upper() == "ROW"
-    return list(node.expressions) if node and (is_row or isinstance(node, exp.Tuple)) else []
-
-
-def _rows_compared(node: exp.Expr) -> exp.Expr | None:
-    """``(a, b) < (c, d)``: the first values that differ decide."""
-    left, right = _row(node.this), _row(node.args.get("expression"))
-    if not left or len(left) != len(right):
-        return None
-    pairs = list(zip(left, right, strict=True))
-    equal: list[exp.Expr] = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
-    if type(node) in (exp.EQ, exp.NEQ):
-        made: exp.Expr = exp.Paren(this=reduce(lambda a, b: exp.And(this=a, expression=b), equal))
-        return made if type(node) is exp.EQ else exp.Not(this=made)
-    strict = exp.LT if type(node) in (exp.LT, exp.LTE) else exp.GT
-    (a, b), *others = reversed(pairs)
-    made = type(node)(this=a.copy(), expression=b.copy())
-    for a, b in others:
-        first = strict(this=a.copy(), expression=b.copy())
-        same = exp.EQ(this=a.copy(), expression=b.copy())
-        rest = exp.Paren(this=exp.And(this=same, expression=exp.Paren(this=made)))
-        made = exp.Or(this=first, expression=rest)
-    return exp.Paren(this=made)
-
-
 def is_json(node: exp.Expr) -> bool:
     """Whether the text shows that the value is JSON."""
     if isinstance(node, exp.Paren):
@@ -184,32 +151,8 @@ def with_json_columns(statements: list[exp.Expr]) -> None:
                 node.meta[JSON] = True
 
 
-def _overlaps(node: exp.Overlaps) -> exp.Expr | None:
-    """``(a, b) OVERLAPS (c, d)`` of times, where b and d may be lengths."""
-    sides = [side.expressions for side in (node.this, node.expression) if side is not None]
-    if [len(side) for side in sides] != [2, 2]:
-        return None
-    ends = []
-    for first, last in sides:
-        is_length = isinstance(last, exp.Interval)
-        end = exp.Add(this=first.copy(), expression=last.copy()) if is_length else last.copy()
-        ends.append((first.copy(), exp.Paren(this=end)))
-    (a, b), (c, d) = ends
-    inside = exp.And(this=exp.LT(this=a, expression=d), expression=exp.LT(this=c, expression=b))
-    same = exp.EQ(this=a.copy(), expression=c.copy())
-    return exp.Paren(this=exp.Or(this=exp.Paren(this=inside), expression=same))
-
-
 #: The nodes that may be such operators.
 OF_POSTGRES = (
-    *(
-        *_CALLED,
-        exp.MakeInterval,
-        exp.Overlaps,
-        exp.DPipe,
-        exp.JSONBDeleteAtPath,
-        exp.Sub,
-        exp.Anonymous,
-    ),
-    *COMPARED,
+    *_CALLED,
+    *(exp.MakeInterval, exp.DPipe, exp.JSONBDeleteAtPath, exp.Sub, exp.Anonymous),
 )
