@@ -123,7 +123,9 @@ def char_format(written: str) -> str:
 def _code(letters: str, codes: dict[str, str], written: str) -> str:
     if letters not in codes:
         known = ", ".join(codes)
-        raise InvalidPlanError(f"no {letters!r} in the format {written!r}; there are {known}")
+        raise InvalidPlanError(
+            f"no {letters!r} in the format {written!r}; write one of the parts {known}"
+        )
     return codes[letters]
 
 

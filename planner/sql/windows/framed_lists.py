@@ -56,7 +56,7 @@ _EXCLUDED = {
     "GROUP": " but-group",
     "TIES": " but-ties",
 }
-_ROWS = "{0} takes a whole number, 0 or more"
+_ROWS = "{0} takes a whole number, 0 or more: write {0} BETWEEN 3 PRECEDING AND CURRENT ROW"
 _DISTANCE = "RANGE with a distance takes ORDER BY one column"
 
 
