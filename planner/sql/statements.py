@@ -124,7 +124,8 @@ def _answer(
     text = compiler.text
     answers = Answers(text)
     statements = [s for s in statements if not isinstance(s, exp.EndStatement)]
-    statements = with_merged(with_inserted(statements, is_sink_of_query, text.error))
+    name = text.engine.name
+    statements = with_merged(with_inserted(statements, is_sink_of_query, name, text.error))
     with_times(statements)
     for statement in statements:
         check_complete(statement, text)

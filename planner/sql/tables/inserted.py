@@ -21,6 +21,7 @@ from planner.expressions.nodes import ONE_ROW, resolve
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope
 from planner.sql.reading.errors import sql_type
+from planner.sql.reading.forms.queries.stored_rows import DEFAULT, as_columns
 from planner.sql.reading.grammar import Descriptor, TableArgument, Watermark, WindowTable
 from planner.sql.reading.literals import time_literal
 from planner.sql.tables.lasting import CHANGELOG
@@ -40,8 +41,6 @@ TIME = "time_of_windows"
 #: Options of a table whose rows are elsewhere.
 _PLACES = ("path", "connector", "servers", "properties.bootstrap.servers", "url", "dsn")
 _ROWTIME = "ROWTIME"
-#: Key in ``meta`` of a column: the value of a row without one; None: the row's number.
-_DEFAULT = "default"
 _SERIAL = {"SERIAL": "INT", "SMALLSERIAL": "SMALLINT", "BIGSERIAL": "BIGINT"}
 _NO_TIME = (
     "rows of VALUES have no time for windows: write WITH (TIMESTAMP = 'column'), or list ROWTIME, "
@@ -52,21 +51,28 @@ _MIXED = (
     "this table has rows of VALUES and of a SELECT: write SELECT ... UNION ALL SELECT * FROM "
     "(VALUES ...) AS t (a, b) in one INSERT INTO"
 )
-_COMPUTED = (
-    "a table that INSERT INTO a SELECT fills has no computed columns: put them in the SELECT"
+_KEYED = (
+    "a PRIMARY KEY of rows of a SELECT is not supported: leave it out, and keep the last row of a "
+    "key with ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
+)
+_PARTITION = "INSERT INTO {0} PARTITION is not supported: write the value as a column of the SELECT"
+_PLAIN = (
+    "INSERT INTO a table of this text takes columns, and VALUES or a SELECT: leave {0} out, and "
+    "write its effect in the query"
 )
 _COUNT = "VALUES: {0} values for the columns {1}"
 
 
 def with_inserted(
-    statements: Sequence[exp.Expr], is_sink: Callable[[exp.Expr], bool], error: Error
+    statements: Sequence[exp.Expr], is_sink: Callable[[exp.Expr], bool], engine: str, error: Error
 ) -> list[exp.Expr]:
     """Return the statements, where tables that are filled and read in the text have their rows.
 
     ``is_sink``: whether a CREATE writes its query to another system.
 
     Raises:
-        SqlError: made by ``error``; a table is filled in both ways.
+        SqlError: made by ``error``; a table of ksqlDB is filled in both ways, or an INSERT has
+            more than columns and rows.
     """
     kept = list(statements)
     for create in statements:
@@ -84,15 +90,32 @@ def with_inserted(
         is_query = create.args.get("expression") is not None
         if not inserts or not (is_query or of_values or any(_reads(s, name) for s in others)):
             continue
-        if of_values and (is_query or len(of_values) < len(inserts)):
+        starts = [at for at, one in enumerate(inserts) if one.args.get("overwrite")]
+        before, inserts = inserts[: (starts or [0])[-1]], inserts[(starts or [0])[-1] :]
+        kept = [s for s in kept if not any(s is one for one in before)]
+        of_values = [s for s in inserts if isinstance(s.expression, exp.Values)]
+        is_mixed = len(of_values) < len(inserts) and engine in ("", "ksqldb")
+        if of_values and (is_query or is_mixed):
             raise error(of_values[0].this, _MIXED)
-        if of_values:
-            create.meta[ROWS] = of_values
+        for insert in inserts:
+            _check_plain(insert, error)
+        if not is_query:
             _take_defaults(create)
+        if len(of_values) == len(inserts):
+            create.meta[ROWS] = of_values
             kept = [s for s in kept if not any(s is one for one in inserts)]
         else:
             kept = _as_query(create, inserts, kept, name, error)
     return kept
+
+
+def _check_plain(insert: exp.Insert, error: Error) -> None:
+    if insert.find(exp.Partition):
+        raise error(insert.this, _PARTITION.format(_target(insert)))
+    for name, part in insert.args.items():
+        if part and name not in ("this", "expression", "with_", "overwrite"):
+            words = "ON CONFLICT" if name == "conflict" else name.replace("_", " ").upper()
+            raise error(insert.this, _PLAIN.format(words))
 
 
 def with_times(statements: Sequence[exp.Expr]) -> None:
@@ -143,16 +166,16 @@ def _take_defaults(create: exp.Create) -> None:
         for part in column.args.get("constraints") or []:
             kind = part.args["kind"]
             if isinstance(kind, exp.DefaultColumnConstraint):
-                column.meta[_DEFAULT] = kind.this
+                column.meta[DEFAULT] = kind.this
             elif isinstance(kind, exp.GeneratedAsIdentityColumnConstraint):
-                column.meta[_DEFAULT] = None
+                column.meta[DEFAULT] = None
             else:
                 kept.append(part)
         column.set("constraints", kept)
         whole = _SERIAL.get(column.args["kind"].sql().upper()) if column.args.get("kind") else None
         if whole is not None:
             column.set("kind", exp.DataType.build(whole))
-            column.meta[_DEFAULT] = None
+            column.meta[DEFAULT] = None
 
 
 def _is_filled(statement: exp.Create) -> bool:
@@ -171,8 +194,9 @@ def _target(statement: exp.Expr) -> str:
 
 def _reads(statement: exp.Expr, name: str) -> bool:
     """Whether a query in the statement has the table in FROM."""
-    held = statement.args.get("expression") if not isinstance(statement, exp.Query) else statement
-    tables = held.find_all(exp.Table) if isinstance(held, exp.Expr) else ()
+    parts = [statement.args.get(part) for part in ("expression", "with_", "query")]
+    held = [statement] if isinstance(statement, exp.Query) else parts
+    tables = [t for part in held if isinstance(part, exp.Expr) for t in part.find_all(exp.Table)]
     return any(table.name.lower() == name for table in tables)
 
 
@@ -180,7 +204,11 @@ def _as_query(
     create: exp.Create, inserts: list[exp.Insert], kept: list[exp.Expr], name: str, error: Error
 ) -> list[exp.Expr]:
     """Make the table a named query, behind the statements that its INSERT INTO read."""
-    sides = [_side(create, insert, error) for insert in inserts]
+    sides: list[exp.Expr] = [insert.expression for insert in inserts]
+    if isinstance(create.this, exp.Schema):
+        if create.this.find(exp.PrimaryKey, exp.PrimaryKeyColumnConstraint):
+            raise error(create.this, _KEYED)
+        sides = [as_columns(insert, create, error, is_cast=True) for insert in inserts]
     if create.args.get("expression") is not None:
         sides = [create.args["expression"], *sides]
     else:
@@ -203,48 +231,6 @@ def _as_query(
                 names.add(_target(statement))
     first = [s for s in before if not any(s is one for one in moved)]
     return [*first, create, *moved, *kept[last + 1 :]]
-
-
-def _side(create: exp.Create, insert: exp.Insert, error: Error) -> exp.Expr:
-    """Return the inserted rows as the declared columns."""
-    query: exp.Expr = insert.expression
-    if not isinstance(create.this, exp.Schema):
-        return query
-    columns = [part for part in create.this.expressions if isinstance(part, exp.ColumnDef)]
-    listed = [part.name for part in columns]
-    if isinstance(insert.this, exp.Schema):
-        known = {name.lower(): name for name in listed}
-        names = [part.name for part in insert.this.expressions]
-        listed = [known.get(name.lower(), name) for name in names]
-    subquery = exp.Subquery(
-        this=query,
-        alias=exp.TableAlias(
-            this=exp.to_identifier("@inserted", quoted=True),
-            columns=[exp.to_identifier(name, quoted=True) for name in listed],
-        ),
-    )
-    values: list[exp.Expr] = []
-    for column in columns:
-        kind = column.args.get("kind")
-        if kind is None:
-            raise error(column, _COMPUTED)
-        is_given = column.name in listed
-        value = exp.column(exp.to_identifier(column.name, quoted=True)) if is_given else exp.Null()
-        made = exp.alias_(exp.cast(value, _plain(kind)), column.name, quoted=True)
-        for part in made.walk():
-            part.meta.update({k: column.meta[k] for k in ("start", "end") if k in column.meta})
-        values.append(made)
-    select = exp.Select(expressions=values, from_=exp.From(this=subquery))
-    select.meta.update(query.meta)
-    return select
-
-
-def _plain(kind: exp.DataType) -> exp.DataType:
-    """Return the type without a length or a precision of time, which INSERT checks elsewhere."""
-    made = kind.copy()
-    if not made.is_type(*exp.DataType.NUMERIC_TYPES) and not made.args.get("nested"):
-        made.set("expressions", None)
-    return made
 
 
 def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | None) -> Stream:
@@ -311,9 +297,9 @@ def _rows_of(insert: exp.Insert, schema: pa.Schema, table: Table) -> list[dict[s
 def _fill(rows: list[dict[str, Any]], table: Table, schema: pa.Schema) -> None:
     """Add the defaults of the columns that a row does not list."""
     for name, node in table.columns.nodes.items():
-        if _DEFAULT not in node.meta:
+        if DEFAULT not in node.meta:
             continue
-        value = node.meta[_DEFAULT]
+        value = node.meta[DEFAULT]
         for number, row in enumerate(rows, start=1):
             if name not in row:
                 row[name] = number if value is None else _value(value, name, schema, table)

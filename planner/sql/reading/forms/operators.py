@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LIKES = (exp.Like, exp.ILike)
 #: Operators that only PostgreSQL applies to JSON: elsewhere JSON is a text.
 _OF_JSON = (exp.DPipe, exp.Sub)
+_NO_BYTES = "a backslash in bytes is not supported: write UNHEX('1F') for '\\x1F'"
 _NO_SETS = (
     "GLOB takes * and ? here, and no [...] or \\; write a regular expression, as in "
     "REGEXP_LIKE(s, '^a[bc].*$')"
@@ -51,6 +52,9 @@ def with_operators(
         pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None
         if isinstance(pattern, exp.Literal) and set("[\\") & set(str(pattern.this)):
             raise error(node, _NO_SETS)
+        is_bytes = isinstance(node, exp.Cast) and node.to.is_type("VARBINARY")
+        if is_bytes and engine in ("postgres", "duckdb") and "\\" in _text_of(node.this):
+            raise error(node, _NO_BYTES)
         made = _of_rows(node, engine, error) or _made(node)
         if made is not None:
             replaced(node, made)
@@ -115,6 +119,10 @@ def _of_bytes(node: exp.Encode) -> exp.Expr | None:
         return None
     made = exp.Anonymous(this=name, expressions=[held.this.copy()])
     return exp.Lower(this=exp.Hex(this=held.this.copy())) if name == "TO_HEX" else made
+
+
+def _text_of(node: exp.Expr) -> str:
+    return node.name if _is_text(node) else ""
 
 
 def _is_text(node: exp.Expr | None) -> bool:

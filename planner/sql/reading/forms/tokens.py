@@ -6,11 +6,13 @@ power in PostgreSQL and DuckDB. ``SUBSCRIBE TO (query)`` and ``TABLE t`` are que
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.queries.statements import RefusedTokenError
 from planner.sql.reading.forms.warehouses import with_match_conditions
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ OPERATORS = {
 }
 _ESCAPED = re.compile(r"\\([0-7]{3}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+_PREFIXES = {
+    "X": "X'{0}' is not supported: write UNHEX('{0}')",
+    "B": "B'{0}' is not supported: write the number that these bits are",
+    "E": "E'...' is not supported: write the characters themselves, without E and backslashes",
+}
 _COMPARED = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _OPENED = {TokenType.L_BRACKET: TokenType.R_BRACKET, TokenType.L_BRACE: TokenType.R_BRACE}
 _OPENING = (*_OPENED, TokenType.L_PAREN)
@@ -68,12 +75,22 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def rewritten_tokens(tokens: Sequence[Token], engine: str) -> list[Token]:
     """Return the tokens in the spellings that are parsed."""
+    _check_prefixes(tokens)
     made = _with_maps(with_match_conditions(tokens))
     if engine in ("postgres", "duckdb"):
         made = _with_operators(made, engine)
     if engine == "spark":
         made = _with_pipes(_with_identifiers(made))
     return _with_lambdas(_with_statements(made)) if engine == "postgres" else made
+
+
+def _check_prefixes(tokens: Sequence[Token]) -> None:
+    """Raise for ``X'1F'`` and other texts with a letter before them."""
+    for before, token in itertools.pairwise(tokens):
+        word = before.text.upper() if before.token_type is TokenType.VAR else ""
+        is_text = token.token_type is TokenType.STRING and token.start == before.end + 1
+        if is_text and word in _PREFIXES:
+            raise RefusedTokenError(before, _PREFIXES[word].format(token.text))
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:

@@ -50,6 +50,47 @@ def test_the_last_row_of_a_key_remains() -> None:
     assert rows(text, "postgres") == [(1, "c"), (2, "b")]
 
 
+def test_rows_of_values_and_of_a_query_are_columns_of_one_table() -> None:
+    text = """
+    CREATE TABLE t (a INT DEFAULT 5, b INT, c TEXT);
+    INSERT INTO t VALUES (9, 9, 'before');
+    CREATE VIEW seen AS SELECT a, COALESCE(b, -1) AS b, c FROM t;
+    INSERT INTO t (B, c) SELECT 2.7, 'q';
+    INSERT INTO t (c) WITH w AS (SELECT 'w' AS x) SELECT x FROM w;
+    INSERT INTO t (a, c) VALUES (1, UPPER('v'));
+    SELECT * FROM seen"""
+    wanted = [(1, -1, "V"), (5, -1, "w"), (5, 3, "q"), (9, 9, "before")]
+    assert rows(text, "postgres") == wanted
+
+
+def test_overwrite_drops_the_rows_before_it() -> None:
+    text = """
+    CREATE TABLE t (a INT); INSERT INTO t VALUES (1); INSERT OVERWRITE t {0} 2;
+    INSERT INTO t VALUES (3); SELECT * FROM t"""
+    assert (
+        rows(text.format("VALUES"), "spark") == rows(text.format("SELECT"), "spark") == [(2,), (3,)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("insert", "message"),
+    [
+        ("VALUES (1, 2) ON CONFLICT DO NOTHING", "leave ON CONFLICT out"),
+        ("SELECT 1, 2", "ROW_NUMBER"),
+    ],
+)
+def test_inserts_with_an_effect_on_other_rows_are_refused(insert: str, message: str) -> None:
+    text = f"CREATE TABLE t (a INT PRIMARY KEY, b INT); INSERT INTO t {insert}; SELECT * FROM t"
+    with pytest.raises(SqlError, match=message):
+        sql(text, dialect="postgres")
+
+
+def test_numbers_of_rows_of_a_query_are_refused() -> None:
+    text = "CREATE TABLE t (a SERIAL, b INT); INSERT INTO t (b) SELECT 2; SELECT * FROM t"
+    with pytest.raises(SqlError, match="write the values of this column"):
+        sql(text, dialect="postgres")
+
+
 @pytest.mark.parametrize("mark", ["", ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"])
 def test_windows_go_by_the_column_that_they_name(mark: str) -> None:
     text = f"""

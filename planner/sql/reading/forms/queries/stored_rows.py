@@ -1,8 +1,4 @@
-"""Rows that a text itself inserts: ``CREATE TABLE t (a INT)`` and ``INSERT INTO t VALUES (1)``.
-
-A table without a path or connector that gets rows by INSERT INTO is a view of these rows, which are
-always valid. ``VALUES`` with expressions is a query, and so are the rows of an INSERT into a sink.
-"""
+"""VALUES with expressions as a query, and inserted rows as the columns of their target."""
 
 from __future__ import annotations
 
@@ -21,7 +17,12 @@ if TYPE_CHECKING:
 #: Names that no text can contain.
 _ROWS, _ROW = "@rows", "@row"
 _STORED = ("path", "connector", "topic", "kafka_topic", "like", "location")
-_PARTITION = "INSERT INTO {0} PARTITION is not supported: write the value as a column of the SELECT"
+#: Key in ``meta`` of a column: the value of a row without one; None: the row's number.
+DEFAULT = "default"
+_COMPUTED = (
+    "a table that INSERT INTO a SELECT fills has no computed columns: put them in the SELECT"
+)
+_NUMBERED = "the rows of a SELECT have no numbers: write the values of this column in the SELECT"
 _WIDTH = "a row of {0} values for {1} columns"
 _FORMATS = ("csv", "json", "parquet", "text")
 _ROWS_MAX = 1000
@@ -29,32 +30,16 @@ _MANY = f"at most {_ROWS_MAX} rows with expressions; put more into a file"
 
 
 def with_stored_rows(statements: list[exp.Expr], engine: str, error: Error) -> list[exp.Expr]:
-    """Replace tables that the text fills by views of their rows, in statements of a dialect.
+    """Replace VALUES that are a query, or rows of a sink, by SELECT, in statements of a dialect.
 
     Raises:
-        SqlError: a row has another width than its table, or goes into a partition.
+        SqlError: a row has another width than its table.
     """
     if engine in ("", "ksqldb"):  # a topic of ksqlDB would be read and written
         return statements
     statements = _with_files(statements) if engine == "spark" else statements
-    tables = {_name(one): one for one in statements if _is_unstored(one)}
-    sinks = {_name(one): one for one in statements if _has_columns(one)}
-    inserts: dict[str, list[exp.Insert]] = {}
-    for one in statements:
-        if isinstance(one, exp.Insert) and _name(one) in tables:
-            inserts.setdefault(_name(one), []).append(one)
-    plain = {name for name, found in inserts.items() if all(map(_is_plain, found))}
-    inserts = {name: found for name, found in inserts.items() if name not in plain}
-    out: list[exp.Expr] = []
-    for one in statements:
-        name = _name(one)
-        if name in plain:
-            out.append(one)
-        elif name not in inserts or (isinstance(one, exp.Create) and one is not tables[name]):
-            out.append(_with_values(_into_sink(one, sinks, error), error))
-        elif one is inserts[name][-1]:
-            out.append(_view(tables[name], inserts[name], error))
-    return out
+    sinks = {_name(one): one for one in statements if _has_columns(one) and not _is_unstored(one)}
+    return [_with_values(_into_sink(one, sinks, error), error) for one in statements]
 
 
 def _with_files(statements: list[exp.Expr]) -> list[exp.Expr]:
@@ -105,75 +90,74 @@ def _has_columns(node: exp.Expr) -> bool:
     return is_typed and bool(columns) and node.expression is None
 
 
-def _is_plain(insert: exp.Insert) -> bool:
-    """Whether it adds rows of VALUES; these are stored with the table's declaration."""
-    is_more = insert.args.get("overwrite") or insert.find(exp.Partition)
-    return isinstance(insert.expression, exp.Values) and not is_more
-
-
 def _into_sink(insert: exp.Expr, sinks: Mapping[str, exp.Expr], error: Error) -> exp.Expr:
     """Return an INSERT of VALUES, or of some columns, as one of all columns of its target."""
     sink = sinks.get(_name(insert)) if isinstance(insert, exp.Insert) else None
     if sink is None:
         return insert
-    columns = list(sink.this.find_all(exp.ColumnDef))
+    columns = [column.name for column in sink.this.find_all(exp.ColumnDef)]
     schema = insert.this
     is_listed = isinstance(schema, exp.Schema)
-    listed = [c.name for c in schema.expressions] if is_listed else [c.name for c in columns]
-    is_some = set(listed) < {column.name for column in columns}
+    is_some = is_listed and {c.name for c in schema.expressions} < set(columns)
     if isinstance(insert.expression, exp.Values) or is_some:
-        insert.set("expression", _typed(insert, listed, columns, error))
+        insert.set("expression", as_columns(insert, sink, error, is_cast=False))
         insert.set("this", schema.this if is_listed else schema)
     return insert
 
 
-def _view(table: exp.Expr, inserts: Sequence[exp.Insert], error: Error) -> exp.Expr:
-    """Return the view of all rows of a table."""
-    columns = list(table.this.find_all(exp.ColumnDef))
-    names = [column.name for column in columns]
-    starts = [at for at, one in enumerate(inserts) if one.args.get("overwrite")]
-    queries = []
-    for insert in inserts[starts[-1] if starts else 0 :]:
-        schema = insert.this
-        if insert.find(exp.Partition):
-            raise error(insert, _PARTITION.format(_name(insert)))
-        listed = [c.name for c in schema.expressions] if isinstance(schema, exp.Schema) else names
-        queries.append(_typed(insert, listed, columns, error))
-    whole = queries[0]
-    for query in queries[1:]:
-        whole = exp.Union(this=whole, expression=query, distinct=False)
-    made = exp.Create(this=table.this.this.copy(), kind="VIEW", expression=whole, replace=True)
-    place(made, table)
-    return made
+def as_columns(insert: exp.Expr, table: exp.Expr, error: Error, *, is_cast: bool) -> exp.Expr:
+    """Return the inserted rows as the columns of a table; missing values are defaults or null.
 
+    ``is_cast``: the columns of a query are cast; else the table checks their types.
 
-def _typed(
-    insert: exp.Expr, listed: list[str], columns: Sequence[exp.Expr], error: Error
-) -> exp.Expr:
-    """Return the inserted rows with the names and types of the table; missing values are null."""
-    body: exp.Expr = insert.expression or insert.args["source"]
-    values: dict[str, exp.Expr]
+    Raises:
+        SqlError: a row has another width than the table, or a column is computed.
+    """
+    columns = [part for part in table.this.expressions if isinstance(part, exp.ColumnDef)]
+    listed = [column.name for column in columns]
+    if isinstance(insert.this, exp.Schema):
+        known = {name.lower(): name for name in listed}
+        names = [part.name for part in insert.this.expressions]
+        listed = [known.get(name.lower(), name) for name in names]
+    body: exp.Expr = insert.expression
     is_query = not isinstance(body, exp.Values)
+    values: dict[str, exp.Expr]
     if not isinstance(body, exp.Values):
-        query = body if isinstance(body, exp.Query) else exp.select("*").from_(body.copy())
+        if insert.args.get("with_") is not None:
+            body.set("with_", insert.args["with_"].pop())
+        identifiers = [exp.to_identifier(name, quoted=True) for name in listed]
         inner = exp.TableAlias(
-            this=exp.to_identifier(_ROWS, quoted=True),
-            columns=[exp.to_identifier(name, quoted=True) for name in listed],
+            this=exp.to_identifier(_ROWS, quoted=True), columns=[one.copy() for one in identifiers]
         )
-        values = {name: exp.column(exp.to_identifier(name, quoted=True)) for name in listed}
-        of: exp.Expr = exp.Subquery(this=query.copy(), alias=inner)
+        values = {one.name: exp.column(one) for one in identifiers}
+        of: exp.Expr = exp.Subquery(this=body.copy(), alias=inner)
     else:
         rows = _rows(body, len(listed), error)
         values = {name: _chosen([row[at] for row in rows]) for at, name in enumerate(listed)}
         of = _numbers(len(rows))
     parts = []
     for column in columns:
-        value: exp.Expr = values.get(column.name, exp.Null()).copy()
-        if not is_query or column.name not in values:
-            value = exp.Cast(this=value, to=column.args["kind"].copy())
-        parts.append(exp.alias_(value, exp.to_identifier(column.name, quoted=True)))
+        kind = column.args.get("kind")
+        if kind is None:
+            raise error(column, _COMPUTED)
+        value = values.get(column.name, column.meta.get(DEFAULT, exp.Null()))
+        if value is None:
+            raise error(column, _NUMBERED)
+        if is_cast or not is_query or column.name not in values:
+            value = exp.cast(value.copy(), _plain(kind))
+        parts.append(exp.alias_(value.copy(), exp.to_identifier(column.name, quoted=True)))
+        place(parts[-1], column)
     made = exp.Select(expressions=parts, from_=exp.From(this=of))
     place(made, insert)
+    made.meta.update(body.meta)
+    return made
+
+
+def _plain(kind: exp.DataType) -> exp.DataType:
+    """Return the type without a length or a precision of time, which INSERT checks elsewhere."""
+    made = kind.copy()
+    if not made.is_type(*exp.DataType.NUMERIC_TYPES) and not made.args.get("nested"):
+        made.set("expressions", None)
     return made
 
 
