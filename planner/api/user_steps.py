@@ -83,14 +83,14 @@ class UserSteps(Generic[MadeStream]):
     ) -> MadeStream:
         """Compute new columns by a query of DuckDB over the table ``rows``.
 
-        ``rows`` has ``_vs``, ``_ve``, all columns and ``_row``, the number of the row in its batch.
-        A query that returns fewer or more rows returns ``_row``, too. The other columns of the
-        result are the columns of the stream. Needs the package duckdb.
+        The query is one ``SELECT ... FROM rows WHERE ...``. ``rows`` has ``_vs``, ``_ve`` and all
+        columns. ``unnest(list)`` after SELECT makes several rows of one, ``WHERE`` drops rows; an
+        output row has the lifetime of its input row. Needs the package duckdb.
 
         Raises:
             UsageError: DuckDB refuses the query, or a result depends on other rows.
         """
-        made = result_schema(query, self.plan.schema)
+        made = declared_schema(result_schema(query, self.plan.schema), "apply_sql")
         digest = hashlib.sha256(query.encode()).hexdigest()[:16]
         code = UserCode(f"apply_sql#{digest}", DuckdbQuery(query))
         spec = Apply(code, made, _on_error(on_error), check_cuts)

@@ -1,8 +1,8 @@
 """A query of DuckDB over the rows of a batch, for ``apply_sql``.
 
-The result of a row must not depend on the other rows of its batch. So the query reads the table
-``rows`` once, and has no aggregates, window functions, DISTINCT, ORDER BY, LIMIT or set
-operations, no other tables or files, and no functions whose results differ between two calls.
+The result of a row must not depend on the other rows of its batch, and must be the same in each
+run. So only ``SELECT ... FROM rows WHERE ...`` is accepted, of expressions that are listed here.
+Its plan is a scan, a filter and a projection (with ``unnest``), which keep the order of the rows.
 """
 
 from __future__ import annotations
@@ -20,35 +20,47 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.user_code.result import ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duckdb import DuckDBPyConnection
 
 ROWS = "rows"
-_ALONE = "it computes each row alone; use ss.sql() for queries over many rows"
-_PLAIN = "STANDARD_HANDLING"
+#: A hidden column of DuckDB's tables: ``*`` and ``rows`` do not contain it.
+_NUMBER = "rowid"
+_PARTS = {"type", "select_list", "where_clause", "from_table"}
+_FROM_PARTS = {"type", "alias", "table_name", "qualified_name"}
+_EMPTY: tuple[Any, ...] = (None, "", [], {"map": []}, "STANDARD_HANDLING")
+_EXPRESSIONS = (
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT"),
+    *("FUNCTION", "LAMBDA", "OPERATOR", "STAR", "TYPE"),
+)
 #: Functions without parentheses.
 _CLOCKS = (
     *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
     *("current_user", "session_user", "user", "current_role", "current_catalog", "current_schema"),
 )
-#: Functions in FROM that read nothing but their arguments.
-_IN_FROM = ("unnest", "range", "generate_series")
+#: Clocks that DuckDB lists as functions of their arguments alone, with their number of arguments.
+_UNLISTED_CLOCKS = (("age", 1), ("current_localtime", 0), ("current_localtimestamp", 0))
+_FORM = (
+    f"apply_sql takes one 'SELECT ... FROM {ROWS} WHERE ...' and computes each row alone; write "
+    "unnest(list) after SELECT for several rows of one, .filter() for a condition on them, and "
+    "ss.sql() for joins, subqueries, aggregates, DISTINCT, ORDER BY and LIMIT"
+)
+_CHANGES = "may differ between two runs; use _vs for times"
 
 
 @dataclass(frozen=True)
 class DuckdbQuery:
-    """Computes the rows of a batch, in their order."""
+    """Computes the rows of a batch, and the column ``_row`` in the order that DuckDB returns."""
 
     query: str
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the result; with a column ``_row``, in its order."""
-        numbers = pa.array(range(batch.num_rows), pa.int64())
+        """Return the result."""
+        numbered = f"SELECT {_NUMBER} AS {ROW}, {self.query.strip()[len('SELECT') :]}"
         with _database().cursor() as connection:
-            connection.register(ROWS, pa.Table.from_batches([batch]).append_column(ROW, numbers))
-            found = connection.sql(self.query).to_arrow_table()
-        return found.sort_by(ROW) if ROW in found.column_names else found
+            connection.execute("PRAGMA disable_optimizer")  # one plan for all batches
+            connection.register("batch", batch)
+            connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM batch")
+            return connection.sql(numbered).to_arrow_table()
 
 
 def result_schema(query: str, schema: pa.Schema) -> pa.Schema:
@@ -60,18 +72,24 @@ def result_schema(query: str, schema: pa.Schema) -> pa.Schema:
     connection = _database().cursor()
     import duckdb
 
-    ((written,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-    tree = json.loads(written)
-    if tree["error"]:
-        raise UsageError(f"apply_sql: {tree['error_message']}")
-    if len(tree["statements"]) != 1:
-        raise UsageError("apply_sql takes one SELECT")
-    _require_own_rows(tree["statements"][0]["node"], connection, schema.names)
+    tree, expressions = _parsed(query, connection)
+    source = tree.get("from_table", {})
+    table = source.get("table_name", "").lower()
+    is_select = query.strip()[: len("SELECT")].upper() == "SELECT"
+    if not is_select or table != ROWS or _parts(tree) - _PARTS or _parts(source) - _FROM_PARTS:
+        raise UsageError(_FORM)
+    if names := {ROW, _NUMBER} & {name.lower() for name in schema.names}:
+        raise UsageError(
+            f"apply_sql: rename the column {min(names)!r} of the stream with .select()"
+        )
+    _require_listed(expressions, connection, schema.names)
     try:
-        found = DuckdbQuery(query)(empty_batch(event_schema(schema))).schema
+        made = DuckdbQuery(query)(empty_batch(event_schema(schema))).schema
     except duckdb.Error as error:
         raise UsageError(f"apply_sql: {error}") from None
-    return pa.schema([field for field in found if field.name != ROW])
+    if ROW in made.names[1:]:
+        raise UsageError(f"apply_sql: the column name {ROW!r} is reserved")
+    return pa.schema(list(made)[1:])
 
 
 @functools.cache
@@ -86,42 +104,52 @@ def _database() -> DuckDBPyConnection:
     return database
 
 
-def _require_own_rows(
-    tree: dict[str, Any], connection: DuckDBPyConnection, columns: list[str]
+def _parsed(
+    query: str, connection: DuckDBPyConnection
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the query, and all expressions in it; {} if it is not one query."""
+    ((written,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    nodes: list[dict[str, Any]] = []
+
+    def keep(node: dict[str, Any]) -> dict[str, Any]:
+        nodes.append(node)
+        return node
+
+    tree = json.loads(written, object_hook=keep)
+    if tree["error"]:
+        raise UsageError(f"apply_sql: {tree['error_message']}")
+    is_one = len(tree["statements"]) == 1
+    return tree["statements"][0]["node"] if is_one else {}, [n for n in nodes if "class" in n]
+
+
+def _parts(node: dict[str, Any]) -> set[str]:
+    return {key for key, part in node.items() if part not in _EMPTY and "location" not in key}
+
+
+def _require_listed(
+    expressions: list[dict[str, Any]], connection: DuckDBPyConnection, columns: list[str]
 ) -> None:
-    query = "SELECT function_name, function_type, stability FROM duckdb_functions()"
-    known = connection.execute(query).fetchall()
-    aggregates = {name for name, kind, _ in known if kind == "aggregate"}
-    changing = {name for name, _, how in known if how in ("VOLATILE", "CONSISTENT_WITHIN_QUERY")}
-    nodes = list(_nodes(tree))
-    unread = {ROWS, *(entry["key"] for node in nodes for entry in node.get("map", ()))}
-    for node in nodes:
-        kind, name = node.get("type"), node.get("function_name")
-        if node.get("modifiers") or node.get("sample"):
-            raise UsageError(f"apply_sql takes no DISTINCT, ORDER BY, LIMIT and SAMPLE: {_ALONE}")
-        if kind == "SET_OPERATION_NODE":
-            raise UsageError(f"apply_sql takes no UNION, EXCEPT and INTERSECT: {_ALONE}")
-        is_grouped = node.get("aggregate_handling", _PLAIN) != _PLAIN or node.get(
-            "group_expressions"
-        )
-        if node.get("class") == "WINDOW" or name in aggregates or is_grouped:
-            raise UsageError(f"apply_sql takes no aggregates and window functions: {_ALONE}")
-        (*_, column) = node.get("column_names") or ("",)
-        name = column if column in _CLOCKS and column not in columns else name
-        if name in changing or name in _CLOCKS:
-            raise UsageError(f"apply_sql: {name} may differ between two runs; use _vs for times")
-        if kind == "BASE_TABLE" and (node["table_name"] not in unread or node["schema_name"]):
-            reads = f"apply_sql reads the table {ROWS!r} once"
-            raise UsageError(f"{reads}, not {node['table_name']!r}: {_ALONE}")
-        function = node["function"]["function_name"] if kind == "TABLE_FUNCTION" else _IN_FROM[0]
-        if function not in _IN_FROM:
-            raise UsageError(f"apply_sql reads the table {ROWS!r} once, not {function}(): {_ALONE}")
-        unread -= {node["table_name"]} if kind == "BASE_TABLE" else set()
+    for node in expressions:
+        kind, names = node["class"], [name.lower() for name in node.get("column_names", ())]
+        if kind not in _EXPRESSIONS:
+            raise UsageError(f"{_FORM}. Not accepted: {kind}")
+        if kind == "FUNCTION" and node["function_name"] != "unnest":
+            _require_function(node["function_name"].lower(), len(node["arguments"]), connection)
+        if names and names[-1] in _CLOCKS and names[-1] not in map(str.lower, columns):
+            raise UsageError(f"apply_sql: {names[-1]} {_CHANGES}")
+        if {ROW, _NUMBER} & set(names):
+            raise UsageError(f"apply_sql: leave out {names[-1]}; apply_sql adds row numbers itself")
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(tree, dict):
-        yield tree
-    for part in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(part, dict | list):
-            yield from _nodes(part)
+def _require_function(name: str, arguments: int, connection: DuckDBPyConnection) -> None:
+    """Raise unless each variant depends on its arguments alone; macros by their definitions."""
+    query = "SELECT function_type, stability, macro_definition FROM duckdb_functions()"
+    known = connection.execute(f"{query} WHERE lower(function_name) = ?", [name]).fetchall()
+    kinds = {kind for kind, _, _ in known} - {"table"}
+    if not kinds or kinds - {"scalar", "macro"}:
+        raise UsageError(f"{_FORM}. Not accepted: {name}()")
+    changes = any(how not in (None, "CONSISTENT") for _, how, _ in known)
+    if changes or (name, arguments) in _UNLISTED_CLOCKS:
+        raise UsageError(f"apply_sql: {name}() {_CHANGES}")
+    for definition in [made for _, _, made in known if made is not None]:
+        _require_listed(_parsed(f"SELECT {definition}", connection)[1], connection, [])

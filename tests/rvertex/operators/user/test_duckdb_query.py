@@ -5,19 +5,98 @@ Cannot catch: functions of DuckDB that differ between two runs although DuckDB l
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner import Stream, event
 from planner.physical.lower import lower
 from rstream.errors import UsageError
+from rstream.items.batch import event_schema
+from rvertex.operators.user.duckdb_query import DuckdbQuery, result_schema
+from rvertex.user_code.errors import UserResultError
 from tests.support.plan_runner import answer
 
+COUNT = 12
+VALUES = [
+    {"s": "ab"[: n % 3], "x": None if n % 4 == 3 else n, "l": [n, 1][: n % 3], "t": n * 1_000_000}
+    for n in range(COUNT)
+]
 ROWS = Stream.from_items(
     {"s": "string", "x": "int64", "l": "list<int64>", "t": "timestamp"},
-    [
-        event(n, s="ab"[: n % 3], x=None if n % 4 == 3 else n, l=[n, 1][: n % 3], t=n * 1_000_000)
-        for n in range(12)
-    ],
+    [event(n, **row) for n, row in enumerate(VALUES)],
+)
+PAYLOAD = ROWS.plan.schema
+FORM = "takes one 'SELECT ... FROM rows WHERE ...'"
+OF_MANY_ROWS = (
+    *(
+        "sum(x)",
+        "SUM(x)",
+        '"Sum"(x)',
+        "count(*)",
+        "(SELECT max(x))",
+        "lag(x) OVER ()",
+        "geomean(x)",
+    ),
+    *("wavg(x, x)", "DISTINCT x", "EXISTS (FROM rows)", "ARRAY(SELECT x FROM rows)", "#1", "?"),
+    *("x = ANY([1])", "row_number() OVER ()", "unknown(x)", "pg_get_viewdef(x)"),
+)
+SOURCES = (
+    *(
+        "rows GROUP BY ALL",
+        "rows GROUP BY x",
+        "rows ORDER BY x",
+        "rows LIMIT 1",
+        "rows QUALIFY true",
+    ),
+    *(
+        "rows USING SAMPLE 2",
+        "rows TABLESAMPLE 2",
+        "rows UNION ALL SELECT x FROM rows",
+        "rows r(a)",
+    ),
+    *("rows WHERE x IN (SELECT 1)", "rows JOIN (VALUES (3)) t(v) ON x = v", "rows, range(3)"),
+    *(
+        "rows, unnest(l) u(e)",
+        "rows POSITIONAL JOIN range(5) r",
+        "range(5) r LEFT JOIN rows ON true",
+    ),
+    *("rows SEMI JOIN range(3) r ON x = r.range", "range(5) r ASOF JOIN rows ON r.range >= x"),
+    *("'other.parquet'", "read_csv('other.csv')", "(SELECT x FROM rows)", "main.rows", "rows(3)"),
+)
+QUERIES = (
+    *(
+        "SELECT 1 AS a",
+        "FROM rows",
+        "FROM rows SELECT x",
+        "SELECT x FROM rows; SELECT 2",
+        "VALUES (1)",
+    ),
+    *("WITH a AS (FROM rows) SELECT x FROM a", "SELECT 1 AS g WHERE EXISTS (FROM rows)"),
+)
+CLOCKS = (
+    *(
+        "random()",
+        "now()",
+        '"Now"()',
+        "current_date",
+        "CURRENT_TIMESTAMP",
+        "Current_Time",
+        "today()",
+    ),
+    *(
+        "current_localtimestamp()",
+        "age(t)",
+        "ago(INTERVAL 1 DAY)",
+        "uuid()",
+        "nextval('a')",
+        "USER",
+    ),
+    *("getvariable('a')", "pg_conf_load_time()", "list_transform(l, lambda e: e + random())"),
 )
 
 
@@ -34,12 +113,16 @@ def computed(query: str, rows_max: int) -> list[tuple[object, ...]]:
             [("AB"[: n % 3], None if n % 4 == 3 else n + 1) for n in range(12)],
         ),
         (
-            "SELECT _row, e FROM rows, unnest(l) AS u(e) WHERE x IS NOT NULL",
+            "select UNNEST(l) AS e FROM Rows r WHERE r.x IS NOT NULL;",
             [(e,) for n in range(12) if n % 4 != 3 for e in [n, 1][: n % 3]],
         ),
+        ("SELECT _vs * 2 AS w, epoch(t)::BIGINT AS z FROM rows", [(2 * n, n) for n in range(12)]),
         (
-            "WITH a AS (SELECT *, _vs * 2 AS w FROM rows) SELECT w, epoch(t)::BIGINT AS z FROM a",
-            [(2 * n, n) for n in range(12)],
+            "SELECT list_sum(l) AS a, nullif(x, 1) AS b FROM rows",
+            [
+                (n + n % 3 - 1 if n % 3 else None, (n, None)[n % 4 == 3 or n == 1])
+                for n in range(12)
+            ],
         ),
     ],
 )
@@ -47,35 +130,84 @@ def test_rows_are_computed_alone(query: str, wanted: list[tuple[object, ...]]) -
     assert computed(query, 1) == computed(query, 5) == computed(query, 1000) == wanted
 
 
+def in_cuts(query: str, cuts: list[int]) -> list[tuple[Any, ...]]:
+    """Compute ``ROWS`` in batches that begin at ``cuts``; the first column: the input row."""
+    items = [{"_vs": n, "_ve": n + 1, **row} for n, row in enumerate(VALUES)]
+    batch = pa.RecordBatch.from_pylist(items, event_schema(PAYLOAD))
+    rows = []
+    for low, high in itertools.pairwise([0, *cuts, COUNT]):
+        made = DuckdbQuery(query)(batch.slice(low, high - low)).to_pylist()
+        rows += [(low + row.pop("_row"), *row.values()) for row in made]
+    return rows
+
+
+EXPRESSIONS = (
+    *("s", "x % 3", "upper(s) || 'c'", "unnest(l)", "unnest(range(x % 4))", "l[1]", "rows.t"),
+    *("list_transform(l, lambda e: e + x)", "CASE WHEN x > 1 THEN s END", "split_part(s, 'a', 1)"),
+    *(
+        "list_sum(l)",
+        "x IN (1, 2, 6)",
+        "date_trunc('day', t)",
+        "{'a': x, 'b': s}",
+        "COALESCE(x, 9)",
+    ),
+)
+CONDITIONS = ("true", "x > 2", "s = 'a' OR x IS NULL", "len(l) <> 1 AND x <> 4", "false")
+
+
+@given(
+    st.lists(st.sampled_from(EXPRESSIONS), min_size=1, max_size=4),
+    st.sampled_from(CONDITIONS),
+    st.sets(st.integers(1, COUNT - 1)),
+)
+def test_results_do_not_depend_on_the_cuts(
+    expressions: list[str], condition: str, cuts: set[int]
+) -> None:
+    named = ", ".join(f"{made} AS c{n}" for n, made in enumerate(expressions))
+    query = f"SELECT {named} FROM rows WHERE {condition}"
+    result_schema(query, PAYLOAD)
+    whole = in_cuts(query, [])
+    assert [row[0] for row in whole] == sorted(row[0] for row in whole)
+    assert in_cuts(query, sorted(cuts)) == in_cuts(query, list(range(1, COUNT))) == whole
+
+
+def test_an_order_that_is_not_that_of_the_rows_is_an_error() -> None:
+    query = DuckdbQuery("SELECT x FROM rows ORDER BY x DESC")
+    stream = ROWS.apply(query, {"x": "int64"})
+    plan = lower(stream.to_parquet(), root="r", parallelism=1)
+    with pytest.raises(UserResultError, match="in their order"):
+        answer(plan)
+
+
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("SELECT sum(x) FROM rows", "no aggregates"),
-        ("SELECT (SELECT max(x)) FROM rows", "no aggregates"),
-        ("SELECT x FROM rows GROUP BY ALL", "no aggregates"),
-        ("SELECT x FROM rows GROUP BY x", "no aggregates"),
-        ("SELECT lag(x) OVER () FROM rows", "window functions"),
-        ("SELECT DISTINCT x FROM rows", "no DISTINCT"),
-        ("SELECT x FROM rows ORDER BY x", "ORDER BY"),
-        ("SELECT x FROM rows LIMIT 1", "LIMIT"),
-        ("SELECT x FROM rows USING SAMPLE 2", "SAMPLE"),
-        ("SELECT x FROM rows UNION ALL SELECT x FROM rows", "no UNION"),
-        ("SELECT a.x FROM rows a JOIN rows b ON a.x = b.x", "once, not 'rows'"),
-        ("WITH a AS (FROM rows) SELECT a.x FROM a, a AS b", "once, not 'a'"),
-        ("SELECT x FROM 'other.parquet'", "once, not 'other.parquet'"),
-        ("SELECT * FROM read_csv('other.csv')", r"not read_csv\(\)"),
-        ("SELECT random() AS r FROM rows", "random may differ"),
-        ("SELECT current_date AS d FROM rows", "current_date may differ"),
-        ("SELECT now() AS d FROM rows", "now may differ"),
+        *((f"SELECT {made} FROM rows", FORM) for made in OF_MANY_ROWS),
+        *((f"SELECT x FROM {source}", FORM) for source in SOURCES),
+        *((query, FORM) for query in QUERIES),
+        *((f"SELECT {clock} AS g FROM rows", "may differ between two runs") for clock in CLOCKS),
+        ("SELECT _row, x FROM rows", "leave out _row"),
+        ("SELECT x + _ROW AS y FROM rows", "leave out _row"),
+        ("SELECT x FROM rows WHERE rows.RowId > 1", "leave out rowid"),
+        ("SELECT x AS _row FROM rows", "'_row' is reserved"),
+        ("SELECT unnest({'_row': x}) FROM rows", "'_row' is reserved"),
+        ("SELECT * FROM rows", "'_vs' is reserved"),
+        ("SELECT x AS a, s AS a FROM rows", "two columns named 'a'"),
         ("SELECT none FROM rows", "Binder Error"),
+        ("SELECT GROUPING(x) FROM rows", "Binder Error"),
         ("SELEC x", "syntax error"),
         ("DELETE FROM rows", "SELECT"),
-        ("SELECT 1; SELECT 2", "takes one SELECT"),
     ],
 )
 def test_what_depends_on_more_than_the_row_is_refused(query: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         ROWS.apply_sql(query)
+
+
+@pytest.mark.parametrize("name", ["_row", "RowID"])
+def test_a_column_may_not_hide_the_row_numbers(name: str) -> None:
+    with pytest.raises(UsageError, match="rename the column"):
+        result_schema("SELECT 1 AS a FROM rows", pa.schema([(name, pa.int64())]))
 
 
 def test_another_query_is_another_plan() -> None:
