@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from planner.api.choices import when
 from planner.api.expressions import Expr, coalesce, col, list_of, lit
+from planner.expressions.functions.texts.json_paths import json_operand
 from planner.expressions.nodes import Literal
 from planner.expressions.types import is_number
 from planner.sql.expressions import functions, patterns, times
@@ -299,16 +300,21 @@ class Expressions:
             return patterns.trim(self.compile(node.this), characters, node.args.get("position"))
 
     def _json(self, node: exp.Expr) -> Expr:
-        """``s ->> '$.a'`` as text, ``s -> '$.a'`` as JSON."""
-        path_node, value = node.args["expression"], self.compile(node.this)
-        path = path_node.sql().strip("'")
+        """``s ->> '$.a'`` and ``s ->> 'a.b'`` as text, ``s -> 'a'`` and ``s -> 0`` as JSON."""
+        path, value = plain_value(node.args["expression"], self.text), self.compile(node.this)
         kind = value.output_type(self.schema)
         if pa.types.is_struct(kind) or pa.types.is_map(kind):
-            return (value.item if pa.types.is_map(kind) else value.field)(path.removeprefix("$."))
+            name = str(path).removeprefix("$.")
+            return (value.item if pa.types.is_map(kind) else value.field)(name)
+        is_operator = "only_json_types" in node.args
         with self.text.located(node):
             is_text = type(node) is exp.JSONExtractScalar
-            if path.removeprefix("-").isdigit() and path.startswith("-"):
-                value, path = nth(value.str.json_elements(), lit(int(path))), "$"
+            if not isinstance(path, str):
+                if path < 0:
+                    value = nth(value.str.json_elements(), lit(int(path)))
+                path = "$" if path < 0 else f"$[{path}]"
+            elif is_operator or self.text.engine.name == "duckdb":
+                path = json_operand(path, self.text.engine.name)
             return (value.str.json_value if is_text else value.str.json_extract)(path)
 
     def _at_zone(self, node: exp.Expr) -> Expr:

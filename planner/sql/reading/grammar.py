@@ -87,7 +87,10 @@ class StreamDialect(Dialect):
     """Names may be in double quotes or, as in Flink and Spark, in backquotes."""
 
     NULL_ORDERING = "nulls_are_last"
-    STRICT_JSON_PATH_SYNTAX = False  # no warning for keys such as '100'
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Keep a path as it is written: whether a text is a key depends on the engine."""
+        return path
 
     class Tokenizer(tokens.Tokenizer):
         RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("r'", "'"), ("R'", "'")]

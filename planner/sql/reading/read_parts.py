@@ -184,8 +184,6 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.JSONExtract: (*_TWO, "only_json_types"),
     exp.AtTimeZone: ("this", "zone"),
     exp.JSONPath: ("expressions",),
-    exp.JSONPathRoot: (),
-    **dict.fromkeys((exp.JSONPathKey, exp.JSONPathSubscript), ("this",)),
     **dict.fromkeys((exp.Week, exp.WeekOfYear, exp.Quarter, exp.DayOfWeek), ("this",)),
     **dict.fromkeys((exp.DayOfMonth, exp.LastDay, exp.Dayname, exp.Monthname), ("this",)),
     exp.Initcap: _TWO,

@@ -190,6 +190,51 @@ def test_a_dialect_computes_as_its_engine(text: str) -> None:
     assert (sorted(theirs) if "DISTINCT" in text else theirs) == TABLE[text][3]
 
 
+#: Keys with dots, digits, brackets and quotes; PostgreSQL and DuckDB read a text as a key.
+KEYED = """'{"a.b":"z","0":"w","a[0]":"k","a":{"b":1,"0":5},"l":[1,{"0":2}],"$.a":"d","a b":"s"}'"""
+OF_KEYS: dict[str, tuple[Any, Any]] = {
+    "->> 'a.b'": ("z", "z"),
+    "-> 'a.b'": ('"z"', '"z"'),
+    "->> '0'": ("w", "w"),
+    "->> 0": (None, None),
+    "->> 'a[0]'": ("k", "k"),
+    "->> 'a b'": ("s", "s"),
+    "->> '-1'": (None, None),
+    "->> '$.a'": ("d", '{"b":1,"0":5}'),
+    "-> 'l' ->> -1": ('{"0":2}', '{"0":2}'),
+}
+
+
+@pytest.mark.parametrize("operator", OF_KEYS)
+def test_a_text_behind_an_arrow_is_a_key(operator: str) -> None:
+    text = f"({KEYED}::JSON {operator})"
+    assert (value(text, "postgres"), value(text, "duckdb")) == OF_KEYS[operator]
+    assert ducks(text) == OF_KEYS[operator][1]
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("{a.b}", "z"), ("{0}", "w"), ("{a,0}", "5"), ("{l,0}", "1"), ("{l,1,0}", "2"),
+        ('{"a b"}', "s"), ("{a b}", "s"), ("{l,7}", None), ('{"$.a"}', "d"),
+    ],
+)  # fmt: skip
+def test_digits_in_a_path_of_keys_are_a_place_or_a_name(path: str, wanted: str | None) -> None:
+    assert value(f"{KEYED}::jsonb #>> '{path}'", "postgres") == wanted
+
+
+def test_json_of_spark_has_no_null_fields_of_structs() -> None:
+    assert value("to_json(struct(1 AS a, CAST(NULL AS INT) AS b))", "spark") == '{"a":1}'
+    assert value("to_json(map('a', NULLIF(1, 1)))", "spark") == '{"a":null}'
+    assert value("to_json(array(struct(NULLIF(1, 1) AS a)))", "spark") == "[{}]"
+
+
+def test_list_resize_pads_with_null_and_a_tilde_is_kept() -> None:
+    text = "list_resize(['NaN'::DOUBLE, 1.0], 3)[3]"
+    assert value(text, "duckdb") is ducks(text) is None
+    assert value("url_encode('a~ ')", "duckdb") == ducks("url_encode('a~ ')") == "a~%20"
+
+
 def test_a_group_that_a_match_leaves_out_is_null() -> None:
     assert value("REGEXP_MATCH('a', '(a)(b)?')", "postgres") == ["a", None]
     assert value("REGEXP_MATCH('b', '(a)|(b)')", "postgres") == [None, "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from decimal import Decimal
@@ -27,6 +28,7 @@ _TEXT = pa.string()
 _STEP = re.compile(
     r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]|\.?\[\"([^\"]*)\"\]|\.\"([^\"]*)\"|\.?\[\*\]|\.\*"
 )
+_FROM_END = re.compile(r"-[0-9]+")
 #: A step of a path: a name, an index, or a wildcard (``[*]`` or ``.*``).
 Step = str | int | tuple[str]
 _ELEMENTS, _VALUES = ("elements",), ("values",)
@@ -52,6 +54,50 @@ def json_steps(path: str) -> list[Step]:
         steps.append(place if name is None else name)
         rest = rest[match.end() :]
     return steps
+
+
+def json_key(name: str) -> str:
+    """Write the step of a path that reads a key of an object.
+
+    Raises:
+        InvalidPlanError: the name has both kinds of quotes.
+    """
+    if '"' not in name:
+        return f'["{name}"]'
+    if "'" in name:
+        raise InvalidPlanError(
+            f"{name!r} has both kinds of quotes; use JSON_KEYS and JSON_ELEMENTS"
+        )
+    return f"['{name}']"
+
+
+def json_paths(keys: Sequence[str]) -> list[str]:
+    """Write the paths that a list of keys may name: digits are a place in a list, or a name."""
+    steps = [
+        [f"[{int(key)}]", json_key(key)] if key.isascii() and key.isdigit() else [json_key(key)]
+        for key in keys
+    ]
+    for key in keys:
+        if _FROM_END.fullmatch(key):
+            raise InvalidPlanError(f"{key} counts from the end of a list; write j -> {key}")
+    return ["$" + "".join(path) for path in itertools.product(*steps)]
+
+
+def json_operand(written: str, engine: str) -> str:
+    """Return the path that the text after ``->`` names.
+
+    PostgreSQL reads each text as a key, DuckDB and others one that does not begin with ``$``.
+
+    Raises:
+        InvalidPlanError: it is a path that is not supported.
+    """
+    if engine == "postgres":
+        return "$" + json_key(written)
+    if written == "*" or written.startswith("/"):
+        raise InvalidPlanError(
+            f"{written!r} is not supported; write a path such as '$.a.b' or a key"
+        )
+    return written if written.startswith("$") else "$" + (json_key(written) if written else "")
 
 
 def is_wild(steps: Sequence[Step]) -> bool:
@@ -183,6 +229,8 @@ def _spark_value(call: Call, a: str) -> str:
     if isinstance(call.option("path"), SparkText):
         raise UnsupportedInBatchError(str(call), "Spark reads paths otherwise: use a literal path")
     steps = json_steps(call.option("path"))
+    if any(isinstance(s, str) and (s in ("", "*") or set("'?") & set(s)) for s in steps):
+        raise UnsupportedInBatchError(str(call), "Spark's get_json_object cannot read this key")
     path = "".join(f"[{s}]" if isinstance(s, int) else f"['{s}']" for s in steps)
     return f"get_json_object({a}, {quoted('$' + path)})"
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
+from planner.expressions.functions.texts.json_paths import json_key
 from planner.expressions.nodes import Literal
 from planner.expressions.types import is_list, is_text
 from planner.sql.reading.errors import sql_type
@@ -49,7 +50,7 @@ def bracket(
     if is_text(kind) and text.engine.name in ("postgres", "duckdb"):
         with text.located(node):
             if isinstance(named, str):
-                return container.str.json_extract(f'$."{named}"')
+                return container.str.json_extract("$" + json_key(named))
             if text.engine.name == "duckdb":
                 return _characters(container, key, key)
     if pa.types.is_struct(kind) and isinstance(named, str):

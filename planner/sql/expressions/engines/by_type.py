@@ -15,7 +15,7 @@ from planner.expressions.nodes import Literal
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from planner.api.expressions import Expr
     from planner.sql.expressions.engines.compiler import Compiler
@@ -46,9 +46,31 @@ def by_type(
         return build(*values).cast("date") if is_whole else None
     if name == "@SEQUENCE" and len(kinds) > 1 and all(map(_is_time, kinds[:2])):
         return _times(build, values, kinds)
+    if engine == "spark" and name == "TO_JSON":
+        return _spark_json(build(*values), kinds[0])
     if isinstance(node, exp.ConcatWs) and engine == "spark" and any(map(is_list, kinds[1:])):
         return build(values[0], *map(_joined, values[1:], kinds[1:], [values[0]] * len(values)))
     return None
+
+
+def _spark_json(written: Expr, kind: pa.DataType) -> Expr | None:
+    """Return the JSON without null fields of structs, which Spark leaves out; maps keep nulls."""
+    parts = list(_parts(kind))
+    if any(map(pa.types.is_timestamp, parts)):
+        raise InvalidPlanError("Spark writes times otherwise: write DATE_FORMAT(t, f) for the time")
+    if not any(map(pa.types.is_struct, parts)):
+        return None
+    if any(map(pa.types.is_map, parts)):
+        raise InvalidPlanError("a map within a struct keeps nulls: write TO_JSON of each alone")
+    return written.str.json_without_nulls()
+
+
+def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
+    yield kind
+    is_map = pa.types.is_map(kind)  # whose own field is a struct of key and value
+    fields = [] if is_map else [kind.field(at).type for at in range(kind.num_fields)]
+    for part in (kind.key_type, kind.item_type) if is_map else fields:
+        yield from _parts(part)
 
 
 def _is_time(kind: pa.DataType) -> bool:

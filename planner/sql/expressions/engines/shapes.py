@@ -13,7 +13,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, call, list_of, lit, struct
+from planner.api.expressions import Expr, call, coalesce, list_of, lit, struct
+from planner.expressions.functions.texts.json_paths import json_paths
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
 from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.engines.by_type import tried
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from planner.sql.expressions.engines.compiler import Compiler
 
 _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
+#: A path of keys, ``{a,"b c",0}``, and one of its keys: in quotes, or without.
+_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)')
+_KEYS = re.compile(rf"\{{\s*(?:{_KEY.pattern})\s*(?:,\s*(?:{_KEY.pattern})\s*)*\}}")
+_ESCAPED = re.compile(r"\\(.)")
 #: The least and the greatest base of CONV.
 _BASES = (2, 36)
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
@@ -204,13 +209,21 @@ def _matching(
 
 
 def _path(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``s #>> '{a,b}'``."""
-    path = str(plain_value(node.expression, compiler.text)).strip("{}").split(",")
-    steps = "".join(f"[{part}]" if part.strip().isdigit() else f".{part.strip()}" for part in path)
-    value = compiler.compile(node.this)
+    """``s #>> '{a,"b c",0}'`` and ``s #>> ARRAY['a', 'b']``."""
+    given, value = node.expression, compiler.compile(node.this)
+    if isinstance(given, exp.Array):
+        keys = [str(plain_value(key, compiler.text)) for key in given.expressions]
+    else:
+        written = str(plain_value(given, compiler.text)).strip()
+        found = list(_KEY.finditer(written[1:-1])) if _KEYS.fullmatch(written) else []
+        if not found and written != "{}":
+            raise compiler.text.error(node, """write a path as '{a,"b c",0}'""")
+        keys = [key[2].strip() if key[1] is None else _ESCAPED.sub(r"\1", key[1]) for key in found]
     with compiler.text.located(node):
         is_text = type(node) is exp.JSONBExtractScalar
-        return (value.str.json_value if is_text else value.str.json_extract)(f"${steps}")
+        read = value.str.json_value if is_text else value.str.json_extract
+        first, *rest = map(read, json_paths(keys))
+        return coalesce(first, *rest) if rest else first
 
 
 def _concat(node: exp.Expr, compiler: Compiler) -> Expr:

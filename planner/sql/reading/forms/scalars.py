@@ -154,6 +154,9 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         return _hopping(given), given
     if _EXTRACT_PATH.fullmatch(name):
         return _at_path(name, given), given
+    is_fill = name == "ARRAY_FILL" and len(given) == 2
+    if is_fill and not (isinstance(given[1], exp.Array) and len(given[1].expressions) == 1):
+        return None, given
     if name == "ARRAY_INSERT" and len(given) == 3 and given[1] == exp.Literal.number(0):
         return None, given
     literal = given[-1] if len(given) == 2 else given[0] if len(given) == 3 else None

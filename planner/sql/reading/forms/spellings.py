@@ -70,7 +70,9 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
         body = arrow.this
         if isinstance(body, exp.Literal) and body.is_string and len(arrow.expressions) == 1:
             column = exp.column(arrow.expressions[0].copy())
-            made: exp.Expr = exp.JSONExtract(this=column, expression=body.copy())
+            made: exp.Expr = exp.JSONExtract(
+                this=column, expression=body.copy(), only_json_types=False
+            )
             place(made, arrow)
             arrow.replace(made)  # inside of a call it is read as a lambda
     for select in list(whole.find_all(exp.Select)):

@@ -29,6 +29,14 @@ REFUSED = {
     ("postgres", "'\\x1F'::bytea"): r"write UNHEX\('1F'\)",
     ("spark", "FROM_CSV('1', 'a INT')"): "write SPLIT",
     ("spark", "ARRAY_SORT(ARRAY(1), (l, r) -> l - r)"): "write ARRAY_AGG",
+    ("spark", "SHIFTRIGHTUNSIGNED(-1, 28)"): "write SHIFTRIGHT",
+    ("spark", "TO_JSON(STRUCT(TIMESTAMP '2025-01-01 00:00:00' AS t))"): "write DATE_FORMAT",
+    ("spark", "TO_JSON(STRUCT(MAP('a', 1) AS m))"): "write TO_JSON of each",
+    ("postgres", "UNISTR('a')"): "write CHR",
+    ("postgres", "ARRAY_FILL(7, ARRAY[2, 3])"): "write ARRAY_FILL\\(x, ARRAY\\[n\\]\\)",
+    ("postgres", "'{}'::jsonb #>> '{a,-1}'"): "write j -> -1",
+    ("postgres", "'{}'::jsonb #>> '{a'"): "write a path as",
+    ("duckdb", "'{}'::JSON ->> '/a/b'"): "write a path such as",
     ("ksqldb", "ENCODE('6162', 'hex', 'ascii')"): "takes at most 2 arguments",
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
+from planner.expressions.functions.texts.json_paths import json_key
 from planner.sql.reading.forms.queries.engines.places import place
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _fields_of_json(call: exp.Expr) -> list[exp.Expr]:
     made: list[exp.Expr] = [
         exp.Anonymous(
             this="GET_JSON_OBJECT",
-            expressions=[held.copy(), exp.Literal.string(f"$['{name.name}']")],
+            expressions=[held.copy(), exp.Literal.string(f"${json_key(name.name)}")],
         )
         for name in names
     ]

@@ -49,7 +49,8 @@ _LISTS: dict[tuple[str, int], str] = {
     ),
     ("LIST_SELECT", 2): "TRANSFORM(@2, i -> @LIST_ITEM(@1, i))",
     ("LIST_RESIZE", 2): (
-        "@HEAD(@LIST_CONCAT(@1, TRANSFORM(@SEQUENCE(1, @2, 1), i -> NULLIF(@1[1], @1[1]))), @2)"
+        "@HEAD(@LIST_CONCAT(@1, TRANSFORM(@SEQUENCE(1, @2, 1), "
+        "i -> CASE WHEN i < 1 THEN @1[1] END)), @2)"
     ),
     ("LIST_RESIZE", 3): "@HEAD(@LIST_CONCAT(@1, TRANSFORM(@SEQUENCE(1, @2, 1), i -> @3)), @2)",
     ("LIST_REVERSE_SORT", 1): (
@@ -88,7 +89,7 @@ _TEXTS: dict[tuple[str, int], str] = {
     ("ARRAY_EXTRACT", 2): "@1[@2]",
     ("STRING_TO_ARRAY", 2): "SPLIT(@1, @2)",
     # A space is %20 there, and + is itself.
-    ("URL_ENCODE", 1): "REPLACE(@URL_ENCODE(@1), '+', '%20')",
+    ("URL_ENCODE", 1): "REPLACE(REPLACE(@URL_ENCODE(@1), '+', '%20'), '%7E', '~')",
     ("URL_DECODE", 1): "@URL_DECODE(REPLACE(@1, '+', '%2B'))",
     ("LIKE_ESCAPE", 3): "@1 LIKE @2 ESCAPE @3",
 }

@@ -33,7 +33,6 @@ POSTGRES: dict[tuple[str, int], str] = {
     ("DATE_PART_YEAR", 1): "EXTRACT(YEAR FROM @1)",
     ("UNIX_MILLIS", 1): "EPOCH_MS(@1)",
     # Texts.
-    ("UNISTR", 1): "@1",
     ("TEXTCAT", 2): "@1 || @2",
     ("LCASE", 1): "LOWER(@1)",
     ("UCASE", 1): "UPPER(@1)",

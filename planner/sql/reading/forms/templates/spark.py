@@ -49,7 +49,6 @@ SPARK: dict[tuple[str, int], str] = {
     ("TRY_AVG", 1): "AVG(@1)",
     ("TRY_MOD", 2): "MOD(@1, @2)",
     **dict.fromkeys((("GETBIT", 2), ("BIT_GET", 2)), "((@1 >> @2) & 1)"),
-    ("SHIFTRIGHTUNSIGNED", 2): "CASE WHEN @1 >= 0 THEN @1 >> @2 END",
     ("CONVERT_TIMEZONE", 3): "FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(CAST(@3 AS TIMESTAMP), @1), @2)",
     ("CONVERT_TIMEZONE", 2): "FROM_UTC_TIMESTAMP(CAST(@2 AS TIMESTAMP), @1)",
     ("TRY_TO_DATE", 1): "TRY_CAST(@1 AS DATE)",
