@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.forms import calls
 from planner.sql.reading.forms.queries import parsed_calls
+from planner.sql.reading.forms.queries.intervals import whole_interval
 from planner.sql.reading.forms.queries.own_functions import own_function
 from planner.sql.reading.forms.tokens import OPERATORS
 from planner.sql.reading.hints import check_clause
@@ -362,6 +363,9 @@ class StreamParser(RowPatterns):
         if unnest is not None and calls.counts_from_zero(self._tokens[before : self._index]):
             unnest.meta[calls.FROM_ZERO] = True
         return unnest
+
+    def _parse_interval_span(self, this: Any, *args: Any, **options: Any) -> Any:
+        return whole_interval(super()._parse_interval_span(this, *args, **options), this)
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """Parse ``x -> x + 1``, or DuckDB's newer ``lambda x: x + 1``."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 #: The name of the pivoted relation; no statement can contain it.
 _SOURCE = "@pivoted"
-_ONE_KEY = "PIVOT takes values of one column: FOR k IN ('a', 'b')"
+_UNNAMED = "a column for two keys needs a name: write IN (('a', 1) AS a1)"
+_ONE_KEY = f"PIVOT takes values of one column: FOR k IN ('a', 'b'); {_UNNAMED}"
 _VALUES = "PIVOT takes literals: the columns of the result cannot depend on the rows"
 
 
@@ -55,17 +56,19 @@ def _from() -> exp.From:
     return exp.From(this=exp.Table(this=exp.to_identifier(_SOURCE, quoted=True)))
 
 
-def _called(part: exp.Expr) -> tuple[exp.Expr, str]:
+def _called(part: exp.Expr, names: Names) -> tuple[exp.Expr, str]:
     """Return a value of IN, and the name of its column."""
     if isinstance(part, exp.PivotAlias | exp.Alias):
         return part.this, part.args["alias"].name
+    if isinstance(part, exp.Tuple):
+        raise names.text.error(part, _UNNAMED)
     return part, part.name
 
 
 def _wide(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
     (field,) = pivot.args["fields"]
     key = field.this
-    values = [_called(part) for part in field.expressions]
+    values = [_called(part, names) for part in field.expressions]
     read = {scope.column(c, names.text) for c in _columns([*pivot.expressions, key])}
     rest = [exp.column(n, quoted=True) for n in scope.stream.schema.names if n not in read]
     listed: list[exp.Expr] = list(rest)
@@ -108,7 +111,7 @@ def _columns(parts: list[exp.Expr]) -> list[exp.Column]:
 def _long(pivot: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
     (field,) = pivot.args["fields"]
     value_name, key_name = pivot.expressions[0].name, field.this.name
-    columns = [_called(part) for part in field.expressions]
+    columns = [_called(part, names) for part in field.expressions]
     moved = {scope.column(c, names.text) for c in _columns([column for column, _ in columns])}
     rest = [exp.column(n, quoted=True) for n in scope.stream.schema.names if n not in moved]
     keeps_nulls = bool(pivot.args.get("include_nulls"))

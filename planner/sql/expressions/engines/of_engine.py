@@ -28,6 +28,9 @@ _NO_EPOCH = (
     "EXTRACT(EPOCH FROM t), and TO_TIMESTAMP(n) of seconds"
 )
 
+_NO_TEXT = (
+    "an INTERVAL is not cast to text: write CAST(EPOCH_US(d) AS VARCHAR) for its microseconds"
+)
 _HALF = 0.5
 #: The most digits of a fraction of seconds.
 _DIGITS_MAX = 6
@@ -217,6 +220,8 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     engine, value = text.engine, compiler.compile(node.this)
     kind = value.output_type(compiler.schema)
     types = pa.types
+    if is_text(to):
+        check_written(node, kind, compiler)
     if types.is_struct(kind) and types.is_struct(to) and engine.name:
         with text.located(node):
             return by_place(value, kind, to, tries=type(node) is exp.TryCast)
@@ -241,6 +246,12 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     if is_text(to) and types.is_timestamp(kind) and engine.plain_times:
         made = made.str.replace(r"\.?0*Z$", "", regex=True)
     return shortened(node.to, made, engine)
+
+
+def check_written(node: exp.Expr, kind: pa.DataType, compiler: Compiler) -> None:
+    """Raise for a duration as text: an engine writes days and hours, which are not kept apart."""
+    if compiler.text.engine.name and pa.types.is_duration(kind):
+        raise compiler.text.error(node, _NO_TEXT)
 
 
 def is_written(kind: pa.DataType, engine: str) -> bool:

@@ -35,6 +35,8 @@ _ESCAPED = re.compile(r"\\(.)")
 #: The least and the greatest base of CONV.
 _BASES = (2, 36)
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
+#: A null in a format, by engine; elsewhere the whole text is null.
+_NULL_FORMATTED = {"postgres": "", "spark": "null", "flink": "null"}
 _JSON_NULLS = "JSON_OBJECT keeps nulls: leave ABSENT ON NULL out"
 #: A Monday, us; the origin of windows of whole days and weeks.
 _ORIGIN_US = 946_857_600_000_000
@@ -327,12 +329,17 @@ def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
     if len(pieces[1::2]) - pieces[1::2].count("%%") != len(given):
         raise compiler.text.error(format_, _FORMAT)
     made: Expr = lit("")
+    null = _NULL_FORMATTED.get(compiler.text.engine.name)
     values = iter(given)
     for at, piece in enumerate(pieces):
+        if at % 2 == 0 and "%" in piece:
+            raise compiler.text.error(format_, _FORMAT)
         if at % 2 == 0 or piece == "%%":
             made = made + (piece if at % 2 == 0 else "%")
             continue
-        value = compiler.compile(next(values)).cast(str)
+        value = compiler.compile(part := next(values))
+        of_engine.check_written(part, value.output_type(compiler.schema), compiler)
+        value = value.cast(str)
         width = piece[1:-1]
         if width and not (width.isdigit() and piece.endswith("d")):
             raise compiler.text.error(format_, _FORMAT)
@@ -340,6 +347,8 @@ def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
             fill = "0" if width.startswith("0") else " "
             padded = value.str.pad_left(int(width), fill)
             value = when(value.str.length() >= int(width)).then(value).otherwise(padded)
+        if null is not None:
+            value = value.fill_null(null.rjust(int(width or 0)))
         made = made + value
     return made
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner.sql.reading.forms.queries.engines.places import replaced
 from planner.sql.reading.forms.queries.engines.postgres import OF_POSTGRES, of_postgres
 from planner.sql.reading.forms.queries.engines.rows import COMPARED, among, compared, overlaps
+from planner.sql.reading.forms.queries.intervals import whole_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,8 @@ def _made(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.Encode):
         return _of_bytes(node)
     is_length = isinstance(node, exp.Cast) and node.to.is_type("INTERVAL")
-    return exp.Interval(this=value.copy()) if is_length and _is_text(value) else None
+    is_written = is_length and _is_text(value)
+    return whole_interval(exp.Interval(this=value.copy()), value) if is_written else None
 
 
 _DIGESTS = (exp.SHA, exp.SHA2, exp.MD5)

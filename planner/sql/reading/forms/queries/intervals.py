@@ -16,12 +16,63 @@ _US = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+_SHORT = {
+    "US": "MICROSECOND",
+    "MS": "MILLISECOND",
+    "S": "SECOND",
+    "SEC": "SECOND",
+    "M": "MINUTE",
+    "MIN": "MINUTE",
+    "H": "HOUR",
+    "HR": "HOUR",
+    "D": "DAY",
+    "W": "WEEK",
+    "MON": "MONTH",
+}
 _MAKERS = {
     "MAKE_INTERVAL": ("year", "month", "week", "day", "hour", "minute", "second"),
     "MAKE_YM_INTERVAL": ("year", "month"),
 }
 _SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _PAIR = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_CLOCK = re.compile(r"(?<!\S)([+-]?)(\d+):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?$")
+_DAYS = re.compile(r"^([+-]?\d+) (?=[+-]?\d+:)")
+
+
+def whole_interval(made: exp.Expr | None, text: exp.Expr | None) -> exp.Expr | None:
+    """Return an interval with all of its text; sqlglot keeps one number and its unit alone."""
+    if not isinstance(made, exp.Interval) or not isinstance(text, exp.Literal):
+        return made
+    made.set("fraction_in_string", None)
+    if text.is_string and not _PAIR.fullmatch(text.name.strip()):
+        spelled = _spelled(text.name)
+        if made.this.name != text.name or (spelled != text.name and made.args.get("unit") is None):
+            made.set("this", exp.Literal.string(spelled))
+            made.set("unit", None)
+    return made
+
+
+def _spelled(written: str) -> str:
+    """Return ``1 day 02:03:04``, ``1 day ago`` and ``-1 day 2 hours`` as months and microseconds.
+
+    In the last one the sign is of the days alone. Another text is returned as it is written.
+    """
+    text, past = re.subn(r"\s+ago$", "", written.strip("@ "), flags=re.IGNORECASE)
+    clock = _CLOCK.search(text)
+    if clock is None and not past and not re.search(r"[+-]", text):
+        return text if _PAIR.fullmatch(text) else written
+    us = 0
+    if clock is not None:
+        sign, *parts = clock.groups(default="0")
+        of_units = zip(("HOUR", "MINUTE", "SECOND"), parts, strict=True)
+        us = sum(round(float(part) * _US[unit]) for unit, part in of_units)
+        us = -us if sign == "-" else us
+        text = _DAYS.sub(r"\1 days ", text)[: -len(clock[0])]
+    rest = lengths(exp.Interval(this=exp.Literal.string(text)))
+    if rest is None:
+        return written
+    months, us = (-part if past else part for part in (rest[0], rest[1] + us))
+    return f"{months} months {us} microseconds" if months else f"{us} microseconds"
 
 
 def lengths(node: exp.Expr) -> tuple[int, int] | None:
@@ -48,7 +99,8 @@ def lengths(node: exp.Expr) -> tuple[int, int] | None:
     if _PAIR.sub("", written).strip():
         return None
     for number, word in _PAIR.findall(written):
-        name = word.upper().removesuffix("S")
+        name = _SHORT.get(word.upper()) or word.upper().removesuffix("S")
+        name = _SHORT.get(name, name)
         if name in _MONTHS and "." not in number:
             months += int(number) * _MONTHS[name]
         elif name in _US:

@@ -356,6 +356,8 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     **dict.fromkeys((("duckdb", "LENGTH", 1), ("ksqldb", "LENGTH", 1)), "@LENGTH(@1)"),
     ("duckdb", "MAX", 2): "TOP_K(@1, @2)",
     ("duckdb", "MIN", 2): f"@HEAD(ARRAY_SORT({_LISTED}), @2)",
+    ("flink", "ARRAY_CONTAINS", 2): "CASE WHEN @2 IS NULL THEN CARDINALITY(FILTER(@1, "
+    "x -> x IS NULL)) > 0 ELSE @ARRAY_CONTAINS(@1, @2) END",
     ("duckdb", "ARG_MAX", 3): _RANKED.format("DESC"),
     ("duckdb", "ARG_MIN", 3): _RANKED.format("ASC"),
     ("duckdb", "MAX_BY", 3): _RANKED.format("DESC"),

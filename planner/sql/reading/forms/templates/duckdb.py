@@ -128,6 +128,8 @@ _MAPS: dict[tuple[str, int], str] = {
 }
 _ALL = "ARRAY_AGG(@1) FILTER (WHERE @1 IS NOT NULL)"
 _SHARE = f"(CARDINALITY(FILTER({_ALL}, y -> y = k)) / CAST(COUNT(@1) AS DOUBLE))"
+_FIRST = "ELEMENT_AT(ARRAY_AGG(@1 ORDER BY @2 {0}) FILTER (WHERE @2 IS NOT NULL), 1)"
+_WEIGHTED = "SUM(@1 * @2) / CAST(SUM(CASE WHEN @1 IS NOT NULL THEN @2 END) AS DOUBLE)"
 _AGGREGATES: dict[tuple[str, int], str] = {
     # DuckDB takes the rows as a sample, other engines as the population.
     ("SKEWNESS", 1): (
@@ -144,10 +146,9 @@ _AGGREGATES: dict[tuple[str, int], str] = {
         f"REDUCE(TRANSFORM(ARRAY_DISTINCT({_ALL}), k -> {_SHARE} * LOG2({_SHARE})), 0.0, "
         "(a, b) -> a - b)"
     ),
-    ("ARG_MIN_NULL", 2): "MIN_BY(@1, @2)",
-    ("ARG_MAX_NULL", 2): "MAX_BY(@1, @2)",
-    ("WEIGHTED_AVG", 2): "SUM(@1 * @2) / CAST(SUM(@2) AS DOUBLE)",
-    ("WAVG", 2): "SUM(@1 * @2) / CAST(SUM(@2) AS DOUBLE)",
+    ("ARG_MIN_NULL", 2): _FIRST.format("ASC"),
+    ("ARG_MAX_NULL", 2): _FIRST.format("DESC"),
+    **dict.fromkeys((("WEIGHTED_AVG", 2), ("WAVG", 2)), _WEIGHTED),
 }
 
 
@@ -165,6 +166,7 @@ def _also_of_arrays(known: dict[tuple[str, int], str]) -> dict[tuple[str, int], 
 
 #: LIST_DISTINCT, LIST_SUM, LIST_MIN and LIST_MAX are compiled.
 _COMPILED = ("LIST_SUM", "LIST_MIN", "LIST_MAX", "LIST_DISTINCT")
+
 DUCKDB = {
     **{call: t for call, t in _also_of_arrays(_LISTS).items() if call[0] not in _COMPILED},
     **_TEXTS,
