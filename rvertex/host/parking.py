@@ -9,12 +9,14 @@ process that is not needed, or whose job manager dies, exits.
 Invariants: (1) a process parks only after its host has stopped as requested and has closed all its
 streams, so nothing of the former host is written later; (2) a process runs at most one host at a
 time, and one that has ended is not given another; (3) only the end of the process that runs a host
-counts as the end of the host; (4) a process unpickles the next plan only from the job's root, and
-only bytes with the digest that arrived over the authenticated connection.
+counts as the end of the host; (4) a process unpickles the next plan only from the root that it had
+from the start, whatever a message says, and only bytes with the digest that arrived over the
+authenticated connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import queue
 from dataclasses import dataclass, replace
@@ -30,11 +32,14 @@ from rvertex.host.host import HostSpec  # noqa: TC001 - the codec reads the hint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rstream.store.protocol import BlobStore
+
 P = TypeVar("P")
 #: The plan for parked processes, relative to the job's root.
 PLAN_FILE = "parked/plan.pkl"
-#: How long a process waits for its next host; then it exits.
-PARKED_WAIT_S = 120.0
+#: How long a process waits for its next host; then it exits. Less than ``host_start_wait_s``: a
+#: new host waits for its task slot no longer.
+PARKED_WAIT_S = 60.0
 #: A parked process that has not taken its host after this time hangs.
 TAKEN_WAIT_S = 5.0
 #: In place of a ``NextHost``: the process exits.
@@ -43,18 +48,18 @@ LEAVE = b""
 
 @error_class
 class OtherPlanError(UsageError):
-    """Another process has replaced the plan that the job manager wrote for this one."""
+    """The plan that the job manager wrote for this process was replaced or deleted."""
 
     path: str
 
-    message = "{path} is not the plan that the job manager of this host has written"
+    message = "{path} is not, or no longer, the plan that the job manager of this host has written"
 
 
 @dataclass(frozen=True, slots=True)
 class NextHost:
     """The next host of a parked process. ``digest``: that of the plan in :data:`PLAN_FILE`."""
 
-    #: Without the secret, which the process has.
+    #: Without the secret and the root, which the process has.
     spec: HostSpec
     digest: bytes
 
@@ -136,7 +141,8 @@ class Parking:
         self._server = ControlServer(
             secret, lambda *_: None, self._arrived, self._departed, host=bind
         )
-        self._has_stored = False
+        #: The store that has the plan; None: none has.
+        self._stored_in: BlobStore | None = None
         self.address = self._server.address
 
     def has(self, former: str) -> bool:
@@ -157,10 +163,11 @@ class Parking:
         Raises:
             OperatingError: the process has gone, or the plan cannot be stored.
         """
-        if not self._has_stored:
-            unsynced(open_store(spec.root)).put(PLAN_FILE, plan)
-            self._has_stored = True
-        following = NextHost(replace(spec, secret=""), _digest(plan))
+        if self._stored_in is None:
+            store = unsynced(open_store(spec.root))
+            store.put(PLAN_FILE, plan)
+            self._stored_in = store
+        following = NextHost(replace(spec, secret="", root=""), _digest(plan))
         self._server.send(former, _CODEC.encode(following))
 
     def dismiss(self, former: str) -> None:
@@ -168,8 +175,12 @@ class Parking:
         self._server.send(former, LEAVE)
 
     def close(self) -> None:
-        """End all connections: the remaining processes exit."""
+        """End all connections: the remaining processes exit. Delete the plan."""
         self._server.close()
+        stored_in, self._stored_in = self._stored_in, None
+        if stored_in is not None:
+            with contextlib.suppress(OperatingError):  # the next plan replaces it
+                stored_in.delete(PLAN_FILE)
 
 
 class Parked:
@@ -191,7 +202,7 @@ class Parked:
         """Wait for the next host. Return it and its pickled plan; None: the process must exit.
 
         Raises:
-            OtherPlanError: another process has written the plan in the root.
+            OtherPlanError: another process has written or deleted the plan in the root.
             InvalidMessageError, StoreError: the message or the plan cannot be read.
         """
         try:
@@ -203,10 +214,14 @@ class Parked:
         if message == LEAVE:
             return None
         following = _CODEC.decode(message)
-        plan = open_store(following.spec.root).get(PLAN_FILE)
+        root = self._spec.root
+        try:
+            plan = open_store(root).get(PLAN_FILE)
+        except FileNotFoundError as error:
+            raise OtherPlanError(f"{root}/{PLAN_FILE}") from error
         if _digest(plan) != following.digest:
-            raise OtherPlanError(f"{following.spec.root}/{PLAN_FILE}")
-        return replace(following.spec, secret=self._spec.secret), plan
+            raise OtherPlanError(f"{root}/{PLAN_FILE}")
+        return replace(following.spec, root=root, secret=self._spec.secret), plan
 
 
 def next_host(

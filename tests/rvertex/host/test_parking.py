@@ -5,17 +5,28 @@ Cannot catch: a death of the process of a Spark task (tests/spark/test_parked_ho
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jobmanager import JobConfig
 from rstream import open_store
 from rstream.errors import OperatingError
+from rstream.format.message_codec import MessageCodec
 from rvertex.host.environment import HostLimits
 from rvertex.host.host import HostSpec
-from rvertex.host.parking import PLAN_FILE, OtherPlanError, Parked, Parking, Processes
+from rvertex.host.parking import (
+    PARKED_WAIT_S,
+    PLAN_FILE,
+    NextHost,
+    OtherPlanError,
+    Parked,
+    Parking,
+    Processes,
+)
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -74,6 +85,8 @@ def test_a_parked_process_gets_its_next_host(
     peers.wait_for(set())
     with pytest.raises(OperatingError):
         parking.send("h0.0", following, b"a plan")
+    parking.close()
+    assert not open_store(str(tmp_path)).exists(PLAN_FILE)
 
 
 def test_a_process_that_is_not_needed_or_has_lost_its_job_manager_exits(
@@ -90,15 +103,40 @@ def test_a_process_that_is_not_needed_or_has_lost_its_job_manager_exits(
         Parked(spec(tmp_path, "h2.0"), parking.address)
 
 
+@pytest.mark.parametrize("other", [b"another plan", None])
 def test_a_plan_of_another_writer_is_refused(
-    tmp_path: Path, peers: Peers, parking: Parking
+    other: bytes | None, tmp_path: Path, peers: Peers, parking: Parking
 ) -> None:
     parked = Parked(spec(tmp_path, "h0.0"), parking.address)
     peers.wait_for({"h0.0"})
     parking.send("h0.0", spec(tmp_path, "h0.1.0"), b"a plan")
-    open_store(str(tmp_path)).put(PLAN_FILE, b"another plan")
-    with pytest.raises(OtherPlanError, match="is not the plan"):
+    store = open_store(str(tmp_path))
+    if other is None:
+        store.delete(PLAN_FILE)
+    else:
+        store.put(PLAN_FILE, other)
+    with pytest.raises(OtherPlanError, match="the plan that the job manager"):
         parked.wait()
+
+
+def test_a_plan_is_read_only_from_the_root_that_the_process_had(
+    tmp_path: Path, peers: Peers, parking: Parking
+) -> None:
+    """Whoever can send a message cannot choose the pickled plan that a process loads."""
+    own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    parked = Parked(spec(own, "h0.0"), parking.address)
+    peers.wait_for({"h0.0"})
+    following = spec(elsewhere, "h0.1.0")
+    plan = b"a plan"
+    open_store(str(elsewhere)).put(PLAN_FILE, plan)
+    named = NextHost(replace(following, secret=""), hashlib.sha256(plan).digest())
+    parking._server.send("h0.0", MessageCodec((NextHost,)).encode(named))
+    with pytest.raises(OtherPlanError, match=str(own)):
+        parked.wait()
+
+
+def test_a_parked_process_gives_its_slot_back_before_a_new_host_gives_up() -> None:
+    assert JobConfig().host_start_wait_s > PARKED_WAIT_S
 
 
 def test_a_process_runs_one_host_after_another() -> None:
