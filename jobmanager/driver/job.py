@@ -286,6 +286,7 @@ class Job(Readable):
         try:
             with contextlib.ExitStack() as closing:  # stops them in reverse order
                 closing.callback(give_back, self._root)
+                closing.callback(leg.executor.release)
                 for one in leg.beside:
                     closing.callback(one.stop, str(self._status["state"]))
                 closing.callback(leg.deliveries.stop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.driver import Driver
@@ -82,15 +81,6 @@ def leg_of(
 
 def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
     """Carry out the change for which the job stopped. Return the next leg; None: the job ends."""
-    with ExitStack() as undo:
-        undo.callback(leg.executor.release)
-        following = _leg_after(job, leg, state, config, job_id)
-        if following is not None:
-            undo.pop_all()
-        return following
-
-
-def _leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
     root = job._root
     if state == "stopped" and not job._is_changing:
         save_at_stop(root)

@@ -138,6 +138,7 @@ class SparkExecutor:
         Raises:
             SparkGoneError: the JVM or its context has ended.
         """
+        self._take_back(spec.replaces)
         with self._changed:
             task, former = self._processes.take(spec.host)
             if task is not None:
@@ -166,7 +167,6 @@ class SparkExecutor:
         def submit() -> None:
             how = "failed"
             try:
-                self._take_back(spec.replaces)
                 self._context.setJobGroup(task.group, f"streamscope {spec.host}")
                 rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
                 how = rows[0]
@@ -196,8 +196,11 @@ class SparkExecutor:
 
     def park(self, secret: str) -> str:
         """Open the place where the processes of stopping hosts wait; see Executor."""
-        self._dismiss_unused()
-        self._parking = Parking(secret, self.bind, self._parked, self._left)
+        try:
+            self._dismiss_unused()
+            self._parking = Parking(secret, self.bind, self._parked, self._left)
+        except Exception:  # such as no port: the processes exit, and the change takes longer
+            return ""
         return self._parking.address
 
     def _parked(self, host: str) -> None:
@@ -233,6 +236,7 @@ class SparkExecutor:
 
     def release(self) -> None:
         """Let the parked processes exit, and wait for their end."""
+        self._dismiss_unused()
         self._inherited, self._parking = self._parking, None
         self.close(RELEASE_WAIT_S)
 
