@@ -6,6 +6,7 @@ runs. A folder appears with its first row. Rows that a destination rejected are 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,14 +69,43 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     if side.removeprefix(f"{folder}/") in deliveries:
         name = side.removeprefix(f"{folder}/")
         named = [s for s in plan.deliveries if name_of(s) == name]
-        of = output_of(plan, named[0]) if named else plan.output_named(None)
+        of = output_of(plan, named[0]) if named else plan.of_outputs[0]  # of an empty table
         schema = clean_rows(of).schema
         return read_refused(job_root.store, name, schema)
     edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
     assert edges[0].payload is not None, edges[0]
     tables = [event_schema(edges[0].payload).empty_table()]
     tables += [read_events(uri) for uri in _streams_of(edges)]
-    return pa.concat_tables(tables, promote_options="default")
+    return pa.concat_tables(_alike(tables), promote_options="default")
+
+
+def _alike(tables: list[pa.Table]) -> list[pa.Table]:
+    """Return the tables, with a column that changed its type with the job as text.
+
+    Raises:
+        UsageError: a column has no text.
+    """
+    types: dict[str, set[pa.DataType]] = {}
+    for column in (column for table in tables for column in table.schema):
+        types.setdefault(column.name, set()).add(column.type)
+    changed = [name for name, found in types.items() if len(found) > 1]
+    for name in changed:
+        try:
+            tables = [_as_text(table, name) for table in tables]
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            shown = ", ".join(sorted(str(found) for found in types[name]))
+            raise UsageError(
+                f"column {name!r} of the rows kept aside had the types {shown} as the job changed, "
+                "and they have no common text; read the files in the job's folder one by one"
+            ) from error
+    return tables
+
+
+def _as_text(table: pa.Table, name: str) -> pa.Table:
+    if name not in table.column_names:
+        return table
+    index = table.column_names.index(name)
+    return table.set_column(index, name, table.column(index).cast(pa.string()))
 
 
 def _streams_of(edges: list[OutputEdge]) -> list[str]:
@@ -83,8 +113,14 @@ def _streams_of(edges: list[OutputEdge]) -> list[str]:
     current = [uri for edge in edges for uri in edge.uris]
     folders = dict.fromkeys(folder for folder, name in map(split_part, current) if name)
     stored = [part_uri(f, name) for f in folders for name in parts_in(open_store(f))]
-    former = [uri for uri in stored if uri not in current]
+    former = sorted((uri for uri in stored if uri not in current), key=_numbers)
     return [*former, *(uri for uri in current if uri in stored)]
+
+
+def _numbers(uri: str) -> list[int]:
+    """Generation and index of a stream, such as ``g2-part-10``; those before a change have none."""
+    numbers = [int(digits) for digits in re.findall(r"\d+", split_part(uri)[1])]
+    return [0] * (2 - len(numbers)) + numbers
 
 
 def side_names(root: str, folder: str) -> list[str]:

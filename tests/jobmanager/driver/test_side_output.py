@@ -17,8 +17,10 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
+from jobmanager.driver.running.side_output import _alike, _numbers
 from planner import Query, Stream, agg, col, tumbling
 from rstream.errors import UsageError
+from rstream.store.part_files import split_part
 from tests.support.jobs import ROWS, WAIT_S, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -147,3 +149,13 @@ def test_late_rows_are_the_same_after_failures(gate: Gate, tmp_path: Path) -> No
     status = jobmanager.resume(root).wait(WAIT_S)
     assert status["output_digest"] == whole.status()["output_digest"]
     assert jobmanager.read_late(root).equals(jobmanager.read_late(whole.root))
+
+
+def test_rows_from_before_a_change_keep_their_order_and_changed_types_become_text() -> None:
+    names = ["part-10", "part-2", "g10-part-0", "g2-part-1"]
+    order = sorted((f"/late/s/{name}-*" for name in names), key=_numbers)
+    assert [split_part(uri)[1] for uri in order] == ["part-2", "part-10", "g2-part-1", "g10-part-0"]
+    old, new = pa.table({"k": [1], "y": [3]}), pa.table({"k": [2], "y": ["a"]})
+    assert pa.concat_tables(_alike([old, new])).to_pydict() == {"k": [1, 2], "y": ["3", "a"]}
+    with pytest.raises(UsageError, match="column 'y'"):
+        _alike([pa.table({"y": [{"a": 1}]}), new])
