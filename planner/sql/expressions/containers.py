@@ -242,6 +242,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "map_contains": lambda m, k: m.map.contains_key(k),
     "map_entries": lambda m: m.map.entries(),
     "list_contains": lambda items, x: items.list.contains(x),
+    "@to_json": lambda x: call("to_json", json_value(x)),
     "@list_zip": lambda *lists: call("list_zip", *lists),
     "@list_over": _over,
     "as_map": lambda keys, values: call("map", keys, values),

@@ -11,7 +11,7 @@ def order_keys(order: exp.Expr) -> exp.Expr:
         exp.PropertyEQ(this=exp.to_identifier(f"k{k}"), expression=part.this.copy())
         for k, part in enumerate(order.expressions)
     ]
-    return exp.Anonymous(this="TO_JSON", expressions=[exp.Struct(expressions=fields)])
+    return exp.Anonymous(this="@TO_JSON", expressions=[exp.Struct(expressions=fields)])
 
 
 def listed(value: exp.Expr, order: exp.Expr | None) -> exp.Expr:
