@@ -9,8 +9,8 @@ process that is not needed, or whose job manager dies, exits.
 Invariants: (1) a process parks only after its host has stopped as requested and has closed all its
 streams, so nothing of the former host is written later; (2) a process runs at most one host at a
 time, and one that has ended is not given another; (3) only the end of the process that runs a host
-counts as the end of the host; (4) a process unpickles the next plan only from the root that it had
-from the start, whatever a message says, and only bytes with the digest that arrived over the
+counts as the end of the host; (4) a process unpickles the next plan only from the root that it
+began with, which no message changes, and only bytes with the digest that arrived over the
 authenticated connection.
 """
 

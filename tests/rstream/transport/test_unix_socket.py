@@ -349,6 +349,8 @@ def test_an_idle_connection_ends_at_once_with_its_server(
         path = str(Path(folder) / "s")
         server = UnixSocketServer(path, SECRET, lambda *key: stream, error_to_text)
         call = UnixSocketCall(path, hello())
+        stream.append(rows(0, 1))
+        assert read(call, 1) == [0], "its thread runs"
         (thread,) = server._threads
         server.shutdown()
         assert not thread.is_alive()

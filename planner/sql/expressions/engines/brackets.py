@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.expressions.functions.texts.json_paths import json_key
+from planner.api.expressions import coalesce
+from planner.expressions.functions.texts.json_paths import json_key, json_paths
 from planner.expressions.nodes import Literal
 from planner.expressions.types import is_list, is_text
 from planner.sql.reading.errors import sql_type
+from planner.sql.reading.literals import plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.sql.expressions.engines.compiler import Compiler
 
+#: A path of keys, ``{a,"b c",0}``, and one of its keys: in quotes, or without.
+_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)')
+_KEYS = re.compile(rf"\{{\s*(?:{_KEY.pattern})\s*(?:,\s*(?:{_KEY.pattern})\s*)*\}}")
+_ESCAPED = re.compile(r"\\(.)")
 _PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key'] (maps have no slices)"
 
 
@@ -80,3 +87,21 @@ def _at(place: Expr, size: Expr) -> Expr:
     """The index of a place below 0, from the end; 0 is before the first."""
     at = when(place < 0).then(size + place).otherwise(0)
     return when(at > 0).then(at).otherwise(0)
+
+
+def keys_path(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``s #>> '{a,"b c",0}'`` and ``s #>> ARRAY['a', 'b']``."""
+    given, value = node.expression, compiler.compile(node.this)
+    if isinstance(given, exp.Array):
+        keys = [str(plain_value(key, compiler.text)) for key in given.expressions]
+    else:
+        written = str(plain_value(given, compiler.text)).strip()
+        found = list(_KEY.finditer(written[1:-1])) if _KEYS.fullmatch(written) else []
+        if not found and written != "{}":
+            raise compiler.text.error(node, """write a path as '{a,"b c",0}'""")
+        keys = [key[2].strip() if key[1] is None else _ESCAPED.sub(r"\1", key[1]) for key in found]
+    with compiler.text.located(node):
+        is_text = type(node) is exp.JSONBExtractScalar
+        read = value.str.json_value if is_text else value.str.json_extract
+        first, *rest = map(read, json_paths(keys))
+        return coalesce(first, *rest) if rest else first

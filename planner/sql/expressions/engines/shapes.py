@@ -13,10 +13,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, call, coalesce, list_of, lit, struct
-from planner.expressions.functions.texts.json_paths import json_paths
+from planner.api.expressions import Expr, call, list_of, lit, struct
 from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
-from planner.sql.expressions.engines import of_engine
+from planner.sql.expressions.engines import brackets, of_engine
 from planner.sql.expressions.engines.by_type import tried
 from planner.sql.expressions.engines.settings import json_value
 from planner.sql.reading.errors import advice_for, sql_type
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from planner.sql.expressions.engines.compiler import Compiler
 
 _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
-#: A path of keys, ``{a,"b c",0}``, and one of its keys: in quotes, or without.
-_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)')
-_KEYS = re.compile(rf"\{{\s*(?:{_KEY.pattern})\s*(?:,\s*(?:{_KEY.pattern})\s*)*\}}")
-_ESCAPED = re.compile(r"\\(.)")
 #: The least and the greatest base of CONV.
 _BASES = (2, 36)
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
@@ -210,24 +205,6 @@ def _matching(
     return compiler.compile(kept)
 
 
-def _path(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``s #>> '{a,"b c",0}'`` and ``s #>> ARRAY['a', 'b']``."""
-    given, value = node.expression, compiler.compile(node.this)
-    if isinstance(given, exp.Array):
-        keys = [str(plain_value(key, compiler.text)) for key in given.expressions]
-    else:
-        written = str(plain_value(given, compiler.text)).strip()
-        found = list(_KEY.finditer(written[1:-1])) if _KEYS.fullmatch(written) else []
-        if not found and written != "{}":
-            raise compiler.text.error(node, """write a path as '{a,"b c",0}'""")
-        keys = [key[2].strip() if key[1] is None else _ESCAPED.sub(r"\1", key[1]) for key in found]
-    with compiler.text.located(node):
-        is_text = type(node) is exp.JSONBExtractScalar
-        read = value.str.json_value if is_text else value.str.json_extract
-        first, *rest = map(read, json_paths(keys))
-        return coalesce(first, *rest) if rest else first
-
-
 def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
     """Compile ``CONCAT(a, b)`` and ``a || b`` of strings, and of lists."""
     is_operator = isinstance(node, exp.DPipe)
@@ -387,8 +364,8 @@ _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {
     exp.Exists: _any,
     exp.Tuple: _struct,
     exp.Unhex: _bytes_of,
-    exp.JSONBExtract: _path,
-    exp.JSONBExtractScalar: _path,
+    exp.JSONBExtract: brackets.keys_path,
+    exp.JSONBExtractScalar: brackets.keys_path,
 }
 _NAMED: dict[str, Callable[[exp.Expr, Compiler], Expr | None]] = {
     "ROW": _struct,
