@@ -181,7 +181,7 @@ def late(step: Step, right: np.ndarray, read_us: np.ndarray) -> dict[str, Any]:
 
 
 def throughput(system: System, place: str, rows: int, keys: int, executor: str) -> dict[str, Any]:
-    """Return the events of a backlog per second, and what was missing or wrong at the end."""
+    """Return the events of a backlog per second, and the missing or wrong rows at the end."""
     with running_on(system, place, "throughput", keys, executor) as (bench, order):
         bench.fill(rows)
         running = Running(system, order)

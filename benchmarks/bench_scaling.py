@@ -189,7 +189,7 @@ def vars_of(measure: Measure) -> dict[str, Any]:
 
 
 def bend(points: list[Point]) -> float:
-    """Return the cost of the most expensive point divided by that of the cheapest."""
+    """Return the highest cost of a point divided by the lowest."""
     costs = [max(point.ns, 0.1) for point in points]
     return max(costs) / min(costs)
 

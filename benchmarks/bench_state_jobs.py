@@ -33,7 +33,7 @@ START_US, WINDOW = 1_700_006_400_000_000, "1 day"
 BUDGET = 64_000_000
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SAMPLE_S = 0.5
-#: What is sampled of all processes: all memory, and what is private to them.
+#: Fields of /proc to sample over all processes: proportional memory, and its private part.
 PEAKS = {"Pss": "peak_bytes", "Pss_Anon": "peak_private_bytes"}
 STORE = "spark.sql.streaming.stateStore"
 

@@ -35,7 +35,7 @@ def query() -> ss.Query:
 
 
 def alerts_per_user(folder: Path) -> ss.Query:
-    """Count the alerts per user; an alert's user is that of the process alive at that moment."""
+    """Count the alerts per user: the user of the process that was alive at the alert."""
     processes = ss.Stream.from_csv(str(folder / "process.csv"), vs="started", ve="ended")
     alerts = ss.Stream.from_json(str(folder / "alert.jsonl"), vs="time", delay=f"{DISORDER_S}s")
     return (

@@ -65,7 +65,7 @@ def made(order: dict[str, int]) -> tuple[Step, np.ndarray, list[dict[str, object
 def sent(
     producer: Producer, planned: Step, due_us: np.ndarray, messages: list[dict[str, object]]
 ) -> dict[str, object]:
-    """Send a step on time; return what was sent."""
+    """Send the rows of a step on time; return its rate, delay and processor time."""
     starts_s = planned.started_us / 1e6
     used_s = time.process_time()
     until_s = starts_s + planned.rows / planned.rate + _LATE_S_MAX

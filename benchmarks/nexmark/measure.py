@@ -1,8 +1,8 @@
 """A system in a separate process: its orders, times, and the memory of its process tree.
 
 Memory is the proportional set size of the worker and all its descendants, sampled while an order
-runs; the share of Python processes is also reported. Processor time is that of the same processes,
-ended ones included; other work on the machine hardly changes it. On other systems than Linux both
+runs; the share of Python processes is also reported. Processor time counts the same processes, and
+those that have ended; other work on the machine hardly changes it. On other systems than Linux both
 are 0.
 """
 
@@ -151,7 +151,7 @@ def _sampled(pid: int) -> Iterator[Memory]:
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the processor time of a process tree so far, with that of ended processes."""
+    """Return the processor time of a process tree so far, including ended processes."""
     ticks = 0
     for child in tree(pid):
         with contextlib.suppress(OSError):

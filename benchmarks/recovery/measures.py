@@ -74,7 +74,7 @@ def timeline(run: Run) -> Timeline:
 
 
 def measure(run: Run, expected_digest: str | None) -> dict[str, Any]:
-    """Return the measures of one run; ``None`` for those that cannot be computed."""
+    """Return the measures of one run; ``None`` for a measure that cannot be computed."""
     latency, due = run.latencies_us(), run.load.times_us()
     is_hit = due + latency > run.kill_us
     normal = latency[~is_hit & (due >= run.warm_us)]

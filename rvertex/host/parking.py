@@ -57,7 +57,7 @@ class OtherPlanError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class NextHost:
-    """The next host of a parked process. ``digest``: that of the plan in :data:`PLAN_FILE`."""
+    """The next host of a parked process. ``digest``: of the plan in :data:`PLAN_FILE`."""
 
     #: Without the secret and the root, which the process has.
     spec: HostSpec

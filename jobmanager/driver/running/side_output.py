@@ -60,10 +60,10 @@ def read_dead_letters(root: str, name: str = "", *, trust: bool = False) -> pa.T
 
 def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     """Read a side output. ``trust``: load the plan even if others may have written it."""
-    plan = JobRoot(root, trust=trust).read_plan()
+    job_root = JobRoot(root, trust=trust)
+    plan = job_root.read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
-    job_root = JobRoot(root, trust=trust)
     deliveries = _refusing(plan, job_root, name) if folder == DEAD_LETTERS else []
     side = _side(plan, folder, name, deliveries)
     if side.removeprefix(f"{folder}/") in deliveries:

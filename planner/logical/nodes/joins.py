@@ -273,7 +273,7 @@ class AsOf(SideBySide):
 
     @property
     def partitioning(self) -> Partitioning:
-        """Return that of the left input, whose events stay in their vertex."""
+        """Return the left input's partitioning: its events stay in their vertex."""
         names: dict[str, frozenset[str]] = {}
         for side, column, output in self.columns:
             if side == "left":

@@ -90,16 +90,13 @@ def _at(place: Expr, size: Expr) -> Expr:
 
 
 def keys_path(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``s #>> '{a,"b c",0}'`` and ``s #>> ARRAY['a', 'b']``."""
-    given, value = node.expression, compiler.compile(node.this)
-    if isinstance(given, exp.Array):
-        keys = [str(plain_value(key, compiler.text)) for key in given.expressions]
-    else:
-        written = str(plain_value(given, compiler.text)).strip()
-        found = list(_KEY.finditer(written[1:-1])) if _KEYS.fullmatch(written) else []
-        if not found and written != "{}":
-            raise compiler.text.error(node, """write a path as '{a,"b c",0}'""")
-        keys = [key[2].strip() if key[1] is None else _ESCAPED.sub(r"\1", key[1]) for key in found]
+    """``s #>> '{a,"b c",0}'``."""
+    value = compiler.compile(node.this)
+    written = str(plain_value(node.expression, compiler.text)).strip()
+    parts = list(_KEY.finditer(written[1:-1])) if _KEYS.fullmatch(written) else []
+    if not parts and written != "{}":
+        raise compiler.text.error(node, """write a path as '{a,"b c",0}'""")
+    keys = [part[2].strip() if part[1] is None else _ESCAPED.sub(r"\1", part[1]) for part in parts]
     with compiler.text.located(node):
         is_text = type(node) is exp.JSONBExtractScalar
         read = value.str.json_value if is_text else value.str.json_extract

@@ -55,7 +55,7 @@ def whole_interval(made: exp.Expr | None, text: exp.Expr | None) -> exp.Expr | N
 def _spelled(written: str) -> str:
     """Return ``1 day 02:03:04``, ``1 day ago`` and ``-1 day 2 hours`` as months and microseconds.
 
-    In the last one the sign is of the days alone. Another text is returned as it is written.
+    In the last one the sign applies to the days only. Another text is returned unchanged.
     """
     text, past = re.subn(r"\s+ago$", "", written.strip("@ "), flags=re.IGNORECASE)
     clock = _CLOCK.search(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import declared_file, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,25 +43,14 @@ def with_stored_rows(statements: list[exp.Expr], engine: str, error: Error) -> l
 
 
 def _with_files(statements: list[exp.Expr]) -> list[exp.Expr]:
-    """Declare the files of ``FROM json.`path```, as rows without times."""
+    """Declare the files of ``FROM json.`path```."""
     made: dict[str, exp.Expr] = {}
     for table in [found for one in statements for found in one.find_all(exp.Table)]:
         form = table.args.get("db")
         if form is None or form.name.lower() not in _FORMATS or not table.this.args["quoted"]:
             continue
-        path = table.name
-        options = [
-            exp.Property(this=exp.var("format"), value=exp.Literal.string(form.name.lower())),
-            exp.Property(this=exp.var("path"), value=exp.Literal.string(path)),
-        ]
-        declared = exp.Create(
-            this=exp.Table(this=exp.to_identifier(path, quoted=True)),
-            kind="TABLE",
-            properties=exp.Properties(expressions=options),
-            exists=True,
-        )
-        place(declared, table)
-        made.setdefault(path, declared)
+        options = {"format": form.name.lower(), "path": table.name}
+        made.setdefault(table.name, declared_file(table, options))
         table.set("db", None)
     return [*made.values(), *statements]
 
@@ -162,9 +151,7 @@ def _plain(kind: exp.DataType) -> exp.DataType:
 
 
 def _rows(values: exp.Values, width: int, error: Error) -> list[list[exp.Expr]]:
-    rows = [
-        part.expressions if isinstance(part, exp.Tuple) else [part] for part in values.expressions
-    ]
+    rows = _rows_of(values)
     if len(rows) > _ROWS_MAX:
         raise error(values, _MANY)
     for row, part in zip(rows, values.expressions, strict=True):
@@ -196,7 +183,7 @@ def _numbers(count: int) -> exp.Expr:
 
 
 def _with_values(statement: exp.Expr, error: Error) -> exp.Expr:
-    """Replace VALUES with expressions by queries, and those with a PIVOT by subqueries."""
+    """Replace VALUES with expressions by queries, and VALUES with a PIVOT by subqueries."""
     for values in list(statement.find_all(exp.Values)):
         pivots = values.args.get("pivots")
         if pivots:

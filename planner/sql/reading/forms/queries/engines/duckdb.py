@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import declared_file, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,19 +97,7 @@ def with_read_files(statements: list[exp.Expr], error: Error) -> list[exp.Expr]:
         if found is None or found[0] in declared:
             continue
         path, form, options = found
-        create = exp.Create(
-            this=exp.Table(this=exp.to_identifier(path, quoted=True)),
-            kind="TABLE",
-            properties=exp.Properties(
-                expressions=[
-                    exp.Property(this=exp.var(name), value=exp.Literal.string(value))
-                    for name, value in {"format": form, "path": path, **options}.items()
-                ]
-            ),
-            exists=True,
-        )
-        place(create, table)
-        made.setdefault(path, create)
+        made.setdefault(path, declared_file(table, {"format": form, "path": path, **options}))
         table.set("this", exp.to_identifier(path, quoted=True))
     return [*made.values(), *statements]
 

@@ -1,11 +1,8 @@
-"""Places in the text of nodes that the text does not have."""
+"""Trees that the text does not have, and their places in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sqlglot import exp
+from sqlglot import exp
 
 
 def place(made: exp.Expr, at: exp.Expr) -> None:
@@ -22,3 +19,19 @@ def replaced(node: exp.Expr, made: exp.Expr) -> None:
     """Replace a node of the text by a new tree at its place."""
     place(made, node)
     node.replace(made)
+
+
+def declared_file(table: exp.Table, options: dict[str, str]) -> exp.Create:
+    """Return a declaration of a file in FROM, as rows without times; its name is its path."""
+    properties = [
+        exp.Property(this=exp.var(name), value=exp.Literal.string(value))
+        for name, value in options.items()
+    ]
+    made = exp.Create(
+        this=exp.Table(this=exp.to_identifier(options["path"], quoted=True)),
+        kind="TABLE",
+        properties=exp.Properties(expressions=properties),
+        exists=True,
+    )
+    place(made, table)
+    return made
