@@ -31,9 +31,9 @@ def modules_of(code: str) -> set[str]:
     [
         ("import streamscope", set(), 150),
         ("import streamscope; streamscope.JobFailedError", set(), 250),
-        ("import streamscope; streamscope.status", {"pyarrow", "fsspec"}, 600),
+        ("import streamscope; streamscope.status", {"fsspec"}, 600),
         ("import jobmanager.cli.main", set(), 500),
-        ("import jobmanager.cli.verbs.status", {"pyarrow", "fsspec"}, 800),
+        ("import jobmanager.cli.verbs.status", {"fsspec"}, 800),
         ("import streamscope; streamscope.Stream, streamscope.col", {"pyarrow", "fsspec"}, 900),
     ],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.state.odd_times import FAR_US, REMEDY, span
 from planner.durations import format_us
-from rvertex.sources.files import SEVERAL
+from rvertex.sources.versions import SEVERAL
 from rvertex.vertex.lateness_counts import LatenessCounts
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from planner.logical.traversal import transform
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import split_part
 from rvertex.sources.discover import infer_columns, infer_schema
-from rvertex.sources.files import SEVERAL
 from rvertex.sources.formats.row_log import holds_log
 from rvertex.sources.formats.rows.text_encoding import ENCODING, UTF_8, plain_name
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
@@ -48,7 +47,7 @@ from rvertex.sources.spec import (
     SourceSpec,
 )
 from rvertex.sources.times import is_time_type
-from rvertex.sources.versions import absolute
+from rvertex.sources.versions import SEVERAL, absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import fsspec
-import pyarrow as pa
 
 from rstream.errors import StoreError
 from rstream.secret_values import resolved_path, secret_value
@@ -42,6 +41,8 @@ from rstream.store.part_files import PartFiles, split_part
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
     from rstream.store.protocol import BlobStore, Paths
 
@@ -132,6 +133,8 @@ class FsspecBlobs:
             return list(readers.map(lambda path: get_or_none(self, path), paths))
 
     def open(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa  # here, because `jobmanager status` needs no Arrow
+
         full = self._full(path)
         if self._is_local:
             return self._attempt(path, lambda: pa.OSFile(full, "rb"))

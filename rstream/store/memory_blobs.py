@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from rstream.store.local_files import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from rstream.store.protocol import BlobStore, Paths
 
@@ -43,6 +43,8 @@ class MemoryBlobs:
         return [get_or_none(self, path) for path in paths]
 
     def open(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
         return pa.BufferReader(self.get(path))
 
     def list(self, folder: str = "") -> Paths:

@@ -21,7 +21,7 @@ from rstream.errors import StoreError
 from rstream.store.blobs import open_store
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
 from rvertex.sources.spec import TRAITS
-from rvertex.sources.versions import absolute, local_path, of_info, of_stat, store_of
+from rvertex.sources.versions import SEVERAL, absolute, local_path, of_info, of_stat, store_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,6 @@ SUFFIXES = {format: traits.suffixes for format, traits in TRAITS.items() if trai
 _FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
 #: Errors for a deleted or renamed file, and for a link to nothing or to itself.
 _GONE = (errno.ENOENT, errno.ELOOP)
-#: Separates the paths of a source with several paths.
-SEVERAL = "\n"
 _MAGIC = "*?["
 #: Suffixes of files that are still being written.
 _TEMPORARY = (

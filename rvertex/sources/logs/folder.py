@@ -23,13 +23,14 @@ import pyarrow as pa
 
 from rstream.items.batch import empty_events
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
-from rvertex.sources.files import SEVERAL, list_files
+from rvertex.sources.files import list_files
 from rvertex.sources.formats.parquet import row_groups
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, dead_rows, without_bad
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.protocol import ORIGIN, FoundFile, LogEnd, LogRows
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition, Unit
+from rvertex.sources.versions import SEVERAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

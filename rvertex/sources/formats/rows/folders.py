@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from rstream.items.exact import exact_cast
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.files import SEVERAL, SUFFIXES, fixed_folder
+from rvertex.sources.files import SUFFIXES, fixed_folder
 from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.formats.rows.text_values import with_values
-from rvertex.sources.versions import absolute
+from rvertex.sources.versions import SEVERAL, absolute
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
