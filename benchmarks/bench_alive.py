@@ -58,7 +58,7 @@ def cost_us(spec: OperatorSpec, ports: int, alive: int) -> float:
         times = np.sort(rng.integers(now, now + 100, STEP_ROWS))
         changes = run_of(times, rng.integers(0, alive, STEP_ROWS), now + 100)
         nothing = run_of(times[:0], times[:0], now + 100)
-        # A join reads changes of one side; a clip needs them on both.
+        # The input that changes. A join reads changes on one side; a clip needs them on both.
         others = [changes if isinstance(spec, EdgeClip) else nothing] * (ports - 1)
         begun = time.process_time()
         operator.process([changes, *others])

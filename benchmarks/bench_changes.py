@@ -40,9 +40,9 @@ PLACES = ("kafka", "postgres")
 PEERS = ("bytewax", "pathway", "flink")
 NOT_INSTALLED = "not installed: make bench-peers"
 WARM_RATE, WARM_STEP_S, WARM_S = 1_000, 1.0, 0.5
-#: The last events of a partition wait for later ones of the other partition.
+#: The last events of a partition are emitted only after later events of the other partition, us.
 TAIL_US = 150_000
-#: The answers to a step are there so long after it, or it was too much.
+#: A system keeps up with a step if all results can be read within this time after it, s.
 KEPT_UP_S = 2.0
 #: Partitions without new events follow the clock after a second.
 LAST_WAIT_S = 10.0

@@ -1,7 +1,7 @@
-"""What checkpoints and durable streams cost: one vertex with a large state, one stream, no job.
+"""The cost of checkpoints and durable streams: one vertex with a large state, one stream, no job.
 
-The last line is one JSON object. Ratios are medians over rounds in which the order of what is
-compared alternates, so that a drift of the machine cancels.
+The last line is one JSON object. Ratios are medians over rounds that alternate the order of the two
+variants, so that a drift of the machine cancels.
 
 - ``state``: three vertices with about 200 MB of state of which little changes from one checkpoint
   to the next: what a snapshot costs the host's thread, what a checkpoint uploads, and what it
@@ -59,9 +59,9 @@ BATCH_ROWS = 65_536
 LEFT = pa.schema([("key", pa.int64()), ("price", pa.int64())])
 RIGHT = pa.schema([("key", pa.int64()), ("name", pa.int64()), ("budget", pa.int64())])
 OUTPUT = (("left", "key"), ("left", "price"), ("right", "name"), ("right", "budget"))
-#: Bytes of a remembered row of the right side: its columns, its end and its number.
+#: Bytes of a stored row of the right side: its columns, its end and its number.
 RIGHT_ROW_BYTES = 40
-#: Rows of the left side live so long; one comes each microsecond.
+#: Lifetime of rows of the left side, us; one row arrives each microsecond.
 LEFT_LIFE_US = 200_000
 FAR_US = 10**15
 HOUR_US = 3_600_000_000
@@ -257,7 +257,8 @@ def rate(feed: Feed, folder: str, seconds: float, setting: Setting) -> Rate:
         loaded=None,
         positions=feed.vertex.consumed,
     )
-    if setting.checkpoint_s is not None:  # the first uploads everything; it is told apart
+    # the first checkpoint uploads the whole state, so it is reported separately
+    if setting.checkpoint_s is not None:
         checkpoints.request()
         checkpoints.poll(feed.vertex.consumed)
         while not host.notices:
@@ -273,7 +274,7 @@ def rate(feed: Feed, folder: str, seconds: float, setting: Setting) -> Rate:
             kept = np.arange(0, items.batch.num_rows, setting.one_in)
             out.append(items.batch if setting.one_in == 1 else items.batch.take(pa.array(kept)))
         if (time.perf_counter() - begin_s) // limits.report_interval_s > collected:
-            collected += 1  # as a job manager does after each report of what was consumed
+            collected += 1  # as a job manager does after each report of consumed items
             out.garbage_collect(out.next_seq)
     took_s, cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
     checkpoints.close()

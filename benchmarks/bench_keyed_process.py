@@ -9,7 +9,7 @@ the time that Bytewax takes for five seconds of events. The faster of batches of
 rows counts; a timed run counts only if timers fired. The last line is one JSON object: events per
 second of each, and how many times each of Bytewax's forms ours is.
 
-``--scale 0.2`` takes a fifth of the events; ``--ours`` leaves Bytewax out.
+``--scale 0.2`` uses a fifth of the events; ``--ours`` skips Bytewax.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 RATES = (1_000, 10_000, 100_000, 500_000)
-#: Windows of other lengths than WINDOW_US are looked at with one rate.
+#: Window lengths other than WINDOW_US are measured at one rate only.
 WINDOWS_MS = (1, 2, 5)
 WINDOWS_RATE = 10_000
 #: As many as this machine has cores: with twice as many, half of the channels more cross processes.
@@ -106,7 +106,7 @@ def _ours(args: argparse.Namespace, result: Result) -> None:
             folder = Path(tempfile.mkdtemp(prefix="streamscope-latency-"))
             try:
                 inputs.write(folder)
-                if number == 0:  # starts what all share, and compares nothing
+                if number == 0:  # warms up, and is not measured
                     jobmanager.run(
                         query_of(inputs, folder), root=str(folder / "warm"), **place
                     ).wait()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 QUERIES = ("filter", "window", "join")
 FORMATS = ("json", "avro", "arrow")
-#: Avro's writer is slow; the rates need fewer rows than that of JSON.
+#: Share of the rows per format: writing Avro is slow, and the rates need fewer rows than with JSON.
 SHARES = {"json": 1.0, "avro": 0.4, "arrow": 4.0}
 NOT_INSTALLED = "not installed: make bench-peers"
 SPARK = "Spark's connector for Kafka is in no package of PyPI; its jars come from Maven alone"

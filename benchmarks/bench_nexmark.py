@@ -24,8 +24,8 @@ from nexmark.report import Report, chart
 EVENTS = 2_000_000
 REPEAT = 3
 VENVS = Path(__file__).parent.parent / ".venvs"
-#: System -> the environment it runs in (None: this one), and the part of the events that it gets:
-#: those that work per event would take hours for all.
+#: System -> its environment (None: this one), and the share of the events that it gets: systems
+#: that work event by event would take hours for all of them.
 SYSTEMS: dict[str, tuple[str | None, float]] = {
     "ours": (None, 1.0),
     "duckdb_batch": (None, 1.0),

@@ -61,7 +61,7 @@ def measured(stream: Stream, rows: int) -> tuple[float, float]:
     specs = list(spec.operators)
     if spec.source is not None:
         payloads = [spec.source.spec.schema]
-        if spec.source.spec.keep is not None:  # the source asks the filter itself
+        if spec.source.spec.keep is not None:  # the source applies the filter itself
             specs.insert(0, Filter(spec.source.spec.keep))
     ports = [runs(payload, rows, 200 if len(payloads) == 2 else 1) for payload in payloads]
     inputs = list(zip(*ports, strict=True))

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from processes import Usage, tree, usage_of
 
-# Few files and looks: each look lists all files, so a job costs more in later phases.
+# Few files and listings: each check lists all files, so a job costs more in later phases.
 FILE_ROWS, FILE_EVERY_S, WAIT_S = 20_000, 1.0, 60.0
 JOB = """
 import sys

@@ -1,4 +1,4 @@
-"""Installs the peers of ``bench_nexmark.py``, each into an environment of its own below ``.venvs``.
+"""Installs the peers of ``bench_nexmark.py``, each into a separate environment below ``.venvs``.
 
 Existing environments stay. If one cannot be installed, pip's last line is printed, and the others
 are installed.
@@ -12,14 +12,14 @@ import venv
 from pathlib import Path
 
 VENVS = Path(__file__).parent.parent / ".venvs"
-#: Environment -> what is installed (tried with Python 3.11).
+#: Environment -> packages to install (tested with Python 3.11).
 PEERS = {
     "flink": ["apache-flink==2.3.0"],
     "bytewax": ["bytewax[kafka]==0.21.1", "orjson", "pyarrow", "numpy"],
     "pathway": ["pathway==0.33.0", "pyarrow", "numpy"],
     "quix": ["quixstreams==3.28.1", "orjson"],
 }
-#: Folder -> a package of which only files are wanted: Flink's connector for Kafka.
+#: Folder -> a package of which only files are used: Flink's connector for Kafka.
 FILES = {"flink-kafka": "shigawire-apache-flink-libraries==2.0.0.post1"}
 INSTALL_WAIT_S = 1_200
 

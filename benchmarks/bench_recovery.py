@@ -1,4 +1,4 @@
-"""Recovery: under a steady open-loop load workers are killed; a subscriber sees the pause.
+"""Recovery: under a steady open-loop load workers are killed; a subscriber measures the pause.
 
 Ours runs on Spark ``local[8]``, one vertex per worker, once per recovery strategy and number of
 simultaneous kills; then Spark Structured Streaming and, if it is installed, Flink with the same
@@ -40,11 +40,11 @@ class Strategy:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     hosts: int = 4
-    #: How many workers are killed at the same moment, one run each.
+    #: Numbers of workers that are killed at the same moment, one run each.
     kills: tuple[int, ...] = (1, 2)
-    #: The workers killed are those of one vertex, so that no replica of it is left.
+    #: Whether all instances of one vertex are killed, so that it has no replica left.
     is_whole_vertex: bool = False
-    #: The query says itself how each of its stages is recovered.
+    #: Whether the query sets the recovery of each of its stages.
     is_mixed: bool = False
 
     def why_not(self) -> str:
@@ -204,7 +204,7 @@ def _ours(
     return runs
 
 
-#: The others take longer to get warm, and Spark to recover.
+#: The other systems need longer to warm up, and Spark to recover, s.
 PEER_BEFORE_S = 4.0
 PEER_AFTER_S = 6.0
 

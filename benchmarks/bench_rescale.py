@@ -1,4 +1,4 @@
-"""Rescale: for how long the output of a live job pauses when its stages get other widths.
+"""Rescale: how long the output of a live job pauses when its stages get more or fewer vertices.
 
 Another process appends ``RATE`` events per second (open loop) to a log. A job on Spark counts them
 in windows of 10 ms by 1,000 keys, and a subscription notes when each batch arrives. *pause* is the
@@ -33,12 +33,12 @@ from rstream import Appender
 SCHEMA = pa.schema([("t", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
 RATE, KEYS = 50_000, 1_000
 STEP_US, WINDOW_US = 10_000, 10_000
-#: Output that is looked at before a change and after it; time between two changes.
+#: Seconds of output that are measured before and after a change; time between two changes.
 BEFORE_S, AFTER_S, BETWEEN_S = 1.0, 2.0, 1.5
 WAIT_S = 120.0
-#: So many batches have arrived when a job is at work.
+#: Number of batches after which a job counts as running.
 FLOWING = 100
-#: Vertices of the keyed stage at first.
+#: Initial number of vertices of the keyed stage.
 WIDTH = 2
 
 

@@ -1,4 +1,4 @@
-"""Restore: a worker with a large state is killed; how long does the output pause?
+"""Restore: a worker with a large state is killed. How long does the output pause?
 
 A vertex fills its state, then gets a steady load (open loop, ``RATE`` events per second). Its
 worker, a Python process of Spark, gets SIGKILL; spare hosts are warm. *output* is the time from the
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 #: Events per second of the steady load, and for how long it is written.
 RATE, STEADY_S = 200, 900
-#: Bytes of a text that a key or row keeps beside its numbers.
+#: Bytes of the text that a key or row stores beside its numbers.
 TEXT_BYTES = 400
-#: All of the state is due within this time; the steady load begins later.
+#: All of the state is due within this time, us; the steady load begins later.
 FILL_US, STEADY_AFTER_US = 1_000_000, 2_000_000
 BLOCK_ROWS = 131_072
 TICK_S = 0.1
-#: The vertex keeps up with the load if it is behind by less.
+#: The vertex keeps up with the load if it is behind by less than this, us.
 LEVEL_US = 1_000_000
 CHECKPOINTS = 2
 FILL_WAIT_S, WAIT_S = 400.0, 90.0

@@ -1,8 +1,8 @@
 """Cost per event as something grows: data, keys, overlapping windows, vertices, state.
 
-Every point is a real job in a process of its own (``LocalExecutor``, two hosts, durable output):
-first a small job of the same shape, which costs as much as starting and ending does, then the job
-of the point. The cost per event is the difference of both, in processor time and wall time. Points
+Every point is a real job in a separate process (``LocalExecutor``, two hosts, durable output).
+First a small job of the same shape runs, whose cost is that of starting and ending, then the job of
+the point. The cost per event is the difference of both, in processor time and wall time. Points
 take turns, in alternating order; medians. A curve *bends* if its most expensive point costs more
 than :data:`BEND` times the cheapest. The last line is one JSON object ``{curve: [[x, ns_per_event,
 peak_bytes], ...]}``.
@@ -36,10 +36,10 @@ HOSTS = 2
 REPEATS = 3
 #: Points with more events are run once.
 LARGE_ROWS = 10_000_000
-#: A curve that is flat costs at most so many times more at its dearest point.
+#: A curve is flat if its most expensive point costs at most this many times the cheapest.
 BEND = 2.0
 POINT_WAIT_S = 900
-#: A point that needs more than this share of the free memory is left out.
+#: A point that needs more than this share of the free memory is skipped.
 MEMORY_SHARE = 0.5
 
 
@@ -161,7 +161,7 @@ def run_point(name: str, x: int, rows: int | None) -> Measure:
     curve = CURVES[name]
     large = curve.make(x, rows or curve.rows(x))  # writes its files
     small = curve.make(x, SMALL_ROWS)
-    run_job(small, curve.parallelism(x))  # loads what all jobs share
+    run_job(small, curve.parallelism(x))  # loads code that all jobs share
     fixed_cpu_s, fixed_wall_s = run_job(small, curve.parallelism(x))
     cpu_s, wall_s = run_job(large, curve.parallelism(x))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""Whether anything grows while a job runs for hours, under load and with a fault each minute.
+"""Checks whether disk, memory or handles grow while a job runs for hours, with a fault each minute.
 
 A generator feeds a topic; a job on Spark counts windows and delivers them, exactly once, into
 another topic. Every minute a worker is killed, the driver is killed and the job resumed, or the
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 SEED = 13
 FROZEN_S = 3.0
 RUNNING_S_MAX = 120.0
-#: From a fault until answers come again; more counts as a failure.
+#: Time from a fault until results arrive again, s; more counts as a failure.
 BACK_S_MAX = 300.0
 FINISH_S_MAX = 180.0
-#: No fault so long before the end: what is left is delivered meanwhile.
+#: No fault is done in this time before the end, s, so that the remaining rows are delivered.
 CALM_S = 30.0
 LOG_LINES = 30
 DELAY_US = 8_000_000

@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 
 ROWS, STEP_ROWS = 20_000_000, 131_072
 KEYS = (10, 10_000, 1_000_000, 5_000_000)
-#: A key has a row for each row of its own number in so many.
+#: Factor of random keys, so that keys are far apart.
 SPREAD = 1_000_003
 #: A hopping window moves this number of times.
 STEPS_OF_HOPPING = 20
 SAMPLE_S = 0.02
-#: A join remembers rows with a text of this length; one row of this number looks for others.
+#: Length of the text in stored rows of a join; one row in this number looks up others.
 REMEMBERED_TEXT, LOOKED_UP = 76, 16
 MB = 1e6
-#: DuckDB does not start with less.
+#: DuckDB does not start with less memory.
 DUCKDB_MIN = 60_000_000
 PAYLOAD = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("x", pa.float64())])
 SPEC = VertexSpec(VertexId("v.0"), "v", 0, (), None, (), (), pa.schema([]), "s")

@@ -1,4 +1,4 @@
-"""Whether disk and memory stay flat while 100 million events pass through a job on Spark.
+"""Checks whether disk and memory stay flat while 100 million events pass through a job on Spark.
 
 Bids are counted per bidder and second, which sends about 60 million items through a flushed
 channel; a second window computes the median per second. While the job runs, the bytes below its
@@ -69,7 +69,7 @@ def _bytes_below(root: Path) -> int:
             continue
         try:
             total += path.stat().st_size
-        except FileNotFoundError:  # collected meanwhile
+        except FileNotFoundError:  # collected (deleted) meanwhile
             continue
     return total
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 PAYLOAD = pa.schema([(name, pa.int64()) for name in "abcd"])
-#: Everything fits: what is measured is the way, not the waiting.
+#: The tail has room for everything, so writes never wait.
 ROOMY = StreamLimits(tail_bytes_max=4 << 30)
 
 

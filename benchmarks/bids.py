@@ -1,7 +1,7 @@
 """Seeded bids and the intervals they are joined with, as Parquet in the temporary folder.
 
-Every block of rows has a generator of its own, seeded by its number, so the data does not depend on
-the requested number of rows, and can be made in any order. 100 bids per millisecond; 1,000
+Every block of rows has its own generator, seeded by its number. So the data does not depend on the
+requested number of rows, and blocks can be made in any order. 100 bids per millisecond; 1,000
 auctions, equally likely; prices are uniform in 1..10,000, so ``price <= 1000`` keeps one row in
 ten.
 """
@@ -26,7 +26,7 @@ AUCTIONS = 1_000
 FIRST_ID = 1_000
 START_US = 1_767_225_600_000_000
 #: One interval per 200 bids: 100,000 for 20 million. Lengths of 1 to 3 s give every bid about one
-#: partner.
+#: match.
 BIDS_PER_INTERVAL = 200
 LENGTH_US = (1_000_000, 3_000_000)
 TIME = pa.timestamp("us")

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
 
 HOSTS = 1_000
-#: Hosts that go with a switch or a power supply.
+#: Hosts that fail together with a switch or a power supply.
 RACK_HOSTS = 25
-#: (branches, width): sources of ``width`` vertices, an exchange, as many windows; a union at last.
+#: (branches, width): sources of ``width`` vertices, an exchange, equally many windows, and a final
+#: union.
 PLANS = {
     "100 vertices": (6, 8),
     "1,000 vertices": (60, 8),

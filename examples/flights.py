@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 import streamscope as ss
 
-#: Part of the cache's name: raise it when what is written below changes.
+#: Part of the cache's name: raise it when the format of the written files changes.
 FORMAT = 1
 ROW_GROUP_ROWS = 32_768
 UTC_US = pa.timestamp("us", "UTC")

@@ -41,17 +41,18 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 BROKER_START_S = 20.0
-#: How long the job may take to deliver the rest once the year is over.
+#: How long the job may take to deliver the remaining rows once the year is over, s.
 FINISH_S = 90.0
 STATUS_WAIT_S = 60.0
-#: Shares of the time that the year takes.
+#: Shares of the year at which the failures happen.
 WORKER_KILLED, BROKER_FROZEN, DRIVER_KILLED = 0.25, 0.375, 0.7
 FROZEN_FOR = 0.05
 READ_S = 30.0
 TOPICS = {FLIGHTS: PARTITIONS, WEATHER: 1, DELAYS: PARTITIONS}
 SHOWN_ROWS = 8
 Row = dict[str, Any]
-#: When it is due, given the share of the time that is past; what it is; what makes it.
+#: A failure: the condition under which it is due, given the elapsed share of the time; its name;
+#: its action.
 Trouble: TypeAlias = tuple["Callable[[float], bool]", str, "Callable[[], None]"]
 
 
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
     args = parser.parse_args()
     console = Console()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes are ended
     flights.inputs()
     folder = Path(tempfile.mkdtemp(prefix="streamscope-live-"))
     began = time.monotonic()
@@ -127,7 +128,7 @@ class Broker:
         port = free_port()
         self.servers = f"127.0.0.1:{port}"
         folder.mkdir(parents=True)
-        # Not the script on the path: that runs this program as a child of its own.
+        # Run the module: the script on the path would run it in a further child process.
         command = [str(Path(noida_db.__file__).parent / "noida-db"), "start", "--only", "kafka"]
         command += ["--kafka-port", str(port), "--data-dir", str(folder)]
         self._log = (folder.parent / "broker.log").open("wb")
@@ -155,7 +156,7 @@ class Feed:
 
     def __init__(self, servers: str, seconds: float) -> None:
         self._phase_s = seconds / PHASES
-        #: The phase, and when it began.
+        #: The current phase, and when it began.
         self._phase = 0, float("inf")
         command = [sys.executable, str(HERE / "live_feed.py"), servers, str(seconds)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -196,7 +197,7 @@ class LiveJob:
         self._executor = executor
         self._environment = {**os.environ, "LIVE_SERVERS": servers}
         self._process: subprocess.Popen[bytes] | None = None
-        #: How many drivers were started; each has an epoch of its own.
+        #: Number of drivers started so far; each has its own epoch.
         self._lives = 0
         self._log = (root.parent / "job.log").open("wb")
 
@@ -223,7 +224,7 @@ class LiveJob:
 
     def finish(self) -> None:
         """End the sources at their positions, and wait until all rows are delivered."""
-        # A driver that starts forgets what was asked of the one before.
+        # A driver that starts ignores requests to its predecessor.
         wait_for(
             lambda: self._status().get("manager_epoch", 0) >= self._lives,
             STATUS_WAIT_S,
@@ -402,7 +403,7 @@ def compare(found: list[Row], expected: list[Row]) -> str:
 def key_of(row: Row) -> str:
     """Return a row as text, which is equal for equal values."""
     times = {k: moment(v) for k, v in row.items() if k in ("window_start", "window_end")}
-    # JSON has one kind of number, and a reader of 5.0 may find 5.
+    # JSON has only one kind of number, so a reader of 5.0 may get 5.
     values = {k: float(v) if isinstance(v, int) else v for k, v in row.items()}
     return json.dumps({**values, **times}, sort_keys=True)
 

@@ -17,7 +17,8 @@ from flights import inputs, left_at, micros
 from live_query import FLIGHTS, WEATHER
 
 PARTITIONS = 4
-#: Partition 3 gets flights in every second of so many equal parts of the year, the first one too.
+#: Partition 3 gets flights in every second of this many equal parts of the year, the first one
+#: included.
 PHASES = 8
 STEP_S = 0.05
 FLUSH_WAIT_S = 30.0

@@ -14,9 +14,9 @@ from flights import windows
 import streamscope as ss
 
 FLIGHTS, WEATHER, DELAYS = "flights", "weather", "delays"
-#: Flights come in the order in which they left: up to 22 hours after their scheduled time. A
-#: partition that was silent comes back as late as the producer and the broker send it after its
-#: siblings: two weeks of the replayed year are 1.5 s.
+#: Flights arrive in the order of their departure: up to 22 hours after their scheduled time. When a
+#: silent partition resumes, it is behind the others by the delay of the producer and the broker:
+#: two weeks of the replayed year are 1.5 s.
 FLIGHTS_DELAY, WEATHER_DELAY = "336h", "1h"
 FLIGHT = pa.schema(
     [

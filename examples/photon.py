@@ -37,7 +37,8 @@ SITES = ("east", "west")
 SEARCHES = pa.schema([("q", pa.int64()), ("searched_at", pa.timestamp("us")), ("text", pa.int64())])
 CLICKS = pa.schema([("click", pa.int64()), ("q", pa.int64()), ("clicked_at", pa.timestamp("us"))])
 BATCH_S, SITE_KILL_S, SERVER_KILL_S = 0.2, 15.0, 40.0
-#: Searches of this many batches may be clicked, and one click in so many has no search.
+#: Clicks may refer to searches of this many earlier batches, and one click in this number has no
+#: search.
 BATCHES, WITHOUT = 100, 500
 UNJOINABLE_S, END_S = 30, 180.0
 
@@ -203,7 +204,7 @@ def run_all(folder: Path, minutes: float, rate: int, seed: int) -> dict[str, Any
         while found["missing"] or found["not_marked"]:  # ends: at the deadline
             if time.monotonic() > deadline_s:
                 break
-            traffic.make(with_clicks=False)  # time goes on in the log of searches
+            traffic.make(with_clicks=False)  # event time must continue in the log of searches
             traffic.arrive()
             time.sleep(BATCH_S)
             found = compared(folder, traffic)

@@ -65,7 +65,7 @@ def write_inputs(source: Path, folder: Path) -> int:
     searches = table.take(order).drop_columns(["date_time", "is_booking"])
     pq.write_table(searches, folder / "searches.parquet")
     booked = table.filter(pc.equal(table["is_booking"], 1)).select(["search_id", "searched_at"])
-    # A made-up delay that depends on the row alone.
+    # An invented delay that depends only on the row.
     shares = [(n * 7919 % 1009 / 1009) ** 2 for n in booked["search_id"].to_pylist()]
     delays = pa.array([int(share * DELAY_MAX_US) for share in shares], pa.duration("us"))
     booked_at = pc.add(booked["searched_at"], delays)

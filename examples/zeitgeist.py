@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 HOUR_US = 3_600_000_000
 HOURS = 24 * 7
-#: Weeks that the model learns before it alerts, and how much of a new week it takes.
+#: Weeks that the model learns before it alerts, and the weight of a new week.
 LEARNED_WEEKS, RATE = 4, 0.25
-#: How many deviations a bucket differs, and how many such buckets in a row are an alert.
+#: By how many deviations a bucket must differ, and how many such buckets in a row raise an alert.
 DEVIATIONS, BUCKETS = 3.5, 2
 SPIKE = ("EWR", datetime(2013, 9, 17, 14, tzinfo=UTC), 4.0)
 DIP = ("JFK", datetime(2013, 9, 19, 18, tzinfo=UTC), 0.0)
-#: An airport is closed: these flights leave hours later, so there is a dip that is withdrawn.
+#: An airport is closed: these flights leave hours later, which causes a dip that is withdrawn
+#: later.
 HELD = ("LGA", datetime(2013, 9, 24, 14, tzinfo=UTC), timedelta(hours=8))
 PLANTED_HOURS = 5
 
@@ -54,14 +55,14 @@ class Zeitgeist(ss.KeyedProcess):
     expected: list[float]
     weeks: list[int]
     next_bucket: int | None
-    #: Buckets in a row above the model, or below it (negative).
+    #: Number of consecutive buckets above the model, or below it (negative).
     row: int = 0
 
     def on_event(self, event: Any, ctx: Any) -> None:
         """Take the count of a bucket; empty buckets before it were handled by timers."""
         self.compare(event.vs, event.flights, ctx)
         self.next_bucket = event.vs + HOUR_US
-        # Behind the count of the next bucket, if there is one.
+        # After the count of the next bucket, if there is one.
         ctx.set_timer(self.next_bucket + 1)
 
     def on_timer(self, timer: Any, ctx: Any) -> None:
@@ -85,7 +86,7 @@ class Zeitgeist(ss.KeyedProcess):
         if abs(self.row) >= BUCKETS:
             kind = "spike" if self.row > 0 else "dip"
             ctx.emit(kind, bucket, flights, expected, abs(self.row))
-        # What differs much counts less, so a spike is not learned as usual.
+        # Buckets that differ much have less weight, so a spike is not learned as normal.
         share = 1 / (weeks + 1) if not is_known else RATE / (1 + abs(self.row))
         self.expected[slot] = expected + share * (flights - expected)
         self.weeks[slot] = weeks + 1
@@ -104,7 +105,7 @@ def flights(planted: Sequence[tuple[str, datetime, float]] = (SPIKE, DIP)) -> pa
         }
     )
     at = rows["at"].cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC"))
-    # Cancelled flights are known at once.
+    # Cancelled flights are known immediately.
     minutes = frame["dep_delay"].fillna(0).clip(lower=0).tolist()
     copies, delays = [], []
     for origin, time, late in zip(rows["origin"].to_pylist(), at.to_pylist(), minutes, strict=True):

@@ -26,7 +26,7 @@ def fingerprint(value: object) -> str:
 def canonical(value: object) -> str:
     """Return ``value`` as text, without anything that varies between runs."""
     kind: type[Any] = type(value)
-    if kind in _PLAIN:  # most values are: before all that takes longer
+    if kind in _PLAIN:  # first, because most values are plain
         return f"{kind.__name__}:{value!r}"
     names = _field_names(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
     if names is not None:

@@ -390,5 +390,5 @@ def _stable(value: Any) -> str:
 def _content_of(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # not filled yet
+    except ValueError:  # a closure's cell that is not filled yet
         return _MISSING

@@ -34,10 +34,11 @@ READY_WAIT_S = 90.0
 STOP_WAIT_S = 20.0
 WAIT_S = 20.0
 LEAD_US = 500_000
-#: After the last event of a load one comes that closes its windows; before the next load begins.
+#: After the last event of a load, an event this much later closes its windows, us; before the next
+#: load begins.
 CLOSING_US = 100_000
 WARM_RATE, WARM_SECONDS = 5_000, 4.0
-#: Lines are sent so often.
+#: Pause between two sends of lines, s.
 TICK_S = 0.0005
 _ROW = re.compile(rb"\+I\[(-?\d+), (\d+), (\d+)\]")
 Latencies = dict[int, tuple[np.ndarray, np.ndarray]]
@@ -56,7 +57,7 @@ def run_flink(loads: Sequence[Inputs]) -> Latencies:
         warm = Inputs(first.query, WARM_RATE, WARM_SECONDS, first.window_us)
         for inputs in (warm, *loads):
             offset_us = now_us() + LEAD_US - started_us
-            offset_us += -offset_us % CLOSING_US  # windows begin where those of the load do
+            offset_us += -offset_us % CLOSING_US  # align the windows with those of the load
             seen = stream.run(inputs, started_us, offset_us)
             if inputs is warm:
                 continue
@@ -80,10 +81,10 @@ class FlinkStream:
         self._process = subprocess.Popen(
             [*command, "--ports", *ports], stdout=subprocess.PIPE, stderr=self._errors
         )
-        #: What was read from its output, and when.
+        #: The text read from its output, and when it was read.
         self._chunks: list[tuple[int, bytes]] = []
         self._rows = 0
-        #: Windows that the next load closes: that of the last closing event.
+        #: Windows that only the next load closes: the window of the last closing event.
         self._left_open = False
         threading.Thread(target=self._listen, daemon=True, name="flink-output").start()
         self._lines: list[socket.socket] = []
@@ -120,7 +121,7 @@ class FlinkStream:
         for sender in senders:
             sender.join()
         closing_us = START_US + offset_us + int(inputs.seconds * 1e6) + CLOSING_US
-        for line in self._lines:  # a key of its own, a value that passes no filter
+        for line in self._lines:  # a separate key, and a value that no filter passes
             line.sendall(f"{closing_us},{closing_us},0,10000\n".encode() if line is not
                          self._lines[0] else f"{closing_us},0,10000\n".encode())  # fmt: skip
         deadline_s = time.monotonic() + WAIT_S

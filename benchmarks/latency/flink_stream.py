@@ -14,7 +14,7 @@ from pyflink.common import Configuration
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment
 
-#: The shortest that Flink's documentation suggests for low latency.
+#: The shortest intervals that Flink's documentation suggests for low latency.
 SETTINGS = {
     "execution.buffer-timeout.interval": "1 ms",
     "pipeline.auto-watermark-interval": "1 ms",

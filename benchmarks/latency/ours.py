@@ -39,7 +39,8 @@ def query(inputs: Inputs, folder: Path) -> Query:
     intervals = str(folder / "intervals.parquet")
     right = Stream.from_parquet(intervals, vs="start", ve="stop", delay="0s", partitions=1)
     left = Stream.from_parquet(path, vs="time", delay="0s", partitions=1).select("key", "value")
-    # A vertex of the join has half of the keys: CTIs say how far time has come for it.
+    # A vertex of the join gets half of the keys, so CTIs tell it how far time has advanced for
+    # them.
     return left.join(right.select("key", "tag"), on="key").to_parquet(cti_every=CTI_EVERY)
 
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 LEAD_US = 500_000
-#: After the last event of a rate an event comes that closes its windows.
+#: After the last event of a rate, an event this much later closes its windows, us.
 CLOSING_US = 1_000_000
-#: Output that is not there so long after its load is given up, and so are higher rates.
+#: If output does not arrive within this time after its load, this rate and all higher ones are
+#: skipped, s.
 WAIT_S = 25.0
 Latencies = dict[int, tuple[np.ndarray, np.ndarray]]
 
@@ -43,7 +44,7 @@ def run_spark(query: str, rates: list[int], seconds: float) -> Latencies:
         for number, rate in enumerate(rates):
             inputs = Inputs(query, rate, seconds)
             offset_us = now_us() + LEAD_US - started_us
-            offset_us += -offset_us % WINDOW_US  # windows begin where those of the load do
+            offset_us += -offset_us % WINDOW_US  # align the windows with those of the load
             _feed(inputs, folder, started_us, offset_us)
             rows += inputs.answers()
             closings = number if query == "window" else 0

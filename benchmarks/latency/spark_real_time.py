@@ -28,14 +28,14 @@ from open_loop import START_US, now_us
 
 from latency.load import FILTER_MAX, KEYS, WINDOW_US, Inputs
 
-#: What the trigger's allow list lets through, and what to call the results.
+#: Queries that the trigger's allow list supports, and their names in the result.
 QUERIES = {"filter": "filter", "window": "updates of windows"}
 MASTER = "local[8]"
 PARTITIONS = 2
 TRIGGER = "5 minutes"
 TICK_S = 0.001
 LEAD_US = 2_000_000
-#: Windows begin where those of the load do.
+#: Windows are aligned with those of the load.
 ALIGN_US = 100_000
 WARM_RATE, WARM_SECONDS = 1_000, 8.0
 WAIT_S = 20.0
@@ -99,7 +99,7 @@ class RealTimeQuery:
         streams = getattr(jvm, f"{_SOURCES}.LowLatencyMemoryStream")
         self._source = streams.apply(self.spark._jsparkSession, PARTITIONS, text)
         self._sink = getattr(jvm, f"{_SOURCES}.ContinuousMemorySink")()
-        # Its rows themselves: what it says of them in public is a copy, made while none can come.
+        # Read its internal rows: its public method copies them, and blocks new rows meanwhile.
         name = f"{_SOURCES}.ContinuousMemorySink".replace(".", "$")
         self._rows = getattr(self._sink, f"{name}$$batches")()
         answer = _answer(DataFrame(self._source.toDF(), self.spark), query)
@@ -154,7 +154,7 @@ def _answer(lines: Any, query: str) -> Any:
     )
     if query == "filter":
         cheap = events.where(f"value <= {FILTER_MAX}")
-        euros = (f.col("value") * 908).alias("millis")  # whole numbers are read back
+        euros = (f.col("value") * 908).alias("millis")  # only whole numbers are read back
         return cheap.select(f.unix_micros("time").alias("_vs"), "key", euros)
     window = f.window("time", f"{WINDOW_US} microseconds")
     groups = events.withWatermark("time", "0 seconds").groupBy(window, "key")

@@ -27,15 +27,16 @@ from ending import at_end
 
 WORKERS = 2
 SNAPSHOT_S = 10
-#: Messages a poll at most; its documentation says that fewer make for lower latency.
+#: Most messages per poll; Bytewax's documentation says that fewer reduce latency.
 BATCH = {"latency": 1_000, "throughput": 10_000}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WINDOW = timedelta(milliseconds=10)
 SIDE_LIFE_US = 1_000_000
-#: For events that come before sides that are earlier.
+#: Allowance for events that arrive before sides with an earlier time, us.
 SLACK_US = 5_000_000
 SCARCE_BELOW = 100
-#: librdkafka asks brokers for so long; its default of 500 ms is a wait only if there is nothing.
+#: librdkafka waits this long for brokers. Its default of 500 ms only delays fetches without
+#: messages.
 CONSUMER = {"fetch.wait.max.ms": "5", "log_level": "0"}
 PRODUCER = {"linger.ms": "0", "enable.idempotence": "true", "log_level": "0"}
 
@@ -67,11 +68,11 @@ def scarce(flow: Dataflow, order: dict[str, Any]) -> Any:
 def windowed(flow: Dataflow, order: dict[str, Any]) -> Any:
     events = rows(flow, order, order["topic"], "events")
     keyed = op.map("key", events, lambda r: (str(r["key"]), (r["at"], r["amount"])))
-    # By the wall's clock: an event that takes longer is late and dropped.
+    # Wall time that windows wait; an event that takes longer is late and dropped.
     wait = timedelta(milliseconds=order["wait_ms"])
     clock = win.EventClock(lambda v: EPOCH + timedelta(microseconds=v[0]), wait)
     windower = win.TumblingWindower(length=WINDOW, align_to=EPOCH)
-    # The window's end comes from its events, so that no second stream has to be joined.
+    # The window's end is computed from its events, so no second stream has to be joined.
     out = win.fold_window(
         "window",
         keyed,

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from live.events import Step
 
-#: Between two looks at a table.
+#: Pause between two reads of a table, s.
 _LOOK_S = 0.01
 _CONSUME_S = 0.02
 _COLUMNS = ("key", "n", "total")
-#: Counts of one key are below it.
+#: All counts of one key are below this number.
 _COUNTS = 1 << 40
 
 
@@ -115,7 +115,7 @@ def of_topic(servers: str, topic: str) -> Callable[[], pa.Table | None]:
         table = pj.read_json(
             pa.BufferReader(b"\n".join(values)), pj.ReadOptions(block_size=1 << 24)
         )
-        if "diff" in table.column_names:  # one that is taken back is no row
+        if "diff" in table.column_names:  # a retracted row does not count
             table = table.filter(pa.array(table["diff"].to_numpy() == 1))
         return table
 

@@ -30,14 +30,14 @@ SIDES_PER_S = 200
 SCARCE_BELOW = 100
 ALWAYS = 1 << 62
 QUERIES = ("filter", "window", "join", "scarce")
-#: The fields of each query's rows that are compared; the first one says when the row was due.
+#: The compared fields of each query's rows; the first is the time at which the row was due.
 FIELDS = {
     "filter": ("at", "key", "amount"),
     "scarce": ("at", "key", "amount"),
     "window": ("window_end", "key", "n", "total"),
     "join": ("at", "key", "amount", "side"),
 }
-#: What a query reads of an event, and all of it as Avro has it.
+#: The fields of an event that a query reads, and all of its fields as an Avro schema.
 EVENT = pa.schema(
     [pa.field("at", pa.int64()), pa.field("key", pa.int64()), pa.field("amount", pa.int64())]
 )
@@ -62,7 +62,7 @@ class Step:
     started_us: int
     rate: int
     rows: int
-    #: Sides to join with, each second; none in other queries.
+    #: Number of sides per second to join with; none in other queries.
     sides_per_s: int = 0
     keys: int = KEYS
     #: Whether all events of a key are in one partition.
@@ -91,7 +91,8 @@ class Step:
     def _drawn(
         self, number: int, rate: int, rows: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        # One generator for each column: what is drawn does not depend on how many there are.
+        # One generator per column, so the values of a column do not depend on the number of
+        # columns.
         keys, amounts = (np.random.default_rng([SEED, number, k]) for k in range(2))
         at = self.started_us + np.arange(rows, dtype=np.int64) * 1_000_000 // rate
         return at, keys.integers(0, self.keys, rows), amounts.integers(0, AMOUNTS, rows)
@@ -154,7 +155,7 @@ def rows_of(query: str, values: Sequence[bytes]) -> np.ndarray:
     text = pa.BufferReader(b"\n".join(values))
     table = pj.read_json(text, pj.ReadOptions(block_size=1 << 24))
     rows = np.stack([_integers(table[name]) for name in FIELDS[query]], axis=1)
-    if "diff" in table.column_names:  # one that is taken back is no row
+    if "diff" in table.column_names:  # a retracted row does not count
         rows[table["diff"].to_numpy() != 1, 1:] = -1
     return rows
 
@@ -172,9 +173,9 @@ class Verdict:
     """The differences of an answer from the expected one."""
 
     rows: int
-    #: Rows that had to be there and are not.
+    #: Rows that are expected and missing.
     missing: int
-    #: Rows that are wrong, or there once more than they should.
+    #: Rows that are wrong or occur too often.
     wrong: int
 
     @property

@@ -37,7 +37,7 @@ SETTINGS = {
 PAIR = """e.`key` = s.`key` AND e.ts BETWEEN s.ts AND s.ts + INTERVAL '1' SECOND
     AND e.`at` >= s.`at` AND e.`at` < s.`at` + 1000000"""
 KEPT = "SELECT `at`, `key`, amount FROM events WHERE "
-#: The columns of an answer, and how it is made.
+#: The columns of the output, and its query.
 QUERIES = {
     "filter": ("`at` BIGINT, `key` BIGINT, amount BIGINT", KEPT + "MOD(amount, 2) = 0"),
     "scarce": ("`at` BIGINT, `key` BIGINT, amount BIGINT", KEPT + "amount < 100"),

@@ -43,22 +43,22 @@ if TYPE_CHECKING:
 KEPT_UP_S = 1.0
 READY_WAIT_S = 120.0
 WARM_RATE, WARM_STEP_S = 1_000, 1.0
-#: Without a further answer for so long, the first step is over.
+#: If no further result arrives in this time, the first step is over, s.
 SETTLED_S = 0.5
 #: The first moments of a step do not count.
 WARM_S = 0.5
-#: The last windows of a step close, and the last events find out which sides precede them, when
-#: something later comes: the next step. The end of a step is not looked at.
+#: The last windows of a step close only when something later arrives: the next step. The same holds
+#: for the last events of a join. So the end of a step is not measured, us.
 TAIL_US = {"filter": 0, "scarce": 0, "window": 150_000, "join": 150_000}
-#: For rows that are still on their way when the last step is over, before they count as missing.
+#: How long to wait for rows after the last step, before they count as missing, s.
 LATE_WAIT_S = 3.0
-#: More than any of the systems, and the generator, can do on two cores.
+#: More than any system, and the generator, can process on two cores.
 MOST_RATE, MOST_S = 300_000, 1.2
 HERE = Path(__file__).parent.parent
 _ASKED_S = 0.02
-#: Of the rows of a step; fewer are no sign of lost ones, but of a system that is behind.
+#: Share of the rows of a step. With fewer, the system is behind, rather than losing rows.
 NEARLY_ALL = 0.98
-#: Of the first rows: then the system is at work.
+#: Share of the first rows after which the system counts as running.
 SOME = 0.3
 
 
@@ -69,7 +69,7 @@ class Measured:
     step: Step
     kept_up: bool
     behind_ms: float
-    #: Of the system, while the step lasted and until it was answered.
+    #: Processor time of the system during the step and until its results arrived, s.
     cpu_s: float
     broker_cpu_s: float
 
@@ -83,7 +83,7 @@ class Bench:
     reader: subprocess.Popen[str]
     query: str
     steps: list[Step] = field(default_factory=list)
-    #: Rows that answer the step of warming up; what may be late there is not looked at.
+    #: Rows that result from the warm-up step; late rows among them are ignored.
     warm_rows: int = 0
 
     def ask(self, words: str = "count") -> int:
@@ -249,7 +249,8 @@ def result_of(run: Bench, measured: list[Measured], path: Path) -> dict[str, Any
     since_us, settled_us = measured[0].step.started_us, kept[-1].last_us - tail_us
     verdict = judged(run.query, found, run.steps, since_us, settled_us)
     missing = verdict.missing
-    if missing:  # a consumer that runs for long may miss what was committed: ask another one
+    # a consumer that has run for long may miss committed messages, so a new one reads them again
+    if missing:
         again = rows_of(run.query, all_values(run.broker.servers, OUT_TOPIC))
         missing = judged(run.query, again, run.steps, since_us, settled_us).missing
     rates = {}

@@ -18,13 +18,14 @@ from confluent_kafka import Producer
 
 from live.events import PARTITIONS, SIDE_TOPIC, TOPIC, Step, value_of
 
-#: What the broker has not taken so long after a step is given up: it was more than it can take.
+#: Messages that the broker has not accepted within this time after a step are dropped: the rate was
+#: too high, s.
 FLUSH_WAIT_S = 0.5
-#: Values are made before the first one is due; that takes about so long for each.
+#: Values are made before the first one is due; making one takes about this long, s.
 _MAKING_S = 4e-6
 _LEAD_S, _LEAD_S_MIN = 0.3, 0.05
 _TICK_S = 0.001
-#: A step ends so long after its time, and tells what it has sent.
+#: A step ends this long after its planned end, and reports the number of sent messages, s.
 _LATE_S_MAX = 0.2
 _METADATA_S = 10.0
 
@@ -39,7 +40,7 @@ def main(servers: str) -> None:
             "log_level": 0,
         }
     )
-    for topic in (TOPIC, SIDE_TOPIC):  # else the first messages may overtake each other
+    for topic in (TOPIC, SIDE_TOPIC):  # otherwise the first messages may be sent out of order
         producer.list_topics(topic, _METADATA_S)
     for line in sys.stdin:
         planned, due_us, messages = made(json.loads(line))
@@ -77,7 +78,8 @@ def sent(
             batches: dict[tuple[object, object], list[dict[str, object]]] = {}
             for m in messages[done:ready]:
                 batches.setdefault((m["topic"], m["partition"]), []).append(m)
-            for (topic, partition), batch in batches.items():  # a message's own is ignored
+            # the partitioner of the client is not used
+            for (topic, partition), batch in batches.items():
                 producer.produce_batch(topic, batch, partition=partition)
             done = ready
         producer.poll(0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SNAPSHOT_MS = 10_000
-#: Its default is 1,500; the least that its time has.
+#: Commit intervals in ms; the default is 1,500.
 COMMIT_MS = {"latency": 2, "throughput": 100}
 WINDOW_US, SIDE_LIFE_US, SCARCE_BELOW = 10_000, 1_000_000, 100
 

@@ -17,7 +17,7 @@ from ending import at_end
 from quixstreams import Application
 
 WORKERS = 2
-#: Its default is 5.
+#: Commit interval, s; the default is 5.
 COMMIT_S = {"latency": 0.01, "throughput": 1.0}
 POLL_S = {"latency": 0.005, "throughput": 0.1}
 WINDOW_MS, SIDE_LIFE_US, SCARCE_BELOW = 10, 1_000_000, 100
@@ -74,7 +74,7 @@ def joined(app: Application, order: dict[str, Any]) -> Any:
     sides = rows(app, "sides")[["at", "key", "amount"]].group_by("key")
 
     def pair(event: Any, side: Any) -> Any:
-        age_us = event["at"] - side["at"]  # its own times have milliseconds
+        age_us = event["at"] - side["at"]  # its own join has only milliseconds
         return {**event, "side": side["amount"]} if 0 <= age_us < SIDE_LIFE_US else None
 
     pairs = events.join_interval(

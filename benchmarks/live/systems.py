@@ -31,12 +31,12 @@ class System:
     """A system under test."""
 
     name: str
-    #: Its delivery guarantee as it is run here, and by what means.
+    #: The delivery guarantee in this benchmark, and the means.
     guarantee: str
-    #: The environment below ``.venvs``; none: this one.
+    #: The environment below ``.venvs``; none: the current one.
     venv: str | None
     script: str
-    #: What must be there besides, below ``.venvs``.
+    #: Further necessary files below ``.venvs``.
     needs: str = ""
     queries: tuple[str, ...] = ("filter", "window", "join", "scarce")
 
@@ -98,15 +98,15 @@ class Order:
     servers: str
     topic: str
     out: str
-    #: A folder of its own.
+    #: A separate folder for the system.
     folder: str
-    #: "latency" or "throughput": what its settings are to favour.
+    #: "latency" or "throughput": which of them its settings favour.
     aim: str = "latency"
     format: str = "json"
     executor: str = "spark"
-    #: How long windows wait, where a system drops what another worker reads later.
+    #: How long windows wait, in systems that drop rows which another worker reads later, ms.
     wait_ms: int = 50
-    #: A PostgreSQL database, whose table ``out`` gets the answers in place of the topic.
+    #: A PostgreSQL database whose table ``out`` gets the results instead of the topic.
     dsn: str = ""
 
 

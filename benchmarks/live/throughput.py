@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
 
 QUERY = "scarce"
-#: The number of its step: no other step has the same events.
+#: Number of the step, which is not used by any other step.
 NUMBER, RATE = 1_000, 100_000
 MEASURED_S = 6.0
 ARROW_ROWS = 1_000

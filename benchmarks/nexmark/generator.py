@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TIME = pa.timestamp("us")
-#: Letters of ``extra``, so that rows have the sizes of the original (200, 500 and 100 bytes).
+#: Number of letters of ``extra``, so that rows have the sizes of the original (200, 500 and 100
+#: bytes).
 _EXTRA = {"person": (6, 60, 120), "auction": (7, 250, 400), "bid": (8, 54, 81)}
 
 
@@ -82,7 +83,7 @@ def bids(lo: int, hi: int) -> pa.RecordBatch:
     })  # fmt: skip
 
 
-#: Folder name -> what makes its rows.
+#: Folder name -> the function that makes its rows.
 KINDS: dict[str, Callable[[int, int], pa.RecordBatch]] = {
     "person": persons,
     "auction": auctions,

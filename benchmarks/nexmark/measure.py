@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INTERVAL_S = 0.2
-#: A query that takes longer has no speed.
+#: A query that takes longer counts as failed, s.
 ORDER_WAIT_S = 240.0
 START_WAIT_S = 180.0
 STOP_WAIT_S = 30.0

@@ -23,7 +23,7 @@ class Cell:
     peak_bytes: int = 0
     python_bytes: int = 0
     correct: bool = True
-    #: Why there is no speed.
+    #: Why there is no rate.
     problem: str = ""
 
     def best(self) -> tuple[str, float]:

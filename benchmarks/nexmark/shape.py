@@ -18,22 +18,22 @@ START_US = 1_767_225_600_000_000
 EVENT_US = 100
 GROUP_EVENTS = 1_000
 GROUP_STRIDE = 953
-#: No event arrives later than this after a later one.
+#: Greatest delay of an event after a later event.
 DELAY = "100ms"
 AUCTIONS_IN_FLIGHT = 100
 PERSONS_ACTIVE = 1_000
-#: How far ids run ahead of what exists already: a bid may come before its auction.
+#: How far ids run ahead of the existing auctions: a bid may arrive before its auction.
 LEAD_IDS = 10
-#: Of two bids one is on the hot auction; of four auctions (bids) three are by the hot person.
+#: One of two bids is on the hot auction; three of four auctions (bids) are by the hot person.
 HOT_AUCTION_ODDS = 2
 HOT_SELLER_ODDS = 4
 HOT_BIDDER_ODDS = 4
 HOT_IDS = 100
 FIRST_CATEGORY = 10
 CATEGORIES = 5
-#: An auction lasts 1 ms to this long (twice the time in which its successors fill the flight).
+#: An auction lasts between 1 ms and this (twice the time in which its successors fill the flight).
 AUCTION_MS_MAX = 2 * AUCTIONS_IN_FLIGHT * PERIOD_EVENTS // AUCTIONS_PER_PERIOD * EVENT_US // 1_000
-#: Longer than any auction lasts, and than any id runs ahead.
+#: Longer than any auction lasts, and than any id is ahead of its auction.
 PATIENCE = "1s"
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     """Execute orders until the input ends."""
     name, folder = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a system prints is no result
+    os.dup2(2, 1)  # output that a system prints must not mix with results
     sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
     started_s = time.perf_counter()
     system = importlib.import_module(f"nexmark.systems.{name}").System(Path(folder))

@@ -118,7 +118,7 @@ def main():
     stream = op.input("in", flow, TestingSource(rows, batch_rows))
     op.output("out", STEPS[form](stream), TestingSink(Dropped()))
     gc.collect()
-    gc.freeze()  # the events stay out of the collector's way
+    gc.freeze()  # keep the events out of garbage collection
     started_s, started_cpu_s = time.perf_counter(), time.process_time()
     cluster_main(flow, [], 0, worker_count_per_proc=1)
     took_cpu_s, took_s = time.process_time() - started_cpu_s, time.perf_counter() - started_s

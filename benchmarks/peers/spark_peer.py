@@ -29,15 +29,15 @@ from processes import descendants
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A file holds the events of so long a time; a smaller one gives Spark more files to list.
+#: Event time in one file, us; smaller files give Spark more files to list.
 FILE_US = 200_000
-#: Batches that Spark may take to generate and compile its code before anything counts.
+#: Batches in which Spark may generate and compile its code before the measurement.
 WARM_BATCHES = 5
 WARM_WAIT_S = 60.0
 WARM_ROWS = 10_000
 READY_WAIT_S = 120.0
 STOP_WAIT_S = 30.0
-#: How long before the load the events of the warming up lie.
+#: Distance of the warm-up events before the load, us.
 WARM_US = 60_000_000
 EXECUTOR = "CoarseGrainedExecutorBackend"
 

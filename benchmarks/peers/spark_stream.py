@@ -42,7 +42,7 @@ def joined(events: DataFrame, intervals: DataFrame) -> DataFrame:
     left = events.withWatermark("time", "0 seconds").alias("l")
     right = intervals.withWatermark("start", "0 seconds").alias("r")
     alive = "l.key = r.key and l.time >= r.start and l.time < r.stop"
-    # Spark needs a bound on both sides to forget anything; no interval is longer.
+    # Spark needs a bound on both sides to delete state; no interval is longer.
     bound = "l.time < r.start + interval 1 second"
     both = left.join(right, f.expr(f"{alive} and {bound}"))
     return both.select(f.unix_micros("l.time").alias("_vs"), f.col("l.key").alias("key"), "tag")

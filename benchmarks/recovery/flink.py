@@ -30,13 +30,13 @@ from recovery.measures import Run, is_right
 if TYPE_CHECKING:
     from processes import Usage
 
-#: Task managers that run the job.
+#: Number of task managers that run the job.
 SLOTS = 2
 WARM_S = 4.0
 LEAD_S = 0.5
-#: How often the sink's folder is looked at.
+#: How often the sink's folder is listed, s.
 LOOK_S = 0.002
-#: A printed row's subtask and key.
+#: Matches a printed row: its subtask and its key.
 _PRINTED = re.compile(rb"(\d+)> \+I\[-?\d+, (\d+), ")
 
 

@@ -33,10 +33,11 @@ SCRIPT = Path(__file__).parent / "flink_job.py"
 READY_WAIT_S = 120.0
 END_WAIT_S = 90.0
 STOP_WAIT_S = 20.0
-#: The events of so long a time warm it up.
+#: Seconds of events that warm up the cluster.
 WARM_LOAD_S = 6.0
-#: Of the cluster. A lost process is given up after ``interval`` x ``rpc-failure-threshold`` (2,
-#: the default): 10 s if nothing is said. The timeout is for one that hangs.
+#: Settings of the cluster. A lost process counts as dead after ``interval`` x
+#: ``rpc-failure-threshold`` (2, the default), 10 s with the defaults. The timeout is for a process
+#: that hangs.
 CLUSTER_SETTINGS = {
     "heartbeat.interval": "200ms",
     "heartbeat.timeout": "5s",
@@ -45,8 +46,8 @@ CLUSTER_SETTINGS = {
     "taskmanager.memory.managed.size": "256m",
     "jobmanager.memory.process.size": "1280m",
 }
-#: Of the job. The buffer timeout and the watermark interval are the shortest that are suggested
-#: for low latency; the restart is tried at once.
+#: Settings of the job: the shortest buffer timeout and watermark interval that Flink suggests for
+#: low latency, and an immediate restart.
 JOB_SETTINGS = {
     "execution.target": "remote",
     "execution.attached": "false",
@@ -59,7 +60,7 @@ JOB_SETTINGS = {
     "restart-strategy.fixed-delay.attempts": "100",
     "restart-strategy.fixed-delay.delay": "0 s",
 }
-#: Logs go to a file; on standard output there are rows only.
+#: Logs go to a file, so standard output has only rows.
 LOG = """
 rootLogger.level = INFO
 rootLogger.appenderRef.file.ref = File
@@ -259,7 +260,7 @@ class Cluster:
     def _await(self, what: str, is_so: Callable[[], bool], wait_s: float = READY_WAIT_S) -> None:
         deadline_s = time.monotonic() + wait_s
         while time.monotonic() < deadline_s:
-            with contextlib.suppress(OSError):  # it does not listen yet
+            with contextlib.suppress(OSError):  # it is not listening yet
                 if is_so():
                     return
             if self._job_manager is None or self._job_manager.poll() is not None:

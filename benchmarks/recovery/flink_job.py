@@ -24,7 +24,7 @@ from pyflink.table import DataTypes, Schema, StreamTableEnvironment
 
 #: The class of ``PACED_EVENTS``.
 NAME = "PacedEvents"
-#: Two readers have half of the indices each; the events of both come in step.
+#: Two readers have half of the indices each, and return their events at the same rate.
 PACED_EVENTS = """
 import java.io.File;
 import java.nio.ByteBuffer;
@@ -88,7 +88,7 @@ def main() -> None:
     configuration = Configuration()
     for setting in args.setting:
         configuration.set_string(*setting.split("=", 1))
-    # get_execution_environment() would start a cluster of its own.
+    # get_execution_environment() would start a separate cluster
     java = get_gateway().jvm.org.apache.flink.streaming.api.environment
     env = StreamExecutionEnvironment(
         java.StreamExecutionEnvironment(configuration._j_configuration)

@@ -12,12 +12,12 @@ from open_loop import START_US, Load, quantiles_ms, window_latencies
 if TYPE_CHECKING:
     from processes import Usage
 
-#: Latencies are looked at over events that were due within so long a time.
+#: Latencies are grouped by the due times of events, in buckets of this length, us.
 BUCKET_US = 100_000
-#: Latency is back when it stays low this long.
+#: Latency has recovered if it stays low for this time, us.
 STEADY_US = 1_000_000
-#: Latencies "during the failure" are those of events that were not yet seen when the kill came, or
-#: were due until this long after it.
+#: Latencies "during the failure" are those of events that were not visible at the kill, or were due
+#: up to this long after it.
 FAILURE_US = 5_000_000
 LATE_US = 1_000_000
 
@@ -35,8 +35,8 @@ class Run:
     vs: np.ndarray
     key: np.ndarray
     total: np.ndarray
-    #: When each batch was seen, and of which partition of the output (ours), which subtask of the
-    #: sinks (Flink); Spark's sink is one.
+    #: Time at which each batch became visible, and its partition of the output (ours) or subtask of
+    #: the sink (Flink); Spark has a single sink.
     batches: tuple[list[int], list[int]]
     usage: Usage | None
     digest: str

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 HOSTS = 4
 SOURCE_STAGE, WINDOW_STAGE = "s01", "s02"
-#: How often positions are noted.
+#: How often positions are recorded, s.
 TICK_S = 0.1
-#: From the call of ``run`` until the first event is due.
+#: Time from the call of ``run`` until the first event is due, s.
 LEAD_S = 3.0
-#: Events of the first moments do not count: connections are made.
+#: The first seconds do not count, because connections are made.
 WARM_S = 1.5
 WAIT_S = 120.0
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 MASTER = "local-cluster[3,1,1024]"
 WARM_S = 4.0
 LEAD_S = 0.5
-#: An event this far after the last closes all windows: Spark appends final ones only.
+#: An event this far after the last one closes all windows, because Spark appends only final ones,
+#: us.
 CLOSING_US = 1_000_000
 WAIT_S = 90.0
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 M = 1_000_000
-#: Rows of the small job whose cost is taken off: its time is that of starting and ending.
+#: Rows of the small job, whose cost (starting and ending) is subtracted.
 SMALL_ROWS = 10_000
 KEYS_ROWS, WINDOWS_ROWS, CHAIN_ROWS, PARTITIONS_ROWS = 5 * M, 10 * M, 2 * M, 5 * M
-#: Bids that look into the memory of the join.
+#: Bids that look up rows in the state of the join.
 PROBE_ROWS = 2 * M
-#: What a join keeps for each remembered row: the row, its lifetime and its place by key.
+#: Bytes that a join stores per row: the row, its lifetime and its index entry.
 REMEMBERED_BYTES = 64
 
 
@@ -36,9 +36,9 @@ class Curve:
     full: tuple[int, ...]
     rows: Callable[[int], int]
     make: Callable[[int, int], Query]
-    #: Events that a point has besides those of its main input.
+    #: Events of a point besides those of its main input.
     more: Callable[[int], int] = lambda x: 0
-    #: What the cost is divided by besides events.
+    #: The cost is divided by the number of events and this.
     per: Callable[[int], int] = lambda x: 1
     parallelism: Callable[[int], int] = lambda x: 2
 

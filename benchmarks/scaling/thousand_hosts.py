@@ -59,7 +59,7 @@ class Cost:
     instructions: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    #: The longest that one took.
+    #: The longest handling of one notice, s.
     worst_s: float = 0.0
 
     @property
@@ -76,7 +76,7 @@ class Cluster:
     hosts: int
     config: JobConfig = field(default_factory=JobConfig)
     costs: dict[str, Cost] = field(default_factory=dict)
-    #: What the driver would have logged.
+    #: The notices that the driver would have logged.
     log: list[Notice] = field(default_factory=list)
     now_us: int = 0
     rounds: int = 0

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 TOPIC, OUT = "events", "windows"
 PARTITIONS, KEYS = 3, 100
 WINDOW_US = 1_000_000
-#: The last partition gets events in every second one of these.
+#: The last partition gets events in every second period of this length, us.
 SILENT_US = 10_000_000
 FLUSH_WAIT_S = 60.0
 _TICK_S = 0.005
@@ -75,7 +75,7 @@ def main(servers: str, topic: str, rate: int, seconds: float) -> None:
     sent, behind_s = 0, 0.0
     while sent < rows:
         due = min(rows, (time.time_ns() // 1000 - began_us) * rate // 1_000_000 + 1)
-        due = min(due, sent + rate)  # what is due after a pause goes out in pieces
+        due = min(due, sent + rate)  # after a pause, send the due events in parts
         numbers = np.arange(sent, due, dtype=np.int64)
         at_us = times_of(numbers, began_us, rate)
         is_silent = at_us // SILENT_US % 2 == 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SAMPLE_S = 2.0
-#: A process that is younger is still starting, and does not count.
+#: A younger process is still starting, and does not count, s.
 START_S = 20.0
 
 
@@ -64,7 +64,7 @@ def below(root: Path) -> dict[str, tuple[int, int]]:
     """Return the number of files and their bytes, by folder of a job's root."""
     found: dict[str, tuple[int, int]] = {}
     for path in root.rglob("*"):
-        with contextlib.suppress(OSError):  # collected meanwhile
+        with contextlib.suppress(OSError):  # deleted meanwhile
             if path.is_file():
                 folder, *below_it = path.relative_to(root).parts
                 folder = folder if below_it else "root"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
 
 EVERY_S = 60.0
-#: Records are kept for so many of these times.
+#: Records are kept for this multiple of the interval.
 KEPT = 5
 
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 TENTHS = 10
 SHARE = 1.3
-#: What grows without an end is higher by this in the last third than in the middle of the run.
+#: An unbounded number is higher by this factor in the last third than in the middle of the run.
 RISING = 1.02
-#: By the end of a name: growth below this is noise. The log of notices grows to a limit
-#: (``log_notices_max``) and is begun anew.
+#: By the last part of a name: growth below this is noise. The log of notices grows to a limit
+#: (``log_notices_max``) and then starts again.
 SLACK = {
     "notices_files": 1_000.0,
     "_disk_mb": 10.0,
@@ -29,7 +29,7 @@ SLACK = {
     "_files": 60.0,
     "processes": 2.0,
 }
-#: Seconds and milliseconds are noisy where other work runs beside.
+#: Measures in seconds and milliseconds are noisy on a shared machine.
 TIME_SHARE, TIME_SLACK = 2.0, {"_s": 5.0, "_ms": 300.0}
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import streamscope as ss
 
-#: A partition that was silent may come back this much below what its siblings have reached; more
-#: than the broker is ever away.
+#: A partition that resumes after silence may be behind the others by this; it is longer than the
+#: broker is ever frozen.
 DELAY = "8s"
 EVENT = pa.schema(
     [pa.field("at", pa.int64()), pa.field("key", pa.int64()), pa.field("amount", pa.int64())]

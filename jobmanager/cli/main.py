@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-#: What typer raises of a call that it cannot read; it exports only the kinds below it.
+#: The base class of typer's errors for calls that it cannot parse; typer exports only subclasses.
 _CallError: Any = typer.BadParameter.__bases__[0]
 _JSON = "streamscope.json"
 #: Each verb: the module and the function that run it, and its line of help.
@@ -205,7 +205,8 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read what is before the verb, and the file with options."""
-        ctx.meta[_JSON] = "--json" in args  # a call with a mistake reaches no verb
+        # after a wrong call no verb runs, so the flag is stored here
+        ctx.meta[_JSON] = "--json" in args
         try:
             ctx.default_map = settings_file.defaults(self.commands)
         except UsageError as error:

@@ -104,7 +104,7 @@ def _parsed_parallelism(text: str | int) -> int | str:
         raise typer.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
 
 
-#: Typer knows no unions, so what ``_parsed_parallelism`` gives is typed by hand.
+#: Typer does not support unions, so the type that ``_parsed_parallelism`` returns is declared here.
 ParallelismOrAuto = Annotated[
     Any,
     typer.Option(

@@ -196,7 +196,7 @@ class Put:
     def _send_document(self, document: dict[str, Any]) -> StreamEngineError | None:
         try:
             self._send(json.dumps(document).encode())
-        except Exception as error:  # the producer is gone; the accepted rows are durable
+        except Exception as error:  # the producer has disconnected; the accepted rows are durable
             return OperatingError(f"{self._name}: the producer took no answer: {error}")
         self._heard_s = self._clock.monotonic_s()
         return None

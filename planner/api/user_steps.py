@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rvertex.operators.user.lookup import OnFailure
 
 
-#: The class of streams, which is built upon these.
+#: The class of streams, which inherits from the classes here.
 MadeStream = TypeVar("MadeStream")
 
 

@@ -184,7 +184,7 @@ class _Statements:
         options = node.args.get("properties")
         for option in () if options is None else list(options.expressions):
             if isinstance(option, exp.PartitionedByProperty) and self.text.engine is not PLAIN:
-                option.pop()  # how a store divides its rows
+                option.pop()  # partitioning does not change the rows
                 continue
             if self.text.engine is not PLAIN and option.name.lower() in _TIMES:
                 reason = _NO_TIMESTAMP.format(option.args["value"].name)

@@ -155,7 +155,7 @@ class HasValue:
     def mark(self, codes: np.ndarray, rows: Rows) -> None:
         """Mark the groups ``codes``, a part of the codes of ``rows``, as having a value.
 
-        Groups that come without a row have none: they are older than the aggregate.
+        Groups without a row have no value: they are older than the aggregate.
         """
         is_later = not len(rows.codes) and rows.groups > self._groups
         if self._flags is None and (is_later or len(codes) < len(rows.codes)):

@@ -65,8 +65,9 @@ class Pick:
     """The first or last value of a group, null or not, and its time.
 
     Events come in time order, so the first row is the first in time. Partial rows do not: for them
-    ``by`` names their time column, and all of them must be in one update. A group without rows,
-    which an aggregate has that was added later, is null, at a time that any row precedes.
+    ``by`` names their time column, and all of them must be in one update. If an aggregate is added
+    to a running job, older groups have no row for it. Their value is null, with a time after that
+    of any row.
     """
 
     def __init__(self, column: str, kind: pa.DataType, *, is_last: bool, by: str | None) -> None:

@@ -90,7 +90,7 @@ def _opened(lane: Lane) -> Accumulator:
 
 
 class DiscreteQuantile(Holistic):
-    """The first of the sorted values for which a share of at least ``q`` is at or before it."""
+    """The least value such that at least the share ``q`` of all values is not greater."""
 
     def __init__(self, column: str, kind: pa.DataType, q: float, *, is_descending: bool) -> None:
         super().__init__(column, kind)

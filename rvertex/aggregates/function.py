@@ -41,11 +41,12 @@ class LaneKind:
     merger: Callable[[Lane], Accumulator]
     #: Given the lane's type: suffixes of the names of its additional int64 columns.
     suffixes: Callable[[pa.DataType], tuple[str, ...]] = lambda _: ()
-    #: Given the lane's type: the ufunc that merges two lanes exactly in any order; None: none does.
+    #: Given the lane's type: the ufunc that merges two lanes exactly, in any order; None if no
+    #: ufunc can.
     fold: Callable[[pa.DataType], np.ufunc | None] = lambda _: None
     #: True: even without ``fold``, row order matters only among rows of equal ``vs``.
     is_order_free: bool = False
-    #: Merging lanes returns a lane of this kind, no longer than its parts need.
+    #: True: merged lanes can be merged again, because they have this kind and no redundant entries.
     merges_again: bool = True
     #: True: aggregates with different arguments need different lanes.
     keeps_argument: bool = True

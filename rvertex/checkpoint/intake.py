@@ -133,8 +133,8 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     number = numbers[-1] + 1 if numbers else 0
     journal.append(number, _encode(epoch, []))
     applied = [channel.entries for channel in log.channels]
-    # Such a blob is the newest one of an earlier instance, which was never named, or one that an
-    # instance which hung wrote in place of a deleted one. Neither is read.
+    # These entries are the newest one of an earlier instance, which no checkpoint named, or were
+    # written in place of a deleted entry by an instance that hung. Neither kind is read.
     blobs: list[tuple[int, ...]] = [(n, *applied) for n in numbers if n < log.first_blob]
     numbers = [n for n in numbers if n >= log.first_blob]
     for at, data in zip(numbers, journal.read(numbers), strict=True):

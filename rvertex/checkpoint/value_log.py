@@ -150,7 +150,8 @@ def open_values(
         return None
     states = None if snapshot is None else snapshot.states[1:]
     drawn = {k: 0 if states is None else int(states[k].header["drawn"]) for k in drawing}
-    if spec.recovery.strategy == "strong":  # a production has both the values' effects and results
+    # productions contain state and output, so the log of values is not needed
+    if spec.recovery.strategy == "strong":
         return ValueLog(shell, {k: ValueJournal(first_index=n) for k, n in drawn.items()}, None)
     journal = Journal(store, f"{VALUES}/{spec.id}")
     numbers = journal.numbers()

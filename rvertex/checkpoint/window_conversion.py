@@ -87,7 +87,7 @@ def converted_panes(
 
 
 def _fit(before: Sequence[Lane], after: Sequence[Lane]) -> bool:
-    """Whether each column of a lane that both have is kept in a lane of the same columns."""
+    """Whether lanes that both have are stored with the same set of columns."""
     kept = {(lane.kind.name, column): lane.name for lane in before for column in _columns(lane)}
     return all(
         kept.get((lane.kind.name, column), lane.name) == lane.name

@@ -50,7 +50,7 @@ _looked: list[tuple[float, tuple[Memory, ...]]] = []
 class LargeSteps:
     """Decides after which steps of a host to release memory: soon after a large one.
 
-    Once state was spilled, the bytes of small steps and of their spills add up.
+    Once state was spilled, it counts the bytes of small steps and of their spills together.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -44,7 +44,8 @@ class HostLimits:
 
     #: Most rows per read of a channel or chunk of a source.
     step_rows_max: int = 65_536
-    #: A source chunk may have this many times more rows, up to ``narrow_bytes_max`` bytes.
+    #: A source chunk of narrow rows may have this many times ``step_rows_max`` rows, up to
+    #: ``narrow_bytes_max`` bytes.
     narrow_steps: int = 2
     narrow_bytes_max: int = 8 << 20
     #: Limits of MERGE's read-ahead per channel, in rows and bytes. One read may exceed them.
@@ -142,10 +143,11 @@ class HostEnvironment:
         self.wake = wake
         #: When the newest report was made that the job manager has confirmed; monotonic seconds.
         self.confirmed_s = -math.inf
-        #: Per source vertex, the event time reached by its stage's active partitions elsewhere, us.
+        #: Per source vertex: the event time that its stage's active partitions on other hosts have
+        #: reached, us.
         self.reached: dict[str, int] = {}
-        #: Per source vertex of live logs, from when on no earlier instance uses rows; monotonic
-        #: seconds. Has an entry while the previous instance of the running or opening one is known.
+        #: Per source vertex of live logs: the monotonic time from which no earlier instance uses
+        #: rows, s. Has an entry while this host knows the previous instance of the vertex.
         self.alone_s: dict[str, float] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}

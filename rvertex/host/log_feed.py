@@ -53,11 +53,11 @@ class _Partition:
     lost_at: tuple[int, ...] = ()
     #: Position at which the partition ends after a request to finish; None: unknown.
     closes_at: int | None = None
-    #: With ``until_end`` only: the log's end when this instance first requested it, and whether the
-    #: partition has been read up to it.
+    #: With ``until_end`` only: the log's end at this instance's first request for it, and whether
+    #: the partition has been read up to it.
     goal: int | None = None
     was_at_end: bool = False
-    #: Position after rows of which one is too early; a "clock" entry is due for them.
+    #: A row before this position starts too far in the future; a "clock" entry is due.
     clock_until: int | None = None
     #: No earlier instance has read beyond it; None: unknown yet. Only used while partitions join.
     settles_at: int | None = None

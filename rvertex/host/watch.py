@@ -1,8 +1,8 @@
 """Watches whether the host's thread is still in one poll of a vertex, and in which operator.
 
 A step cannot be interrupted, and until it ends the host reports nothing. So a separate thread
-watches the poll. If it lasts long, the watch reports the operator to the job manager, which then
-does not take the host for dead; and a step that never returns has a name.
+watches the poll. If the poll takes long, the watch reports the operator to the job manager. Then
+the job manager does not count the host as dead, and it can name a step that never returns.
 
 The same thread samples where the time goes: to which vertex, and to which function of the user. So
 the page and the doctor name slow user code without a profiler.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: A range of at most this many codes is allowed for any number of rows.
 SPAN_MIN = 1 << 12
 _SPAN_PER_ROW = 4
-#: One part in this many of the first keys' width is left free below the least key.
+#: 1 / this of the first keys' width is left free below the least key.
 _ROOM_BELOW = 8
 
 

@@ -223,7 +223,8 @@ def _equals(column: pa.Array, at: np.ndarray, rows: int) -> bool:
     """Whether row i has the value of row ``at[i]``, for the first ``rows``; null equals null."""
     own, other = column.slice(0, rows), column.take(pa.array(at[:rows]))
     if pa.types.is_dictionary(column.type):
-        own, other = own.indices, other.indices  # one value may have two: then it is indexed
+        # a dictionary may contain a value twice: then the keys are indexed
+        own, other = own.indices, other.indices
     return bool(own.equals(other))
 
 

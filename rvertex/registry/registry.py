@@ -150,7 +150,8 @@ class IdRegistry:
         """
         use = Use(answer, self._limits.keep_us)
         while True:  # ends when no other process changes the map meanwhile
-            version, current = self._found_map()  # a proposed change stays: it has no use either
+            # a proposed map has no ``use`` either, so it is kept
+            version, current = self._found_map()
             if current.use is not None:
                 current.use.compare(self._name, use)
                 return

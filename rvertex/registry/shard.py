@@ -48,8 +48,9 @@ class Shard:
         self._step_us, self._keep_us = keep_us // STEPS, keep_us
         #: Per step of time: the ids.
         self._held: dict[int, set[bytes]] = {}
-        #: Ids without a noted output: the token by step and id, how many of a step there are, and
-        #: per token the ids of a claim behind the number below which they are delivered.
+        #: Ids whose delivery is not noted yet: the token of each (step, id), the number of ids per
+        #: step, and per token the ids of each claim with the seq below which items must be
+        #: delivered.
         self._open: dict[_Key, str] = {}
         self._open_steps: Counter[int] = Counter()
         self._parts: dict[str, deque[tuple[int, list[_Key]]]] = {}

@@ -34,7 +34,7 @@ SHARDS_MAX = 4096
 class Use:
     """What the first site has opened the registry for; all sites must have the same."""
 
-    #: A name of the rows that are claimed.
+    #: Names the rows that are claimed.
     answer: str
     keep_us: int
 
@@ -53,7 +53,7 @@ class ShardMap:
 
     starts_us: tuple[int, ...]
     counts: tuple[int, ...]
-    #: Whether the last change counts.
+    #: Whether the last change of the number of shards is confirmed.
     is_confirmed: bool = True
     #: Stored with the map, because the map is the registry's one replaceable value.
     use: Use | None = None

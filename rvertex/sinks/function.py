@@ -212,7 +212,7 @@ def _refusal(error: BaseException) -> str:
 def _takes_stream(function: Callable[..., Any]) -> bool:
     try:
         return STREAM in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a function of C
+    except (TypeError, ValueError):  # a function written in C has no signature
         return False
 
 

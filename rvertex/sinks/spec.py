@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 KafkaFormat = Literal["json", "avro", "arrow", "debezium-json"]
 KafkaMode = Literal["transactions", "headers"]
-#: What becomes of a row that the destination refuses: it ends the delivery, or it is kept aside.
+#: If the destination rejects a row, the delivery fails, or the row becomes a dead letter.
 OnRefused = Literal["fail", "dead_letter"]
 PostgresMode = Literal["append", "upsert"]
 #: Whether an id that is too old for a registry ends the delivery.
 OnOld = Literal["fail", "skip"]
-#: What becomes of a table's row when the row of the answer ends.
+#: What happens to a row of the table when the result row ends.
 Deletes = Literal["delete", "mark", "ignore"]
 
 
@@ -43,17 +43,17 @@ class DeliveryPlace:
     ``schema``: the columns of the tables that are delivered.
     """
 
-    #: The id of the job, which no other job has.
+    #: The unique id of the job.
     job: str
-    #: The name of the delivery, which no other delivery of the job has.
+    #: The name of the delivery, unique within the job.
     delivery: str
     partition: int
     partitions: int
     schema: pa.Schema
-    #: The column with the end of a row, where rows may end later than they come; None: no row does.
+    #: The column with a row's end, if rows are delivered before their end is known; else None.
     end: str | None = field(default=None, kw_only=True)
-    #: A folder of this partition below the job's root, where a destination that has no place of
-    #: its own for the progress keeps it.
+    #: A folder of this partition below the job's root, for destinations that cannot store progress
+    #: themselves.
     store: BlobStore | None = None
 
     @property
@@ -290,7 +290,7 @@ class RegistrySpec:
     servers: tuple[str, ...] = field(repr=False)
     name: str
     keep_us: int
-    #: Of a registry that does not exist yet.
+    #: Number of shards, if this job creates the registry.
     shards: int = 1
     replicas: int = 3
 

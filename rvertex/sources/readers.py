@@ -153,7 +153,8 @@ class UnitsReader:
                 at = replace(at, raw=json_rows(raw.slice(place, 1))[0])
             bad_rows[place] = located(BadRow(fault.reason, fault.column, value), unit, at)
         batch = with_bad(events, bad_rows)
-        times = (pc.fill_null(batch.column(k), INF_TIME) for k in (0, 1))  # nothing waits for it
+        # a null would delay the watermark
+        times = (pc.fill_null(batch.column(k), INF_TIME) for k in (0, 1))
         return pa.RecordBatch.from_arrays([*times, *batch.columns[2:]], schema=batch.schema)
 
     def _located(

@@ -63,7 +63,7 @@ class SortedRun:
     #: The key of one row of each block. Runs of the same keys have about the same fences, but each
     #: has its samples in another part of a block, so that samples cut all keys evenly.
     samples: list[Place] = field(default_factory=list)
-    #: The number of the first row of each block, and that after the last.
+    #: The number of the first row of each block, and the number of all rows.
     starts: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:

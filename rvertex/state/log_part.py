@@ -33,7 +33,7 @@ class LogPart:
     firsts: np.ndarray = field(init=False)
     #: The position of the first row of each block, and the end of the last.
     starts: np.ndarray = field(init=False)
-    #: How many rows are current and not held.
+    #: The number of current rows that no reader holds.
     free: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -57,7 +57,8 @@ class Scratch:
         #: The addresses of the mapped files, sorted, and where each ends.
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
-        #: Which mapping each start is of: an address may be used again before it is freed here.
+        #: The mapping that each start belongs to: an address may be used again before it is freed
+        #: here.
         self._owners: dict[int, int] = {}
         self._numbers = itertools.count()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()

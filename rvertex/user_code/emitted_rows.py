@@ -64,7 +64,7 @@ def emit(_ctx, {parameters}*, vs=None, ve=None):
                 _ends[_len(_starts)] = ve
             _add_start(vs){adds}
 """
-#: The same if no call passes ``vs`` or ``ve``.
+#: The same, for classes that never pass ``vs`` or ``ve``.
 _EMIT_AT_HAND = """\
 def emit(_ctx{parameters}):
     if not ({tests}):
@@ -85,7 +85,7 @@ class Rows:
     def __init__(self, width: int) -> None:
         #: Number of the event in the run whose time and key the row has; -1: the row has its own.
         self.numbers: list[int] = []
-        #: For rows with their own: start, key, and the end unless it is ``vs + 1``.
+        #: For rows with their own time: start, key, and the end unless it is ``vs + 1``.
         self.starts: list[int] = []
         self.keys: list[Any] = []
         self.ends: dict[int, int] = {}

@@ -32,11 +32,12 @@ GRANT_MIN_US = 100_000
 #: Divisor of the delay that gives the grant. When a partition resumes, its rows may be out of order
 #: by the rest of the delay. A larger divisor leaves more of it, and journals promises more often.
 GRANT_SHARE = 8
-#: An end that the log reported within this time is recent, also if ``idle_after`` is shorter: the
-#: answer of a busy machine takes longer than that, and no partition would ever be idle.
+#: An end that the log reported within this time counts as recent, even if ``idle_after`` is
+#: shorter. A busy machine may need longer than ``idle_after`` to answer, and then no partition
+#: would ever be idle.
 CONFIRMED_S = 2.0
-#: Number of looks kept. If the log answers a query for its end later than that, the look is gone
-#: and the partition promises nothing.
+#: Number of frontiers kept. If the log answers a query for its end later than that, the frontier of
+#: the query is gone and the partition promises nothing.
 LOOKS_KEPT = 256
 
 

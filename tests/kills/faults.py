@@ -82,7 +82,7 @@ def kill_driver(scene: Scene, dice: random.Random) -> str:
     """SIGKILL of the driver, which also delivers; another one resumes the job."""
     pid = scene.life.process.pid
     scene.life.kill()
-    time.sleep(dice.uniform(0.0, 0.5))  # what it leaves behind goes on for a while
+    time.sleep(dice.uniform(0.0, 0.5))  # its hosts continue for a while
     scene.begin_life()
     return f"driver {pid}"
 

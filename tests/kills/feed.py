@@ -16,11 +16,11 @@ from tests.support.brokers import QUIET, Record, send
 PARTITIONS = {EVENTS: 4, SIDES: 2}
 RATES_PER_S = {EVENTS: 120, SIDES: 30}
 KEYS = 20
-#: Of the later events so many have the key of a customer.
+#: Share of the later events whose key is a customer's.
 CUSTOMERS_SHARE = 0.2
 #: An event is written up to this long after its time, so events are out of order.
 LATENESS_MS_MAX = 300
-#: The last partition of the events is silent in every second one of these, if any is.
+#: The last partition is silent in every second period of this length, if any partition is, s.
 SILENT_S = 4.0
 _TICK_S = 0.02
 _FLUSH_S_MAX = 120.0
@@ -38,7 +38,7 @@ class Feed:
         such a key, so most of these keys occur once.
         """
         self._topics, self._silent, self._customers = topics, silent, customers
-        #: How many of each topic get events.
+        #: The number of partitions of each topic that get events.
         self.partitions = dict(PARTITIONS)
         self._dice = random.Random(seed)
         self._producer = Producer(
@@ -70,7 +70,7 @@ class Feed:
 
     def _run(self) -> None:
         try:
-            for name in reversed(self._topics):  # an event finds its side
+            for name in reversed(self._topics):  # an event finds its side row
                 for customer in range(self._customers):
                     self._send(name, -1 - customer, 0.0)
             started_s, sent = time.monotonic(), dict.fromkeys(self._topics, 0)
@@ -95,7 +95,7 @@ class Feed:
         record = Record(value, partition=dice.randrange(partitions))
         try:
             send(self._producer, self._topics[name], record)
-        except KafkaException as error:  # it has not heard of the partition yet
+        except KafkaException as error:  # the client does not know the partition yet
             if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
             send(self._producer, self._topics[name], replace(record, partition=0))

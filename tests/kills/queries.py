@@ -98,12 +98,13 @@ SUMS = ("windows", "sessions", "totals")
 #: The column of a result's rows that shows which events they are from.
 TIME_OF = {"filter": "at", "windows": "last", "join": "at", "near": "at", "sessions": "last"}
 TIME_OF |= {"priced": "at", "totals": "last", "paid": "at"}
-#: A filter is one stage, and how far back a session or a row without an end reaches nobody says.
+#: A filter is one stage, so it has no mixed strategies. Sessions and rows without an end have no
+#: bound on their state, so they cannot be replayed.
 REFUSED = (
     *(("filter", "mixed"), ("sessions", "replay")),
     *(("priced", "replay"), ("totals", "replay"), ("paid", "replay")),
 )
-#: Any eight in a row have all queries and all strategies, but for what is refused.
+#: Any eight consecutive pairs contain all queries and all strategies, except refused pairs.
 PAIRS = [
     (query, strategy)
     for turn in range(len(STRATEGIES))

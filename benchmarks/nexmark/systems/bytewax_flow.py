@@ -86,7 +86,7 @@ class Collected(DynamicSink[Row]):
 def _windows(flow: Dataflow, folder: Path, key: int, windower: win.Windower[Any]) -> Any:
     """Return counts per key and window, with the bounds of the window: (key, start, end, count)."""
     bids = op.input("bids", flow, Bids(folder, ["auction", "bidder", "date_time"]))
-    # Only events move this clock: with the wall's, a pause would make events late.
+    # Only events advance this clock: with the wall clock, a pause would make events late.
     clock = win.EventClock(lambda row: row[2], DELAY, lambda: ALIGN, lambda _: None)
     out = win.count_window("count", bids, clock, windower, key=lambda row: str(row[key]))
     counts = op.map("by_window", out.down, lambda kv: (f"{kv[0]} {kv[1][0]}", kv[1][1]))
@@ -118,7 +118,7 @@ def q5(flow: Dataflow, folder: Path) -> tuple[Any, list[str]]:
 
 def q11(flow: Dataflow, folder: Path) -> tuple[Any, list[str]]:
     rows = _windows(flow, folder, 1, win.SessionWindower(TEN_S))
-    # Its sessions end with their last event.
+    # Its sessions end at their last event.
     return op.map("ends", rows, lambda r: (r[0], r[1], r[2] + TEN_S, r[3])), _SESSION
 
 

@@ -29,7 +29,7 @@ _SETTINGS = {
 _TYPES = {pa.int64(): "BIGINT", pa.string(): "STRING", pa.timestamp("us"): "BIGINT"}
 _TIMES = {"date_time", "expires", "auction_time", "start", "stop", "day"}
 _NUMBERS = ["auction", "bidder", "price", "date_time"]
-#: Queries that get by with the numbers of a bid.
+#: Queries that need only the numeric columns of a bid.
 _NARROW = {"q2", "q5", "q11", "q12", "q15", "q17"}
 
 

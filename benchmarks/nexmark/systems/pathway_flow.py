@@ -75,7 +75,7 @@ def q12(bids: pw.Table) -> pw.Table:
 
 
 TABLES: dict[str, Callable[[pw.Table], pw.Table]] = {t.__name__: t for t in (q1, q2, q5, q11, q12)}
-#: What the columns t and u are called in the answer.
+#: The names of the columns t and u in the result.
 _TIMES = {"q1": {"t": "date_time"}, "q5": {"t": "start"}}
 _WINDOW = {"t": "start", "u": "stop"}
 

@@ -99,5 +99,5 @@ def _link(folder: Path, scratch: Path, kind: str) -> None:
     (scratch / kind).mkdir()
     for file in sorted((folder / kind).glob("*.parquet")):
         os.link(file, scratch / kind / file.name)
-    # A file source reads by time of change: this one comes last.
+    # a file source reads by time of change, so this file is read last
     shutil.copy(folder / "last" / kind / "last.parquet", scratch / kind / "9999.parquet")

@@ -102,7 +102,7 @@ def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any
         known = conditions(table) if len(names) == 1 else []
         return {**shown_rows(table, count, names), "conditions": known}
     names = side_names(root, {"late": LATE, "dead_letters": DEAD_LETTERS}[kind])
-    if not names:  # nothing of this job can have such rows
+    if not names:  # this job cannot have such rows
         return {"outputs": [], "conditions": [], "rows": []}
     table = {"late": read_late, "dead_letters": read_dead_letters}[kind](root, output or names[0])
     return shown_rows(table, count, names)

@@ -44,7 +44,7 @@ def ended_if_frozen(limit_s: float) -> Iterator[None]:
         beats, left = watcher.stdin.fileno(), threading.Event()
 
         def beat() -> None:
-            with suppress(BrokenPipeError):  # somebody has ended the watcher
+            with suppress(BrokenPipeError):  # the watcher was killed
                 while not left.wait(BEAT_S):  # ends when the block is left
                     os.write(beats, b".")
 

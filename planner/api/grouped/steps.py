@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 
-#: The class of streams, which is built upon these.
+#: The class of streams, which inherits from the classes here.
 MadeStream = TypeVar("MadeStream")
 #: The class of streams whose rows have frames.
 MadeFrames = TypeVar("MadeFrames")

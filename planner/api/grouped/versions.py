@@ -52,7 +52,8 @@ def versions(below: LogicalNode, key: Sequence[str], deleted: ExprLike | None) -
     plan = Project(plan, (*kept, (mark, node)))
     others = [name for name in plan.schema.names if name not in keys]
     last = {name: agg.last(name) for name in others}
-    # One version of a key and time; the columns of an aggregate have names of their own.
+    # One version per key and start. The aggregation names its columns anew, so later steps use
+    # them.
     newest = aggregated(plan, keys, SnapshotWindow(), last)
     lasting = Lifetime(newest, Extend(INF_TIME))
     clipped = clip_nodes(lasting, lasting, keys)

@@ -96,7 +96,7 @@ def _between(call: Call, a: str, low: str, high: str) -> str:
 
 def _is_in(call: Call, a: str) -> str:
     kind = call.args[0].type
-    comparable = [v for v in call.option("values") if v == v]  # Spark would find NaN in a list
+    comparable = [v for v in call.option("values") if v == v]  # Spark treats NaN as equal to NaN
     members = ", ".join(literal(Literal(v, kind)) for v in comparable)
     if not members:
         return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")

@@ -124,7 +124,7 @@ class Family:
     """The functions of a namespace of ``Expr``: ``str``, ``dt``, ``list``, ``map`` or none."""
 
     namespace: str
-    #: Of the type of the result: what checks and types the arguments.
+    #: Given the type of the result: checks the arguments of a call and sets their types.
     resolver: Callable[[pa.DataType | None], Resolver]
     functions: dict[str, Function] = field(default_factory=dict)
 

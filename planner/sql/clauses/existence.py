@@ -340,7 +340,7 @@ class _Correlated:
 
     #: The subquery's events, filtered by the conditions that read only these.
     inner: Scope
-    #: Its equalities with the outer query, outer side first, and as they are written.
+    #: The equalities with the outer query: as pairs with the outer side first, and as written.
     keys: list[tuple[Expr, Expr]]
     equations: list[exp.Expr]
     #: Further conditions on both.

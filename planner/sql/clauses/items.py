@@ -102,7 +102,7 @@ def _columns_named(wanted: exp.Expr, scope: Scope, text: SqlText) -> list[str]:
     return found
 
 
-#: The first number, and the form, of the name of a second column of one name.
+#: For a repeated column name: the number of the second column, and the format of its name.
 _SECOND = {"flink": (0, "{0}{1}"), "postgres": (1, "{0}_{1}"), "duckdb": (1, "{0}_{1}")}
 
 

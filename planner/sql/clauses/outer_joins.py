@@ -69,7 +69,7 @@ def join(
         candidates = conditions or [] if kind in ("inner", "left") else []
         bounds = bounds_of_where(candidates, left, right, names)
         if bounds:
-            kind = "inner"  # a null time meets no bound
+            kind = "inner"  # a null time satisfies no bound
         for part in bounds:
             candidates.remove(part)
         return join_by(clause, left, right, names, kind, also=bounds)

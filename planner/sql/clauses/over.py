@@ -127,7 +127,7 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
         late = frame.last if frame.first is None and isinstance(aggregate, agg.Agg) else 0
         frame = replace(frame, last=0) if late else frame
         plan = framed(by.group_by(*on).plan, tuple(on), frame, ties, {name: aggregate})
-        if late:  # the running result, that many rows before
+        if late:  # read the running result ``late`` rows earlier
             default = lit(0) if node.find(*_COUNTS) is not None else None
             running, name = col(name), free_name("@before", taken)
             lagged = agg.lag(running, late, default=default)

@@ -376,7 +376,8 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
         if node.table or source.candidates(node):
             raise names.text.error(node, "ORDER BY takes columns of the list; add this one to it")
         listed = tuple(Visible("", item.name, item.name) for item in items)
-        Scope(source.stream, listed).column(node, names.text)  # which there is not
+        # raises, because there is no such column
+        Scope(source.stream, listed).column(node, names.text)
         return node
     if isinstance(node, exp.AggFunc):
         return node  # the error is raised later

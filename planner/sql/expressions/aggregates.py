@@ -305,7 +305,7 @@ class Aggregates:
         value, rank = self.before.compile(node.this), self.before.compile(node.expression)
         if node.args.get("count"):
             raise self.before.text.error(node, f"{called(node)} takes two values")
-        if self.before.text.engine.name == "duckdb":  # a row without the value is left out
+        if self.before.text.engine.name == "duckdb":  # DuckDB skips rows without the value
             rank = _where(value.is_not_null(), rank)
         with self.before.text.located(node):
             return make(value, _where(condition, rank))

@@ -51,7 +51,7 @@ def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
     count = when(count < 0).then(0).otherwise(count)
     size = items.list.length()
     begin = when(first < 0).then(first + size).otherwise(first - 1)
-    begin = when(begin < 0).then(size).otherwise(begin)  # nothing is before the list
+    begin = when(begin < 0).then(size).otherwise(begin)  # a slice cannot begin before the list
     return items.list.slice(begin, begin + count)
 
 

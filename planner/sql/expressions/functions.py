@@ -70,7 +70,7 @@ _PARTS = {
     "ISOYEAR": "iso_year",
 }
 _COMPUTED = ("EPOCH", "ISODOW", "DAYOFWEEK")
-#: Parts of dialects that have another meaning: Sunday is 1.
+#: Parts of dates that number days in another way in some dialects: Sunday is 1.
 _OF_ENGINE = {
     ("flink", "DOW"): "DAYOFWEEK",
     ("spark", "DOW"): "DAYOFWEEK",
@@ -92,7 +92,8 @@ def as_calls(statement: exp.Expr) -> exp.Expr:
         name = type(node).sql_name().lower()
         if isinstance(node, exp.Anonymous | exp.AggFunc) or type(node) in READ:
             continue
-        is_one = len(type(node).sql_names()) == 1  # so it is the name that was written
+        # with one name in SQL, it is the name in the query
+        is_one = len(type(node).sql_names()) == 1
         if is_one and name in NAMED and type(node) not in CALLS:
             made = exp.Anonymous(this=name.upper(), expressions=arguments(node))
             made.meta.update(node.meta)

@@ -28,7 +28,7 @@ class Names:
     streams: Mapping[str, Callable[[], Stream]]
     functions: Mapping[str, Callable[..., Expr]]
     aggregates: Mapping[str, UserAggregate]
-    #: By column of a SELECT, the greatest value that the outer query lets through.
+    #: By column of a SELECT: the greatest value that passes the conditions of the outer query.
     bounds: Mapping[str, int] = field(default_factory=dict)
     #: The time zone of the session; "" is UTC.
     zone: str = ""

@@ -54,7 +54,7 @@ class Bounded:
     """Conditions on two scopes, split by whether they bound the time between the rows."""
 
     span: Span
-    #: Conditions that are more than a bound on the time.
+    #: Conditions that do more than bound the time.
     rest: list[exp.Expr]
     #: Conditions that bound the time.
     bounds: list[exp.Expr]

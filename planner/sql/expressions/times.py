@@ -42,7 +42,7 @@ _JAVA = {
     "hh": "%I", "mm": "%M", "ss": "%S", "EEEE": "%A", "EEE": "%a", "DDD": "%j", "a": "%p",
     "EE": "%a", "E": "%a", "uuuu": "%Y", "y": "%Y",
 }  # fmt: skip
-#: Letters that are written without zeros in front.
+#: Letters whose values have no leading zeros.
 _SHORT: dict[str, Callable[[Expr], Expr]] = {
     "d": lambda t: t.dt.day(),
     "M": lambda t: t.dt.month(),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Scope
 
-#: The names of columns by dialect; the default is ``col1``.
+#: Names of the columns of VALUES by dialect; the default is ``col1``.
 _CALLED = {"postgres": "column{}", "duckdb": "col{0}", "flink": "EXPR${}", "spark": "col{}"}
 #: Dialects that count columns of VALUES from 0.
 _FROM_ZERO = ("duckdb", "flink")

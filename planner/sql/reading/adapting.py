@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 #: Words that are parsed as TABLE after CREATE.
 TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
-#: Words after CREATE without effect: all names of a text are temporary, and queries are kept.
+#: Words after CREATE that have no effect: names last only as long as the text, and every query runs
+#: continuously.
 _SILENT = ("TEMPORARY", "TEMP", "MATERIALIZED", "STREAMING", "LIVE", "LOCAL", "REFRESH")
 _WINDOWS = {"TUMBLING": "TUMBLE", "HOPPING": "HOP", "SESSION": "SESSION"}
 #: How long ksqlDB keeps windows, and how late rows may be, which is the delay of topics.
@@ -43,7 +44,7 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
         after = words[at + 1] if at + 1 < len(words) else None
         kind = token.token_type
         if kind is TokenType.WINDOW and not _defines_windows(words, at):
-            kind = TokenType.VAR  # Spark's function, and its column
+            kind = TokenType.VAR  # the function ``window`` of Spark, and its column
         if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
             kind = TokenType.VAR
         if kind is TokenType.ROW and after and after.token_type is TokenType.LT:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-#: Nodes that may be around the call of an aggregate.
+#: Nodes that may enclose the call of an aggregate.
 AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 #: Quantiles, which also take a list of shares and return a list.
 _QUANTILES = (exp.Quantile, exp.ApproxQuantile, exp.PercentileCont, exp.PercentileDisc)

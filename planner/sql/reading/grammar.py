@@ -222,7 +222,8 @@ class StreamParser(RowPatterns):
         if not self._match_text_seq("WATERMARK", "FOR"):
             return super()._parse_field_def()
         column = self._parse_id_var()
-        if column is not None and self._curr and self._curr.text in (",", ")"):  # Arroyo's
+        # a call in Arroyo's syntax
+        if column is not None and self._curr and self._curr.text in (",", ")"):
             return self.expression(Watermark(this=column, expression=exp.column(column.copy())))
         if column is None or not self._match(TokenType.ALIAS):
             self.raise_error("write WATERMARK FOR column AS column - INTERVAL '5' SECOND")

@@ -37,8 +37,8 @@ _QUANTILE = "write QUANTILE(x, [0.1, 0.5])"
 _PART = "write EXTRACT(HOUR FROM t)"
 _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
 
-#: Clauses of other engines behind a table, which would be read as its alias: the word, and the
-#: words that follow it where it is one.
+#: Clauses of other engines after a table, whose first word would be parsed as the table's alias:
+#: the first word, and the words that follow it in such a clause.
 CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "WINDOW": (("TUMBLING", "HOPPING", "SESSION"), _GROUPED),
     "WITHIN": (("(", "1"), _WITHIN),

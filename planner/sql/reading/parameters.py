@@ -1,4 +1,4 @@
-"""Values in place of ``:name`` and ``?``: a text is never put together with them."""
+"""Binds values to ``:name`` and ``?``, so that no query is built by formatting texts."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _WORDS = {
     exp.Offset: TokenType.OFFSET,
 }
 _SHOWN_CHARACTERS = 40
-#: What a message must have: the words of an alternative.
+#: Every message must match this: words that introduce a remedy.
 _ADVICE = re.compile(
     r"\b(write|choose|did you mean|takes?|leave|needs?|belongs?|put|there (is|are)|a \w+ is)\b"
 )
@@ -224,7 +224,7 @@ class SqlText:
         if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
             skip: tuple[TokenType, ...] = (TokenType.L_PAREN,)  # of a call without arguments
             if any(isinstance(part, exp.Interval) for part in node.this.walk()):
-                skip = (*skip, TokenType.VAR)  # the unit, whose place the tree does not have
+                skip = (*skip, TokenType.VAR)  # skip the unit, which has no position in the tree
             return self.token_after(node.this, skip=skip) or self._first(node)
         if isinstance(node, exp.Cast):
             of_cast = (TokenType.ALIAS, TokenType.DCOLON)

@@ -27,7 +27,7 @@ _NOT_NULL = exp.NotNullColumnConstraint
 #: Constraints that may follow a type.
 _BESIDE = (exp.CommentColumnConstraint, _KEY, _NOT_NULL)
 _ZONED = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
-#: Formats of a message's key that are its text.
+#: Formats in which the key of a message is plain text.
 _KEYS_OF_TEXT = ("kafka", "delimited", "none")
 _NO_KEY = (
     "the key of a message is read as one text: for keys such as 42 write {0} VARCHAR KEY and "

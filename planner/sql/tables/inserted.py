@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from planner.sql.tables.table import Table
 
-    #: The error at a node of the text, with a reason.
+    #: Makes the error for a node of the query, given the reason.
     Error = Callable[[exp.Expr, str], Exception]
 
 #: Key in ``meta`` of a CREATE: the INSERT INTO ... VALUES of its rows.

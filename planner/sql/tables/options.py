@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SPELLINGS, _READ = "spellings", "read"
 _PARTITIONS_MAX = 1024
-#: At the end of a spelling: matches any name with this prefix.
+#: The last character of a spelling that matches every name with this prefix.
 _ANY = "*"
 Record = TypeVar("Record")
 

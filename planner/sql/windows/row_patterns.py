@@ -93,7 +93,7 @@ class _Reading:
         self._names, self._text = names, names.text
         self._below = below
         relation = below.columns[0].relation if below.columns else ""
-        #: The columns as an argument names them, without variables.
+        #: The columns, named without the variables of the pattern.
         columns = tuple(replace(column, relation="") for column in below.columns)
         self._rows = replace(below, columns=columns)
         self._relation = relation

@@ -362,7 +362,7 @@ class _Level:
             place = self._number(function, function.args["offset"], 1)
         elif isinstance(function, (*_FIRST, *_LAST)):
             place = 1 if isinstance(function, _FIRST) else None
-        else:  # an aggregate over all rows
+        else:  # an aggregate over all rows of the partition
             return window.this.copy(), None
         values = listed(function.this, order)
         if _skips_nulls(window):

@@ -5,8 +5,8 @@ its partial results are structs of the same type. Input values may be dictionary
 values are plain. Rows without a rank are skipped. Ties return the row with the smallest ``vs``,
 then the first in row order. NaN is greater than every number.
 
-Several values by one rank are searched once. Two columns have the same ranks and times if they
-share their buffers. Two accumulators have the same ranks and times if they have taken the same
+Several columns by the same rank are searched once. Two columns have the same ranks and times if
+they share their buffers. Two accumulators have the same ranks and times if they have taken the same
 updates so far, which their versions show.
 
 Invariants: as in :mod:`rvertex.aggregates.accumulators`; and the result does not depend on the

@@ -33,7 +33,7 @@ def running_tables(
     for name, table in own.items():
         if name in ("groups", "open") or name.startswith(("key", "at")):
             tables[name] = table.filter(chosen)
-        elif name.startswith("carried"):  # ``at`` names the rows that count
+        elif name.startswith("carried"):  # the ``at`` tables select the rows in use
             tables[name] = table
     tables["windows"] = closed_windows(state, own["open"].column(0), mask)
     code_of = np.cumsum(mask) - 1

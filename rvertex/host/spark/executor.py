@@ -123,7 +123,7 @@ class SparkExecutor:
 
     def _registered(self, wanted: int) -> tuple[int, int]:
         """Wait for enough task slots; return the numbers of registered executors and slots."""
-        self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
+        self._context.parallelize([0], 1).foreach(lambda _: None)  # wait for the first executor
         tracker = self._context._jsc.sc().statusTracker()
         clock = SystemClock()
         deadline_s = clock.monotonic_s() + EXECUTORS_WAIT_S

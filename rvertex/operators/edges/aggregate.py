@@ -134,7 +134,8 @@ class EdgeAggregateOperator:
         steps = Steps(births, deaths, settled.known, codes[first], times[first], *split)
         made, lives = self._way.results(steps, len(self._keys))
         rows = self._rows(births, deaths, first, made)
-        places = first if self._spec.by_arrival else None  # row numbers: births before deaths
+        # row numbers, so that starts precede ends
+        places = first if self._spec.by_arrival else None
         out = self._results.change(steps.codes, steps.times, rows, lives, places)
         self._forget()
         return Run(out, run.ctis)

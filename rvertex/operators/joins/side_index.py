@@ -236,7 +236,8 @@ class JoinSide:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
-        merged_bytes = last.rows.nbytes + rows.nbytes  # the map of codes is as long for few rows
+        # the map of codes does not shrink with the number of rows
+        merged_bytes = last.rows.nbytes + rows.nbytes
         limit = _MERGED_BYTES
         if merged_bytes > limit:
             limit = max(limit, sum(run.rows.nbytes for run in self._runs) // _MERGED_PART)
@@ -329,7 +330,8 @@ def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[s
     order = stable_order(rows.codes)
     in_order = rows if order is None else rows.ordered(order)
     falls = in_order.ordinal[1:] < in_order.ordinal[:-1]
-    if (falls & ~heads_of(in_order.codes)[1:]).any():  # it was merged from parts
+    # the runs had been merged, so their order of rows is lost
+    if (falls & ~heads_of(in_order.codes)[1:]).any():
         return rows.ordered(np.argsort(rows.ordinal, kind="stable"))
     return in_order
 

@@ -206,7 +206,7 @@ class LookupOperator(AskingOperator):
         """Start calls for the current row, and for rows ahead that will not share a response."""
         requests: list[Request] = []
         if step.at not in self._requests and not self._is_known(step, step.at):
-            requests.append(self._request(step, step.at))  # e.g. the call to share has failed
+            requests.append(self._request(step, step.at))  # for example, the shared call has failed
             step.ahead = max(step.ahead, step.at + 1)
         until = min(len(step.times), step.at + self._width * _AHEAD)
         while step.ahead < until:

@@ -186,7 +186,7 @@ class OpenGroups:
             spans = zip(parts, begins, ends, strict=True)
             pieces = [part.rows(lo, hi) for part, lo, hi in spans if lo < hi]
             begins = ends
-            if batches and overflow is not None:  # an overflow that is read has no length
+            if batches and overflow is not None:  # an overflow that is being read has no length
                 pieces.append(self._aggregated(batches, is_large=overflow.is_large(batches)))
             if pieces:
                 yield _merged(pieces)

@@ -75,7 +75,7 @@ class PartialAggregate:
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
     points: bool
-    #: Whether events may come unsorted. None is below the last CTI.
+    #: Whether events may arrive unsorted. No event is earlier than the last CTI.
     any_order: bool = False
 
     @property
@@ -173,7 +173,7 @@ class WindowAggregate(Aggregates):
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
     points: bool
-    #: Whether events may come unsorted. None is below the last CTI.
+    #: Whether events may arrive unsorted. No event is earlier than the last CTI.
     any_order: bool = False
 
     @property

@@ -58,7 +58,7 @@ class PartialSession:
     #: At most the gap of the sessions.
     pane_us: int
     aggregates: tuple[AggregateSpec, ...]
-    #: Whether events may come unsorted. None is below the last CTI.
+    #: Whether events may arrive unsorted. No event is earlier than the last CTI.
     any_order: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:

@@ -314,7 +314,8 @@ class SlidingWindows:
         if gone:
             codes = self._block.codes[:gone]
             for array, after in zip(self._left, self._block.values, strict=True):
-                # On repeated indices the last assignment wins: the value after the last step gone.
+                # On repeated indices the last assignment wins, so each group gets the value after
+                # its last removed step.
                 array[codes] = after[:gone]
             self._block = self._block.part(gone, len(self._block.vs))
 

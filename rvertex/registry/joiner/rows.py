@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNJOINABLE = "unjoinable"
 OnRow = Literal["fail", "skip"]
-#: Fewer rows that are not wanted are read rather than skipped.
+#: Up to this number of unneeded rows are read instead of skipped.
 _SKIPPED_ROWS_MAX = 1 << 16
 
 

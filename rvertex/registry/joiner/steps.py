@@ -94,7 +94,7 @@ class Resumed:
     #: The next rows of the foreign and of the primary log at the last record.
     record_seq: int
     primary_from: int
-    #: Numbers of rows that may wait: some were dropped, which the registry knows.
+    #: Numbers of rows that may wait. Some of them were dropped; the registry knows which.
     waiting: np.ndarray
     marked: np.ndarray
 

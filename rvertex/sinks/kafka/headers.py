@@ -63,8 +63,8 @@ class KafkaHeaders:
         self._producer = client.new_producer(
             self._sink, self._link, enable_idempotence=True, enable_gapless_guarantee=True
         )
-        # The consumer, not the new producer, fetches the count: it was opened before partitions may
-        # have been added, and so learns of them.
+        # The number of partitions comes from the consumer: its connection is older than partitions
+        # that are added now, so it sees them.
         self._partitions = client.partition_count(
             self._group.consumer, self._sink.topic, self._link
         )

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 BLOCK_BYTES = 4 << 20
-csv.field_size_limit(1 << 40)  # of the process; Arrow, which reads the rows, has no limit
+csv.field_size_limit(1 << 40)  # of the whole process; Arrow, which reads the rows, has no limit
 #: The empty text, and texts that R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 _NOT_NULL = ', and null_values= does not name ""'

@@ -59,7 +59,7 @@ def _files(spec: SourceSpec) -> dict[str, FileVersion]:
     """Return the files that folder filters do not exclude; the first file if they exclude all."""
     files = list_files(spec.format, spec.path)
     kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.folders)}
-    return kept or dict(list(files.items())[:1])  # the filter behind the source drops its rows
+    return kept or dict(list(files.items())[:1])  # a filter after the source drops its rows
 
 
 def _row_groups(spec: SourceSpec) -> tuple[Unit, ...]:

@@ -357,7 +357,7 @@ def test_changes_in_a_topic(form: Any, mode: Any, tmp_path: Path, broker: Broker
         ]
     assert replayed(changes) == alive
     assert {op for op, _, _ in changes} == {"+I", "-U", "+U", "-D"}
-    if form == "debezium-json":  # it is read as the table that it was
+    if form == "debezium-json":  # read the changes back as the table
         schema = {"item": "string", "price": "int64"}
         again = ss.Stream.from_kafka(
             topic,

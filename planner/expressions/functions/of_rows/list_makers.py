@@ -71,7 +71,7 @@ def _resolve_map(call: Call) -> Node | None:
 
 
 def _map(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Of a key that is there twice, the last value counts, at the place of the first.
+    """If a key occurs twice, its last value is used, at the position of the first.
 
     Raises:
         pa.ArrowInvalid: a key is null.

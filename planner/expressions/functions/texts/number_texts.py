@@ -40,7 +40,7 @@ def _resolve_based(call: Call) -> Node | None:
 
 
 def _based(values: Sequence[Value], call: Call) -> Value:
-    """The digits of an integer in another base; digits that the first base lacks end it."""
+    """Convert an integer to another base; the first invalid digit ends it."""
     base, to = call.option("base"), call.option("to")
     return mapped(values[0], lambda text: _in_base(text.strip(), base, to), _TEXT)
 

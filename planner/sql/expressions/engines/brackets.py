@@ -37,7 +37,8 @@ def bracket(
 ) -> Expr:
     """Compile ``list[1]``, counted from 1 or from the end, ``map['key']`` and ``struct['field']``.
 
-    Of texts, PostgreSQL reads JSON, and DuckDB characters. ``nth`` and ``between`` are of lists.
+    For a text, PostgreSQL reads JSON, and DuckDB reads characters. ``nth`` and ``between`` read
+    lists.
     """
     text = compiler.text
     part = node.expressions[0] if len(node.expressions) == 1 else None

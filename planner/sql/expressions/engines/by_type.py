@@ -29,7 +29,7 @@ _TRIED = {
 _INT32 = 2**31
 _LONG = 64
 _DAY_US = 86_400_000_000
-#: Holds each integer; the result of an operator has more digits.
+#: The number of digits of a decimal that holds every integer; results of operators have more.
 _DIGITS = pa.decimal128(19, 0)
 
 
@@ -67,7 +67,7 @@ def _spark_json(written: Expr, kind: pa.DataType) -> Expr | None:
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
     yield kind
-    is_map = pa.types.is_map(kind)  # whose own field is a struct of key and value
+    is_map = pa.types.is_map(kind)  # Arrow gives a map one field, a struct of key and value
     fields = [] if is_map else [kind.field(at).type for at in range(kind.num_fields)]
     for part in (kind.key_type, kind.item_type) if is_map else fields:
         yield from _parts(part)
@@ -78,7 +78,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _times(build: Callable[..., Expr], values: list[Expr], kinds: list[pa.DataType]) -> Expr:
-    """Return the times from one to another, a day or another length apart."""
+    """Return the list of times between two times, one day or another step apart."""
     first, last, step = values
     apart = step.cast("int64") if pa.types.is_duration(kinds[2]) else step * _DAY_US
     listed = build(first.dt.epoch_us(), last.dt.epoch_us(), apart)

@@ -35,20 +35,20 @@ _HALF = 0.5
 #: The most digits of a fraction of seconds.
 _DIGITS_MAX = 6
 
-#: Their results are decimals if their arguments are.
+#: Functions whose results are decimals if their arguments are.
 _OF_DECIMALS = (
     *(exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Abs, exp.Round),
     *(exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Floor, exp.Ceil, exp.Sign),
 )
-#: In PostgreSQL they make a double of an integer; the first two also in DuckDB.
+#: Functions that return a double for an integer in PostgreSQL; the first two also in DuckDB.
 _ROUNDED = (exp.Floor, exp.Ceil, exp.Round, exp.Sign)
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
-#: Dialects where a day and whole days make a day.
+#: Dialects in which a DATE plus an interval of whole days is a DATE.
 _DAYS_OF_DAYS = ("flink", "spark")
 
 
-#: Functions that are another one for some type: the test of the type, and the other one.
+#: Functions that differ for one type of argument: the test of the type, and the function to call.
 _OF_TYPE: dict[type[exp.Expr], tuple[Callable[[pa.DataType], bool], Callable[[Expr], Expr]]] = {
     exp.Reverse: (is_list, lambda held: held.list.reverse()),
     exp.Trunc: (
@@ -207,7 +207,7 @@ def _of_fractions(
     if isinstance(node, exp.Mod):
         rest = left.abs() % right.abs()
         return when(left < 0).then(-rest).otherwise(rest)
-    if engine.name == "duckdb":  # its // of numbers with a fraction is /
+    if engine.name == "duckdb":  # in DuckDB, ``//`` of numbers with a fraction is ``/``
         return left / right
     whole = left.abs() // right.abs()
     signed = when((left < 0) != (right < 0)).then(-whole).otherwise(whole)
@@ -249,7 +249,7 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
 
 
 def check_written(node: exp.Expr, kind: pa.DataType, compiler: Compiler) -> None:
-    """Raise for a duration as text: an engine writes days and hours, which are not kept apart."""
+    """Raise for a duration as text: engines print days and hours, but here it is one number."""
     if compiler.text.engine.name and pa.types.is_duration(kind):
         raise compiler.text.error(node, _NO_TEXT)
 
@@ -272,7 +272,7 @@ def _is_decimal(node: exp.Expr, compiler: Compiler) -> bool:
     rounded = _ROUNDED if name == "postgres" else _ROUNDED[:2]
     if isinstance(node, rounded) and not node.args.get("decimals"):
         kind = compiler.compile(node.this).output_type(compiler.schema)
-        if pa.types.is_integer(kind):  # of an integer it is a double
+        if pa.types.is_integer(kind):  # for an integer the result is a double
             return False
     if isinstance(node, exp.Case):
         parts = [branch.args["true"] for branch in node.args["ifs"]]

@@ -42,7 +42,7 @@ def with_unit(node: exp.Expr | None) -> exp.Expr | None:
     if node is not None and has_unit and len(node.expressions) > 2:
         unit, *others = node.expressions
         is_word = isinstance(unit, exp.Column) and not unit.table
-        if is_word and not unit.name.startswith("@"):  # of a template
+        if is_word and not unit.name.startswith("@"):  # not an argument of a template
             text = exp.Literal.string(unit.name)
             text.meta.update(unit.this.meta)
             node.set("expressions", [text, *others])
@@ -73,7 +73,7 @@ def json_value(parser: Any) -> exp.Expr:
         _read_other(parser, others)
     if any(others.values()):
         ends: list[exp.Expr | None] = [others["EMPTY"], others["ERROR"]]
-        if kind is not None:  # the values are texts up to the cast
+        if kind is not None:  # the values are texts until the cast
             ends = [None if end is None else exp.cast(end, "VARCHAR") for end in ends]
         made = _with_others(made, *ends, is_strict=is_strict)
     if kind is not None:

@@ -15,7 +15,7 @@ _OF_DATES = (
     *("DAY_OF_WEEK", "DAYOFYEAR", "DAY_OF_YEAR", "DAYOFMONTH", "DAY_OF_MONTH", "YEAR", "MONTH"),
     *("QUARTER", "HOUR", "MINUTE", "SECOND", "DATE_FORMAT", "DATE_TRUNC", "DAY"),
 )
-#: Columns of functions in FROM that have none in their alias.
+#: Column names of functions in FROM whose alias names no columns.
 _COLUMNS = {"EACH": ("key", "value"), "ELEMENTS": ("value",)}
 
 

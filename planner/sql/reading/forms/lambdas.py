@@ -167,5 +167,5 @@ _BUILT: dict[tuple[str, int], Callable[[list[exp.Expr]], exp.Expr | None]] = {
     ("LIST_REDUCE", 2): _reduced,
     ("REDUCE", 3): _reduced_map,
 }
-#: Forms of one dialect: others have the name for lists.
+#: Functions of one dialect: in other dialects these names are functions of lists.
 _ONLY = {"FILTER": "ksqldb", "TRANSFORM": "ksqldb", "LIST_REDUCE": "duckdb", "REDUCE": "ksqldb"}

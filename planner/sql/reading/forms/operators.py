@@ -80,7 +80,7 @@ def _made(node: exp.Expr) -> exp.Expr | None:
         return _joined(node)
     if isinstance(node, exp.Mode | exp.ToBase64):
         return _plain(node)
-    if isinstance(node, exp.Tuple):  # of DuckDB, as an element of a list
+    if isinstance(node, exp.Tuple):  # in DuckDB, a row that is an element of a list
         is_element = isinstance(node.parent, exp.Array)
         given = [part.copy() for part in node.expressions]
         return exp.Anonymous(this="ROW", expressions=given) if is_element else None

@@ -18,7 +18,7 @@ from planner.sql.reading.forms.queries.engines.places import place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    #: The error at a node of the text, with a reason.
+    #: Makes the error for a node of the query, given the reason.
     Error = Callable[[exp.Expr, str], Exception]
 
 _ROWS_MAX = 10_000

@@ -18,13 +18,13 @@ from planner.sql.reading.forms.queries.statements import RefusedTokenError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Functions around a position in a list: the number to add to the position.
+#: Functions that wrap a position in a list, such as ``l[OFFSET(0)]``: the number to add to it.
 _PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
 _MOVES: dict[type[exp.Expr], type[exp.Binary]] = {
     **dict.fromkeys((exp.TimestampAdd, exp.DatetimeAdd), exp.Add),
     **dict.fromkeys((exp.TimestampSub, exp.DatetimeSub), exp.Sub),
 }
-#: Units whose slices begin at 1970 everywhere.
+#: Units whose slices count from 1970 in every dialect.
 _SLICES = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 

@@ -37,7 +37,8 @@ _PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates", "bool": "
 #: Numbers with more digits than a double may preserve; with more than 300 it is no number.
 _LONG = r"^[ ]*[+-]?[0-9.]{16,300}[ ]*$"
 _LONG_MEMBER = re.compile(rb"[:\[,]\s*-?[0-9.]{16,300}\s*[,}\]]")
-#: Numbers that may be names: of a place, a telephone, a part. 00501, 0x1F, +49170, 12E5.
+#: Numbers that may be identifiers, such as postal codes, telephone numbers or part numbers: 00501,
+#: 0x1F, +49170, 12E5.
 _NAME_LIKE = r"^[ ]*([+-]?0[0-9xX]|\+[0-9]|[0-9]+[eE][0-9])"
 _BIT = r"^[ ]*[01][ ]*$"
 

@@ -162,7 +162,7 @@ def without_folders(spec: SourceSpec) -> SourceSpec:
     names = spec.folder_columns
     late = None if spec.late_schema is None else _less(spec.late_schema, names)
     if spec.vs in names or spec.ve in names:
-        late = None  # which rows are late is then not a matter of the file alone
+        late = None  # other files then also decide which rows are late
     return replace(
         spec,
         schema=_less(spec.schema, names),

@@ -21,7 +21,7 @@ from rstream.items.text_failures import CLOCK, DATE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Forms that are tried. Each is that of the longest of some lines that have no form yet.
+#: Most forms to try. Each is the form of the longest of some lines that match no form so far.
 FORMS_MAX = 4
 _SAMPLES = 16
 _LEVELS_MAX = 8

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _GOOD, _BAD, _TEXT, _UNKNOWN = range(4)
 #: Types whose values are read from text.
 _READ = (kinds.is_timestamp, kinds.is_date32, kinds.is_decimal)
-#: What Python's parser and Arrow's do not agree on.
+#: Texts that Python's parser and Arrow's parser read differently.
 _SPECIAL = re.compile(rb"Inf|\x00|\\u[dD][89a-fA-F]|\d[eE]\+?\d{3}|\d{300}|-0[^.\d]")
 
 

@@ -28,7 +28,7 @@ def check_levels(chunk: bytes) -> None:
         pyarrow.ArrowInvalid: a value has more than ``LEVELS_MAX`` levels.
     """
     opening = chunk.count(b"{") + chunk.count(b"[")
-    ended = chunk.count(b"}\n{") or chunk.count(b"}\r\n{")  # behind it a bracket is the first again
+    ended = chunk.count(b"}\n{") or chunk.count(b"}\r\n{")  # no object is open between lines
     if opening - ended >= LEVELS_MAX and _levels(chunk) > LEVELS_MAX:
         raise pa.ArrowInvalid(TOO_DEEP)
 

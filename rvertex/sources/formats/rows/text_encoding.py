@@ -59,7 +59,7 @@ def plain_name(encoding: str) -> str:
         LookupError: no text encoding has this name.
     """
     info = codecs.lookup(encoding)
-    "a".encode(encoding)  # refuses what is none of text, as "hex"
+    "a".encode(encoding)  # raises for codecs that do not encode text, such as "hex"
     return UTF_8 if info.name in ("utf-8", "utf-8-sig") else info.name
 
 

@@ -100,7 +100,7 @@ def decode_one_row_each(
             else:
                 stages = iter(inspect(some)) if stages is None else stages
                 dead = next(filter(None, stages), None)
-                if dead is not None:  # so the part is still of all values
+                if dead is not None:  # parsing still has to continue with all other values
                     bad |= {int(left[k]): why for k, why in dead.items()}
                     todo.append(part[np.isin(part, list(dead), invert=True)])
                     continue

@@ -154,7 +154,7 @@ def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
         column = times.cast(pa.timestamp("ms", "UTC")).cast(kind)
     else:
         column = pa.array([_headers(messages.headers(i)) for i in everything], kind)
-    return column.take(pa.array(value_of))  # one message may have no row, and another two
+    return column.take(pa.array(value_of))  # a message may have no row, or two or more
 
 
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:

@@ -71,7 +71,7 @@ def _length(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _is_plain(node: exp.Expr) -> bool:
-    """Whether it is a number of one unit."""
+    """Whether an interval is one number with one unit."""
     unit = node.args.get("unit")
     return isinstance(node, exp.Interval) and (unit is None or type(unit) is exp.Var)
 
@@ -145,7 +145,7 @@ def _sorted(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
 
 def _plainly_sorted(held: exp.Expr) -> exp.Expr:
     made = exp.ArraySort(this=held)
-    made.meta["native"] = True  # no engine's own place of nulls
+    made.meta["native"] = True  # so no engine's default order of nulls applies
     return made
 
 

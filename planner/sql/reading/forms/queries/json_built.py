@@ -32,7 +32,7 @@ def _is_built(node: exp.Expr) -> bool:
 
 
 def _is_inside(node: exp.Expr) -> bool:
-    """Whether an aggregate or constructor around it reads it."""
+    """Whether an enclosing aggregate or constructor reads it."""
     around = node.parent
     while around is not None:  # ends: a tree is finite
         is_named = isinstance(around, exp.Anonymous) and around.name.upper() in _AGGREGATES

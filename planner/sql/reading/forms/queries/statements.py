@@ -171,7 +171,7 @@ def with_lateness(tokens: Sequence[Token]) -> list[Token]:
 def _with_watermarks(create: list[Token]) -> list[Token]:
     out: list[Token] = []
     name, depth = create[0], 0
-    starts = False  # a column of the declaration
+    starts = False  # whether a column of the declaration begins here
     for token, after in itertools.zip_longest(create, create[1:]):
         name = token if starts else name
         depth += token.token_type is TokenType.L_PAREN

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Names that no text can contain.
 _ROWS, _ROW = "@rows", "@row"
 _STORED = ("path", "connector", "topic", "kafka_topic", "like", "location")
-#: Key in ``meta`` of a column: the value of a row without one; None: the row's number.
+#: Key in ``meta`` of a column: the value for rows that have none; None: the row number.
 DEFAULT = "default"
 _COMPUTED = (
     "a table that INSERT INTO a SELECT fills has no computed columns: put them in the SELECT"
@@ -35,7 +35,7 @@ def with_stored_rows(statements: list[exp.Expr], engine: str, error: Error) -> l
     Raises:
         SqlError: a row has another width than its table.
     """
-    if engine in ("", "ksqldb"):  # a topic of ksqlDB would be read and written
+    if engine in ("", "ksqldb"):  # in ksqlDB this would read a topic and write to it
         return statements
     statements = _with_files(statements) if engine == "spark" else statements
     sinks = {_name(one): one for one in statements if _has_columns(one) and not _is_unstored(one)}

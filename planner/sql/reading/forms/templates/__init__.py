@@ -18,11 +18,11 @@ _SPLIT = "SPLIT(@1, {0})"
 _KEYS = f"TRANSFORM({_SPLIT}, p -> SPLIT_PART(p, {{1}}, 1))"
 _REST = "CASE WHEN STRPOS(p, {1}) > 0 THEN SUBSTRING(p, STRPOS(p, {1}) + LENGTH({1})) END"
 _PAIRS = f"@MAP_FROM_ENTRIES(@LIST_ZIP({_KEYS}, TRANSFORM({_SPLIT}, p -> {_REST})))"
-#: Spark refuses a key that is there twice.
+#: Spark raises an error for a duplicate key.
 _ONCE = f"AS_MAP({_KEYS}, TRANSFORM({_SPLIT}, p -> {_REST}))"
 _PAIRED = "FILTER(SPLIT(@1, @2), p -> STRPOS(p, @3) > 0)"
 _UP_OR_DOWN = "@SEQUENCE(@1, @2, CASE WHEN @1 > @2 THEN -1 ELSE 1 END)"
-#: Nulls between the list and a place outside of it; place 0 is an error of the step.
+#: The nulls between the end of a list and a position after it; position 0 is an error at run time.
 _GAP = "TRANSFORM(@SEQUENCE(1, {0} - CARDINALITY(@1) - 1, SIGN({0})), g -> NULLIF(@3, @3))"
 _KEPT = "CARDINALITY(@1) + @2 + 1"
 _INSERTED = (
@@ -291,7 +291,7 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("ksqldb", "SUBSTRING", 3): (
         "@SUBSTRING(@1, CASE WHEN @2 = 0 OR LENGTH(@1) + @2 < 0 THEN 1 ELSE @2 END, @3)"
     ),
-    # Places before the first are empty, and count.
+    # Positions before the first element are empty, and they count.
     ("postgres", "SUBSTRING", 2): "@SUBSTRING(@1, CASE WHEN @2 < 1 THEN 1 ELSE @2 END)",
     ("postgres", "SUBSTRING", 3): (
         "CASE WHEN @2 >= 1 THEN @SUBSTRING(@1, @2, @3) WHEN @2 + @3 < 1 THEN @LEFT(@1, 0) "

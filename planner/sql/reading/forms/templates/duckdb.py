@@ -88,7 +88,7 @@ _TEXTS: dict[tuple[str, int], str] = {
     ("PARSE_FILENAME", 1): r"@REGEXP_GROUP(@1, '[^/\\]*$', 0)",
     ("ARRAY_EXTRACT", 2): "@1[@2]",
     ("STRING_TO_ARRAY", 2): "SPLIT(@1, @2)",
-    # A space is %20 there, and + is itself.
+    # DuckDB encodes a space as %20, and does not decode a plus sign.
     ("URL_ENCODE", 1): "REPLACE(REPLACE(@URL_ENCODE(@1), '+', '%20'), '%7E', '~')",
     ("URL_DECODE", 1): "@URL_DECODE(REPLACE(@1, '+', '%2B'))",
     ("LIKE_ESCAPE", 3): "@1 LIKE @2 ESCAPE @3",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _REST = "STRPOS(@SUBSTRING(@1, @3), @2)"
-#: ``LOCATE(p, s, 2)``: null where one is null.
+#: ``LOCATE(p, s, 2)``: null if any argument is null.
 PLACED = f"CASE WHEN {_REST} > 0 THEN {_REST} + @3 - 1 WHEN {_REST} = 0 THEN 0 END"
 _NULLS = "CARDINALITY(FILTER({0}, x -> x IS NULL))"
 _NULLS_1, _NULLS_2 = _NULLS.format("@1"), _NULLS.format("@2")
@@ -12,7 +12,7 @@ _MONTH = (
     "(EXTRACT(YEAR FROM CAST(@1 AS DATE)) * 12 + EXTRACT(MONTH FROM CAST(@1 AS DATE)) - 1 + @2)"
 )
 _FIRST = f"MAKE_DATE({_MONTH} DIV 12, MOD({_MONTH}, 12) + 1, 1)"
-#: ``ADD_MONTHS(d, n)`` of a number that is no literal.
+#: ``ADD_MONTHS(d, n)`` where ``n`` is not a literal.
 MONTHS_LATER = (
     f"CAST(DATE_ADD({_FIRST}, LEAST(EXTRACT(DAY FROM CAST(@1 AS DATE)), "
     f"EXTRACT(DAY FROM LAST_DAY({_FIRST}))) - 1) AS DATE)"
@@ -71,7 +71,7 @@ SPARK: dict[tuple[str, int], str] = {
             *("TIMESTAMP", "BOOLEAN"),
         )
     },
-    # Place 0 is the first; Flink has the same rule.
+    # Position 0 means the first character, as in Flink.
     ("SUBSTRING", 3): "@SUBSTRING(@1, CASE WHEN @2 = 0 THEN 1 ELSE @2 END, @3)",
     ("LTRIM", 2): "TRIM(LEADING @1 FROM @2)",
     ("RTRIM", 2): "TRIM(TRAILING @1 FROM @2)",

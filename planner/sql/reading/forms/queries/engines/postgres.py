@@ -151,7 +151,7 @@ def with_json_columns(statements: list[exp.Expr]) -> None:
                 node.meta[JSON] = True
 
 
-#: The nodes that may be such operators.
+#: The nodes to which sqlglot parses these operators.
 OF_POSTGRES = (
     *_CALLED,
     *(exp.MakeInterval, exp.DPipe, exp.JSONBDeleteAtPath, exp.Sub, exp.Anonymous),
