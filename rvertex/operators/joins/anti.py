@@ -42,6 +42,7 @@ from rvertex.operators.horizon import SameLifetimes, greatest_us, sum_us
 from rvertex.operators.joins.coverage import Coverage, Ended, Rights
 from rvertex.operators.joins.max_tree import MaxTree
 from rvertex.operators.joins.side_index import JoinSide, Rows
+from rvertex.operators.joins.stored_rows import Probes
 from rvertex.operators.lifetimes.clipping import Clipping
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.memory import UNLIMITED
@@ -111,7 +112,7 @@ class AntiJoinOperator:
         self._keys = KeyIndex(self._key_types)
         self._settled = SettledRows([event_schema(self._stored), event_schema(self._right_keys)])
         self._coverage = Coverage(self._right_keys, self._right_codes)
-        self._lefts = JoinSide(self._stored, self._memory)
+        self._lefts = JoinSide(self._stored, self._spec.left_on, self._memory)
         self._clipping = Clipping(event_schema(self._stored))
 
     def process(self, ports: Sequence[Run], advancing: Sequence[Run] = ()) -> Run:
@@ -132,9 +133,10 @@ class AntiJoinOperator:
         out = self._clipping.pending.release(frontier, ports[0].ctis)
         self.released_before = self._clipping.pending.released_before
         waste = max(len(self._keys), self._clipping.chained)
-        held = len(self._lefts) + len(self._clipping.pending) + self._coverage.keys_held
+        lefts = self._lefts
+        held = lefts.rows_in_memory + len(self._clipping.pending) + self._coverage.keys_held
         if waste > 2 * held + _CODES_SLACK:
-            self.load(self.snapshot())
+            self._restore(self.snapshot(), lefts)
         return Run(self._named(out.events), out.ctis)
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
@@ -160,6 +162,10 @@ class AntiJoinOperator:
 
     def load(self, state: OperatorState) -> None:
         """Restore ``state``."""
+        self._restore(state)
+
+    def _restore(self, state: OperatorState, lefts: JoinSide | None = None) -> None:
+        """Restore ``state``, whose left rows are in ``lefts``, if given, with other codes."""
         self._reset()
         header, tables = state.header, state.tables
         frontier = header["frontier"]
@@ -167,8 +173,12 @@ class AntiJoinOperator:
         self._coverage.load(tables["ends"])
         self._clipping.load(tables["pieces"], self._left_codes)
         self._clipping.pending.last_cti = header["last_cti"]
+        if lefts is not None:
+            self._lefts = lefts
+            lefts.renumber(self._keys, frontier)
+            return
         self._lefts.next_ordinal = header["next_ordinal"]
-        self._lefts.load(tables["alive"], frontier, self._keys, self._spec.left_on)
+        self._lefts.load(tables["alive"], frontier, self._keys)
 
     def _advance(
         self, left: pa.RecordBatch, right: pa.RecordBatch, before: int, frontier: int
@@ -200,17 +210,14 @@ class AntiJoinOperator:
         """The pieces of older events that begin where a cover ends."""
         if self._lefts.runs == 0 or len(ended.codes) == 0:
             return []
-        begun = []
-        for run, probe, place in self._lefts.find(ended.codes, ended.times):
-            rows = run.rows
-            stored = rows.stored.take(pa.array(place))
-            begun.append(
-                _Begun(
-                    stored, ended.codes[probe], ended.times[probe],
-                    rows.ve.take(place), rows.ordinal.take(place),
-                )
-            )  # fmt: skip
-        return begun
+        probes = Probes(ended.codes, ended.times, lambda: self._keys.keys(ended.codes))
+        return [
+            _Begun(
+                found.stored.take(pa.array(found.place)).select(self._stored.names),
+                ended.codes[found.probe], ended.times[found.probe], found.ve, found.ordinal,
+            )
+            for found in self._lefts.find(probes)
+        ]  # fmt: skip
 
     def _remember(self, new: _Lefts, frontier: int) -> None:
         """Store the new left rows, for pieces that begin later."""

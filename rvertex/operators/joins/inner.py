@@ -30,6 +30,7 @@ from rvertex.keys.key_index import KeyIndex
 from rvertex.operators.horizon import greatest_us, least_us
 from rvertex.operators.joins.new_pairs import NewRows, Pairs, Source, pairs_of, within_batch
 from rvertex.operators.joins.side_index import JoinSide, Rows
+from rvertex.operators.joins.stored_rows import Probes
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.memory import UNLIMITED
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
-    from rvertex.state.memory import Holder, StateMemory
+    from rvertex.state.memory import StateMemory
 
 Side = Literal["left", "right"]
 #: Left and anti joins buffer rows until no match can follow; see ``left.py`` and ``anti.py``.
@@ -118,7 +119,10 @@ class Join:
         self._reset()
 
     def _reset(self) -> None:
-        self._sides = [JoinSide(stored, self._memory) for stored in self._stored]
+        self._sides = [
+            JoinSide(stored, self._spec.on(name), self._memory)
+            for name, stored in zip(_SIDES, self._stored, strict=True)
+        ]
         self._keys = KeyIndex(self._key_types)
         self._frontier: int = MIN_TIME
 
@@ -149,19 +153,20 @@ class Join:
         self._frontier = state.header["frontier"]
         for side, ordinal in zip(self._sides, state.header["next_ordinals"], strict=True):
             side.next_ordinal = ordinal
-        self._remember_all([state.tables[name] for name in _SIDES])
+        for name, side in self._named_sides():
+            side.load(state.tables[name], self._frontier, self._keys)
 
     def check(self) -> None:
         """Assert the invariants (linear)."""
         for side in self._sides:
             side.check(self._frontier)
-        assert len(self._keys) <= 2 * self._remembered() + _CODES_SLACK
+        assert len(self._keys) <= 2 * self._rows_in_memory() + _CODES_SLACK
 
     def _named_sides(self) -> list[tuple[str, JoinSide]]:
         return list(zip(_SIDES, self._sides, strict=True))
 
-    def _remembered(self) -> int:
-        return sum(len(side) for side in self._sides)
+    def _rows_in_memory(self) -> int:
+        return sum(side.rows_in_memory for side in self._sides)
 
     # A step.
 
@@ -170,10 +175,10 @@ class Join:
         return NewRows(run.events, on, self._stored[i], self._sides[i].next_ordinal)
 
     def _give_codes(self, left: NewRows, right: NewRows) -> None:
-        """Set the key codes of all new rows; -1 if a key is null or has no partner in this step.
+        """Set the key codes of all new rows; -1 if a key is null or has no partner in memory.
 
         The keys of the smaller side are added to the index first. An unknown key of the larger side
-        has no partner then; it is added only when its row is stored.
+        has no partner then, except on scratch; it is added only when its row is stored.
         """
         small, large = (left, right) if len(left) <= len(right) else (right, left)
         for rows, insert in ((small, True), (large, False)):
@@ -186,16 +191,11 @@ class Join:
         side = self._sides[other]
         if side.runs == 0 or len(new) == 0:
             return []
-        known = new.known_rows()
-        vs, codes = new.vs, new.codes
-        if len(known) < len(new):
-            vs, codes = vs.take(known), codes.take(known)
         pairs = []
-        for run, probe, place in side.find(codes, vs):
-            later = known.take(probe) if len(known) < len(new) else probe
-            old = Source(run.rows.stored, place)
-            ends = np.minimum(new.ve.take(later), run.rows.ve.take(place))
-            pairs.append(pairs_of(new, later, old, run.rows.ordinal.take(place), ends, other))
+        for found in side.find(Probes(new.codes, new.vs, lambda: new.keys, new.null_keys)):
+            old = Source(found.stored, found.place)
+            ends = np.minimum(new.ve.take(found.probe), found.ve)
+            pairs.append(pairs_of(new, found.probe, old, found.ordinal, ends, other))
         return pairs
 
     def _advance(self, news: list[NewRows], ctis: np.ndarray) -> None:
@@ -210,8 +210,10 @@ class Join:
             if len(new):
                 side.insert(self._surviving(new), self._frontier)
             side.expire(self._frontier)
-        if len(self._keys) > 2 * self._remembered() + _CODES_SLACK:
-            self._forget_keys()
+        if len(self._keys) > 2 * self._rows_in_memory() + _CODES_SLACK:
+            self._keys = KeyIndex(self._key_types)
+            for side in self._sides:
+                side.renumber(self._keys, self._frontier)
 
     def _surviving(self, new: NewRows) -> Rows:
         """The new rows that are still alive at the frontier."""
@@ -224,20 +226,6 @@ class Join:
         if codes.min(initial=0) < 0:
             codes = self._keys.codes([stored.column(name) for name in new.on])
         return Rows(codes, new.ve[at], new.first_ordinal + at, stored)
-
-    def _forget_keys(self) -> None:
-        """Rebuild the key index from the stored rows."""
-        tables = [side.table() for side in self._sides]
-        ordinals = [side.next_ordinal for side in self._sides]
-        self._keys = KeyIndex(self._key_types)
-        self._sides = [JoinSide(stored, self._memory) for stored in self._stored]
-        for side, ordinal in zip(self._sides, ordinals, strict=True):
-            side.next_ordinal = ordinal
-        self._remember_all(tables)
-
-    def _remember_all(self, tables: list[pa.Table]) -> None:
-        for name, side, table in zip(_SIDES, self._sides, tables, strict=True):
-            side.load(table, self._frontier, self._keys, self._spec.on(name))
 
     # The output.
 
@@ -255,7 +243,7 @@ class Join:
             names = list(dict.fromkeys(c for s, c, _ in self._spec.output if s == side))
             if names:
                 sources = [p.sources[i] for p in pairs]
-                rows = _gather(sources, names, order, self._sides[i].holder)
+                rows = _gather(sources, names, order)
                 columns |= {(side, name): rows.column(name) for name in names}
         payload = [columns[side, name] for side, name, _ in self._spec.output]
         arrays = [*(pa.array(t) for t in times), *payload]
@@ -279,15 +267,13 @@ def _joined(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
     return whole if order is None else whole.take(order)
 
 
-def _gather(
-    sources: list[Source], columns: list[str], order: np.ndarray | None, holder: Holder
-) -> pa.RecordBatch:
+def _gather(sources: list[Source], columns: list[str], order: np.ndarray | None) -> pa.RecordBatch:
     """Concatenate ``columns`` of the sources, in ``order``."""
     rows = sources[0].rows
     if all(source.rows is rows for source in sources):
         at = _joined([source.at for source in sources], order)
         return rows.select(columns).take(pa.array(at))
-    parts = [s.rows.select(columns).take(pa.array(s.at)) for s in holder.read_once(sources)]
+    parts = [s.rows.select(columns).take(pa.array(s.at)) for s in sources]
     whole = join_batches(parts)
     return whole if order is None else whole.take(pa.array(order))
 

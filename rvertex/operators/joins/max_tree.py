@@ -11,19 +11,31 @@ together. Short ranges are scanned.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _SCAN_MAX = 16
+#: Bytes of a level that is worth a file.
+_KEPT_MIN = 1 << 20
 
 #: Indices of ranges, and a node or array position for each.
 Found = tuple[np.ndarray, np.ndarray]
 
 
 class MaxTree:
-    """A tree over ``values`` int64[n], which must not change; built on first use."""
+    """A tree over ``values`` int64[n], which must not change; built on first use.
 
-    def __init__(self, values: np.ndarray) -> None:
-        self._levels = [values]
+    ``kept``: returns an equal array that is kept instead of a level.
+    """
+
+    def __init__(
+        self, values: np.ndarray, kept: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> None:
+        self._levels, self._kept = [values], kept
 
     @property
     def values(self) -> np.ndarray:
@@ -86,5 +98,8 @@ class MaxTree:
         while len(self._levels) <= level:
             below = self._levels[-1]
             even = len(below) & ~1
-            self._levels.append(np.maximum(below[:even:2], below[1:even:2]))
+            maxima = np.maximum(below[:even:2], below[1:even:2])
+            if self._kept is not None and maxima.nbytes >= _KEPT_MIN:
+                maxima = self._kept(maxima)
+            self._levels.append(maxima)
         return self._levels[level]

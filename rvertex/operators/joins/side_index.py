@@ -9,8 +9,8 @@ times.
 
 Theory: a log-structured merge of runs. In a run the rows of a key are adjacent. A table from codes
 to positions finds them, and a tree of maxima over ``ve`` finds the living ones. If the state
-exceeds the memory budget, the rows of long runs move to scratch files. Then runs are merged only up
-to a limit, so their number grows with the state.
+exceeds the memory budget, all runs in memory become one run on scratch that is sorted and searched
+by hash (:mod:`rvertex.operators.joins.stored_rows`), so its keys need no codes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import SEQ, VE
+from rstream.items.batch import VE
 from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_scan import heads_of
 from rvertex.events.ordering import stable_order
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.max_tree import MaxTree
-from rvertex.operators.joins.stored_rows import StoredRows
+from rvertex.operators.joins.stored_rows import (
+    ORDINAL,
+    Found,
+    Probes,
+    StoredRows,
+    StoredRun,
+    stored_runs,
+)
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rvertex.keys.key_index import KeyIndex
-    from rvertex.state.memory import Holder, StateMemory
-
-#: A reserved name, so no payload column can have it.
-ORDINAL = SEQ
+    from rvertex.state.memory import StateMemory
 
 _GROWTH = 3
 #: Greatest size of a merged run: this many bytes, or this part of a larger side. To copy rows again
@@ -89,21 +94,11 @@ class Rows:
         """Bytes of all columns."""
         return int(self.codes.nbytes + self.ve.nbytes + self.ordinal.nbytes + self.stored.nbytes)
 
-    def on_scratch(self, holder: Holder) -> Rows:
-        """The same rows, mapped from scratch."""
-        if isinstance(self.stored, StoredRows):
-            stored = self.stored.moved(
-                lambda b: b if holder.is_stored(b) else holder.store([b])[0], holder.store_array
-            )
-            codes, ve, ordinal = map(holder.store_array, (self.codes, self.ve, self.ordinal))
-            return Rows(codes, ve, ordinal, stored)
-        added = [pa.array(column) for column in (self.codes, self.ve, self.ordinal)]
-        columns = [*self.stored.columns, *added]
-        names = [f"{i}" for i in range(len(columns))]
-        (mapped,) = holder.store([pa.RecordBatch.from_arrays(columns, names=names)])
-        codes, ve, ordinal = (column.to_numpy() for column in mapped.columns[-3:])
-        payload = pa.RecordBatch.from_arrays(mapped.columns[:-3], schema=self.stored.schema)
-        return Rows(codes, ve, ordinal, payload)
+    def keys(self, on: Sequence[str]) -> list[pa.Array]:
+        """The columns ``on``; rows of a checkpoint are copied."""
+        rows = self.stored.select(list(on))
+        batch = rows.whole() if isinstance(rows, StoredRows) else rows
+        return list(batch.columns)
 
     def followed_by(self, other: Rows) -> Rows:
         return Rows(
@@ -138,19 +133,9 @@ class IndexedRun:
         self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
         map_bytes = 0 if self._is_searched else code_map.nbytes
         self.nbytes = self.rows.nbytes + int(self._codes.nbytes + self._starts.nbytes) + map_bytes
-        self.is_spilled = False
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def spill(self, holder: Holder) -> None:
-        """Move the rows and their index to scratch."""
-        self.rows = self.rows.on_scratch(holder)
-        self._codes, self._starts = map(holder.store_array, (self._codes, self._starts))
-        if not self._is_searched:
-            self._code_map.replace(holder.store_array)
-        self._alive = MaxTree(self.rows.ve)
-        self.is_spilled = True
 
     def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(probe, position) of every row with the probe's code that ends after its ``vs``."""
@@ -177,31 +162,51 @@ class IndexedRun:
 class JoinSide:
     """The stored rows of one side."""
 
-    def __init__(self, stored: pa.Schema, memory: StateMemory = UNLIMITED) -> None:
-        self._stored = stored
+    def __init__(
+        self, stored: pa.Schema, on: Sequence[str], memory: StateMemory = UNLIMITED
+    ) -> None:
+        """``stored``: the columns of a row, with its keys ``on``."""
+        self._stored, self._on = stored, tuple(on)
         self.holder = memory.holder()
         self._runs: list[IndexedRun] = []
+        #: Runs on scratch, oldest first.
+        self._stored_runs: list[StoredRun] = []
         self._free_maps: list[CodeMap] = []
         #: Ordinal of the next row: its number among all rows of this side so far.
         self.next_ordinal = 0
 
     def __len__(self) -> int:
+        return self.rows_in_memory + sum(map(len, self._stored_runs))
+
+    @property
+    def rows_in_memory(self) -> int:
+        """The number of rows whose keys need a code."""
         return sum(map(len, self._runs))
 
     @property
     def runs(self) -> int:
         """Number of runs that a probe searches."""
-        return len(self._runs)
+        return len(self._runs) + len(self._stored_runs)
 
-    def find(
-        self, codes: np.ndarray, vs: np.ndarray
-    ) -> Iterator[tuple[IndexedRun, np.ndarray, np.ndarray]]:
-        """The matches of probes with ``codes >= 0`` and sorted ``vs``: run, probe, position."""
-        for run in self.holder.read_once(self._runs):
-            if len(vs) and run.ve_max > vs[0]:
+    def find(self, probes: Probes) -> Iterator[Found]:
+        """The rows with the key of a probe that end after its start, run by run."""
+        if not self.runs or not len(probes):
+            return
+        first = probes.vs[0]
+        codes, vs, known = probes.codes, probes.vs, None
+        if self._runs and int(codes.min()) < 0:
+            known = np.flatnonzero(codes >= 0)
+            codes, vs = codes.take(known), vs.take(known)
+        for run in self._runs:
+            if run.ve_max > first:
                 probe, place = run.find(codes, vs)
                 if len(probe):
-                    yield run, probe, place
+                    probe = probe if known is None else known.take(probe)
+                    ve, ordinal = run.rows.ve.take(place), run.rows.ordinal.take(place)
+                    yield Found(probe, run.rows.stored, place, ve, ordinal)
+        for stored in self.holder.read_once(self._stored_runs):
+            if stored.ve_max > first and (found := stored.find(probes)) is not None:
+                yield found
 
     def insert(self, rows: Rows, frontier: int) -> None:
         """Store ``rows``, alive at ``frontier``, by ordinal, later than all stored rows."""
@@ -211,33 +216,52 @@ class JoinSide:
             last = self._close(self._runs.pop())
             rows = _living(last, frontier).followed_by(rows)
         self._runs.append(IndexedRun(rows, self._open_map()))
-        self._keep_to_memory()
+        self._keep_to_memory(frontier)
 
-    def load(self, table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[str]) -> None:
-        """Store the living rows of a :meth:`table` in an empty side; many are not copied."""
+    def load(self, table: pa.Table, frontier: int, keys: KeyIndex) -> None:
+        """Store the living rows of a :meth:`table` in an empty side; many are not copied.
+
+        Batches on scratch, because the state exceeds the budget, are read where they are.
+        """
+        assert not self.runs
+        batches = [batch for batch in table.to_batches() if batch.num_rows]
+        stored = list(filter(self._stays_on_scratch, batches))
+        if stored:
+            self._stored_runs += stored_runs(stored, frontier, self._on, self.holder, writes=False)
+            rest = [batch for batch in batches if not self._stays_on_scratch(batch)]
+            table = pa.Table.from_batches(rest, table.schema)
         if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
-            self.restore(restored_rows(table, frontier, keys, on))
+            self.restore(restored_rows(table, frontier, keys, self._on), frontier)
             return
-        ve, ordinal, stored = living_rows(table, frontier)
-        codes = keys.codes([stored.column(name) for name in on])
-        self.insert(Rows(codes, ve, ordinal, stored), frontier)
+        ve, ordinal, rows = living_rows(table, frontier)
+        codes = keys.codes([rows.column(name) for name in self._on])
+        self.insert(Rows(codes, ve, ordinal, rows), frontier)
 
-    def restore(self, rows: Rows) -> None:
-        """Store the rows of a checkpoint in an empty side; if they are mapped, so is the index."""
-        assert not self._runs
-        if len(rows) == 0:
-            return
-        self._runs.append(run := IndexedRun(rows, self._open_map()))
-        if isinstance(rows.stored, StoredRows) and self.holder.is_stored(rows.stored.batches[0]):
-            run.spill(self.holder)
-        self._keep_to_memory()
+    def restore(self, rows: Rows, frontier: int) -> None:
+        """Store the rows of a checkpoint."""
+        if len(rows):
+            self._runs.append(IndexedRun(rows, self._open_map()))
+        self._keep_to_memory(frontier)
+
+    def _stays_on_scratch(self, batch: pa.RecordBatch) -> bool:
+        is_long = self.holder.may_spill and batch.nbytes >= self.holder.run_bytes_min
+        return bool(is_long and self.holder.is_stored(batch))
+
+    def renumber(self, keys: KeyIndex, frontier: int) -> None:
+        """Give the living rows in memory the codes of a new index."""
+        runs, self._runs = self._runs, []
+        for run in runs:
+            rows = _living(self._close(run), frontier)
+            if len(rows):
+                codes = keys.codes(rows.keys(self._on))
+                again = Rows(codes, rows.ve, rows.ordinal, rows.stored)
+                self._runs.append(IndexedRun(again, self._open_map()))
 
     def _merges(self, last: IndexedRun, rows: Rows) -> bool:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
-        # the map of codes does not shrink with the number of rows
-        merged_bytes = last.rows.nbytes + rows.nbytes
+        merged_bytes = last.rows.nbytes + rows.nbytes  # without the map: it stays as long
         limit = _MERGED_BYTES
         if merged_bytes > limit:
             limit = max(limit, sum(run.rows.nbytes for run in self._runs) // _MERGED_PART)
@@ -245,22 +269,25 @@ class JoinSide:
             limit = min(limit, _MERGED_RUNS * self.holder.run_bytes)
         return merged_bytes <= limit
 
-    def _keep_to_memory(self) -> None:
-        """Report the bytes of the rows; over the budget, move long runs to scratch."""
+    def _keep_to_memory(self, frontier: int) -> None:
+        """Report the bytes of the rows; over the budget, move all rows in memory to scratch."""
         if not self.holder.may_spill:
             return
-        inside = [run for run in self._runs if not run.is_spilled]
-        self.holder.used_bytes = sum(run.nbytes for run in inside)
-        for run in inside:  # longest first
-            if not self.holder.must_spill:
-                return
-            if run.rows.nbytes >= self.holder.run_bytes_min:
-                run.spill(self.holder)
-                self.holder.used_bytes -= run.nbytes
+        filters = sum(run.memory_bytes for run in self._stored_runs)
+        self.holder.used_bytes = filters + sum(run.nbytes for run in self._runs)
+        rows_bytes = sum(run.rows.nbytes for run in self._runs)
+        if rows_bytes < max(self.holder.run_bytes_min, 1) or not self.holder.must_spill:
+            return
+        batches = [batch for run in self._runs for batch in self._batches(run.rows)]
+        self._stored_runs += stored_runs(batches, frontier, self._on, self.holder, writes=True)
+        self._runs, self._free_maps = [], []
+        self.holder.used_bytes = sum(run.memory_bytes for run in self._stored_runs)
 
     def expire(self, frontier: int) -> None:
         """Drop rows with ``ve <= frontier``, once that removes a whole run or half of one."""
-        if all(run.half_dead_at > frontier for run in self._runs):
+        half_dead_at = [run.half_dead_at for run in self._runs]
+        half_dead_at += [run.half_dead_at for run in self._stored_runs]
+        if min(half_dead_at, default=INF_TIME) > frontier:
             return
         kept: list[IndexedRun] = []
         for run in self._runs:
@@ -271,19 +298,29 @@ class JoinSide:
             if len(rows):
                 kept.append(IndexedRun(rows, self._open_map()))
         self._runs = kept
-        self._keep_to_memory()
+        stored = (
+            run if run.half_dead_at > frontier else run.living(frontier)
+            for run in self._stored_runs
+        )
+        self._stored_runs = [run for run in stored if run is not None]
+        self._keep_to_memory(frontier)
 
     def table(self) -> pa.Table:
         """The stored rows, by reference, including some dead ones; see :func:`restored_rows`."""
-        schema = pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
-        batches: list[pa.RecordBatch] = []
-        for run in self._runs:
-            if isinstance(run.rows.stored, StoredRows):
-                batches += run.rows.stored.batches
-                continue
-            columns = [pa.array(run.rows.ordinal), pa.array(run.rows.ve), *run.rows.stored.columns]
-            batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-        return pa.Table.from_batches(batches, schema=schema)
+        batches = [batch for run in self._stored_runs for batch in run.batches]
+        batches += [batch for run in self._runs for batch in self._batches(run.rows)]
+        return pa.Table.from_batches(batches, schema=self._saved)
+
+    @property
+    def _saved(self) -> pa.Schema:
+        return pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
+
+    def _batches(self, rows: Rows) -> Sequence[pa.RecordBatch]:
+        """The rows with ORDINAL and VE; of a checkpoint, also rows that are dead."""
+        if isinstance(rows.stored, StoredRows):
+            return rows.stored.batches
+        columns = [pa.array(rows.ordinal), pa.array(rows.ve), *rows.stored.columns]
+        return [pa.RecordBatch.from_arrays(columns, schema=self._saved)]
 
     def check(self, frontier: int) -> None:
         """Assert the invariants (linear)."""
@@ -296,6 +333,9 @@ class JoinSide:
             assert sorted_codes.all()
             assert (rows.ordinal[1:] > rows.ordinal[:-1])[same].all()
             assert rows.ordinal.max() < self.next_ordinal
+        for stored in self._stored_runs:
+            stored.check(frontier)
+            assert stored.ve_max > frontier
 
     def _open_map(self) -> CodeMap:
         """A code map for a new run, reused if possible."""

@@ -1,21 +1,40 @@
-"""Rows of a restored checkpoint, read where they are.
+"""Rows of a join side that are read where they are: in a checkpoint, or on scratch.
 
 A checkpoint of a join may be larger than memory, and is mapped from its files. So a restore copies
 numbers only: the payload stays in the batches of the checkpoint, and the next checkpoint finds them
 unchanged.
+
+Rows beyond the memory budget are runs sorted by the hash of their key. Of such a run only a Bloom
+filter is in memory. A lookup is per batch of probes: the filter, binary searches in the hashes, the
+ends of lifetimes, then the rows, whose keys are compared.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.dictionaries import join_batches
+from rstream.items.batch import SEQ, VE
+from rstream.items.dictionaries import join_batches, plain_array
+from rstream.items.hashing import hash_rows
+from rvertex.events.arrays import numbers
+from rvertex.events.group_scan import heads_of
+from rvertex.operators.joins.max_tree import MaxTree
+from rvertex.state.hash_index import BloomFilter, equal_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rvertex.state.memory import Holder
+
+#: A reserved name, so no payload column can have it.
+ORDINAL = SEQ
+
+#: A restore sorts the hashes of about this many rows at once.
+_RUN_ROWS = 1 << 20
 
 
 class StoredRows:
@@ -27,21 +46,22 @@ class StoredRows:
     __slots__ = ("_at", "_starts", "batches", "names")
 
     def __init__(
-        self, batches: Sequence[pa.RecordBatch], at: np.ndarray, names: Sequence[str]
+        self, batches: Sequence[pa.RecordBatch], at: np.ndarray | None, names: Sequence[str]
     ) -> None:
-        """``names``: the columns that are read; the batches may have more."""
+        """``names``: the columns that are read; the batches may have more. ``at`` None: all."""
         self.batches, self._at, self.names = batches, at, names
         self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
 
     @property
     def num_rows(self) -> int:
         """The number of rows."""
-        return len(self._at)
+        return int(self._starts[-1]) if self._at is None else len(self._at)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the batches, with rows that are not read any more."""
-        return int(self._at.nbytes) + sum(int(batch.nbytes) for batch in self.batches)
+        numbers_bytes = 0 if self._at is None else int(self._at.nbytes)
+        return numbers_bytes + sum(int(batch.nbytes) for batch in self.batches)
 
     def select(self, names: Sequence[str]) -> StoredRows:
         """The same rows with fewer columns."""
@@ -49,23 +69,29 @@ class StoredRows:
 
     def ordered(self, order: np.ndarray) -> StoredRows:
         """Return the rows in this order, without a copy."""
-        return StoredRows(self.batches, self._at.take(order), self.names)
+        at = order if self._at is None else self._at.take(order)
+        return StoredRows(self.batches, at, self.names)
 
-    def moved(
-        self,
-        batches: Callable[[pa.RecordBatch], pa.RecordBatch],
-        array: Callable[[np.ndarray], np.ndarray],
-    ) -> StoredRows:
-        """Return the same rows in equal batches, which these functions return."""
-        return StoredRows([batches(batch) for batch in self.batches], array(self._at), self.names)
+    def cut(self, nbytes: int) -> StoredRows:
+        """Return the same rows in slices of about ``nbytes``."""
+        slices = []
+        for batch in self.batches:
+            rows = max(nbytes * batch.num_rows // max(batch.nbytes, 1), 1)
+            slices += [batch.slice(lo, rows) for lo in range(0, batch.num_rows, rows)]
+        return StoredRows(slices, self._at, self.names)
 
     def take(self, rows: pa.Array) -> pa.RecordBatch:
         """A copy of these rows, none of which is null."""
+        return self.copied(rows.to_numpy())
+
+    def copied(self, rows: np.ndarray, holder: Holder | None = None) -> pa.RecordBatch:
+        """A copy of these rows. ``holder``: drops pages after each batch."""
         if len(rows) == 0:
             return self.batches[0].select(self.names).slice(0, 0)
-        at = self._at.take(rows.to_numpy())
+        at = rows if self._at is None else self._at.take(rows)
         batch = np.searchsorted(self._starts, at, side="right") - 1
-        order = np.argsort(batch, kind="stable")
+        is_sorted = bool((batch[1:] >= batch[:-1]).all())
+        order = np.arange(len(at)) if is_sorted else np.argsort(batch, kind="stable")
         sorted_batch = batch.take(order)
         heads = np.flatnonzero(np.diff(sorted_batch, prepend=-1))
         parts = []
@@ -73,10 +99,189 @@ class StoredRows:
             number = int(sorted_batch[lo])
             local = at.take(order[lo:hi]) - self._starts[number]
             parts.append(self.batches[number].select(self.names).take(pa.array(local)))
+            if holder is not None:
+                holder.drop_pages()
+        if is_sorted:
+            return join_batches(parts)
         place = np.empty(len(at), np.int64)
         place[order] = np.arange(len(at))
         return join_batches(parts).take(pa.array(place))
 
     def whole(self) -> pa.RecordBatch:
         """A copy of all rows."""
-        return self.take(pa.array(np.arange(len(self._at))))
+        return self.copied(np.arange(self.num_rows))
+
+
+class Probes:
+    """Rows that look for matches: their starts, which are sorted, and their keys.
+
+    ``codes``: -1 if the key is null or not in the index. ``keys``: returns the key columns, without
+    a null where ``is_null`` is false.
+    """
+
+    def __init__(
+        self,
+        codes: np.ndarray,
+        vs: np.ndarray,
+        keys: Callable[[], Sequence[pa.Array]],
+        is_null: np.ndarray | None = None,
+    ) -> None:
+        self.codes, self.vs, self._keys, self._is_null = codes, vs, keys, is_null
+
+    def __len__(self) -> int:
+        return len(self.vs)
+
+    @cached_property
+    def by_hash(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(probe, hash, vs) of the probes whose key is not null, by hash."""
+        hashes = hash_rows(self.columns)
+        if self._is_null is None:
+            probes = np.argsort(hashes)
+        else:
+            known = np.flatnonzero(~self._is_null)
+            probes = known.take(np.argsort(hashes.take(known)))
+        return probes, hashes.take(probes), self.vs.take(probes)
+
+    @cached_property
+    def columns(self) -> list[pa.Array]:
+        """The key columns."""
+        return [plain_array(column) for column in self._keys()]
+
+
+class Found(NamedTuple):
+    """Pairs of a probe and a row of ``stored``, and the end and ordinal of that row."""
+
+    probe: np.ndarray
+    stored: pa.RecordBatch | StoredRows
+    place: np.ndarray
+    ve: np.ndarray
+    ordinal: np.ndarray
+
+
+class StoredRun:
+    """Immutable rows on scratch, sorted by the hash of their key."""
+
+    def __init__(
+        self,
+        rows: StoredRows,
+        hashes: np.ndarray,
+        ve: np.ndarray,
+        on: Sequence[str],
+        holder: Holder,
+    ) -> None:
+        """``rows``: not empty; their columns begin with ORDINAL and VE. ``on``: their keys."""
+        assert rows.num_rows == len(hashes) == len(ve) > 0
+        self._on, self._holder = on, holder
+        #: The batches that a checkpoint names; ``rows`` reads slices of them.
+        self.batches = rows.batches
+        self.rows = rows.cut(holder.piece_bytes)
+        self.ve_max = int(ve.max())
+        half = len(ve) // 2
+        #: The time from which at least half of the rows are dead.
+        self.half_dead_at = int(np.partition(ve, half)[half])
+        self._bloom = BloomFilter(hashes[heads_of(hashes)])
+        self._hashes = holder.store_array(hashes)
+        self._alive = MaxTree(holder.store_array(ve), holder.store_array)
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes in memory."""
+        return self._bloom.nbytes
+
+    def find(self, probes: Probes) -> Found | None:
+        """The rows with the key of a probe that end after its start; None if there is none."""
+        probe, hashes, vs = probes.by_hash
+        may = np.flatnonzero(self._bloom.may_have(hashes))
+        if len(may) == 0:
+            return None
+        probe, hashes, vs = probe.take(may), hashes.take(may), vs.take(may)
+        lo, hi = (self._hashes.searchsorted(hashes, side) for side in ("left", "right"))
+        there = np.flatnonzero(hi > lo)
+        if len(there) == 0:
+            return None
+        at, place = self._alive.above(lo.take(there), hi.take(there), vs.take(there))
+        in_order = np.argsort(place, kind="stable")  # each batch is read once, from its begin
+        probe, place = probe.take(there).take(at).take(in_order), place.take(in_order)
+        rows = self.rows.copied(place, self._holder)
+        keys = [plain_array(rows.column(name)) for name in self._on]
+        wanted = pa.array(probe)
+        same = equal_keys(keys, [column.take(wanted) for column in probes.columns])
+        if not same.all():
+            rows, probe = rows.filter(pa.array(same)), probe[same]
+        ends, ordinal = (numbers(rows.column(name)) for name in (VE, ORDINAL))
+        return Found(probe, rows, np.arange(len(probe)), ends, ordinal)
+
+    def living(self, frontier: int) -> StoredRun | None:
+        """The rows that end after ``frontier``, in new files; None if there is none."""
+        at = np.flatnonzero(self._alive.values > frontier)
+        if len(at) == 0:
+            return None
+        hashes, ve = self._hashes.take(at), self._alive.values.take(at)
+        return _written(self.rows.ordered(at), hashes, ve, self._on, self._holder)
+
+    def check(self, frontier: int) -> None:
+        """Assert the invariants (linear)."""
+        assert (self._hashes[1:] >= self._hashes[:-1]).all()
+        rows = self.rows.whole()
+        assert (hash_rows([rows.column(name) for name in self._on]) == self._hashes).all()
+        assert (numbers(rows.column(VE)) == self._alive.values).all()
+        assert int((self._alive.values <= frontier).sum()) <= len(self) // 2
+
+
+def stored_runs(
+    batches: Sequence[pa.RecordBatch],
+    frontier: int,
+    on: Sequence[str],
+    holder: Holder,
+    *,
+    writes: bool,
+) -> Iterator[StoredRun]:
+    """The rows that end after ``frontier``, by hash, of batches with ORDINAL and VE.
+
+    ``writes``: write the rows to scratch, as one run; otherwise the batches are there already.
+    """
+    group: list[pa.RecordBatch] = []
+    for i, batch in enumerate(batches):
+        group.append(batch)
+        is_last = i + 1 == len(batches)
+        if not is_last and (writes or sum(b.num_rows for b in group) < _RUN_ROWS):
+            continue
+        pairs = zip(*_numbers_of(group, on), strict=True)
+        hashes, ve = map(np.concatenate, pairs)
+        alive = np.flatnonzero(ve > frontier)
+        order = np.argsort(hashes.take(alive))
+        at = alive.take(order)
+        hashes, ve = hashes.take(at), ve.take(at)
+        rows = StoredRows(group, at, batch.schema.names)
+        if len(at) and writes:
+            yield _written(rows, hashes, ve, on, holder)
+        elif len(at):
+            is_all = np.array_equal(at, np.arange(sum(b.num_rows for b in group)))
+            known = None if is_all else holder.store_array(at)
+            yield StoredRun(StoredRows(group, known, rows.names), hashes, ve, on, holder)
+        group = []
+
+
+def _numbers_of(
+    batches: Sequence[pa.RecordBatch], on: Sequence[str]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The hashes of the keys, and the ends, of each batch."""
+    for batch in batches:
+        yield hash_rows([batch.column(name) for name in on]), numbers(batch.column(VE))
+
+
+def _written(
+    rows: StoredRows, hashes: np.ndarray, ve: np.ndarray, on: Sequence[str], holder: Holder
+) -> StoredRun:
+    """Write rows to scratch, piece by piece."""
+    count = rows.num_rows
+    part = sum(batch.num_rows for batch in rows.batches)
+    at_once = max(holder.piece_bytes * part // max(rows.nbytes, 1), 1)
+    blocks = [
+        holder.store([rows.copied(np.arange(lo, min(lo + at_once, count)), holder)])[0]
+        for lo in range(0, count, at_once)
+    ]
+    return StoredRun(StoredRows(blocks, None, rows.names), hashes, ve, on, holder)

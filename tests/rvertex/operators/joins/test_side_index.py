@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,12 @@ from rvertex.keys.key_index import KeyIndex
 from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.side_index import (
-    ORDINAL,
     IndexedRun,
     JoinSide,
     Rows,
     living_rows,
-    restored_rows,
 )
+from rvertex.operators.joins.stored_rows import ORDINAL, Probes
 from rvertex.state.memory import StateMemory
 from rvertex.state.scratch import Scratch
 
@@ -37,13 +37,22 @@ def rows_of(codes: np.ndarray, ve: np.ndarray, first_ordinal: int) -> Rows:
     return Rows(codes, ve, first_ordinal + np.arange(len(codes)), stored)
 
 
-@pytest.mark.parametrize(("lifetime", "searched_min"), [(5, 1), (200, 1 << 22), (10_000, 1)])
+@pytest.mark.parametrize(
+    ("lifetime", "searched_min", "budget"),
+    [(5, 1, None), (200, 1 << 22, None), (10_000, 1, None), (200, 1 << 22, 0), (900, 1, 4_000)],
+)
 def test_a_side_is_a_list_of_what_lives(
-    lifetime: int, searched_min: int, monkeypatch: pytest.MonkeyPatch
+    lifetime: int,
+    searched_min: int,
+    budget: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rvertex.operators.joins.side_index._SEARCHED_MIN", searched_min)
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1)
     rng = np.random.default_rng(lifetime)
-    side, frontier = JoinSide(STORED), 0
+    memory = StateMemory(budget, Scratch(str(tmp_path)))
+    side, frontier = JoinSide(STORED, ["k"], memory), 0
     everything: list[tuple[int, int, int]] = []
     for step in range(150):
         frontier = step * 3
@@ -57,7 +66,8 @@ def test_a_side_is_a_list_of_what_lives(
         side.check(frontier)
         everything = [row for row in everything if row[1] > frontier]
         assert len(side) <= 2 * len(everything)
-        assert side.runs <= 1 + len(side).bit_length()
+        assert budget is not None or side.runs <= 1 + len(side).bit_length()
+        assert budget != 0 or side.rows_in_memory == 0
         probes = rng.integers(0, 1600, 4)
         vs = np.sort(frontier + rng.integers(0, 4, 4))
         assert found(side, probes, vs) == scanned(everything, probes, vs)
@@ -67,13 +77,17 @@ def test_a_side_is_a_list_of_what_lives(
     ]
     side.expire(10**9)
     assert (len(side), side.runs) == (0, 0)
+    assert (memory.spills > 0) == (budget is not None)
+    del side
+    gc.collect()
+    assert memory.scratch.used_bytes == 0, "files of dropped rows are gone"
 
 
 def found(side: JoinSide, probes: np.ndarray, vs: np.ndarray) -> list[tuple[int, int]]:
     return sorted(
-        (int(i), int(run.rows.ordinal[p]))
-        for run, probe, place in side.find(probes, vs)
-        for i, p in zip(probe, place, strict=True)
+        (int(i), int(ordinal))
+        for pairs in side.find(Probes(probes, vs, lambda: [pa.array(probes * 10)]))
+        for i, ordinal in zip(pairs.probe, pairs.ordinal, strict=True)
     )
 
 
@@ -91,7 +105,7 @@ def scanned(
 def test_short_runs_of_high_codes_are_merged_and_stay_in_memory(tmp_path: Path) -> None:
     """Their code maps are long: counted together with the rows, they were 40 runs of 20 MB each."""
     memory = StateMemory(8 << 20, Scratch(str(tmp_path)))
-    side = JoinSide(STORED, memory)
+    side = JoinSide(STORED, ["k"], memory)
     for _ in range(40):
         codes = 5_000_000 + side.next_ordinal + np.arange(100)
         side.insert(rows_of(codes, np.full(100, 10**9), side.next_ordinal), 0)
@@ -117,16 +131,21 @@ def test_a_code_map_forgets_what_is_cleared() -> None:
 
 
 def test_living_rows_of_an_empty_side() -> None:
-    ve, ordinal, stored = living_rows(JoinSide(STORED).table(), 0)
+    ve, ordinal, stored = living_rows(JoinSide(STORED, ["k"]).table(), 0)
     assert len(ve) == len(ordinal) == stored.num_rows == 0
     assert stored.schema == STORED
 
 
-@pytest.mark.parametrize("budget", [None, 0])
-def test_a_side_is_restored_by_reference(tmp_path: Path, budget: int | None) -> None:
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_side_is_restored_by_reference(
+    tmp_path: Path, is_stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Matches are the same, no payload is copied, and the next checkpoint has the same batches."""
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1)
+    monkeypatch.setattr("rvertex.operators.joins.stored_rows._RUN_ROWS", 100)
+    monkeypatch.setattr("rvertex.operators.joins.side_index._REFERENCED_MIN", 1)
     rng = np.random.default_rng(1)
-    side = JoinSide(STORED)
+    side = JoinSide(STORED, ["k"])
     everything: list[tuple[int, int, int]] = []
     for _ in range(4):  # the later runs have keys of the earlier ones
         codes, first = rng.integers(0, 90, 40), side.next_ordinal
@@ -134,29 +153,48 @@ def test_a_side_is_restored_by_reference(tmp_path: Path, budget: int | None) -> 
         side._runs.append(IndexedRun(rows_of(codes, ve, first), CodeMap(np.int32, -1)))
         everything += zip(codes.tolist(), ve.tolist(), range(first, first + 40), strict=True)
         side.next_ordinal += len(codes)
+    memory = StateMemory(0 if is_stored else None, Scratch(str(tmp_path)))
     for table in (side.table(), side.table().slice(60), shuffled(side.table())):
+        if is_stored:
+            stored = [memory.store([b])[0] for b in table.to_batches() if b.num_rows]
+            table = pa.Table.from_batches(stored)
         keys = KeyIndex([pa.int64()])
-        again = JoinSide(STORED, StateMemory(budget, Scratch(str(tmp_path))))
+        again = JoinSide(STORED, ["k"], memory)
         again.next_ordinal = side.next_ordinal
-        rows = restored_rows(table, 10, keys, ["k"])
-        again.restore(rows)
+        again.load(table, 10, keys)
+        assert (len(keys) == 0) == is_stored, "keys on scratch have no codes"
         assert again.table().to_batches() == [b for b in table.to_batches() if b.num_rows]
-        if budget is None:
-            first, second = (t.column("k").chunk(0).buffers()[1] for t in (table, again.table()))
-            assert first.address == second.address
+        first, second = (t.column("k").chunk(0).buffers()[1] for t in (table, again.table()))
+        assert first.address == second.address
+        again.check(10)
         there = set(table.column(ORDINAL).to_pylist())
         alive = [row for row in everything if row[1] > 10 and row[2] in there]
         probes, vs = rng.integers(0, 100, 60), np.sort(rng.integers(10, 50, 60))
         known = keys.codes([pa.array(probes * 10)], insert=True)
-        assert found(again, known, vs) == scanned(alive, probes, vs)
-        again.insert(rows_of(known[:2], np.array([60, 70]), again.next_ordinal), 40)
-        again.next_ordinal += 2
-        for run, _, place in again.find(known, np.full(60, 40)):
-            stored = run.rows.stored.take(pa.array(place)).column("k").to_numpy()
-            if len(run) > 2:
-                assert (keys.codes([pa.array(stored)], insert=False) == run.rows.codes[place]).all()
+        pairs = Probes(known, vs, lambda probes=probes: [pa.array(probes * 10)])
+        pairs_found = [
+            (i, ordinal)
+            for each in again.find(pairs)
+            for i, ordinal in zip(each.probe.tolist(), each.ordinal.tolist(), strict=True)
+        ]
+        assert sorted(pairs_found) == scanned(alive, probes, vs)
         again.expire(10**6)
         assert len(again) == 0
+
+
+def test_keys_with_the_hash_of_another_key_do_not_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1)
+    monkeypatch.setattr(
+        "rvertex.operators.joins.stored_rows.hash_rows",
+        lambda columns: columns[0].to_numpy().astype(np.uint64) % np.uint64(3),
+    )
+    side = JoinSide(STORED, ["k"], StateMemory(0, Scratch(str(tmp_path))))
+    side.insert(rows_of(np.arange(20), np.full(20, 9), 0), 0)
+    assert side.rows_in_memory == 0
+    probes = np.array([25, 7, 7, 3])
+    assert found(side, probes, np.zeros(4, np.int64)) == [(1, 7), (2, 7), (3, 3)]
 
 
 def test_dead_rows_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
