@@ -113,7 +113,7 @@ class StoredRows:
 
 
 class Probes:
-    """Rows that look for matches: their starts, which are sorted, and their keys.
+    """Rows of one side to match with the other: their sorted starts, and their keys.
 
     ``codes``: -1 if the key is null or not in the index. ``keys``: returns the key columns, without
     a null where ``is_null`` is false.

@@ -65,6 +65,8 @@ def test_a_side_is_a_list_of_what_lives(
         side.expire(frontier)
         side.check(frontier)
         everything = [row for row in everything if row[1] > frontier]
+        stored_ordinals = set(side.table().column(ORDINAL).to_pylist())
+        assert {ordinal for _, _, ordinal in everything} <= stored_ordinals
         assert len(side) <= 2 * len(everything)
         assert budget is not None or side.runs <= 1 + len(side).bit_length()
         assert budget != 0 or side.rows_in_memory == 0
