@@ -370,8 +370,7 @@ def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[s
     order = stable_order(rows.codes)
     in_order = rows if order is None else rows.ordered(order)
     falls = in_order.ordinal[1:] < in_order.ordinal[:-1]
-    # the runs had been merged, so their order of rows is lost
-    if (falls & ~heads_of(in_order.codes)[1:]).any():
+    if (falls & ~heads_of(in_order.codes)[1:]).any():  # the runs had been merged
         return rows.ordered(np.argsort(rows.ordinal, kind="stable"))
     return in_order
 
