@@ -82,8 +82,8 @@ class OutputCollectedError(UsageError):
     first_seq: int
 
     message = (
-        "output {stream}: seq {seq} is gone, its retention keeps it from seq {first_seq} on; begin "
-        "there (subscribe(start=...), deliver --from {first_seq})"
+        "output {stream}: seq {seq} is deleted, its retention keeps it from seq {first_seq} on; "
+        "start there (subscribe(start=...), deliver --from {first_seq})"
     )
 
 

@@ -153,7 +153,7 @@ def _dead_deliveries(status: Status) -> Iterator[Reason]:
                 "delivery ended",
                 _delivery(row),
                 f"the delivery {_delivery(row)} has ended: {row['error']}",
-                f"when that is mended: jobmanager deliver {status.get('root', 'ROOT')} --retry",
+                f"after the correction: jobmanager deliver {status.get('root', 'ROOT')} --retry",
             )
 
 

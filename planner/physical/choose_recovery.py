@@ -117,7 +117,7 @@ def _cheapest(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> t
     if held_bytes > HELD_BYTES_MAX:
         return checkpoint, f"{format_us(horizon_us)} of input is {format_bytes(held_bytes)}"
     back = f"its state reaches back {format_us(horizon_us)}" if horizon_us else "it has no state"
-    return replace(vertex.recovery, strategy="replay"), f"{back}, so positions do"
+    return replace(vertex.recovery, strategy="replay"), f"{back}, so positions suffice"
 
 
 def _bytes_out(stage: Stage) -> float:

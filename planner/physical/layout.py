@@ -122,7 +122,9 @@ class Stages:
             reads = [e for e in reader.inputs if e.upstream in self.members(stage)]
             is_split = any(e.routing == "forward" for e in reads) and reader.name not in self.keys
             if is_split and any(not place.is_stateless for place in self.places(reader.name)):
-                raise NotByKeyError(reader.name, "it keeps state and reads single vertices")
+                raise NotByKeyError(
+                    reader.name, "it has state, and each vertex reads a single other one"
+                )
 
 
 def laid_out(plan: PhysicalPlan, layouts: Mapping[str, Layout]) -> PhysicalPlan:

@@ -144,7 +144,9 @@ def _check_changes(query: Query) -> None:
             continue
         others = [name_of(other) for other in query.deliveries if not takes_changes(other)]
         if others:
-            reason = f"{', '.join(others)} takes only ended rows: deliver to it from another query"
+            reason = (
+                f"{', '.join(others)} needs the end of each row: deliver to it from another query"
+            )
         elif form is not None and form.end is None:
             reason = "the answer needs its end column: leave out end=None"
         else:

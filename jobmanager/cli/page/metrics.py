@@ -146,7 +146,7 @@ METRICS = (
         "When the job last wrote its status, in seconds since 1970.",
         lambda status: [((), status["written_us"] / _US_PER_S)] if status.get("written_us") else [],
     ),
-    Metric("events_in", "counter", (), "Events that the sources read.", _one("events_in")),
+    Metric("events_in", "counter", (), "Events that the sources have read.", _one("events_in")),
     Metric("events_out", "counter", (), "Events of the output.", _one("events_out")),
     Metric("late_events", "counter", (), "Events behind the watermark.", _one("late_events")),
     Metric("bad_rows", "counter", (), "Rows that could not be read.", _one("bad_rows")),
@@ -198,14 +198,14 @@ METRICS = (
         "vertex_busy_seconds",
         "counter",
         _VERTEX,
-        "Time that the vertex worked, sampled.",
+        "Time that the vertex was busy, sampled.",
         _each("vertices", _VERTEX, "busy_us", scale=1 / _US_PER_S),
     ),
     Metric(
         "vertex_user_code_seconds",
         "counter",
         _VERTEX,
-        "The part of that time spent in user code, sampled.",
+        "Time that the vertex spent in user code, sampled.",
         _each("vertices", _VERTEX, "user_us", scale=1 / _US_PER_S),
     ),
     Metric(
@@ -226,7 +226,7 @@ METRICS = (
         "vertex_state_bytes",
         "gauge",
         _VERTEX,
-        "The state in its last checkpoint.",
+        "State of a vertex in its last checkpoint.",
         _each("vertices", _VERTEX, "state_bytes"),
     ),
     Metric(
@@ -268,7 +268,7 @@ METRICS = (
         "vertex_scratch_files",
         "gauge",
         _VERTEX,
-        "Files (runs) of that state.",
+        "Files with state of a vertex on scratch.",
         _each("vertices", _VERTEX, "scratch_files"),
     ),
     Metric(
@@ -289,7 +289,7 @@ METRICS = (
         "log_lag_seconds",
         "gauge",
         _LOG,
-        "From the newest event time read from a log's partition to now.",
+        "Time from the newest event read from a log's partition to now.",
         _each_log("lag_s"),
     ),
     Metric("log_idle", "gauge", _LOG, "1 for a partition without new rows.", _idle_logs),
@@ -321,7 +321,7 @@ METRICS = (
         "Items of the output that are not delivered yet.",
         _each("deliveries", _DELIVERY, "lag_items"),
     ),
-    Metric("delivery_failed", "gauge", _DELIVERY, "1 after it ended.", _dead_deliveries),
+    Metric("delivery_failed", "gauge", _DELIVERY, "1 after the delivery failed.", _dead_deliveries),
     Metric(
         "host_memory_used_bytes",
         "gauge",
@@ -333,7 +333,7 @@ METRICS = (
         "host_memory_limit_bytes",
         "gauge",
         ("host",),
-        "The limit of that memory, as the machine or its container sets it.",
+        "Memory limit of the host's machine or container.",
         _memory("limit_bytes"),
     ),
     Metric(
@@ -347,7 +347,7 @@ METRICS = (
         "host_state_memory_budget_bytes",
         "gauge",
         ("host",),
-        "The limit of that, beyond which state is spilled (state_memory).",
+        "State in memory beyond which the host spills (state_memory).",
         _memory("state_budget_bytes"),
     ),
     Metric(
@@ -361,7 +361,7 @@ METRICS = (
         "host_spilled_files",
         "gauge",
         ("host",),
-        "Files of that state.",
+        "Files with state on the host's scratch disk.",
         _memory("spilled_files"),
     ),
 )

@@ -72,7 +72,7 @@ def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None
             noted = {"epoch": root.epoch, "ends": ends}
             root.store.put(LOG_ENDS, json_document(noted))
     except (*TROUBLE, OperatingError) as error:
-        _log.info("where topics end is not noted: %s", error)
+        _log.info("cannot store where topics end: %s", error)
 
 
 def may_go_on(state: str, plan: PhysicalPlan) -> bool:
@@ -174,7 +174,7 @@ def _ends_after(readers: Iterable[SourcePartition], lease_s: float) -> dict[int,
     try:
         return ends_of(next(iter(readers)).spec, [unit.stream for unit in units])
     except TROUBLE as error:
-        _log.info("where topics end is not known: %s", error)
+        _log.info("cannot read where topics end: %s", error)
         return {}
 
 

@@ -164,7 +164,7 @@ class GrowingTopics:
     def _note_trouble(self, error: StreamEngineError | None) -> None:
         self._trouble = ""
         if error is not None:
-            _log.warning("partitions are not taken in yet: %s", error)
+            _log.warning("added partitions are not read yet: %s", error)
             self._trouble = f"partitions that were added to a topic are not read yet: {error}"
 
 

@@ -97,7 +97,7 @@ class Wrong:
     def __init__(self, row: str | None, expect: str | None) -> None:
         """Raises UsageError unless exactly one is given."""
         if (row is None) == (expect is None):
-            raise UsageError("bisect needs either a condition on the wrong row or what to expect")
+            raise UsageError("bisect needs a condition on wrong rows, or one on right rows")
         self._text, self._is_expected = row or expect or "", row is None
 
     def rows(self, runs: SliceRuns, plan: PhysicalPlan, rows: Slice | None) -> Iterator[WrongRows]:
@@ -176,7 +176,7 @@ class _Search:
         """Return a number of items after which the row is right; with one more it is wrong."""
         right, bad = 0, self._end
         if self._is_wrong(name, right):
-            raise NoSuchRowError("the answer is wrong without any input")
+            raise NoSuchRowError("the result has this wrong row even without input")
         while bad - right > 1:
             middle = (right + bad) // 2
             if self._is_wrong(name, middle):

@@ -114,7 +114,7 @@ def lineage_of(
     except NoSuchRowError:
         if not is_moved:
             raise
-        reason = "the present query does not make it from the recorded input, but a former one did"
+        reason = "the current query does not compute it from the recorded input, a former one did"
         raise NoSuchRowError(f"{reason}: the job was changed since") from None
 
 

@@ -68,7 +68,7 @@ def _of_columns(part: exp.Expr, scope: Scope, text: SqlText) -> list[exp.Expr]:
         return [part]
     names = _columns_named(calls[0].this, scope, text)
     if any(_columns_named(call.this, scope, text) != names for call in calls[1:]):
-        raise text.error(calls[1], "COLUMNS has other columns beside: write the same ones")
+        raise text.error(calls[1], "two COLUMNS(...) in one expression need the same columns")
     made: list[exp.Expr] = []
     for name in names:
         whole = exp.Paren(this=part.copy())

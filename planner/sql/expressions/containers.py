@@ -16,7 +16,7 @@ from planner.sql.expressions.engines.settings import json_value, whole, words
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PLACES = "a place is 1 or more, or counts from the end of the list below 0"
+_PLACES = "a position is 1 or more, or negative to count from the end of the list"
 
 
 def nth(values: Expr, place: Expr) -> Expr:
@@ -137,7 +137,7 @@ def _removed(items: Expr, value: Expr) -> Expr:
 
 def _sizes(items: Expr, dimension: Expr | None = None) -> Expr:
     if dimension is not None and getattr(dimension.node, "literal", None) != 1:
-        raise InvalidPlanError("ARRAY_LENGTH(list, n) takes 1: the elements of the list itself")
+        raise InvalidPlanError("ARRAY_LENGTH(list, n) takes only n = 1, the list itself")
     return items.list.length()
 
 

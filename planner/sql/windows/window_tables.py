@@ -348,8 +348,8 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
         is_pair = any(isinstance(node, IntervalJoin) for node in topological(scope.stream.plan))
         raise call.text.error(
             time,
-            f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by "
-            + (_OF_PAIRS if is_pair else "the column that WATERMARK FOR or vs = names, or by vs()"),
+            f"{time.name!r} is not the time of {scope.relations[0]!r}: windows use "
+            + (_OF_PAIRS if is_pair else "the column that WATERMARK FOR or vs = names, or vs()"),
         )
 
 

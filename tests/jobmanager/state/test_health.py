@@ -120,7 +120,7 @@ def test_the_gravest_reason_is_the_first_and_the_others_are_counted() -> None:
     assert line.startswith("degraded: the delivery postgres:t, partition 1 has ended: denied")
     assert "and 2 more" in line
     advice = with_health(found)["reasons"][0]["advice"]
-    assert advice == "when that is mended: jobmanager deliver /jobs/j --retry"
+    assert advice == "after the correction: jobmanager deliver /jobs/j --retry"
 
 
 def test_a_full_disk_says_what_to_do() -> None:

@@ -48,8 +48,8 @@ def test_what_is_cheap_to_rebuild_is_replayed() -> None:
     plan = lower(QUERIES["two_phases"](), root="r")
     assert [s.recovery.horizon_us for s in plan.stages if s.recovery] == [10_000, 20_000]
     assert [s.why_recovery for s in plan.stages] == [
-        "its state reaches back 10ms, so positions do",
-        "its state reaches back 20ms, so positions do",
+        "its state reaches back 10ms, so positions suffice",
+        "its state reaches back 20ms, so positions suffice",
     ]
 
 

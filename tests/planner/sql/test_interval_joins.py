@@ -292,7 +292,7 @@ def test_windows_go_by_the_later_time_of_a_pair() -> None:
     counted = sql(f"{text}DESCRIPTOR(bt), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
     by_name = sql(f"{text}DESCRIPTOR(vs()), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
     assert counted == by_name
-    with pytest.raises(SqlError, match="'at' is not the time of 'v': windows go by vs"):
+    with pytest.raises(SqlError, match="'at' is not the time of 'v': windows use vs"):
         sql(f"{text}DESCRIPTOR(at), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
 
 

@@ -174,6 +174,6 @@ ENTRIES = (
     Entry(
         "windows over a column that is not the time",
         _GROUPED.format(_TUMBLE.replace("(ts)", "(m)")),
-        hint="windows go by the column that WATERMARK FOR",
+        hint="windows use the column that WATERMARK FOR",
     ),
 )

@@ -141,7 +141,8 @@ def open_change(case: Case) -> Iterator[Finding]:
         return
     root = case.status.get("root", "ROOT")
     if case.is_open:
-        what = f"a {change['kind']} was requested, and the job has not stopped at a cut for it yet"
+        wait = "the job has not reached a consistent cut for it yet"
+        what = f"a {change['kind']} was requested, and {wait}"
         yield Finding("waiting", "open change", "job", what, "jobmanager logs shows its progress")
     else:
         what = f"a {change['kind']} was requested and not completed, and no job manager runs"

@@ -61,7 +61,7 @@ def with_lambda(node: exp.Expr, compiler: Compiler) -> Expr | None:
     if not isinstance(body, exp.Lambda) or len(body.expressions) not in counts:
         raise text.error(body, f"write {_WRITE[kind]}")
     if len(given) > wanted:
-        raise text.error(given[wanted], f"write {_WRITE[kind]}, and what follows around it")
+        raise text.error(given[wanted], f"write {_WRITE[kind]}, and apply the rest to its result")
     listed, *others = [compiler.compile(value) for value in values]
     schema = compiler.schema
     type_ = listed.output_type(schema)

@@ -27,7 +27,7 @@ def literal(value: Expr, kind: type[Any] | tuple[type[Any], ...], what: str) -> 
     node = value.node
     if isinstance(node, Literal) and isinstance(node.literal, kind):
         return node.literal
-    raise InvalidPlanError(f"{value} cannot be {what}: that is a literal")
+    raise InvalidPlanError(f"{value} cannot be {what}: write a literal")
 
 
 def words(value: Expr, what: str = "a pattern") -> str:

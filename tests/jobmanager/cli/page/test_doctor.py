@@ -260,7 +260,7 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
     "a deployment that is open": (
         Case(status(change=CHANGE), status(change=CHANGE), NOW_US),
         "waiting",
-        "a deploy was requested, and the job has not stopped at a cut for it yet",
+        "a deploy was requested, and the job has not reached a consistent cut for it yet",
     ),
     "a host without memory": (
         Case(

@@ -132,7 +132,7 @@ def test_formats_of_sql() -> None:
     read = "TO_TIMESTAMP(s, 'd.M.yyyy H:mm:ss.SSS')"
     for text, message in (
         (f"SELECT {read.replace('yyyy', 'YYYY')} AS t FROM r", "no 'YYYY' in the format"),
-        ("SELECT TO_DATE(s, s) AS t FROM r", "s cannot be a format: that is a literal"),
+        ("SELECT TO_DATE(s, s) AS t FROM r", "s cannot be a format: write a literal"),
         ("SELECT WIDTH_BUCKET(1, s, 2, 3) AS t FROM r", "s cannot be an end of the buckets"),
         ("SELECT PARSE_URL(s, 'PORT') AS t FROM r", "the parts are protocol, authority"),
         ("SELECT PARSE_URL(s, 'HOST', 'k') AS t FROM r", "a key is one of the query"),
