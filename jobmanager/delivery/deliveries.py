@@ -98,7 +98,7 @@ class Deliveries:
         key = spec.delivered_key
         if key and len(streams) > 1 and not plan.partitioning.covers(key):
             raise InvalidSinkError(name_of(spec), _moves(key))
-        for k, (stream, uri) in enumerate(streams, plan.first_partition):
+        for k, (stream, uri) in zip(plan.partitions, streams, strict=True):
             make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
             wake, part = make()
             self._makers.append(make)

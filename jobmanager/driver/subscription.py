@@ -71,9 +71,9 @@ class Subscription:
                 self._wake.set,
                 wiring,
             )
-            for k, (stream, uri) in enumerate(plan.sink_streams(), plan.first_partition)
+            for k, (stream, uri) in zip(plan.partitions, plan.sink_streams(), strict=True)
         ]
-        self._first = plan.first_partition
+        self._numbers = plan.partitions
         self._endpoints = endpoints
         self._has_ended = has_ended
         self._raise_failure = raise_failure
@@ -86,7 +86,8 @@ class Subscription:
     @property
     def positions(self) -> dict[int, int]:
         """Next seq per partition. Pass it as ``start=`` to a subscription that continues here."""
-        return {k: tap.next_seq for k, tap in enumerate(self._taps, self._first)}
+        pairs = zip(self._numbers, self._taps, strict=True)
+        return {k: tap.next_seq for k, tap in pairs}
 
     def __iter__(self) -> Self:
         return self
@@ -133,7 +134,7 @@ class Subscription:
         n = len(self._taps)
         for k in ((self._turn + i) % n for i in range(n)):
             while (items := self._taps[k].read(has_ended)) is not None:
-                number, edges = k + self._first, self._has_edges
+                number, edges = self._numbers[k], self._has_edges
                 batch = _delivered(number, items, progress=self._progress, has_edges=edges)
                 if batch.num_rows:
                     self._turn = k + 1

@@ -51,7 +51,7 @@ def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
 
 
 def _with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
-    from planner.physical.plan import PlanOfOutputs  # ``status`` needs no plan
+    from planner.physical.outputs import PlanOfOutputs  # ``status`` needs no plan
 
     vertices = tuple(_vertex(vertex, change) for vertex in plan.vertices)
     moved = replace(plan, vertices=vertices, root=change(plan.root), output=change(plan.output))

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.fingerprint import fingerprint
+from planner.physical.outputs import numbered
 from planner.physical.plan import check_size
 from planner.physical.slot_ranges import plain
-from rstream.store.part_files import part_name, part_uri
+from rstream.store.part_files import part_name, part_uri, split_part
 from rvertex.checkpoint.conversion import Place, places_of
 from rvertex.checkpoint.ranges.columns import keys_of_chain
 from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule
@@ -96,6 +97,13 @@ class Stages:
         vertex = self.vertices[stage][0]
         return places_of(replace(vertex, operators=chain_of(vertex)))
 
+    def shard_keys(self, stage: str) -> Keys:
+        """Return per port the columns that partition a stage's rows; none: any vertex may get them.
+
+        Such a stage keeps no state by key, see :meth:`check`.
+        """
+        return self.keys[stage][0] or ((),) * len(self.ports(stage))
+
     def members(self, stage: str) -> list[str]:
         """Return the stages whose layout changes together with this one."""
         return [name for name, group in self.group.items() if group == self.group[stage]]
@@ -121,6 +129,10 @@ class Stages:
         for reader in self.plan.stages:
             reads = [e for e in reader.inputs if e.upstream in self.members(stage)]
             is_split = any(e.routing == "forward" for e in reads) and reader.name not in self.keys
+            if is_split and reader.parallelism > 1:
+                # its vertices have reached different times, so a new vertex may be behind them
+                reason = f"its vertices read single vertices of {stage} and of another stage"
+                raise NotByKeyError(reader.name, reason)
             if is_split and any(not place.is_stateless for place in self.places(reader.name)):
                 raise NotByKeyError(
                     reader.name, "it has state, and each vertex reads a single other one"
@@ -152,7 +164,7 @@ def laid_out(plan: PhysicalPlan, layouts: Mapping[str, Layout]) -> PhysicalPlan:
     check_size(len(vertices), sum(len(v.inputs) for v in vertices))
     kept = tuple((name, layout) for name, layout in merged.items() if not layout.is_plain)
     made = tuple(replace(s, parallelism=widths[s.name]) for s in plan.stages)
-    return replace(plan, vertices=tuple(vertices), stages=made, layouts=kept)
+    return numbered(replace(plan, vertices=tuple(vertices), stages=made, layouts=kept))
 
 
 def sealed(vertex: VertexSpec) -> VertexSpec:
@@ -222,8 +234,8 @@ def _edge(
     if edge.is_sink or edge.side:
         if index == template.index:
             return edge
-        folder = plan.output if edge.is_sink else f"{plan.root}/{edge.side}"
-        tail = "out" if edge.is_sink else edge.side.replace("/", "-")
+        folder = split_part(edge.uris[0])[0] if edge.is_sink else f"{plan.root}/{edge.side}"
+        tail = edge.streams[0].removeprefix(f"{stage}.{template.index}--")
         uri = part_uri(folder, part_name(index))
         return replace(edge, streams=(f"{stage}.{index}--{tail}",), uris=(uri,))
     rest = edge.streams[0].removeprefix(f"{stage}.{template.index}--")

@@ -7,18 +7,117 @@ separate stage, and so does a sink of start and end edges whose input has other 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from planner.logical.nodes import Sink, Sinks
 from planner.logical.query import OUTPUT
-from planner.physical.plan import OutputPart, PhysicalPlan, PlanOfOutputs
+from planner.physical.plan import PhysicalPlan
 from planner.physical.stages import Output
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from planner.logical.nodes import LogicalNode
-    from planner.logical.query import Query
+    from planner.logical.nodes.partitioning import Partitioning
+    from planner.logical.query import Publishing, Query
     from planner.physical.stage_builder import StageBuilder
+    from rstream.format.table import TableForm
+    from rvertex.sinks.spec import SinkSpec
+    from rvertex.vertex.spec import OutputEdge
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """The fields of :class:`PhysicalPlan` that each output has."""
+
+    name: str
+    stage: str
+    output: str
+    #: Ids of its sink streams, by partition.
+    streams: tuple[str, ...]
+    deliveries: tuple[SinkSpec, ...]
+    publishing: Publishing | None
+    changes: TableForm | None
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOfOutputs(PhysicalPlan):
+    """The plan of a job with several outputs.
+
+    ``deliveries`` are the deliveries of all outputs, ``publishing`` is the first one that is not
+    None, ``output`` is the folder of the first output. Use :attr:`of_outputs` for one output.
+    """
+
+    parts: tuple[OutputPart, ...] = ()
+    #: Ids of all sink streams, by number of partition. Streams that a rescale added are last.
+    order: tuple[str, ...] = ()
+
+    @property
+    def of_outputs(self) -> tuple[PhysicalPlan, ...]:
+        return tuple(_of_output(self, part) for part in self.parts)
+
+    def sink_streams(self) -> tuple[tuple[str, str], ...]:
+        """Stream id and URI of every sink stream, by number of partition."""
+        uris = {stream: uri for plan in self.of_outputs for stream, uri in plan.sink_streams()}
+        return tuple((stream, uris[stream]) for stream in self.order)
+
+
+def numbered(plan: PhysicalPlan, like: PhysicalPlan | None = None) -> PhysicalPlan:
+    """Return the plan with all sink streams of its outputs numbered; known ones keep their numbers.
+
+    ``like``: the plan whose partitions this one continues, if it is another one.
+    """
+    if not isinstance(plan, PlanOfOutputs):
+        return plan
+    parts, order = [], plan.order
+    for part in plan.parts:
+        tail = part.streams[0].partition("--")[2]
+        count = range(plan.stage(part.stage).parallelism)
+        streams = tuple(f"{part.stage}.{k}--{tail}" for k in count)
+        parts.append(replace(part, streams=streams))
+    if isinstance(like, PlanOfOutputs):
+        pairs = zip(like.parts, parts, strict=False)
+        names = {s: t for was, now in pairs for s, t in zip(was.streams, now.streams, strict=False)}
+        order = tuple(names[stream] for stream in like.order if stream in names)
+    known = dict.fromkeys([*order, *(stream for part in parts for stream in part.streams)])
+    return replace(plan, parts=tuple(parts), order=tuple(known))
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanOfOutput(PhysicalPlan):
+    """One output of a plan that has several."""
+
+    part: OutputPart | None = None
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        assert self.part is not None
+        return self.stage(self.part.stage).schema
+
+    @property
+    def name(self) -> str:
+        assert self.part is not None
+        return self.part.name
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        return self.numbers
+
+
+def _of_output(plan: PlanOfOutputs, part: OutputPart) -> PhysicalPlan:
+    known = {f.name: getattr(plan, f.name) for f in fields(PhysicalPlan)}
+    own = {f.name: getattr(part, f.name) for f in fields(part) if f.name in known}
+    streams = set(part.streams)
+
+    def is_there(edge: OutputEdge) -> bool:
+        return not edge.is_sink or edge.streams[0] in streams
+
+    vertices = tuple(replace(v, outputs=tuple(filter(is_there, v.outputs))) for v in plan.vertices)
+    numbers = tuple(plan.order.index(stream) for stream in part.streams)
+    return _PlanOfOutput(**{**known, **own, "vertices": vertices}, part=part, numbers=numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +191,5 @@ def with_outputs(plan: PhysicalPlan, outputs: list[PlannedOutput]) -> PhysicalPl
     if len(parts) == 1:
         return whole
     known = {name: getattr(whole, name) for name in PhysicalPlan.__dataclass_fields__}
-    return PlanOfOutputs(**known, parts=tuple(parts))
+    order = tuple(stream for part in parts for stream in part.streams)
+    return PlanOfOutputs(**known, parts=tuple(parts), order=order)

@@ -10,7 +10,7 @@ and columns; the graph has no cycle; one stage writes all sink streams of an out
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Literal
@@ -158,9 +158,9 @@ class PhysicalPlan:
         return OUTPUT
 
     @property
-    def first_partition(self) -> int:
-        """The number of its first sink stream among the sink streams of the job."""
-        return 0
+    def partitions(self) -> tuple[int, ...]:
+        """The number of each of its sink streams among the sink streams of the job."""
+        return tuple(range(len(self.sink_streams())))
 
     def output_named(self, name: str | None) -> PhysicalPlan:
         """Return the plan of one output; None: of the only one.
@@ -319,78 +319,6 @@ def check_size(vertices: int, channels: int) -> None:
     ):
         if count > limit:
             raise InvalidPlanError(f"the plan has {count} {what}; the limit is {limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPart:
-    """The fields of :class:`PhysicalPlan` that each output has."""
-
-    name: str
-    stage: str
-    output: str
-    #: Ids of its sink streams, by partition.
-    streams: tuple[str, ...]
-    deliveries: tuple[SinkSpec, ...]
-    publishing: Publishing | None
-    changes: TableForm | None
-    partitioning: Partitioning
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOfOutputs(PhysicalPlan):
-    """The plan of a job with several outputs.
-
-    ``deliveries`` are the deliveries of all outputs, ``publishing`` is the first one that is not
-    None, ``output`` is the folder of the first output. Use :attr:`of_outputs` for one output.
-    """
-
-    parts: tuple[OutputPart, ...] = ()
-
-    @property
-    def of_outputs(self) -> tuple[PhysicalPlan, ...]:
-        begin, parts = 0, []
-        for part in self.parts:
-            parts.append(_of_output(self, part, begin))
-            begin += len(part.streams)
-        return tuple(parts)
-
-    def sink_streams(self) -> tuple[tuple[str, str], ...]:
-        """Stream id and URI of every sink stream, output after output."""
-        return tuple(pair for plan in self.of_outputs for pair in plan.sink_streams())
-
-
-@dataclass(frozen=True, slots=True)
-class _PlanOfOutput(PhysicalPlan):
-    """One output of a plan that has several."""
-
-    part: OutputPart | None = None
-    begin: int = 0
-
-    @property
-    def schema(self) -> pa.Schema:
-        assert self.part is not None
-        return self.stage(self.part.stage).schema
-
-    @property
-    def name(self) -> str:
-        assert self.part is not None
-        return self.part.name
-
-    @property
-    def first_partition(self) -> int:
-        return self.begin
-
-
-def _of_output(plan: PhysicalPlan, part: OutputPart, begin: int) -> PhysicalPlan:
-    known = {f.name: getattr(plan, f.name) for f in fields(PhysicalPlan)}
-    own = {f.name: getattr(part, f.name) for f in fields(part) if f.name in known}
-    streams = set(part.streams)
-
-    def is_there(edge: OutputEdge) -> bool:
-        return not edge.is_sink or edge.streams[0] in streams
-
-    vertices = tuple(replace(v, outputs=tuple(filter(is_there, v.outputs))) for v in plan.vertices)
-    return _PlanOfOutput(**{**known, **own, "vertices": vertices}, part=part, begin=begin)
 
 
 def _places(edge: OutputEdge) -> range:

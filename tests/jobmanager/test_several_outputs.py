@@ -110,7 +110,7 @@ def test_what_outputs_share_is_planned_once(tmp_path: Path) -> None:
     busy, counts, _ = plan.of_outputs
     assert busy.stages == counts.stages
     assert busy.schema.names == ["t", "key", "x"]
-    assert counts.first_partition == len(busy.sink_streams())
+    assert counts.partitions[0] == len(busy.sink_streams())
 
 
 @pytest.mark.slow

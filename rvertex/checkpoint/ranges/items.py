@@ -19,14 +19,26 @@ if TYPE_CHECKING:
 
 
 def items_of_slots(
-    table: pa.Table, names: Sequence[str], ranges: Sequence[tuple[int, int]]
+    table: pa.Table, names: Sequence[str], first: int, ranges: Sequence[tuple[int, int]]
 ) -> pa.Table:
-    """Keep the CTIs, and the events whose key is in these ranges of slots."""
-    slots = slots_of([as_one_array(table.column(name)) for name in names])
+    """Keep the CTIs, and the events whose key (``names``) is in these ranges of slots.
+
+    Without a key the events may go to any vertex: all of them go to the owner of slot ``first``.
+    """
     mask = table.column(KIND).to_numpy() == CTI
+    slots = np.full(len(mask), first)
+    if names:
+        slots = slots_of([as_one_array(table.column(name)) for name in names])
     for lo, hi in ranges:
         mask |= (lo <= slots) & (slots < hi)
     return table.filter(pa.array(mask))
+
+
+def items_of_one(table: pa.Table, *, has_events: bool) -> pa.Table:
+    """Keep the CTIs, and the events for one vertex: rows without the key may go to any vertex."""
+    if has_events:
+        return table
+    return table.filter(pa.array(table.column(KIND).to_numpy() == CTI))
 
 
 def lane_of(table: pa.Table) -> pa.Table:

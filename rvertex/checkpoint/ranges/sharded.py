@@ -41,7 +41,10 @@ _ROWS_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """``chain`` for each of ``ranges``. ``keys``: per port the columns whose hash is the slot."""
+    """``chain`` for each of ``ranges``. ``keys``: per port the columns whose hash is the slot.
+
+    Without columns, rows may go to any shard. The first one gets them: no shard has reached less.
+    """
 
     holds_ctis: ClassVar[bool] = True
 
@@ -167,6 +170,11 @@ class Shards:
         by_shard: list[list[Run]] = [[] for _ in self._shards]
         for run, names in zip(ports, self._spec.keys, strict=True):
             events = run.events
+            if not names:
+                empty = Run(events.slice(0, 0), run.ctis)
+                for shard in by_shard:
+                    shard.append(run if shard is by_shard[0] else empty)
+                continue
             columns = [as_one_array(pa.chunked_array([events.column(name)])) for name in names]
             slots = slots_of(columns)
             for shard, (lo, hi) in zip(by_shard, self._spec.ranges, strict=True):

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from planner.physical.layout import Stages, chain_of, laid_out
+from planner.physical.outputs import numbered
 from rvertex.checkpoint.conversion import pairs_of, words_of_field
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.sinks.spec import name_of
@@ -111,7 +112,7 @@ def _laid_out_like(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) 
         if of_group:
             layouts[stage] = before.layout(links.get(stage, of_group[0]))
     changed = {stage: layout for stage, layout in layouts.items() if layout != after.layout(stage)}
-    return laid_out(new, changed) if changed else new
+    return numbered(laid_out(new, changed) if changed else new, old)
 
 
 def _upstream_first(plan: PhysicalPlan) -> list[Stage]:

@@ -42,7 +42,6 @@ from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.conversion import converted_operators, converted_source, reshaped
 from rvertex.checkpoint.ranges.converted import converted_shards
 from rvertex.checkpoint.ranges.items import merge_state
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from rvertex.checkpoint.ranges.sharded import Sharded
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import Lane
@@ -162,9 +161,7 @@ class Builder:
         spec = origin.operators[0] if origin.operators else None
         if not isinstance(spec, Sharded):
             return vertex
-        keys = Stages(plan).keys[vertex.stage][0]
-        if keys is None:
-            raise NotByKeyError(vertex.stage, "it lost the column that partitions its rows")
+        keys = Stages(plan).shard_keys(vertex.stage)
         made = Sharded(chain_of(vertex), keys, spec.ranges)
         return sealed(replace(vertex, operators=(made,), recovery=origin.recovery))
 

@@ -17,6 +17,7 @@ stays in order of time; (3) no file that the former generation needs is changed 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import le
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,13 +47,13 @@ from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, laid_out, sealed
 from planner.physical.slot_ranges import Layout, overlaps
 from rstream.items.batch import VS, int64_column, item_schema
-from rstream.items.hashing import first_slot
+from rstream.items.hashing import SLOTS, first_slot
 from rstream.log.durable import DurableLog
 from rstream.log.reader import SegmentCursor
 from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
-from rvertex.checkpoint.ranges.restrict import NotByKeyError, restricted
+from rvertex.checkpoint.ranges.restrict import restricted
 from rvertex.checkpoint.ranges.sharded import Sharded, shards_in
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import Lane
@@ -137,27 +138,31 @@ class Rescaler:
 
     def _with_partitions(self, members: Sequence[str], width: int) -> Layout:
         """Return the layout of a group: which vertex, and so which partition, owns each range."""
-        sink = next((m for m in members if self._stages.stages[m].is_sink), None)
-        if sink is None:
+        sinks = [m for m in members if self._stages.stages[m].is_sink]
+        if not sinks:
             return Layout(width, tuple(range(width)))
-        ends = {v.index: self._last_time(v) for v in self._vertices(sink)}
-        former = self._stages.layout(sink)
+        written = [{v.index: self._last_time(v) for v in self._vertices(m)} for m in sinks]
+        #: Per vertex the last time in its partition of each output.
+        ends = {v: tuple(times[v] for times in written) for v in written[0]}
+        former = self._stages.layout(sinks[0])
         bounds = []
         for k in range(width):
             slots = first_slot(k, width), first_slot(k + 1, width)
-            bounds.append(min(ends[v] for v in ends if overlaps(former, v, slots)))
+            times = [ends[v] for v in ends if overlaps(former, v, slots)]
+            bounds.append(tuple(map(min, *times, times[0])))
         owners, free, count = [0] * width, set(ends), len(ends)
         for k in sorted(range(width), key=lambda k: (bounds[k], k)):
-            fit = sorted((v for v in free if ends[v] <= bounds[k]), key=lambda v: (v != k, v))
+            fits = (v for v in free if all(map(le, ends[v], bounds[k])))
+            fit = sorted(fits, key=lambda v: (v != k, v))
             owners[k] = fit[0] if fit else count
             count += not fit
             free.discard(owners[k])
         return Layout(count, tuple(owners))
 
     def _last_time(self, vertex: VertexSpec) -> int:
-        """Return the time of the last item in the vertex's partition of the result.
+        """Return the time of the last item in the vertex's partition of an output.
 
-        New rows of the partition must not be earlier.
+        New rows of the partition must not be earlier. All outputs of a vertex have the same items.
         """
         edge = next(edge for edge in vertex.outputs if edge.is_sink)
         log = DurableLog(self._open_store(edge.uris[0]), edge.streams[0])
@@ -243,6 +248,8 @@ class Rescaler:
         layout = self._layouts[vertex.stage]
         slots = layout.slots_of_vertex(vertex.index)
         shards = [shard for one in slots for shard in self._shards(vertex.stage, one)]
+        if self._stages.keys[vertex.stage][0] is None:
+            shards.sort(key=lambda shard: shard.reached)  # the first one gets all new rows
         old = self._vertices(vertex.stage)
         after = self._last_time(old[vertex.index]) if self._continues(vertex) else int(MIN_TIME)
         time = min((s.reached for s in shards), default=after)
@@ -250,9 +257,7 @@ class Rescaler:
         if len(shards) == 1 and shards[0].pending is None:
             states = shards[0].states
         else:
-            keys = self._stages.keys[vertex.stage][0]
-            if keys is None:
-                raise NotByKeyError(vertex.stage, "it lost the column that partitions its rows")
+            keys = self._stages.shard_keys(vertex.stage)
             spec = Sharded(chain_of(vertex), keys, tuple(s.slots for s in shards))
             recovery = replace(vertex.recovery, horizon_us=None)
             if recovery.strategy == "replay":
@@ -299,10 +304,8 @@ class Rescaler:
                 continue
             if pending is not None and (lo, hi) != own:
                 keys = self._stages.keys[old.stage][-1]
-                if keys is None:
-                    reason = "rows that wait in it lack the column that partitions them"
-                    raise NotByKeyError(old.stage, reason)
-                pending = items_of_slots(pending, keys[0], [(lo, hi)])
+                names = () if keys is None else keys[0]
+                pending = items_of_slots(pending, names, own[0], [(lo, hi)])
             divided = self._restricted(old.stage, states, (lo, hi), own)
             shards.append(Shard(old, (lo, hi), divided, reached, pending))
         return shards
@@ -360,6 +363,7 @@ class Rescaler:
     ) -> dict[str, pa.Table]:
         """Return per lane the unconsumed items for the vertex. ``slots``: None: of all keys."""
         tables_of: dict[Lane, list[pa.Table]] = {}
+        keys = self._stages.shard_keys(vertex.stage) if slots is not None else ()
         for was in old:
             waiting = self._of(was.id).states[0].tables
             given = [(Lane.named(name), table) for name, table in waiting.items()]
@@ -369,11 +373,9 @@ class Rescaler:
                     given.append((Lane(channel.port, number), table))
             for lane, table in given:
                 if slots is not None:
-                    keys = self._stages.keys[vertex.stage][0]
-                    if keys is None:
-                        reason = "rows on their way lack the column that partitions them"
-                        raise NotByKeyError(vertex.stage, reason)
-                    table = items_of_slots(table, keys[lane.port], slots)
+                    own = self._stages.layout(was.stage).slots_of_vertex(was.index)
+                    first = own[0][0] if own else SLOTS
+                    table = items_of_slots(table, keys[lane.port], first, slots)
                 tables_of.setdefault(self._lane_now(lane, was, vertex), []).append(table)
         lanes = {lane: lane_of(pa.concat_tables(tables)) for lane, tables in tables_of.items()}
         return {lane.name: table for lane, table in lanes.items() if table.num_rows}

@@ -33,12 +33,6 @@ def widths_for(
         RescaleError: a number is out of range, or a stage does not exist.
         NotByKeyError: the state of a stage cannot be divided by key.
     """
-    if len(plan.of_outputs) > 1:
-        reason = (
-            "a job with several outputs cannot be rescaled: run its queries in another root with "
-            "another --parallelism, or run each query as a job"
-        )
-        raise RescaleError(reason)
     for vertex in plan.vertices:
         if vertex.recovery.strategy == "strong":
             reason = f"stage {vertex.stage} is recovered as 'strong', which cannot be changed"

@@ -12,9 +12,11 @@ import pytest
 
 import streamscope as ss
 from jobmanager.driver.running.changes.compare import Comparison, compare
-from jobmanager.driver.running.changes.widths import RescaleError, widths_for
+from jobmanager.driver.running.changes.widths import widths_for
 from planner.logical.query import together
+from planner.physical.layout import laid_out
 from planner.physical.lower import lower
+from planner.physical.slot_ranges import plain
 from rstream import Appender
 from tests.rooms import ROOT
 from tests.support.changed_jobs import SCHEMA, batch
@@ -232,7 +234,7 @@ def test_what_is_refused_and_what_to_write(
 
 
 def test_outputs_of_a_job_keep_their_names_and_deliveries(logs: dict[str, str]) -> None:
-    """A rescale would give their partitions other numbers, so it is refused."""
+    """A rescale adds partitions of each output; the other partitions keep their numbers."""
 
     def several(a: str, b: str) -> str:
         return f"together({{'a': {COUNTS}{a}, 'b': {SESSIONS}{b}}})"
@@ -251,8 +253,15 @@ def test_outputs_of_a_job_keep_their_names_and_deliveries(logs: dict[str, str]) 
         found = compared(logs, old, new).refusals
         assert bool(found) == bool(reason), found
         assert not reason or found[0].startswith(reason), found
-    with pytest.raises(RescaleError, match="several outputs cannot be rescaled"):
-        widths_for(plan_of(logs, old), 4, {})
+    former = plan_of(logs, old)
+    layouts = dict.fromkeys(widths_for(former, 3, {}), plain(3))
+    plan = laid_out(former, layouts)
+    plan.validate()
+    numbers = [output.partitions for output in former.of_outputs]
+    added = [output.partitions for output in plan.of_outputs]
+    assert added == [(*numbers[0], 4), (*numbers[1], 5)]
+    deployed = compare(plan, plan_of(logs, several(here, there))).plan
+    assert [output.partitions for output in deployed.of_outputs] == added
 
 
 def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> None:

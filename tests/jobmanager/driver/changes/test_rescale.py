@@ -41,7 +41,15 @@ from tests.support.live import Watch
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
 
-QUERIES = {"tumbling": COUNTS, **STATEFUL}
+#: Pairs without the column that partitions the rows, and stages that get rows by two keys.
+LOSING_KEYS = {
+    "outer_interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
+    'within=("-200ms", "100ms"), how="full").select("key", "x", y="x_right")',
+    "two_keys": f'{COUNTS}.select("key", "n").union(rows.group_by("x").window('
+    'ss.tumbling("900ms")).agg(n=ss.agg.count()).select("n", key=ss.col("x")))'
+    '.filter(ss.col("n") > 0).group_by("key").window(ss.tumbling("1400ms")).agg(t=ss.agg.sum("n"))',
+}
+QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS}
 
 
 @pytest.mark.slow
@@ -61,6 +69,44 @@ def test_the_answer_is_that_of_a_job_that_was_never_rescaled(name: str, tmp_path
     changed.has_read_all()
     assert job.plan.stages[-1].parallelism >= width
     assert changed.finish() == whole_answer(changed, QUERIES[name])
+
+
+SEVERAL = """None
+query = {{
+    "counts": {counts}.deliver(ss.sinks.parquet({folder!r}, name="c", roll="0s")),
+    "sessions": rows.filter(ss.col("x") < 3).group_by("key").window(ss.session("150ms"))
+        .agg(n=ss.agg.count()).deliver(ss.sinks.parquet({folder!r} + "2", name="s", roll="0s")),
+    "few": {counts}.filter(ss.col("key") > 2).to_parquet(),
+}}"""
+
+
+@pytest.mark.slow
+def test_each_output_of_a_rescaled_job_is_complete_and_delivered(tmp_path: Path) -> None:
+    changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
+    text = SEVERAL.format(counts=COUNTS, folder=folder)
+    changed.append(2)
+    changed.run(changed.query("several", text))
+    for width in (5, 1, 3):
+        changed.has_read_all()
+        rescale(changed.root, parallelism=width, wait_s=WAIT_S)
+        changed.append()
+    deploy(changed.query("again", text), changed.root, yes=True, wait_s=WAIT_S)
+    changed.append()
+    changed.has_read_all()
+    job = changed.job
+    assert job is not None
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["state"] == "finished"
+    changed.close()
+    whole = whole_job(changed, text.replace(folder, f"{folder}-whole"))
+    outputs = {name: out.to_arrow().to_pylist() for name, out in job.outputs.items()}
+    assert len(outputs["few"]) > 5
+    for name, out in whole.outputs.items():
+        assert sorted(map(str, outputs[name])) == sorted(map(str, out.to_arrow().to_pylist()))
+    for name, at in (("counts", folder), ("sessions", f"{folder}2")):
+        tables = [pq.read_table(path).to_pylist() for path in Path(at).rglob("*.parquet")]
+        found = [row for table in tables for row in table]
+        assert sorted(map(str, found)) == sorted(map(str, outputs[name]))
 
 
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
