@@ -374,11 +374,11 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class StopHost:
-    """Close all and exit, or park at an address. ``flush``: first make all output durable."""
+    """Stop all instances and exit; ``flush``: first make all output durable."""
 
     host: str
     flush: bool
-    stays_at: str = field(default="", repr=False)
+    stays_at: str = field(default="", repr=False)  # do not exit: wait here for the next host
 
 
 HostNotice = (

@@ -40,7 +40,7 @@ KINDS = "file|output|error|mermaid|console"
 MARKED = re.compile(rf"^<!-- ({KINDS}): ([^\n]+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: docs/SQL.md has its own test, with its own files.
 SHOWN = [page for page in PAGES if page.name != "SQL.md"]
-#: Like a shell prompt, to be found again in the output.
+#: Printed after each command, like a shell prompt, to find the end of its output.
 DONE = "@@ {} @@"
 #: Runs programs as Python would; the output of each ends with END.
 END = "@@ end @@"

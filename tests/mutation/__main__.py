@@ -134,7 +134,7 @@ def _chosen(tests: list[str], folder: Path) -> list[str]:
 
 
 def _stages(path: str, covering: list[str], options: argparse.Namespace) -> dict[str, list[str]]:
-    """The commands that are asked about a module, in their order."""
+    """Return the commands to run for a module, in order."""
     package = path.partition("/")[0]
     tests = {"covering": covering}
     if not covering:

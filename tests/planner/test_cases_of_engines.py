@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CASES: dict[str, Case] = {**windows.CASES, **joins.CASES, **processes.CASES}
-#: Cases whose answer in their engine no query gives here.
+#: Cases to whose answer no query of this engine leads.
 UNSAID = {
     "exactly the delay late": "rows are late by their own time, not by that of a window",
     "a longer delay": "a window has one result, unless `emit` asks for early ones",
     "watermark of a batch": "the answer would depend on batches",
     "chop without end": "an event without end would have pieces without end",
 }
-#: Those, and the pasted queries that are not said otherwise (test_pasted.py), at most.
+#: The maximum number of such cases, including those of test_pasted.py.
 UNSAID_MAX = 8
 
 

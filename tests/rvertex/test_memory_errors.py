@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rstream.store.blobs import FsspecBlobs
 from tests.rooms import FILES, ROOT, tree
 
-#: They inspect data for messages, or use the network: nothing is skipped there.
+#: These handlers inspect data for messages, or use the network; they skip no row.
 LOOKS = (
     "rstream/transport/flight.py",
     "rvertex/sources/mixed.py",

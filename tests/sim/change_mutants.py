@@ -88,7 +88,8 @@ def nobody_looks_whether_all_are_level() -> Mutant:
             (JobDeliveries, "have_caught_up", property(lambda self: True)),
         ),
         change=True,
-        deliver=True,  # fences hide what is behind the cut, but destinations have got it
+        # fences hide rows after the cut from readers, but destinations have received them
+        deliver=True,
     )
 
 

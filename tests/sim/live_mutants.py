@@ -1,6 +1,6 @@
 """Planted bugs of live sources: a successor reads other decisions than those of chance or clock.
 
-See :mod:`tests.sim.mutants`. They run over the jobs of :mod:`tests.sim.live_workload`.
+Planted bugs of live sources: a successor does not repeat a decision of chance or of the clock.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.support.catalogue import aggregates, over, scalars
 from tests.support.catalogue.entry import streams
 
 pytestmark = pytest.mark.spark
-#: Zones are refused, because the rules of Java are of another release.
+#: Functions with zones: a batch refuses them, because Java has another release of the zone rules.
 NOT_IN_SPARK = {"AT TIME ZONE", "EXTRACT in a zone"}
 #: Regular expressions of columns: those of Java have another syntax.
 NO_COLUMN_IN_SPARK = ("REGEXP_",)

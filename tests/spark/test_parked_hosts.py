@@ -55,7 +55,7 @@ class Job:
         self.changed.has_read_all()
 
     def pids(self, without: int | None = None) -> list[int]:
-        """The processes of the hosts, once they are all ready, and none is ``without``."""
+        """The processes of the hosts, once all are ready and ``without`` is not among them."""
 
         def found(status: dict[str, Any]) -> list[int]:
             ready = [host["pid"] for host in status["hosts"] if host["state"] == "ready"]
@@ -64,7 +64,7 @@ class Job:
         return found(self.changed.watch.until(lambda status: bool(found(status))))
 
     def strike(self, act: Callable[[], None]) -> None:
-        """Have this happen in the next change, when all processes wait for other hosts."""
+        """Call ``act`` in the next change, when all processes wait for other hosts."""
         inner = change_now
 
         def struck(*given: Any, **named: Any) -> Any:
@@ -75,13 +75,13 @@ class Job:
         self._planted.setattr(legs, "change_now", struck)
 
     def rescale(self, width: int) -> None:
-        """Change it, and let it read more."""
+        """Change the job's number of vertices, and let it read more."""
         assert rescale(self.changed.root, parallelism=width, wait_s=WAIT_S)["state"] == "done"
         self.changed.append()
         self.changed.has_read_all()
 
     def is_right(self) -> bool:
-        """End it; whether its answer is that of a job that was never changed."""
+        """End the job. Return whether its output is that of a job that was never changed."""
         rows, expected = self.changed.finish(), whole_answer(self.changed, COUNTS)
         return sorted(map(_row, rows)) == sorted(map(_row, expected))
 
@@ -127,7 +127,7 @@ def test_a_process_that_dies_or_hangs_while_it_waits_is_replaced(
 
 
 def _until(holds: Callable[[], Any]) -> Any:
-    """Wait until it holds."""
+    """Wait until ``holds`` returns True."""
     for _ in range(int(WAIT_S / LOOK_S)):
         if found := holds():
             return found

@@ -91,7 +91,8 @@ def pieces_alone(
             for a, b in itertools.pairwise(times)
             if not any(r["_vs"] <= a < r["_ve"] for r in matches)
         ]
-        # Adjacent free parts could only touch where an ineffective match starts or ends: never.
+        # Free parts never touch: at each edge a match starts or ends, so one side of it is not
+        # free.
         out += [
             ({**row, "_vs": a, "_ve": b}, b + 1 if b < row["_ve"] else b) for a, b in _merged(free)
         ]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WORD = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\w+|<=>|<>|<=|>=|\|\||::|=>|->>|\S")
-#: What no text of the catalogue has, or seldom.
+#: Words that occur seldom or never in the queries of the catalogue.
 _MORE = (
     "FOR SYSTEM_TIME AS OF ts", "FETCH FIRST ROW ONLY", "IN ()", "()", "NULL", "''", "'x'", "*",
     "-1", "0", "99999999999999999999", "1e999", "0.5", "DECIMAL(2,5)", "DECIMAL(a)", "ARRAY[]",

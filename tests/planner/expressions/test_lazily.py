@@ -73,7 +73,7 @@ class FailedError(Exception):
 
 
 def by_hand(node: Node, row: dict[str, Any]) -> Any:
-    """The value on one row, as SQL's words say it."""
+    """The value on one row, following SQL's definition."""
     if isinstance(node, Column):
         return row[node.name]
     if isinstance(node, Literal):

@@ -97,7 +97,7 @@ PARTS: tuple[Callable[[], object], ...] = (
         this="TIMESTAMP", kind="AS OF", expression=exp.Literal.string("2026-01-01")
     ),
 )
-#: Parts without a meaning, or that no text has, by kind of node and part.
+#: Parts without an effect, or that no SQL text can produce, by kind of node and part.
 SAYS_NOTHING = {
     ("Limit", "limit_options"), ("Fetch", "limit_options"),
     ("Array", "value_constructor"), ("ArrayAgg", "nulls_excluded"),

@@ -112,7 +112,7 @@ class TestUpsert(Conformance):
         return PostgresPlace(sink, key=("part", "n"))
 
     def test_every_type_comes_back(self, place: Place) -> None:
-        """Rows of all types have no such key."""
+        """An upsert needs a key that identifies a row, and these rows have none."""
 
 
 def test_last_row_of_a_key_wins(postgres: PostgresServer, postgres_schema: str) -> None:

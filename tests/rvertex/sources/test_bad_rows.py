@@ -415,7 +415,7 @@ def test_times_of_a_column_may_name_a_zone_or_not(
 
 
 def test_a_time_that_an_expression_does_not_give_is_a_bad_row(tmp_path: Path) -> None:
-    """It ended the job despite ``on_bad_row``, and did not name the row and file."""
+    """Formerly such a row ended the job despite ``on_bad_row``, without naming row and file."""
     (tmp_path / "x.csv").write_text("t,k\n01.02.2026,a\nx.y,b\n03.02.2026,c\n")
     time_of = col("t").str.to_timestamp("%d.%m.%Y")
     rows = Stream.from_csv(tmp_path, vs=time_of, on_bad_row="dead_letter")

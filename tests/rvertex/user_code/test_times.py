@@ -339,7 +339,7 @@ def test_a_struct_with_a_time_is_given_in_any_form_that_arrow_takes(value: Any) 
 
 @pytest.mark.parametrize("value", ["abc", 5, (5,), [5], {"t": "abc"}])
 def test_what_is_no_struct_is_refused(value: Any) -> None:
-    """It was an AttributeError, which looks like a bug of ours."""
+    """Formerly this was an AttributeError, which looks like a bug of ours."""
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())])
     with pytest.raises((TypeError, ValueError)):
         arrow_column([value], kind)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 STEP, RESTORE, TELL = -1, -2, -3
-#: The host reports blobs again; waiting rows may be cut differently, so compare the snapshot.
+#: Fields that may differ after a restore: blobs are reported again, rows may wait in other pieces.
 NOT_KEPT = {"_blobs", "_next_blob", "_buffer", "rows_frontier"}
 
 
@@ -255,7 +255,7 @@ def test_a_partition_waits_for_slower_ones_from_its_bounds_on(
 
 
 def test_a_partition_ends_where_the_plan_says() -> None:
-    """With its last row before the end, and without any row; no entry is needed."""
+    """One partition has a row before its planned end, the other has none; no entry is needed."""
     spec = log_vertex(2, delay_us=2, cti_every_us=4, replays=False)
     assert spec.source is not None
     units = tuple(Unit("", stream=k, until=until) for k, until in enumerate((3, 0)))
@@ -358,7 +358,7 @@ def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
 
 
 def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
-    """Entries are ordered, so this one follows the files; rows waited for it forever."""
+    """Entries are ordered, so the clock's entry follows those of the files; rows need not wait."""
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
     assert spec.source is not None
     channel = LogChannel(spec.source.spec, spec.source.units[0], sorts=True)

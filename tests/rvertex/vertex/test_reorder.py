@@ -109,7 +109,7 @@ class Twin:
 
 
 def share(twin: Twin, rows: int) -> Fraction:
-    """This number of ``rows`` must not be late."""
+    """The number of ``rows`` that must be in time."""
     assert isinstance(twin.delay, DelayEstimate)
     return Fraction(str(twin.delay.quantile)) * rows
 

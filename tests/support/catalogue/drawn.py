@@ -52,7 +52,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "t": (pa.list_(pa.string()), [["a", "b"], [], ["é"], ["b", None, "a"]]),
 }
 ROWS = 60
-#: What has failed.
+#: The value of a call that fails.
 ERROR = object()
 
 
@@ -83,7 +83,7 @@ def plain(value: Any) -> Any:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether both are one value; an integer is also the double that is nearest to it."""
+    """Whether both values are equal; an integer also equals the double that is nearest to it."""
     if isinstance(a, float) != isinstance(b, float) and not {type(a), type(b)} & {str, type(None)}:
         a, b = float(a), float(b)
     return bool(plain(a) == plain(b))
@@ -111,7 +111,7 @@ def _of_row(node: Any, row: pa.RecordBatch) -> Any:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """As Python has them; times in microseconds, as Python has none after year 9999."""
+    """The values in Python; times as microseconds, because Python has none after year 9999."""
     if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
         return list(column.to_pylist())
     ticks = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()

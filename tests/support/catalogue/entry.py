@@ -40,7 +40,7 @@ class Entry:
     """One function, clause or window form.
 
     ``ours`` is an expression over ``t``, or a query; ``duck`` is DuckDB's form (None: the same).
-    ``hint``: it is an error with these words.
+    ``hint``: the entry is an error whose message has these words.
     """
 
     name: str

@@ -12,7 +12,7 @@ _RANGE = (
 _ALL = "OVER (PARTITION BY k ORDER BY ts)"
 
 
-#: Without ties, for functions that need all rows.
+#: Rows without ties, for functions that need all rows of a partition.
 _TOTAL = "OVER (PARTITION BY k ORDER BY ts, n)"
 
 

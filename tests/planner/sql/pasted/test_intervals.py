@@ -1,4 +1,4 @@
-"""Texts of intervals, formats and aggregates that were computed in part, as DuckDB or documents do.
+"""Intervals, formats and aggregates of which only a part was computed, against DuckDB or documents.
 
 Cannot catch: the values that DuckDB does not compute, which are from the engines' documents.
 """

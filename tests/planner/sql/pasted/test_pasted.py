@@ -112,7 +112,7 @@ UNSAID = {
     "second-materialize-mutually-recursive": "a recursion without a bound of its depth",
     "third-risingwave-subscription": "a cursor of changes is Job.subscribe() in Python",
 }
-#: What a message must have: words of an alternative.
+#: Every message must match this: words that introduce an alternative.
 ADVICE = re.compile(
     r"\b(write|cast|add|read|name|take|leave|put|compute|Job\.subscribe|the fields are)\b"
 )

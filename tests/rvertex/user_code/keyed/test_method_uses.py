@@ -110,7 +110,7 @@ def test_an_event_has_what_its_code_does_not_name() -> None:
 
 
 class Both(KeyedProcess):
-    """Rows of events, of timers, and with other times, in one step."""
+    """Emits, in one step, rows for events, rows for timers, and rows with other times."""
 
     n: int = 0
 
@@ -125,7 +125,7 @@ class Both(KeyedProcess):
 
 
 class Later(Both):
-    """The same with rows that start later."""
+    """Like Both, with rows that start later."""
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
         super().on_event(event, ctx)

@@ -91,7 +91,7 @@ def test_planning_leaves_no_connection(
 
 
 def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[object]]) -> None:
-    """Its error refers to the frames that raised it, and these to the reader."""
+    """The error refers to its frames, and these to the reader, which must not stay connected."""
     from confluent_kafka import KafkaException
 
     spec = away()
@@ -109,7 +109,7 @@ def _fail() -> None:
 
 
 def test_what_exactness_rests_on_is_not_the_users_to_change() -> None:
-    """Only committed records; our own positions and ends; nothing is skipped."""
+    """Only committed records are read, positions and ends are ours, and nothing is skipped."""
     exact: dict[str, str | int | bool] = {
         "isolation.level": "read_committed",
         "enable.auto.commit": False,

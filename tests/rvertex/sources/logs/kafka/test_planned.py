@@ -77,7 +77,7 @@ def test_partitions_that_were_not_planned_are_added_from_their_beginning(
 def test_a_time_between_milliseconds_is_the_next_one(
     us: int, ms: int, mock: MockCluster, topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records of the previous millisecond are older; without a later record it is the end."""
+    """It starts at the later millisecond; without a record from then on, at the partition's end."""
     asked: list[object] = []
     ask = Client.ask_offsets
 

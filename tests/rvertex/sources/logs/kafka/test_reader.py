@@ -165,7 +165,7 @@ class Told:
 
 
 def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: Kafka) -> None:
-    """Markers of transactions and compacted records, also if no other record arrived."""
+    """Positions of transaction markers and compacted records, also without any other record."""
     with kafka.reading() as found:
         # until then, received messages are from earlier positions
         found.wait(lambda: not found.log._moved)
@@ -181,7 +181,7 @@ def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: 
 
 @pytest.mark.parametrize("beyond", [1, 9])
 def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, beyond: int) -> None:
-    """The end of a partition is not such a position: the next record will be there."""
+    """A start at the partition's end is allowed: the next record will have that position."""
     kafka.produce([value(i) for i in range(3)])
     with kafka.reading([3, 0]) as found:
         kafka.produce([value(3)])
@@ -370,7 +370,7 @@ def test_partitions_that_were_added_are_counted(broker: Broker, topic: str) -> N
         broker.add_partitions(topic, 5)
         found.wait(lambda: found.log.log_partitions == 5)
         broker.produce(topic, [value(2)])
-        found.until(2)  # the other partitions are read on
+        found.until(2)  # the reader goes on with the other partitions
 
 
 @pytest.mark.parametrize("partitions", [1, 2])

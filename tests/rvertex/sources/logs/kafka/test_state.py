@@ -64,7 +64,7 @@ def test_an_end_before_what_was_read_is_believed_when_it_is_told_several_times()
     for _ in range(2):
         for _ in range(SHRUNK_TIMES - 1):
             asking.answer(ROWS + 1)
-        asking.answer(ROWS)  # so the count starts again
+        asking.answer(ROWS)  # this answer restarts the count of the others
         assert asking.state.error is None
     for _ in range(SHRUNK_TIMES):
         assert asking.state.error is None
