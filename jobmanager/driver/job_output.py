@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 class Writer(Protocol):
     """The job that writes an output."""
 
-    plan: PhysicalPlan
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The plan of the job."""
 
     def status(self) -> dict[str, Any]:
         """The latest status."""

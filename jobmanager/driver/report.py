@@ -9,7 +9,6 @@ from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.driver.log_report import held_back_by, logs_of
 from jobmanager.driver.lost_rows import bad_sources, late_sources, lost_lines
 from jobmanager.manager.hosts import drain_refusals
 from jobmanager.state.held_time import held_of
@@ -43,9 +42,9 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
     """Return the present status of the job, in JSON types."""
     states = manager.vertices.values()
     newest = max((v.max_vs for v in states), default=MIN_TIME)
-    holding = held_back_by(states)
+    holding = _held_back_by(states)
     rows = [
-        _vertex(manager, v, newest) | {"logs": logs_of(v, holding, now_us=now_us)} for v in states
+        _vertex(manager, v, newest) | {"logs": _logs_of(v, holding, now_us=now_us)} for v in states
     ]
     why_not = drain_refusals(manager.job)
     return {
@@ -230,3 +229,44 @@ def status_html(status: dict[str, Any]) -> str:
         f"<b>{escape(title)}</b> <code>{place}</code>{error}"
         f"<table><tr>{head}</tr>{body}</table><ul>{about}</ul>"
     )
+
+
+def _held_back_by(vertices: Iterable[VertexState]) -> list[tuple[str, int]]:
+    """Return vertex and log partition of each active partition with the smallest frontier.
+
+    The output's watermark cannot pass this frontier, so these partitions delay event time.
+    """
+    active = [
+        (log.frontier, vertex.shape.id, log.partition)
+        for vertex in vertices
+        if not vertex.is_finished and vertex.leader is not None
+        for log in vertex.leader.logs
+        if log.state == "active"
+    ]
+    least = min((frontier for frontier, *_ in active), default=None)
+    return [(vertex, partition) for frontier, vertex, partition in active if frontier == least]
+
+
+def _logs_of(
+    vertex: VertexState, holding: list[tuple[str, int]], *, now_us: int
+) -> list[dict[str, Any]]:
+    """Return a row per log partition of a source vertex, in JSON types.
+
+    ``lag_rows``: rows of the log that are not read yet; None if the log's end is unknown.
+    ``lag_s``: seconds from the newest read event's time to now; None before the first event.
+    """
+    leader = vertex.leader
+    return [
+        {
+            "partition": log.partition,
+            "state": log.state,
+            "position": log.position,
+            "lag_rows": None if log.lag < 0 else log.lag,
+            "lag_s": None if log.max_vs == MIN_TIME else (now_us - log.max_vs) / _US_PER_S,
+            "frontier_us": log.frontier,
+            "holds_back": (vertex.shape.id, log.partition) in holding,
+            "lost": log.lost,
+            "dead": log.dead,
+        }
+        for log in (leader.logs if leader is not None else ())
+    ]

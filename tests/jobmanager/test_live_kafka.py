@@ -121,8 +121,8 @@ def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_
         job = jobmanager.resume(str(tmp_path), config=never, on_status=watch)
         watch.until(lambda status: status["state"] == "running")
         resumed_s = watch.status["elapsed_s"]
-        assert job._driver is not None
-        job._driver.finish()
+        assert job._run.driver is not None
+        job._run.driver.finish()
         watch.until(lambda status: status["elapsed_s"] > resumed_s + 2)
     assert job.wait(WAIT_S)["events_in"] == feed.sent
     assert answer(job) == feed.expected()

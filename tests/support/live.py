@@ -71,8 +71,8 @@ def has_read(rows: int) -> Callable[[dict[str, Any]], bool]:
 
 def finish(job: Job) -> dict[str, Any]:
     """End the job's sources at their positions, and wait for its end."""
-    assert job._driver is not None
-    job._driver.finish()
+    assert job._run.driver is not None
+    job._run.driver.finish()
     return job.wait(WAIT_S)
 
 

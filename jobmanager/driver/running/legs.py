@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import open_for_job
 from jobmanager.driver.input_positions import InputPositions
-from jobmanager.driver.job import Leg
 from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.job_run import Leg
 from jobmanager.driver.running.added_partitions import may_go_on, note_ends
 from jobmanager.driver.running.changes.pending import pending
 from jobmanager.driver.running.changes.stopped import (
@@ -26,74 +26,73 @@ from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
-    from jobmanager.driver.job import Job
+    from jobmanager.driver.job_run import JobRun
     from jobmanager.state.messages import PartitionsAdded
     from planner.physical.plan import PhysicalPlan
     from rvertex.host.executor import Executor
 
 
 def leg_of(
-    job: Job,
+    run: JobRun,
     plan: PhysicalPlan,
     runner: Executor,
     config: JobConfig,
-    job_id: str,
     *,
     resumed: bool,
     former: Leg | None = None,
     is_at_cut: bool = False,
 ) -> Leg:
     """Assemble the parts that run the job until its end or next change."""
-    inputs = InputPositions(plan, job_id)
+    inputs = InputPositions(plan, run.job_id)
 
     def take_in(grown: PhysicalPlan, added: PartitionsAdded) -> None:
-        job.plan = grown
+        run.plan = grown
         driver.add_partitions(added)
 
-    topics = GrowingTopics(plan, job._root, SystemClock(), take_in)
+    topics = GrowingTopics(plan, run.root, SystemClock(), take_in)
     columns = NewColumns(plan, SystemClock())
     beside = (inputs, topics, columns)
     driver = Driver(
-        root=job._root,
+        root=run.root,
         manager=JobManager(Topology(plan.vertices), config, checks_output=True),
         executor=runner,
         config=config,
         clock=SystemClock(),
-        on_status=job._take_status,
+        on_status=run.take_status,
         check_outputs=OutputCheck(plan),
         on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
     )
     if former is not None:  # open subscriptions hold a reference to these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
         driver.endpoints.forget()
-    deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
-    changing = Changing(job._root, deliveries, job._begin_change)
+    deliveries = JobDeliveries(plan, run.root, run.job_id, driver, config)
+    changing = Changing(run.root, deliveries, run.begin_change)
     changing.watch(driver)
 
     def at_end(state: str) -> None:
         topics.stop(state)
-        if may_go_on(state, plan) and not job._is_changing:
+        if may_go_on(state, plan) and not run.is_changing:
             ended_s = driver.ended_s or SystemClock().monotonic_s()
-            note_ends(plan, job._root, leases_end_s=ended_s + config.host.lease_s)
+            note_ends(plan, run.root, leases_end_s=ended_s + config.host.lease_s)
 
     return Leg(plan, driver, runner, deliveries, (*beside, changing), resumed, at_end, is_at_cut)
 
 
-def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
+def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | None:
     """Carry out the change for which the job stopped. Return the next leg; None: the job ends."""
-    root = job._root
-    if state == "stopped" and not job._is_changing:
+    root, job_id = run.root, run.job_id
+    if state == "stopped" and not run.is_changing:
         save_at_stop(root)
-    if state != "stopped" or not job._is_changing or not job._deliver_rest(leg):
-        job._is_changing = False
+    if state != "stopped" or not run.is_changing or not run.deliver_rest(leg):
+        run.is_changing = False
         return None
-    outcome = change_now(root, tries_left=CHANGE_TRIES_MAX - job._changes_tried)
-    job._changes_tried = 0 if pending(root.store) is None else job._changes_tried + 1
+    outcome = change_now(root, tries_left=CHANGE_TRIES_MAX - run.changes_tried)
+    run.changes_tried = 0 if pending(root.store) is None else run.changes_tried + 1
     plan, settings = root.read_plan(to_run=True), root.settings()
     assert plan is not None
     root.claim(SystemClock().now_us())
     name, master = settings["executor"], settings["master"]
     runner = open_for_job(plan, name, master, config, job_id, has_claimed=True, former=leg.executor)
-    job._is_changing = False
+    run.is_changing = False
     is_at_cut = outcome is not None and outcome["state"] == "done"
-    return leg_of(job, plan, runner, config, job_id, resumed=True, former=leg, is_at_cut=is_at_cut)
+    return leg_of(run, plan, runner, config, resumed=True, former=leg, is_at_cut=is_at_cut)

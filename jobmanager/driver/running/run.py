@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from jobmanager.config import JobConfig
 from jobmanager.delivery.publishing import check_publishing
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
-from jobmanager.driver.job import Job, Leg, StatusCallback
+from jobmanager.driver.job import Job
+from jobmanager.driver.job_run import JobRun, Leg, StatusCallback
 from jobmanager.driver.notes import FINISHED, Notes, warn_of
 from jobmanager.driver.running import days
 from jobmanager.driver.running.added_partitions import (
@@ -210,10 +211,9 @@ def _begin(
         job_root.make_private()
     with owned(job_root):
         job_root.create(query, settings, now_us=now_us)
-        job = Job(
-            job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=Notes(plan.notes)
-        )
-        return _launch(job, runner, config, job_id, resumed=False)
+        notes = Notes(plan.notes)
+        run = JobRun(job_root, plan, job_id, notes, on_status, created_s)
+        return _launch(run, runner, config, resumed=False)
 
 
 def _go_on(
@@ -274,8 +274,8 @@ def _go_on(
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
         job_notes = Notes((*plan.notes, *notes, *still_requested), file_note)
-        job = Job(job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=job_notes)
-        return _launch(job, runner, config, job_id, resumed=has_started)
+        run = JobRun(job_root, plan, job_id, job_notes, on_status, created_s)
+        return _launch(run, runner, config, resumed=has_started)
 
 
 def _undone_requests(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
@@ -332,36 +332,34 @@ def _finished(root: JobRoot, file_note: str | None) -> Job | None:
         return None
     if not OutputCheck(plan).is_intact():
         return None
-    notes = Notes((*plan.notes, FINISHED), file_note)
-    job_id = root.settings()["id"]
-    return Job(root, plan, None, job_id=job_id, status=status, notes=notes)
+    return Job(JobRun.over(root, plan, status, Notes((*plan.notes, FINISHED), file_note)))
 
 
-def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
+def _launch(run: JobRun, runner: Executor, config: JobConfig, *, resumed: bool) -> Job:
     try:
-        for output in job.plan.of_outputs:
+        for output in run.plan.of_outputs:
             claim_output(
                 output.output,
-                job.root,
-                job_id,
+                display_uri(run.root.uri),
+                run.job_id,
                 streams=[uri for _, uri in output.sink_streams()],
                 columns=output.schema,
                 has_claimed=resumed,
             )
         if not resumed:
-            job._root.write_plan(job.plan)  # with this file the job counts as started
-        leg = leg_of(job, job.plan, runner, config, job_id, resumed=resumed)
+            run.root.write_plan(run.plan)  # with this file the job counts as started
+        leg = leg_of(run, run.plan, runner, config, resumed=resumed)
     except StreamEngineError as error:
-        job._root.record_failure(str(error), SystemClock().now_us())
+        run.root.record_failure(str(error), SystemClock().now_us())
         raise
-    if job._on_status is None:
-        warn_of(job._notes["notes"])  # a warning may be an error, so warn before anything runs
+    if run.on_status is None:
+        warn_of(run.notes["notes"])  # a warning may be an error, so warn before anything runs
 
     def follow(leg: Leg, state: str) -> Leg | None:
-        return leg_after(job, leg, state, config, job_id)
+        return leg_after(run, leg, state, config)
 
-    job._start(leg, follow)
-    return job
+    run.start(leg, follow)
+    return Job(run)
 
 
 def _fresh_name() -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.driver.engine import ExecutorName
-    from jobmanager.driver.job import Job, StatusCallback
+    from jobmanager.driver.job import Job
+    from jobmanager.driver.job_run import StatusCallback
 
 #: How often a standby checks whether the job's driver is alive, and else tries to resume the job.
 LOOK_EVERY_S = 0.5

@@ -85,8 +85,8 @@ def test_a_job_has_not_finished_before_its_answer_is_in_its_place(
         assert is_complete(plan.output)
         publishing.publish(plan, *given)
 
-    monkeypatch.setattr("jobmanager.driver.job.publish", complete_before)
-    monkeypatch.setattr("jobmanager.driver.job._REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr("jobmanager.driver.job_run.publish", complete_before)
+    monkeypatch.setattr("jobmanager.driver.job_run._REPORT_EVERY_S", 0.0)
 
     def note(status: dict[str, Any]) -> None:
         seen.append((status["state"], table.exists()))
@@ -140,8 +140,8 @@ def test_a_job_that_died_before_it_published_does_so_when_it_is_resumed(tmp_path
     table, root = tmp_path / "table", tmp_path / "job"
     run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "before")
     code = (
-        "import os, signal, jobmanager.driver.job as j, tests.jobmanager.delivery.test_publishing"
-        " as t\nfrom pathlib import Path\n"
+        "import os, signal, jobmanager.driver.job_run as j\n"
+        "import tests.jobmanager.delivery.test_publishing as t\nfrom pathlib import Path\n"
         "j.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"t.run(t.rows_of(500).to_parquet({str(table)!r}, mode='overwrite'), Path({str(root)!r}))\n"
     )

@@ -26,7 +26,8 @@ from jobmanager import (
     OutputTakenError,
 )
 from jobmanager.driver.input_positions import InputPositions
-from jobmanager.driver.job import Job
+from jobmanager.driver.job_run import JobRun
+from jobmanager.driver.notes import Notes
 from jobmanager.storage.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
 from planner.physical.lower import lower
@@ -439,9 +440,9 @@ def test_one_who_was_replaced_while_it_delivers_reports_nothing_more(
 ) -> None:
     root = JobRoot(MemoryBlobs())
     plan = lower(two_exchanges(events), root=str(tmp_path), parallelism=1)
-    job = Job(root, plan, None, job_id="j")
+    run = JobRun(root, plan, "j", Notes())
     root.claim(1_000_000)
     JobRoot(root.store, pid=1, machine="elsewhere").claim(1_000_000)
     with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
-        job._report_again()
+        run.report_again()
     assert root.read_status()["machine"] == "elsewhere"
