@@ -17,7 +17,7 @@ from jobmanager.state.odd_times import odd_times
 from jobmanager.state.records import HostState
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.host.allocator import killed_for_memory
-from rvertex.messages import Memory, Timing
+from rvertex.messages import Counts, Memory, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jobmanager.state.records import InstanceState, Join, VertexState
 
 _US_PER_S = 1_000_000
+#: Counters of events that do not reach the output, in the status of the job and of each vertex.
+_LOST = [name for name in Counts.__slots__ if name not in ("events_in", "events_out", "lateness")]
 #: The status row of an instance, for a vertex that has no instance.
 NOBODY: dict[str, Any] = {
     "epoch": 0,
@@ -57,13 +59,10 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "kernel_kills": killed_for_memory(),
         "events_in": sum(v.counts.events_in for v in states if v.shape.is_source),
         "events_out": sum(v.counts.events_out for v in states if v.shape.is_sink),
-        "late_events": sum(v.counts.late_events for v in states),
+        **{name: sum(getattr(v.counts, name) for v in states) for name in _LOST},
         "late": late_sources(states),
         "odd_times": odd_times(states, now_us),
-        "bad_rows": sum(v.counts.bad_rows for v in states),
         "bad": bad_sources(states),
-        "poisoned_events": sum(v.counts.poisoned_events for v in states),
-        "duplicates": sum(v.counts.duplicates for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
         "held": held_of(list(states)) if manager.state in OPEN_STATES else [],
@@ -121,12 +120,7 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
         "strategy": vertex.shape.recovery.strategy,
         **{key: furthest[key] for key in NOBODY},
         "restarts": vertex.restarts,
-        "events_in": vertex.counts.events_in,
-        "events_out": vertex.counts.events_out,
-        "late_events": vertex.counts.late_events,
-        "bad_rows": vertex.counts.bad_rows,
-        "poisoned_events": vertex.counts.poisoned_events,
-        "duplicates": vertex.counts.duplicates,
+        **{name: getattr(vertex.counts, name) for name in ("events_in", "events_out", *_LOST)},
         "cti_us": vertex.cti,
         "cti_lag_s": _lag_s(vertex, newest_us),
         "waiting": "" if leader is None else leader.waiting,

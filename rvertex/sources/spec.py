@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rvertex.sources.versions import FileVersion
 
 Format = Literal["parquet", "csv", "json", "text", "items", "rstream", "kafka", "log"]
+#: The formats of tables that are files.
+FileFormat = Literal["parquet", "csv", "json"]
 LatePolicy = Literal["drop", "adjust", "error"]
 #: "auto": planning will compute the delay; "found": it has, and with it no row is late.
 DelayOrigin = Literal["given", "auto", "found"]

@@ -16,7 +16,7 @@ again. Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
@@ -25,7 +25,7 @@ from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
 from rvertex.keys.hot_keys import HotKeys
-from rvertex.messages import Counts, Hold
+from rvertex.messages import OPERATOR_COUNTS, Counts, Hold
 from rvertex.operators.protocol import Pieces, held_tables, in_pieces
 from rvertex.state.array_spill import ArraySpill
 from rvertex.state.memory import UNLIMITED
@@ -39,12 +39,12 @@ from rvertex.vertex.source_input import SourceInput, own_sides
 from rvertex.vertex.spec import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
     from rvertex.events.run import Run
-    from rvertex.operators.protocol import OperatorState
+    from rvertex.operators.protocol import Operator, OperatorState
     from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import VertexSpec
 
@@ -156,19 +156,17 @@ class RVertex:
     @property
     def counts(self) -> Counts:
         """The vertex's counters. A source counts its dropped rows in, but not its buffered ones."""
-        poisoned = sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
-        duplicates = sum(getattr(operator, "duplicates", 0) for operator in self._operators)
+        counted = _counted(self._operators)
         released, out, source = self._events_released, self._events_out, self._input
         if isinstance(source, Merge):
-            return Counts(released, out, poisoned_events=poisoned, duplicates=duplicates)
+            return Counts(released, out, **counted)
         return Counts(
             released + source.passed_over + source.late_dropped,
             out,
             source.late_events,
-            poisoned,
-            source.lateness,
+            lateness=source.lateness,
             bad_rows=source.dead_rows,
-            duplicates=duplicates,
+            **counted,
         )
 
     @property
@@ -390,3 +388,9 @@ class RVertex:
             outputs.append(Items(seq, batch, self._digests[k].update(seq, batch)))
             self.output_seqs[k] = seq + batch.num_rows
         return StepResult(tuple(outputs))
+
+
+def _counted(operators: Sequence[Operator]) -> dict[str, Any]:
+    """Return the sum of each counter of operators; those that run per range of keys have others."""
+    inner = [o for outer in operators for o in getattr(outer, "inner_operators", (outer,))]
+    return {name: sum(int(getattr(o, name, 0)) for o in inner) for name in OPERATOR_COUNTS}

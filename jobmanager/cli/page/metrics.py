@@ -128,7 +128,7 @@ _VERTEX = ("stage", "vertex")
 _DELIVERY = ("delivery", "partition")
 _LOG = ("stage", "partition")
 
-METRICS = (
+METRICS = [
     Metric("up", "gauge", (), "1 while a job manager works on the job, else 0.", _is_up),
     Metric("health", "gauge", (), "0 ok, 1 waiting, 2 degraded.", _health),
     Metric("reasons", "gauge", ("health", "kind"), "Reasons of the health, by kind.", _reasons),
@@ -364,7 +364,7 @@ METRICS = (
         "Files with state on the host's scratch disk.",
         _memory("spilled_files"),
     ),
-)
+]
 
 
 class _Families:

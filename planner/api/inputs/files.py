@@ -24,10 +24,9 @@ from planner.api.sources import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from planner.api.inputs.tables import TableFormat
     from planner.durations import Duration
     from planner.logical.nodes import Source
-    from rvertex.sources.spec import Idle, LatePolicy, OnBadRow
+    from rvertex.sources.spec import FileFormat, Idle, LatePolicy, OnBadRow
 
 
 class FileInputs:
@@ -96,7 +95,7 @@ class FileInputs:
         cls,
         data: object,
         *,
-        format: TableFormat | None = None,
+        format: FileFormat | None = None,
         schema: SchemaLike | None = None,
         on_bad_row: OnBadRow = "fail",
         delimiter: str = ",",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,24 +19,22 @@ from rstream.items.exact import exact_cast
 from rstream.types import INF_TIME
 from rvertex.sources.discover import plain_type
 from rvertex.sources.files import format_of
-from rvertex.sources.spec import SourceSpec
+from rvertex.sources.spec import FileFormat, SourceSpec
 
 if TYPE_CHECKING:
     from planner.api.sources import FileOptions
 
-TableFormat = Literal["parquet", "csv", "json"]
 #: The most bytes of a table that is stored in the plan.
 TABLE_BYTES_MAX = 64 << 20
 
 
-def table_file(path: str, format: TableFormat | None, given: FileOptions) -> Source:
+def table_file(path: str, format: FileFormat | None, given: FileOptions) -> Source:
     """A source node over files whose rows are always valid."""
     if format is None:
         format = format_of(path)  # type: ignore[assignment]  # refused below
-    if format is None or format not in get_args(TableFormat):
-        raise InvalidPlanError(
-            f'table({path!r}): its file type is unknown; set format="parquet", "csv" or "json"'
-        )
+    if format is None or format not in get_args(FileFormat):
+        known = " or ".join(f'"{name}"' for name in get_args(FileFormat))
+        raise InvalidPlanError(f"table({path!r}): its file type is unknown; set format to {known}")
     return file_source(format, path, always_alive(given))
 
 

@@ -120,17 +120,9 @@ class Shards:
                 give_memory(operator, memory)
 
     @property
-    def poisoned_events(self) -> int:
-        """The number of poison events in all shards."""
-        return self._counted("poisoned_events")
-
-    @property
-    def duplicates(self) -> int:
-        """The number of dropped duplicates in all shards."""
-        return self._counted("duplicates")
-
-    def _counted(self, name: str) -> int:
-        return sum(int(getattr(o, name, 0)) for shard in self._shards for o in shard)
+    def inner_operators(self) -> list[Operator]:
+        """The operators of all shards."""
+        return [operator for shard in self._shards for operator in shard]
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
         """The events of each side output, of all shards in shard order."""

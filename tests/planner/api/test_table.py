@@ -54,7 +54,7 @@ def test_all_kinds_of_tables_have_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("products", {}, 'set format="parquet", "csv" or "json"'),
+        ("products", {}, 'set format to "parquet" or "csv" or "json"'),
         (7, {}, "takes a path or a table of Arrow"),
         ({"_vs": [1]}, {}, "is taken"),
         (pa.table([[1], [2]], names=["x", "x"]), {}, "has the column 'x' more than once"),
