@@ -26,11 +26,6 @@ class HostReady:
     address: str
 
 
-#: Counters of operators: the fields of :class:`Counts` that are sums of the operators' attributes
-#: of the same name.
-OPERATOR_COUNTS = ("poisoned_events", "duplicates")
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What an instance has counted since its vertex started, restarts included."""

@@ -25,7 +25,7 @@ from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
 from rvertex.keys.hot_keys import HotKeys
-from rvertex.messages import OPERATOR_COUNTS, Counts, Hold
+from rvertex.messages import Counts, Hold
 from rvertex.operators.protocol import Pieces, held_tables, in_pieces
 from rvertex.state.array_spill import ArraySpill
 from rvertex.state.memory import UNLIMITED
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import Operator, OperatorState
     from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import VertexSpec
+
+
+#: The fields of :class:`Counts` that operators count, as attributes of the same name.
+_OPERATOR_COUNTS = ("poisoned_events", "duplicates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +395,6 @@ class RVertex:
 
 
 def _counted(operators: Sequence[Operator]) -> dict[str, Any]:
-    """Return the sum of each counter of operators; those that run per range of keys have others."""
+    """Return the sum of each counter over all operators, and over the inner ones of ranges."""
     inner = [o for outer in operators for o in getattr(outer, "inner_operators", (outer,))]
-    return {name: sum(int(getattr(o, name, 0)) for o in inner) for name in OPERATOR_COUNTS}
+    return {name: sum(int(getattr(o, name, 0)) for o in inner) for name in _OPERATOR_COUNTS}
