@@ -99,8 +99,9 @@ class PostgresDestination:
             for setting in _SETTINGS:
                 self._run(setting)
             self._make_tables()
-            self._check_table()
             progress = self._take(epoch)
+            self._add_columns()  # a writer that was replaced has failed above
+            self._check_table()
         except BaseException:
             self.close()
             raise
@@ -177,8 +178,6 @@ class PostgresDestination:
             if delivered_seq:  # by any partition: a new table would lack its rows
                 raise DestinationGoneError(self._name, delivered_seq)
             self._run(self._sql.make_table())
-        else:
-            self._add_columns()
         self._run("COMMIT")
 
     def _add_columns(self) -> None:

@@ -41,6 +41,20 @@ STATEFUL = {
     '.window(ss.tumbling("500ms")).agg(n=ss.agg.count())',
 }
 
+#: Pairs without the column that partitions the rows, and stages that get rows by two keys.
+LOSING_KEYS = {
+    "outer_interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
+    'within=("-200ms", "100ms"), how="full").select("key", "x", y="x_right")',
+    "two_keys": f'{COUNTS}.select("key", "n").union(rows.group_by("x").window('
+    'ss.tumbling("900ms")).agg(n=ss.agg.count()).select("n", key=ss.col("x")))'
+    '.filter(ss.col("n") > 0).group_by("key").window(ss.tumbling("1400ms")).agg(t=ss.agg.sum("n"))',
+}
+#: For random changes: a query, and the one that it is exchanged with.
+PAIRS = {
+    "tumbling": (COUNTS, COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')),
+    **{name: (text, text) for name, text in (STATEFUL | LOSING_KEYS).items()},
+}
+
 
 def batch(number: int, rows: int = ROWS) -> pa.RecordBatch:
     """Rows in second ``number``."""

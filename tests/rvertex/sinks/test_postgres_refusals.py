@@ -12,6 +12,7 @@ import pytest
 
 from rstream.errors import UsageError
 from rvertex.sinks.errors import (
+    DeliveryFencedError,
     DestinationError,
     DestinationGoneError,
     DestinationRefusedError,
@@ -134,6 +135,7 @@ def test_column_that_a_begun_delivery_adds(own: PostgresServer) -> None:
     own.query("INSERT INTO widened VALUES ('a')")
     own.query("GRANT SELECT, INSERT, UPDATE ON streamscope_deliveries TO weak")
     values = "('job/d', 0, 1, '', now(), 1, 0, now())"
+    own.query("DELETE FROM streamscope_deliveries")
     own.query(f"INSERT INTO streamscope_deliveries VALUES {values}")
     with pytest.raises(DestinationSchemaError, match="does not have it; run `ALTER TABLE"):
         delivery_of(own, "widened", **weak).open(2)
@@ -142,6 +144,10 @@ def test_column_that_a_begun_delivery_adds(own: PostgresServer) -> None:
     begun.commit(progress(0, 2))
     begun.close()
     assert own.query("SELECT k, v FROM widened ORDER BY k") == [("a", None), ("b", 7)]
+    own.query("ALTER TABLE widened DROP COLUMN v")
+    with pytest.raises(DeliveryFencedError):  # a replaced writer adds no column
+        begun.open(1)
+    assert own.query("SELECT * FROM widened ORDER BY k") == [("a",), ("b",)]
     own.query("DROP TABLE streamscope_deliveries")
 
 

@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.budget import seeds
-from tests.support.changed_jobs import COUNTS, STATEFUL
+from tests.support.changed_jobs import PAIRS
 from tests.support.random_changes import RandomChanges
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
-#: The query, and the one that it is exchanged with.
-PAIRS = {"tumbling": (COUNTS, TOTALS), **{name: (q, q) for name, q in STATEFUL.items()}}
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from rstream import Appender
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from tests.support.changed_jobs import (
     COUNTS,
+    LOSING_KEYS,
     QUICK,
     ROWS,
     SCHEMA,
@@ -41,14 +42,6 @@ from tests.support.live import Watch
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
 
-#: Pairs without the column that partitions the rows, and stages that get rows by two keys.
-LOSING_KEYS = {
-    "outer_interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
-    'within=("-200ms", "100ms"), how="full").select("key", "x", y="x_right")',
-    "two_keys": f'{COUNTS}.select("key", "n").union(rows.group_by("x").window('
-    'ss.tumbling("900ms")).agg(n=ss.agg.count()).select("n", key=ss.col("x")))'
-    '.filter(ss.col("n") > 0).group_by("key").window(ss.tumbling("1400ms")).agg(t=ss.agg.sum("n"))',
-}
 QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS}
 
 
