@@ -275,6 +275,15 @@ def reshaped(
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with its columns in the types of ``schema``, if all their values fit."""
+    fields = [schema.field(f.name) if f.name in schema.names else f for f in table.schema]
+    try:
+        return table.cast(pa.schema(fields))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return table
+
+
 def converted_operators(
     old: VertexSpec | None, new: VertexSpec, states: Sequence[OperatorState], time: int
 ) -> list[OperatorState]:
@@ -318,6 +327,7 @@ def converted_source(state: OperatorState, new: VertexSpec) -> OperatorState | N
     for name, table in state.tables.items():
         kind = next((part for part in name.split(".") if not part.isdecimal()), "")
         schema = {"buffer": rows, LATE: late}.get(kind)
+        table = cast_to(table, late) if kind == LATE else table
         made = table if schema is None else reshaped(table, schema)
         if made is None:
             return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from planner.physical.layout import Stages, chain_of, laid_out
 from planner.physical.outputs import numbered
+from rstream.items.dictionaries import plain_schema
 from rvertex.checkpoint.conversion import pairs_of, words_of_field
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.sinks.spec import name_of
@@ -191,6 +192,8 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
     if old.source is not None and new.source is not None:
         rules = sorted(_source_fields(old.source, new.source))
         reasons += [f"another {words_of_field(rule)} after the change" for rule in rules]
+    if other := _other_types(old.source, new.source, is_read=False):
+        reasons.append(f"{', '.join(other)}: another type in late rows after the change")
     if added:
         reasons.append(f"{', '.join(added)}: null in rows that were read before the change")
     is_same = not reasons and all(pair.verdict == "kept" for pair in pairs)
@@ -206,9 +209,10 @@ def _text(reasons: Sequence[str]) -> str:
 
 
 def _is_equal(old: VertexSpec, new: VertexSpec) -> bool:
-    """Whether both have the same operators and output columns."""
+    """Whether both have the same operators, and the same columns in their input and output."""
     schemas = old.output_payload.equals(new.output_payload)
-    return schemas and repr(old.operators) == repr(new.operators)
+    ports = [[plain_schema(c.payload) for c in vertex.inputs] for vertex in (old, new)]
+    return schemas and ports[0] == ports[1] and repr(old.operators) == repr(new.operators)
 
 
 def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
@@ -217,6 +221,18 @@ def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
         return []
     known = set(old.source.spec.schema.names)
     return [name for name in new.source.spec.schema.names if name not in known]
+
+
+def _other_types(
+    was: SourcePartition | None, is_now: SourcePartition | None, *, is_read: bool
+) -> list[str]:
+    """Return the columns whose type differs. ``is_read``: those that both queries read."""
+    if was is None or is_now is None:
+        return []
+    read = set(was.spec.schema.names) & set(is_now.spec.schema.names)
+    before, after = (plain_schema(s.spec.row_schema) for s in (was, is_now))
+    differ = [f.name for f in after if f.name in before.names and before.field(f.name) != f]
+    return [name for name in differ if (name in read) == is_read]
 
 
 def _deliveries(old: PhysicalPlan, new: PhysicalPlan) -> list[Row]:
@@ -249,6 +265,11 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
                     "without follow=True a job reads the files of its start"
                 )
                 break
+            if types := _other_types(was, is_now, is_read=True):
+                reasons.append(
+                    f"stage {new} would read {', '.join(types)} with another type: keep the type, "
+                    "or give the new values another name"
+                )
             other = sorted(_source_fields(was, is_now) - _RULES_OF_SOURCE)
             if other:
                 names = ", ".join(words_of_field(rule) for rule in other)

@@ -226,7 +226,7 @@ class Builder:
         else:
             converted = converted_source(old.states[0], vertex)
             if converted is None:
-                reason = f"a column that {vertex.stage} reads has another type now"
+                reason = f"a column of the rows that wait in {vertex.stage} has another type now"
                 raise ChangeRefusedError(self._plan.root, reason)
             state, inputs = converted, old.inputs
             if vertex.source.spec.log is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 import streamscope as ss
@@ -18,6 +19,10 @@ from planner.physical.layout import laid_out
 from planner.physical.lower import lower
 from planner.physical.slot_ranges import plain
 from rstream import Appender
+from rstream.items.batch import event_schema
+from rvertex.checkpoint.conversion import converted_source
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.reorder import late_payload
 from tests.rooms import ROOT
 from tests.support.changed_jobs import SCHEMA, batch
 
@@ -275,6 +280,33 @@ def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> 
     assert source.reason == "another delay after the change"
     (refusal,) = compare(old, plan(vs="x", delay="50ms")).refusals
     assert refusal == "stage s01-rows would read its source with another vs: keep it"
+
+
+def test_a_column_that_changes_its_type_is_not_kept(tmp_path: Path) -> None:
+    """A column that no stage reads is in late rows only."""
+    (tmp_path / "0.json").write_text('{"t": 1, "key": 1, "u": 1, "w": 1}\n')
+
+    def plan(u: str, w: str) -> PhysicalPlan:
+        schema = {"t": "int64", "key": "int64", "u": u, "w": w}
+        rows = ss.Stream.from_json(str(tmp_path), vs="t", schema=schema, delay="1s", follow=True)
+        kept = rows.filter(ss.col("w") > 1).group_by("key").window(ss.tumbling("1s"))
+        return lower(kept.agg(n=ss.agg.count()).to_parquet(), root="ROOT", parallelism=2)
+
+    old, new = plan("int64", "int64"), plan("float64", "int64")
+    unread = compare(old, new)
+    assert [(row.verdict, row.reason) for row in unread.rows] == [
+        ("converted", "u: another type in late rows after the change"),
+        ("kept", ""),
+    ]
+    assert not unread.refusals
+    assert old.vertices[0].source is not None
+    late = event_schema(late_payload(old.vertices[0].source.spec.row_schema))
+    waiting = pa.Table.from_pylist([dict.fromkeys(late.names, 7)], schema=late)
+    state = converted_source(OperatorState({}, {"late.0": waiting}), new.vertices[0])
+    assert state is not None
+    assert state.tables["late.0"].schema.field("u").type == pa.float64()
+    (refusal,) = compare(old, plan("int64", "float64")).refusals
+    assert refusal.startswith(f"stage {old.stages[0].name} would read w with another type: keep")
 
 
 def test_reasons_have_the_words_of_the_query_and_a_kept_stage_needs_none(
