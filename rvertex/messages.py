@@ -62,6 +62,8 @@ class Timing:
     state_keys: int = 0
     scratch_bytes: int = 0
     scratch_files: int = 0
+    #: By key columns of its outputs: slots of the rows sent (:mod:`rvertex.keys.hot_keys`).
+    sent_slots: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +194,7 @@ class CheckpointTaken:
     """A snapshot is durable, and so is all output of durable streams before its positions.
 
     ``reads``: input seqs from which a restart must read: ``inputs``, or earlier for a replay.
-    ``parts``: paths of its blobs, which checkpoints of a vertex may share. ``asked``: it was made
-    after a ``TakeCheckpoint`` had arrived.
+    ``parts``: paths of its blobs, maybe shared. ``asked``: made after a ``TakeCheckpoint`` arrived.
     """
 
     vertex: str
@@ -272,8 +273,7 @@ class Endpoint:
 class Locate:
     """Where the streams of ``vertex`` can be read; a greater ``version`` replaces a smaller one.
 
-    A reader prefers its own host, else the first. If that breaks or lacks items, it tries the next
-    one by itself. Without endpoints, all items are durable and it reads Parquet.
+    A reader tries its own host, then the others. Without endpoints, all items are durable files.
     """
 
     vertex: str
@@ -305,9 +305,9 @@ class StartVertex:
 class TakeCheckpoint:
     """Store a snapshot, because another instance will start from it or because the job stops.
 
-    The host replies with a ``CheckpointTaken`` with ``asked``; a checkpoint that has already begun
-    is no reply. ``holds``: stop reading; a vertex without a source first reads its channels up to
-    ``inputs``. The snapshot then contains the whole state, also of a replayed vertex.
+    The host replies with a ``CheckpointTaken`` with ``asked``, for a checkpoint that began later.
+    ``holds``: stop reading; a vertex without a source first reads its channels up to ``inputs``.
+    The snapshot then contains the whole state, also of a replayed vertex.
     """
 
     host: str

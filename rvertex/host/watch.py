@@ -94,7 +94,8 @@ class Watch:
         used = memory.used_bytes, memory.spills, memory.spilled_bytes
         now = memory.keys, memory.stored.nbytes, memory.stored.files
         spent_us = int(busy_s * 1e6), int(user_s * 1e6)
-        return Timing(*spent_us, function, *used, *hottest, *now)
+        slots = () if running is None else running.hot_keys.slots
+        return Timing(*spent_us, function, *used, *hottest, *now, slots)
 
     def look(self) -> HostBusy | None:
         """Return the work of the running poll, if it lasts long."""

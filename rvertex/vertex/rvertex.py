@@ -127,7 +127,7 @@ class RVertex:
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
         self.output_seqs = [0] * len(spec.output_streams)
         self._digests = [StreamDigest() for _ in spec.output_streams]
-        self.hot_keys = HotKeys([e.keys for e in spec.outputs if len(e.streams) > 1 and not e.side])
+        self.hot_keys = HotKeys([(e.keys, len(e.streams)) for e in spec.outputs if not e.side])
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
         #: Last start or CTI that the input side released, then that each operator emitted, us.

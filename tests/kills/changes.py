@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.running.changes.errors import ChangeWaitsError
-from jobmanager.driver.running.changes.widths import RescaleError
+from jobmanager.driver.running.changes.scaling.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back, take_savepoint
 from rstream.errors import StreamEngineError
 from rvertex.checkpoint.ranges.restrict import NotByKeyError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.driver.running.changes.errors import ChangePendingError
 from jobmanager.driver.running.changes.pending import Change, request
-from jobmanager.driver.running.changes.widths import RescaleError, widths_for
+from jobmanager.driver.running.changes.scaling.widths import RescaleError, widths_for
 from jobmanager.storage.root import CHANGE, GENERATION, JobRoot
 from jobmanager.storage.savepoints import list_savepoints
 from planner import agg, col, hopping, session, tumbling

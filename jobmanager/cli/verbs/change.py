@@ -12,6 +12,7 @@ import typer
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.driver.running.changes.export import export
+from jobmanager.driver.running.changes.scaling.ranges import ANY
 from jobmanager.driver.running.deploying import deploy as deploy_query
 from jobmanager.driver.running.deploying import rescale as rescale_job
 from jobmanager.driver.running.deploying import roll_back, take_savepoint
@@ -136,16 +137,50 @@ def rescale(
         list[str] | None,
         typer.Option("--stage", metavar="STAGE=N", help="Number of vertices of one stage: s03=8."),
     ] = None,
+    split_hot: Annotated[
+        bool, typer.Option("--split-hot", help="Split the keys of the vertex with most rows.")
+    ] = False,
+    merge_cold: Annotated[
+        bool,
+        typer.Option("--merge-cold", help="Join the two neighbouring vertices with fewest rows."),
+    ] = False,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="STAGE|VERTEX", help="As --split-hot, for this stage or vertex."),
+    ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(metavar="STAGE|VERTEX", help="As --merge-cold, for this stage or vertex."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what changes.")] = False,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Change the number of vertices of a running or stopped job, and keep its state."""
-    stages = dict(_stage_width(one) for one in stage or ())
-    outcome = rescale_job(root, parallelism=parallelism, stages=stages, trust=trust)
+    outcome = rescale_job(
+        root,
+        parallelism=parallelism,
+        stages=dict(_stage_width(one) for one in stage or ()),
+        split=ANY if split_hot else split,
+        merge=ANY if merge_cold else merge,
+        dry_run=dry_run,
+        trust=trust,
+    )
     if as_json:
         print(json.dumps({"outcome": outcome}))
-    else:
+        return
+    _print_ranges(outcome)
+    if not dry_run:
         _print_outcome(outcome)
+
+
+def _print_ranges(outcome: dict[str, Any]) -> None:
+    for name, width in outcome.get("widths", {}).items():
+        print(f"{name}: {width} equal ranges of keys")
+    if "what" in outcome:
+        print(outcome["what"])
+    for k, row in enumerate(outcome.get("ranges", ())):
+        print(f"range {k:<3} slots {row['lo']:>10} to {row['hi'] - 1:>10}  {row['share']:>4.0%}")
 
 
 def _stage_width(text: str) -> tuple[str, int]:

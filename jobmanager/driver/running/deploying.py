@@ -22,7 +22,8 @@ from jobmanager.driver.running.changes.errors import (
     NotApprovedError,
 )
 from jobmanager.driver.running.changes.pending import new_change
-from jobmanager.driver.running.changes.widths import RescaleError, widths_for
+from jobmanager.driver.running.changes.scaling.ranges import ANY, merge_ranges, split_range
+from jobmanager.driver.running.changes.scaling.widths import RescaleError, widths_for
 from jobmanager.driver.running.inputs import lowered, with_inputs_in
 from jobmanager.errors import JobRunningError, NoJobError
 from jobmanager.options import applied, configured, merged, planned
@@ -153,13 +154,18 @@ def rescale(
     *,
     parallelism: int | None = None,
     stages: Mapping[str, int] | None = None,
+    split: str | None = None,
+    merge: str | None = None,
+    dry_run: bool = False,
     trust: bool = False,
     wait_s: float = 600.0,
 ) -> dict[str, Any]:
-    """Give stages of a job, running or stopped, another number of vertices.
+    """Give stages of a job, running or stopped, another number of vertices. Return the outcome.
 
     ``parallelism``: vertices of each keyed stage. ``stages``: vertices by stage; a key is the name
-    of a stage, or a prefix of it.
+    of a stage, or a prefix of it. ``split``, ``merge``: instead, one range of keys is split or two
+    are joined, in a stage, of a vertex, or where the load is greatest or least (``""``).
+    ``dry_run``: only return what would change.
 
     Raises:
         NotByKeyError, ChangeRefusedError, RescaleError: the job does not allow this change.
@@ -168,10 +174,24 @@ def rescale(
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
-    widths = widths_for(_plan_of(job_root), parallelism, stages or {})
-    if not widths:
-        raise RescaleError("nothing would change: set --parallelism or --stage to other numbers")
-    return _done(job_root, new_change("rescale", widths=widths), None, None, wait_s)
+    plan, wishes = _plan_of(job_root), (parallelism, stages or None, split, merge)
+    fields: dict[str, Any] = {}
+    if split is not None or merge is not None:
+        if sum(wish is not None for wish in wishes) > 1:
+            raise RescaleError("one range is split or joined at a time, and nothing else changed")
+        status = shown_status(job_root, SystemClock().now_us())
+        choose, where = (split_range, split) if merge is None else (merge_ranges, merge)
+        change = choose(plan, status, where or ANY)
+        fields, shown = {"bounds": change.bounds}, change.to_json()
+    else:
+        widths = widths_for(plan, parallelism, stages or {})
+        fields, shown = {"widths": widths}, {"widths": widths}
+        if not widths:
+            reason = "nothing would change: set --parallelism or --stage to other numbers"
+            raise RescaleError(reason)
+    if dry_run:
+        return {"state": "shown", "kind": "rescale", **shown}
+    return shown | _done(job_root, new_change("rescale", **fields), None, None, wait_s)
 
 
 def rescale_stopped(root: JobRoot, parallelism: int) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rstream.clock import ManualClock
+from rstream.items.hashing import slots_of
 from rvertex.host.environment import HostLimits
 from rvertex.host.watch import Watch
 from rvertex.keys.hot_keys import HotKeys
@@ -27,7 +28,7 @@ def rows(share: float, count: int, seed: int = 0) -> pa.RecordBatch:
 
 
 def observed(batches: list[pa.RecordBatch], keys: tuple[str, ...] = USER) -> tuple[str, float]:
-    found = HotKeys([keys])
+    found = HotKeys([(keys, 2)])
     for batch in batches:
         found.observe(batch)
     return found.hottest
@@ -85,3 +86,18 @@ def test_it_is_told_with_the_timing_of_its_vertex() -> None:
     watch.timing("s.0", 1, vertex)
     timing = watch.timing("s.0", 1)
     assert timing.hot_key == "k=7", "partial sums of each pane: half of them are of k=7"
+
+
+@pytest.mark.parametrize("vertices", [1, 2])
+def test_slots_stand_for_equal_shares_of_recent_rows(vertices: int) -> None:
+    found = HotKeys([(USER, vertices)])
+    found.observe(rows(0.5, 100))
+    assert found.slots == ((USER, ()),), "too few rows"
+    for seed in range(60):
+        found.observe(rows(0.5, 100_000, seed))
+    ((names, slots),) = found.slots
+    hot = int(slots_of([pa.array([7])])[0])
+    assert (names, len(slots)) == (USER, 64)
+    assert list(slots) == sorted(slots)
+    assert abs(slots.count(hot) - 32) < 5
+    assert (found.hottest[0] == "user=7") == (vertices > 1)

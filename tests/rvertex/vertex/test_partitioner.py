@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import event_schema
-from rstream.items.hashing import partition_of
+from rstream.items.hashing import partition_of, slots_of
 from rvertex.events.run import Run, to_items
 from rvertex.vertex.partitioner import split
 from rvertex.vertex.spec import OutputEdge
@@ -91,3 +91,21 @@ def check_split(run: Run, edge: OutputEdge) -> None:
         assert batch is not None
         batch.validate(full=True)
         assert batch.to_pylist() == to_items(mine).to_pylist()
+
+
+def test_rows_go_to_the_owner_of_their_range() -> None:
+    """A row whose slot is a bound belongs to the range that begins there."""
+    draw = np.random.default_rng(0)
+    streams = ("a", "b", "c", "d")
+    keys = np.arange(3_000)
+    slots = slots_of([pa.array(keys)])
+    bounds = tuple(np.sort(draw.choice(slots, 4, replace=False)).tolist())
+    owners = (2, 0, 3, 1, 2)
+    edge = OutputEdge(streams, streams, ("k",), "volatile", bounds=bounds, owners=owners)
+    expected = np.array(owners)[[sum(slot >= bound for bound in bounds) for slot in slots]]
+    for count in (60, 3_000):
+        rows = [{"_vs": t, "_ve": t + 1, "k": t, "text": None} for t in range(count)]
+        batches = split(Run(pa.RecordBatch.from_pylist(rows, schema=SCHEMA), np.array([9])), edge)
+        for k, batch in enumerate(batches):
+            found = [] if batch is None else batch.column("k").drop_null().to_pylist()
+            assert found == keys[:count][expected[:count] == k].tolist()

@@ -157,7 +157,7 @@ def _rescaled(
     root = draft.root
     number = next_generation(root)
     savepoint = save_cut(draft, plan, cut, before_name(number), shell.clock.now_us())
-    built = Rescaler(root, savepoint, plan, change.widths or {}, number).build()
+    built = Rescaler(root, savepoint, plan, change.new_bounds, number).build()
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
     fence_off(root, (plan, built.plan), cut, number, {})
     return _commit(draft, change, savepoint, built, {GENERATION: number}, shell)

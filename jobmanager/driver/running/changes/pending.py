@@ -21,6 +21,7 @@ from jobmanager.storage.documents import (
 )
 from jobmanager.storage.places import plan_without_place
 from jobmanager.storage.root import display_uri
+from planner.physical.slot_ranges import equal_bounds
 
 if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
@@ -49,8 +50,16 @@ class Change:
     at_us: int | None = None
     approved: str = ""
     settings: dict[str, Any] | None = None
-    #: Per stage, the new number of vertices.
+    #: Per stage, the new number of equally wide ranges of keys; or the first slot of each range
+    #: after the first.
     widths: dict[str, int] | None = None
+    bounds: dict[str, list[int]] | None = None
+
+    @property
+    def new_bounds(self) -> dict[str, tuple[int, ...]]:
+        """Per stage that is rescaled, the first slot of each range after the first."""
+        equal = {stage: equal_bounds(n) for stage, n in (self.widths or {}).items()}
+        return equal | {stage: tuple(slots) for stage, slots in (self.bounds or {}).items()}
 
     @property
     def folder(self) -> str:

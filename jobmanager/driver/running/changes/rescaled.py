@@ -45,9 +45,9 @@ from jobmanager.driver.running.changes.snapshots import (
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, laid_out, sealed
-from planner.physical.slot_ranges import Layout, overlaps
+from planner.physical.slot_ranges import laid, overlaps, ranges_of
 from rstream.items.batch import VS, int64_column, item_schema
-from rstream.items.hashing import SLOTS, first_slot
+from rstream.items.hashing import SLOTS
 from rstream.log.durable import DurableLog
 from rstream.log.reader import SegmentCursor
 from rstream.types import MIN_TIME
@@ -65,19 +65,20 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import SavedVertex, Savepoint
     from planner.physical.plan import PhysicalPlan
+    from planner.physical.slot_ranges import Layout
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import InputChannel, Snapshot, VertexSpec
 
 
 class Rescaler:
-    """Builds the generation ``number``. ``widths``: per stage, the new number of vertices."""
+    """Builds the generation ``number``. ``bounds``: per stage, the bounds of its new ranges."""
 
     def __init__(
         self,
         root: JobRoot,
         savepoint: Savepoint,
         plan: PhysicalPlan,
-        widths: Mapping[str, int],
+        bounds: Mapping[str, Sequence[int]],
         number: int,
     ) -> None:
         self._store, self._saved, self._number = root.store, savepoint, number
@@ -88,7 +89,7 @@ class Rescaler:
         self._snapshots: dict[str, Snapshot] = {}
         self._items: dict[str, list[pa.RecordBatch]] = {}
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
-        self._layouts = self._chosen(widths)
+        self._layouts = self._chosen(bounds)
         #: By stream of the old plan, and of the new one, its writer.
         self._writers = self._new = plan.writers()
 
@@ -119,45 +120,46 @@ class Rescaler:
 
     # ---- the plan
 
-    def _chosen(self, widths: Mapping[str, int]) -> dict[str, Layout]:
+    def _chosen(self, bounds: Mapping[str, Sequence[int]]) -> dict[str, Layout]:
         """Return the new layouts of all stages that change."""
         layouts: dict[str, Layout] = {}
-        for stage, width in widths.items():
+        for stage, of_stage in bounds.items():
             if stage in layouts:
                 continue
             self._stages.check(stage)
             members = self._stages.members(stage)
             if any(self._rows[v.id].is_finished for m in members for v in self._vertices(m)):
                 raise ChangeRefusedError(self._old.root, f"stage {stage} has finished")
-            layout = self._with_partitions(members, width)
+            layout = self._with_partitions(members, of_stage)
             layouts |= dict.fromkeys(members, layout)
         return layouts
 
     def _vertices(self, stage: str) -> list[VertexSpec]:
         return self._stages.vertices[stage]
 
-    def _with_partitions(self, members: Sequence[str], width: int) -> Layout:
+    def _with_partitions(self, members: Sequence[str], bounds: Sequence[int]) -> Layout:
         """Return the layout of a group: which vertex, and so which partition, owns each range."""
         sinks = [m for m in members if self._stages.stages[m].is_sink]
+        width = len(bounds) + 1
         if not sinks:
-            return Layout(width, tuple(range(width)))
+            return laid(width, range(width), bounds)
         written = [{v.index: self._last_time(v) for v in self._vertices(m)} for m in sinks]
         #: Per vertex the last time in its partition of each output.
         ends = {v: tuple(times[v] for times in written) for v in written[0]}
-        former = self._stages.layout(sinks[0])
-        bounds = []
-        for k in range(width):
-            slots = first_slot(k, width), first_slot(k + 1, width)
-            times = [ends[v] for v in ends if overlaps(former, v, slots)]
-            bounds.append(tuple(map(min, *times, times[0])))
+        firsts = []
+        for slots in ranges_of(bounds):
+            times = [
+                e for v, e in ends.items() if overlaps(self._stages.layout(sinks[0]), v, slots)
+            ]
+            firsts.append(tuple(map(min, *times, times[0])))
         owners, free, count = [0] * width, set(ends), len(ends)
-        for k in sorted(range(width), key=lambda k: (bounds[k], k)):
-            fits = (v for v in free if all(map(le, ends[v], bounds[k])))
+        for k in sorted(range(width), key=lambda k: (firsts[k], k)):
+            fits = (v for v in free if all(map(le, ends[v], firsts[k])))
             fit = sorted(fits, key=lambda v: (v != k, v))
             owners[k] = fit[0] if fit else count
             count += not fit
             free.discard(owners[k])
-        return Layout(count, tuple(owners))
+        return laid(count, owners, bounds)
 
     def _last_time(self, vertex: VertexSpec) -> int:
         """Return the time of the last item in the vertex's partition of an output.

@@ -13,7 +13,7 @@ import pytest
 
 import streamscope as ss
 from jobmanager.driver.running.changes.compare import Comparison, compare
-from jobmanager.driver.running.changes.widths import widths_for
+from jobmanager.driver.running.changes.scaling.widths import widths_for
 from planner.logical.query import together
 from planner.physical.layout import laid_out
 from planner.physical.lower import lower

@@ -15,7 +15,7 @@ import pytest
 import jobmanager
 import streamscope as ss
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.widths import RescaleError
+from jobmanager.driver.running.changes.scaling.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, rescale_stopped, roll_back
 from jobmanager.errors import JobFailedError
 from jobmanager.storage.ownership import give_back, owned

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
+from planner.physical.slot_ranges import equal_bounds
 from rstream.errors import UsageError, error_class
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 
@@ -33,10 +34,7 @@ def widths_for(
         RescaleError: a number is out of range, or a stage does not exist.
         NotByKeyError: the state of a stage cannot be divided by key.
     """
-    for vertex in plan.vertices:
-        if vertex.recovery.strategy == "strong":
-            reason = f"stage {vertex.stage} is recovered as 'strong', which cannot be changed"
-            raise RescaleError(reason)
+    check_plan(plan)
     layout = Stages(plan)
     widths: dict[str, int] = {}
     if parallelism is not None:
@@ -51,7 +49,7 @@ def widths_for(
             raise RescaleError(reason)
     for name, width in stages.items():
         _check(f"--stage {name}={width}", width)
-        stage = _named(plan, name)
+        stage = stage_named(plan, name)
         if stage not in layout.keys:
             raise NotByKeyError(stage, "its rows do not come to it by key")
         for member in layout.members(stage):
@@ -61,7 +59,19 @@ def widths_for(
             widths[member] = width
     for stage in widths:
         layout.check(stage)
-    return {s: w for s, w in widths.items() if len(layout.layout(s).owners) != w}
+    return {s: w for s, w in widths.items() if layout.layout(s).bounds != equal_bounds(w)}
+
+
+def check_plan(plan: PhysicalPlan) -> None:
+    """Check that stages of the job can be rescaled.
+
+    Raises:
+        RescaleError: they cannot.
+    """
+    for vertex in plan.vertices:
+        if vertex.recovery.strategy == "strong":
+            reason = f"stage {vertex.stage} is recovered as 'strong', which cannot be changed"
+            raise RescaleError(reason)
 
 
 def _check(what: str, width: int) -> None:
@@ -69,7 +79,12 @@ def _check(what: str, width: int) -> None:
         raise RescaleError(f"{what}: must be between 1 and {PARALLELISM_MAX}")
 
 
-def _named(plan: PhysicalPlan, name: str) -> str:
+def stage_named(plan: PhysicalPlan, name: str) -> str:
+    """Return the stage with a name, or with a beginning of it.
+
+    Raises:
+        RescaleError: there is no such stage.
+    """
     names = [stage.name for stage in plan.stages]
     fit = [n for n in names if n == name] or [n for n in names if n.startswith(f"{name}-")]
     if len(fit) != 1:

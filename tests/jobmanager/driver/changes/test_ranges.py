@@ -1,0 +1,187 @@
+"""One range of a stage's keys is split where its load halves, or joined with a neighbour.
+
+Cannot catch: a measurement that differs from the load of the next minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import streamscope as ss
+from jobmanager.cli.main import app
+from jobmanager.driver.running.changes.scaling.ranges import Load, cut_of, merge_ranges, split_range
+from jobmanager.driver.running.changes.scaling.widths import RescaleError
+from jobmanager.driver.running.deploying import deploy, rescale, roll_back
+from jobmanager.storage.root import JobRoot
+from planner.physical.layout import laid_out
+from planner.physical.lower import lower
+from planner.physical.slot_ranges import laid, plain
+from rstream.items.hashing import SLOTS
+from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from tests.support.changed_jobs import ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from planner.physical.plan import PhysicalPlan
+
+#: Both stages get every row by key.
+BY_X = (
+    'rows.deduplicate("x", within="400ms").group_by("key").window(ss.tumbling("700ms"))'
+    '.agg(m=ss.agg.quantile("x", 0.5))'
+)
+QUARTER, HALF = SLOTS // 4, SLOTS // 2
+STAGE = "s02-agg"
+
+
+def plan_of(tmp_path: Path, parallelism: int = 2) -> PhysicalPlan:
+    rows = ss.Stream.from_items({"key": "int64", "x": "int64"}, [ss.event(1, key=1, x=1)])
+    keyed = rows.group_by("key").window(ss.tumbling("1s")).agg(m=ss.agg.quantile("x", 0.5))
+    return lower(keyed.to_parquet(), root=str(tmp_path), parallelism=parallelism)
+
+
+def status_of(*slots: Sequence[int], rows: Sequence[int] = (), keys: str = "key") -> dict[str, Any]:
+    """The vertices of the first stage, and the slots of the rows that they sent."""
+    counts = rows or [len(sent) for sent in slots]
+    return {
+        "vertices": [
+            {"stage": "s01-items", "events_out": count, "sent_slots": [[[keys], list(sent)]]}
+            for sent, count in zip(slots, counts, strict=True)
+        ]
+    }
+
+
+def test_the_range_with_most_rows_is_split_at_the_slot_that_halves_them(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    sent = [1, HALF + 1, HALF + 5, HALF + 9, HALF + QUARTER]
+    found = split_range(plan, status_of(sent))
+    assert found.bounds == {STAGE: (HALF, HALF + 9)}
+    assert found.what == f"{STAGE}.1 gets 80% of the rows of {STAGE}; split into 40% and 40%"
+    assert [round(share, 3) for _, _, share in found.ranges] == [0.2, 0.4, 0.4]
+    heavy_writer = status_of([1, 2, 3, 4], [HALF + 1] * 3, rows=[900, 30])
+    assert split_range(plan, heavy_writer).bounds == {STAGE: (3, HALF)}
+    in_the_middle = {STAGE: (HALF, HALF + QUARTER)}
+    assert split_range(plan, status_of([1, 2]), "s02.1").bounds == in_the_middle
+
+
+def test_one_key_cannot_be_split(tmp_path: Path) -> None:
+    with pytest.raises(RescaleError, match=r"s02-agg\.1 cannot be split: one key has 100% of its"):
+        split_range(plan_of(tmp_path), status_of([HALF + 7] * 64))
+    with pytest.raises(RescaleError, match="one key has 95% of its rows, and a key has one"):
+        split_range(plan_of(tmp_path), status_of([HALF + 7] * 95 + [HALF + 8] * 5))
+    split = split_range(plan_of(tmp_path), status_of([HALF + 7] * 80 + [HALF + 8] * 20))
+    assert split.bounds == {STAGE: (HALF, HALF + 8)}
+
+
+def test_the_neighbours_with_fewest_rows_are_joined(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, 4)
+    sent = [1] * 9 + [QUARTER] * 3 + [HALF] * 2 + [HALF + QUARTER] * 8
+    found = merge_ranges(plan, status_of(sent))
+    assert found.bounds == {STAGE: (QUARTER, HALF + QUARTER)}
+    assert found.what == f"{STAGE}.1 and {STAGE}.2 get 23% of the rows of {STAGE}; joined"
+    assert merge_ranges(plan, status_of(sent), "s02.3").bounds == {STAGE: (QUARTER, HALF)}
+    assert merge_ranges(plan, {}, "s02.0").bounds == {STAGE: (HALF, HALF + QUARTER)}
+    with pytest.raises(RescaleError, match="no stage has two ranges"):
+        merge_ranges(laid_out(plan, {STAGE: plain(1)}), status_of(sent))
+
+
+@pytest.mark.parametrize("choose", [split_range, merge_ranges])
+def test_what_is_not_known_is_an_error(choose: Any, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    with pytest.raises(RescaleError, match="the load of s02-agg is not known"):
+        choose(plan, status_of([1, 2], keys="x"))
+    with pytest.raises(RescaleError, match="no stage 's09'"):
+        choose(plan, {}, "s09")
+    with pytest.raises(RescaleError, match=r"s02\.7"):
+        choose(plan, {}, "s02.7")
+    with pytest.raises(NotByKeyError, match="its rows do not come to it by key"):
+        choose(plan, {}, "s01")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_layouts_cover_all_slots_and_no_part_is_larger_than_before(
+    seed: int, tmp_path: Path
+) -> None:
+    draw = random.Random(seed)
+    bounds = sorted(draw.sample(range(1, SLOTS), draw.randint(1, 6)))
+    layout = laid(len(bounds) + 1, range(len(bounds) + 1), bounds)
+    plan = laid_out(plan_of(tmp_path), {STAGE: layout})
+    near = draw.randrange(SLOTS)
+    spread = draw.choice([3, 10**6, 10**9])
+    sent = sorted((near + draw.randrange(spread)) % SLOTS for _ in range(64))
+    whole = merge_ranges(plan, status_of(sent))
+    (joined,) = whole.bounds.values()
+    assert set(joined) < set(bounds)
+    assert len(joined) == len(bounds) - 1
+    before = Load(np.array(sent), np.ones(64))
+    most = max(before.share(lo, hi) for lo, hi in layout.ranges)
+    split = split_range(plan, status_of(sent))
+    assert sum(share for _, _, share in split.ranges) == pytest.approx(1)
+    (cut,) = set(split.bounds[STAGE]) - set(bounds)
+    (k,) = [k for k, (lo, hi) in enumerate(layout.ranges) if lo < cut < hi]
+    parts = [share for _, _, share in split.ranges[k : k + 2]]
+    assert sum(parts) == pytest.approx(most)
+    assert max(parts) < most
+
+
+def test_no_cut_is_better() -> None:
+    for seed in range(50):
+        draw = random.Random(seed)
+        slots = np.sort([draw.randrange(10, 20) for _ in range(draw.randint(5, 40))])
+        load = Load(slots, np.array([draw.choice([1.0, 5.0]) for _ in slots]))
+        best = min(max(load.share(10, at), load.share(at, 20)) for at in range(11, 20))
+        try:
+            at = cut_of(load, 10, 20, "a.0")
+        except RescaleError:
+            assert best > 0.89
+            continue
+        assert max(load.share(10, at), load.share(at, 20)) == pytest.approx(best)
+
+
+@pytest.mark.slow
+def test_ranges_are_split_and_joined_while_the_job_runs(tmp_path: Path) -> None:
+    """A deployment keeps uneven ranges; an even rescale ends them, and a rollback restores them."""
+    changed = ChangedJob(tmp_path)
+    path = changed.query("first", BY_X)
+    changed.append(2)
+    changed.run(path)
+    changed.has_read_all()
+    before = JobRoot(changed.root).read_plan()
+    shown = json.loads(said_by(changed.root, "--split-hot", "--dry-run", "--json"))["outcome"]
+    assert JobRoot(changed.root).read_plan() == before
+    said = said_by(changed.root, "--split-hot")
+    assert said.startswith(shown["what"])
+    assert "range 2   slots" in said
+    for split, merge in (("s03.1", None), (None, "s02"), ("s02.1", None)):
+        changed.has_read_all()
+        rescale(changed.root, split=split, merge=merge, wait_s=WAIT_S)
+        changed.append()
+    plan = JobRoot(changed.root).read_plan()
+    assert plan is not None
+    uneven = dict(plan.layouts)
+    assert len(uneven) == 2
+    assert all(layout.starts for layout in uneven.values())
+    changed.has_read_all()
+    deploy(path, changed.root, yes=True, wait_s=WAIT_S)
+    assert dict(JobRoot(changed.root).read_plan().layouts) == uneven  # type: ignore[union-attr]
+    rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+    roll_back(changed.root, wait_s=WAIT_S)
+    assert dict(JobRoot(changed.root).read_plan().layouts) == uneven  # type: ignore[union-attr]
+    changed.append()
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, BY_X)
+
+
+def said_by(*arguments: str) -> str:
+    """The output of ``jobmanager rescale``."""
+    found = CliRunner().invoke(app, ["rescale", *arguments])
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
