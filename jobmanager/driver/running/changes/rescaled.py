@@ -146,11 +146,9 @@ class Rescaler:
         written = [{v.index: self._last_time(v) for v in self._vertices(m)} for m in sinks]
         #: Per vertex the last time in its partition of each output.
         ends = {v: tuple(times[v] for times in written) for v in written[0]}
-        firsts = []
+        former, firsts = self._stages.layout(sinks[0]), []
         for slots in ranges_of(bounds):
-            times = [
-                e for v, e in ends.items() if overlaps(self._stages.layout(sinks[0]), v, slots)
-            ]
+            times = [ends[v] for v in ends if overlaps(former, v, slots)]
             firsts.append(tuple(map(min, *times, times[0])))
         owners, free, count = [0] * width, set(ends), len(ends)
         for k in sorted(range(width), key=lambda k: (firsts[k], k)):
