@@ -96,6 +96,7 @@ ROOMS = (
     *("jobmanager/intake", "jobmanager/replay", "jobmanager/replay/rows"),
     *("jobmanager/cli/exits.py", "jobmanager/cli/options.py", "jobmanager/cli/requests.py"),
     *("jobmanager/cli/view.py", "jobmanager/cli/running", "jobmanager/cli/results.py"),
+    "jobmanager/cli/branching",
     *("jobmanager/cli/run_options.py", "jobmanager/cli/page/doctor", "jobmanager/cli/page"),
     *("jobmanager/cli/page/export", "jobmanager/cli/page/server.py"),
     *("jobmanager/cli/page/verbs.py", "jobmanager/cli/verbs"),

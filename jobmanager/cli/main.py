@@ -89,6 +89,10 @@ VERBS = {
         "jobmanager.cli.verbs.change:deploy",
         "Continue a job with another query and its state, after showing the effect on each stage.",
     ),
+    "branch": (
+        "jobmanager.cli.verbs.branch:branch",
+        "Try another query beside a job: from its state, in a separate root, without deliveries.",
+    ),
     "rescale": (
         "jobmanager.cli.verbs.change:rescale",
         "Change the number of vertices of a running or stopped job, and keep its state.",

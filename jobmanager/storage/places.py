@@ -36,21 +36,22 @@ def placed(uri: str, root: str) -> str:
 
 def plan_at_absolute_paths(plan: PhysicalPlan) -> PhysicalPlan:
     """Return the plan with absolute paths, so any working folder can resume the job."""
-    return _with_uris(plan, lambda uri: uri if "://" in uri else os.path.abspath(uri))
+    return with_uris(plan, lambda uri: uri if "://" in uri else os.path.abspath(uri))
 
 
 def plan_without_place(plan: PhysicalPlan) -> PhysicalPlan:
     """Return the plan in its stored form, with marks for the root."""
-    return _with_uris(plan, lambda uri: unplaced(uri, plan.root))
+    return with_uris(plan, lambda uri: unplaced(uri, plan.root))
 
 
 def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
     """Return a stored plan with ``root`` in place of the marks."""
     root = root.rstrip("/")
-    return _with_uris(plan, lambda uri: placed(uri, root))
+    return with_uris(plan, lambda uri: placed(uri, root))
 
 
-def _with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
+def with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
+    """Return the plan with all its paths changed."""
     from planner.physical.outputs import PlanOfOutputs  # ``status`` needs no plan
 
     vertices = tuple(_vertex(vertex, change) for vertex in plan.vertices)

@@ -111,7 +111,7 @@ def deploy(
         return
     if root is None or os.path.isfile(root):
         raise UsageError("deploy takes the new query and then the root: deploy NEW.py ROOT")
-    show = (lambda _: None) if as_json else _show
+    show = (lambda _: None) if as_json else show_comparison
     shown = deploy_query(
         target, root, yes=yes, approve=approve, dry_run=dry_run, trust=trust, on_compared=show
     )
@@ -203,7 +203,8 @@ def _print_outcome(outcome: dict[str, Any]) -> None:
     print(f"changed at {at} in {outcome['seconds']:.1f} s; savepoint {outcome['savepoint']}")
 
 
-def _show(comparison: Comparison) -> None:
+def show_comparison(comparison: Comparison) -> None:
+    """Print the outcome for each stage, and the hash of the comparison."""
     for row in comparison.rows:
         name = row.stage or row.former
         former = f" (was {row.former})" if row.stage and row.former not in ("", row.stage) else ""

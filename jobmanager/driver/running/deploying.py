@@ -62,10 +62,15 @@ class Deployment:
         return {**head, "outcome": self.outcome}
 
 
-def next_plan(root: JobRoot, query: Query | Stream) -> tuple[Query, PhysicalPlan]:
-    """Return the next query of a job, bound to its root, and its plan."""
+def next_plan(
+    root: JobRoot, query: Query | Stream, like: JobRoot | None = None
+) -> tuple[Query, PhysicalPlan]:
+    """Return the next query of a job, bound to its root, and its plan.
+
+    ``like``: the root whose settings apply; default: ``root``.
+    """
     query = query.to_parquet() if isinstance(query, Stream) else query
-    settings = root.readable_settings()
+    settings = (like or root).readable_settings()
     options = merged(settings.get("options", {}), {})
     config = configured(JobConfig(), settings["parallelism"], None, settings["paced"])
     query = with_inputs_in(query, root)
@@ -111,10 +116,15 @@ def deploy(
         raise ChangeRefusedError(display_uri(job_root.uri), comparison.refusal)
     if not yes and approve != comparison.hash:
         raise NotApprovedError(display_uri(job_root.uri), comparison.hash, approve)
+    change = change_to(target, comparison)
+    return Deployment(comparison, _done(job_root, change, query, plan, wait_s))
+
+
+def change_to(target: str, comparison: Comparison) -> Change:
+    """Return the change to the query of a file."""
     file = query_file(target)
     settings = {"query_file": file.to_json(), "folders": folders_of(file)}
-    change = new_change("deploy", approved=comparison.hash, settings=settings)
-    return Deployment(comparison, _done(job_root, change, query, plan, wait_s))
+    return new_change("deploy", approved=comparison.hash, settings=settings)
 
 
 def take_savepoint(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.running.changes.apply import begin_log
 from jobmanager.driver.running.changes.ends import in_generation
@@ -22,13 +22,14 @@ from jobmanager.storage.documents import (
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot, display_uri
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, JobRoot, display_uri
 from jobmanager.storage.savepoints import folder_of, read_savepoint
 from rstream.clock import SystemClock
 from rstream.store.blobs import open_store
 from rstream.store.marks import raise_mark
 
 if TYPE_CHECKING:
+    from jobmanager.state.messages import StateCopied
     from planner.physical.plan import PhysicalPlan
 
 _OUTPUT = "output"
@@ -44,9 +45,9 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     """
     root.check_trusted()
     savepoint = read_savepoint(root.store, name)
-    target, now_us = JobRoot(uri), SystemClock().now_us()
-    target.check_free(now_us)
-    plan = _plan_at(root, name, display_uri(root.uri))
+    target = JobRoot(uri)
+    target.check_free(SystemClock().now_us())
+    plan = saved_plan(root, name, display_uri(root.uri))
     if plan.output != f"{plan.root}/{_OUTPUT}":
         reason = f"its output goes to {plan.output}, which two jobs cannot share"
         if len(plan.of_outputs) > 1:
@@ -55,7 +56,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     if any(v.source is not None and v.source.spec.given == "copy" for v in plan.vertices):
         reason = "it reads tables below its root"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    there = _plan_at(root, name, display_uri(target.uri))
+    there = saved_plan(root, name, display_uri(target.uri))
     links = {stage.name: stage.name for stage in plan.stages}
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
     store, folder = root.store, folder_of(name)
@@ -63,16 +64,27 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     for row in savepoint.vertices:
         streams = there.vertex(row.vertex).output_streams
         _begin_output(there, dict(zip(streams, row.outputs, strict=True)))
-    renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, "generation": 0}
+    first = in_generation(built.plan, 0)
+    copy = replace(built.copy, takeovers=0)
+    query = store.get(f"{folder}/{QUERY}")
+    write_job(target, first, copy, query, {**settings, GENERATION: 0})
+    return savepoint.name
+
+
+def write_job(
+    target: JobRoot, plan: PhysicalPlan, copy: StateCopied, query: bytes, settings: dict[str, Any]
+) -> None:
+    """Complete a root as a new, stopped job with this plan and state. ``query``: its pickle."""
+    now_us = SystemClock().now_us()
+    renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us}
     target.make_private()
-    target.store.put(QUERY, store.get(f"{folder}/{QUERY}"))
-    target.store.put(PLAN, pickle_document(plan_without_place(in_generation(built.plan, 0))))
+    target.store.put(QUERY, query)
+    target.store.put(PLAN, pickle_document(plan_without_place(plan)))
     target.claim(now_us)
-    begin_log(target, replace(built.copy, takeovers=0))
+    begin_log(target, copy)
     status = {"job": target.name, "state": "stopped", "error": "", "written_us": now_us}
     target.store.put(JOB, json_document({**settings, **renewed}))
     target.write_status(status)
-    return savepoint.name
 
 
 def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
@@ -86,6 +98,7 @@ def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
             raise_mark(open_store(uri), ends[stream], ())
 
 
-def _plan_at(root: JobRoot, name: str, place: str) -> PhysicalPlan:
+def saved_plan(root: JobRoot, name: str, place: str) -> PhysicalPlan:
+    """Return the plan of a savepoint, with ``place`` as its root."""
     plan: PhysicalPlan = read_pickle_document(root.store.get(f"{folder_of(name)}/{PLAN}"))
     return plan_in(plan, place)

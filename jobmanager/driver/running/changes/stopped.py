@@ -111,7 +111,7 @@ def change_now(
     try:
         return carry_out(root, shell)
     except NotACutError as error:
-        _log.warning("the change waits for a clean stop: %s", error)
+        _log.info("the change waits for a clean stop: %s", error)
         change = pending.pending(root.store)
         if tries_left > 1 or change is None:
             return None

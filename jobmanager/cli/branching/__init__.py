@@ -1,0 +1,1 @@
+"""Branches of a running job: a copy of its state in another root, where another query runs."""
