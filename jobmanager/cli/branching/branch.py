@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from jobmanager.config import JobConfig
     from jobmanager.driver.engine import ExecutorName
-    from jobmanager.driver.job import Job, StatusCallback
+    from jobmanager.driver.job import Job
+    from jobmanager.driver.job_run import StatusCallback
     from jobmanager.driver.running.changes.compare import Comparison
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.storage.savepoints import Savepoint
