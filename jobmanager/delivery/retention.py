@@ -14,7 +14,7 @@ Invariants: (1) no item is deleted that a delivery of the query needs, or a deli
 process that has reported its position within ``reader_wait_s``; (2) no item is deleted that is
 younger than the retention by the wall clock; (3) each mark, copy and note stays true, so it does no
 harm if a replaced job manager writes one; (4) items of an output with begins and ends are deleted
-only below a durable copy.
+only below a durable copy. Items of side outputs whose vertex is gone are deleted here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from jobmanager.storage.documents import (
 from rstream.current import CurrentRows, RowCopies
 from rstream.errors import OperatingError, StreamEngineError
 from rstream.log.durable import DurableLog
+from rstream.log.retention import collect
 from rstream.store.blobs import unsynced
+from rstream.store.part_files import part_uri, parts_in
+from rvertex.events.side_output import DEAD_LETTERS, LATE
 from rvertex.messages import Mark
 
 if TYPE_CHECKING:
@@ -65,6 +68,8 @@ class _Kept:
     partition: int
     retention_us: int
     ages: Ages
+    #: Whether its vertex is gone since a change of the job: no writer deletes its items.
+    is_former: bool = False
     log: DurableLog | None = None
     #: The mark last sent to the writer, which deletes items below this seq.
     mark: int = 0
@@ -93,7 +98,7 @@ class OutputRetention:
         needs, without partitions that it does not read. ``tell``: receives the marks below which
         items of streams may be deleted.
         """
-        self._store, self._config = store, config
+        self._store, self._config, self._root = store, config, plan.root
         self._needed, self._tell = needed, tell
         self._wiring = wiring or ThreadWiring()
         self._clock = self._wiring.clock
@@ -112,15 +117,19 @@ class OutputRetention:
         for kept in self._streams:
             if kept.stream in has_edges:
                 kept.copies = RowCopies(store, kept.stream)
+        #: All side streams of the plan; those of former plans are looked up by the thread.
+        self._sides = {uri for pairs in plan.side_streams().values() for _, uri in pairs}
+        self._knows_former = config.side_retention_us == KEEP_ALL
         #: Number of readers that are being opened. No mark moves while it is above 0. The lock
         #: guards the number and the sending of marks.
         self._opening, self._lock = 0, threading.Lock()
         self._over, self._is_stopped = self._wiring.signal(), False
         self._task: Task | None = None
+        self._is_remembered = False
 
     def start(self) -> None:
         """Start the thread, which calls :meth:`look` regularly until :meth:`stop`."""
-        if self._streams:
+        if self._streams or not self._knows_former:
             self._task = self._wiring.start("retention", self._run)
 
     def stop(self) -> None:
@@ -136,10 +145,12 @@ class OutputRetention:
         Raises:
             StreamEngineError: a store failed; the next call tries again.
         """
+        self._find_former()
         has_news = False
         for kept in self._streams:
             if kept.log is None:
                 kept.log = DurableLog(self._wiring.open_store(kept.uri), kept.stream)
+                kept.log.keeps_digest = kept.is_former
             else:
                 kept.log.refresh()
             # Read the clock after the listing: items became durable while the store was listed.
@@ -158,9 +169,13 @@ class OutputRetention:
                 for kept, mark in zip(self._streams, self._marks(now_us, reported), strict=True):
                     below = mark if kept.copies is None else min(mark, kept.copied_seq)
                     kept.mark = max(kept.mark, below)
-        marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
+        written = [kept for kept in self._streams if not kept.is_former]
+        marks = tuple(Mark(kept.stream, kept.mark) for kept in written if kept.mark)
         if marks:
             self._tell(marks)  # even if unchanged, because an instance may be new
+        for kept in self._streams:
+            if kept.is_former and kept.log is not None:
+                collect(kept.log, kept.mark)
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[dict[int, int]]:
@@ -187,18 +202,32 @@ class OutputRetention:
                 "kept_from_us": None if kept.log is None else kept.ages.since_us(kept.log.mark),
             }
             for kept in self._streams
+            if not kept.is_former
         ]
 
+    def _find_former(self) -> None:
+        """Add the side streams of vertices that a change of the job has removed, once."""
+        if self._knows_former:
+            return
+        paths = [path for name in (LATE, DEAD_LETTERS) for path in self._store.list(name)]
+        for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths):
+            for part in parts_in(self._store.child(folder)):
+                uri = part_uri(f"{self._root}/{folder}", part)
+                if uri not in self._sides:
+                    name, keep_us = f"{folder}/{part}", self._config.side_retention_us
+                    kept = _Kept(name, uri, folder, -1, keep_us, Ages(), is_former=True)
+                    self._streams.append(kept)
+        self._knows_former = True
+        self._remember()
+
     def _run(self) -> None:
-        is_remembered = False
         while True:  # until stopped
             self._over.wait(self._config.retention_look_s)
             if self._is_stopped:
                 return
             try:
-                if not is_remembered:
+                if not self._is_remembered:
                     self._remember()
-                    is_remembered = True
                 self.look()
             except OperatingError as error:
                 _log.info("retention waits: %s", error)
@@ -207,11 +236,12 @@ class OutputRetention:
 
     def _remember(self) -> None:
         """Load the notes of a predecessor from ``retention.json``."""
+        self._is_remembered = True
         try:
             points = read_json_document(self._store.get(AGES))["points"]
         except (FileNotFoundError, BrokenDocumentError, KeyError):
             return
-        for kept in self._streams:
+        for kept in (one for one in self._streams if not one.ages.points):
             kept.ages.points = [(at, seq) for at, seq in points.get(kept.stream, ())]
 
     def _marks(self, now_us: int, reported: Mapping[int, int]) -> list[int]:

@@ -33,6 +33,7 @@ from rstream.clock import ManualClock
 from rstream.errors import OutputCollectedError, UsageError
 from rstream.log.durable import DurableLog
 from rstream.log.retention import collect
+from rstream.store.part_files import part_uri
 from rvertex.messages import Mark
 from rvertex.sinks.limits import DeliveryLimits
 from tests.support.content import items, open_inline
@@ -319,6 +320,29 @@ def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_end
         collect(log, 40)
         with pytest.raises(OutputCollectedError, match=f"seq {seq} is gone"):
             next(found)
+
+
+def test_side_rows_of_removed_vertices_are_deleted_here(events: Path, tmp_path: Path) -> None:
+    """They have no writer. The newest segment stays, as for other outputs."""
+    plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
+    uri = part_uri(f"{plan.root}/late/s09-gone", "g2-part-3")
+    stream = open_inline(uri)
+    stream.write(0, items(0, 60))
+    stream.close()
+    (first, *_, last) = DurableLog(open_store(uri), "s").segments()
+    kept = OutputRetention(
+        plan,
+        open_store(plan.root),
+        JobConfig(side_retention_us=0),
+        needed=dict[int, int],
+        tell=told.append,
+    )
+    kept.look()
+    kept.look()
+    assert first != last
+    assert DurableLog(open_store(uri), "s").segments() == [last]
+    assert not told
+    assert [row["output"] for row in kept.rows()] == ["late/s01-events"]
 
 
 def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(

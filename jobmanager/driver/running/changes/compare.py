@@ -226,7 +226,7 @@ def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
 def _other_types(
     was: SourcePartition | None, is_now: SourcePartition | None, *, is_read: bool
 ) -> list[str]:
-    """Return the columns whose type differs. ``is_read``: those that both queries read."""
+    """Return the columns whose type differs. ``is_read``: both queries read them, else not."""
     if was is None or is_now is None:
         return []
     read = set(was.spec.schema.names) & set(is_now.spec.schema.names)
