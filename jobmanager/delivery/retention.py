@@ -117,7 +117,7 @@ class OutputRetention:
         for kept in self._streams:
             if kept.stream in has_edges:
                 kept.copies = RowCopies(store, kept.stream)
-        #: All side streams of the plan; those of former plans are looked up by the thread.
+        #: The uris of the plan's side streams. The thread looks up the streams of former plans.
         self._sides = {uri for pairs in plan.side_streams().values() for _, uri in pairs}
         self._knows_former = config.side_retention_us == KEEP_ALL
         #: Number of readers that are being opened. No mark moves while it is above 0. The lock
