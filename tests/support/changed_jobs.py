@@ -95,10 +95,11 @@ class ChangedJob:
         )
         return self.job
 
-    def resume(self, root: str | None = None) -> Job:
+    def resume(self, root: str | None = None, **options: Any) -> Job:
         """Resume the job, or the one at ``root``."""
         self.watch.forget()
-        self.job = jobmanager.resume(root or self.root, config=QUICK, on_status=self.watch)
+        root = root or self.root
+        self.job = jobmanager.resume(root, config=QUICK, on_status=self.watch, **options)
         return self.job
 
     def has_read_all(self) -> None:

@@ -70,7 +70,7 @@ class RandomChanges:
 
     def _step(self) -> None:
         change = self._dice.choice(
-            [self._rescale, self._rescale, self._deploy, self._save, self._undo]
+            [self._rescale, self._move, self._deploy, self._save, self._undo]
         )
         trouble = self._dice.choice([self._cut, self._cut, self._stop, self._cancel])
         if self._dice.random() >= SHARE_DISTURBED:
@@ -87,7 +87,7 @@ class RandomChanges:
 
     def _note(self, what: str) -> None:
         self.steps.append(what)
-        self.done[what.split()[0]] += 1
+        self.done[what.split()[0].rstrip(":")] += 1
 
     # ---- changes
 
@@ -97,6 +97,12 @@ class RandomChanges:
             f"rescale {width}",
             lambda: rescale(self._changed.root, parallelism=width, wait_s=WAIT_S),
         )
+
+    def _move(self) -> str:
+        """Split the range of keys with the greatest load, or join the two with the least."""
+        verb = self._dice.choice(["split", "merge"])
+        asked: dict[str, Any] = {verb: "", "wait_s": WAIT_S}
+        return self._tried(verb, lambda: rescale(self._changed.root, **asked))
 
     def _deploy(self) -> str:
         self._text = self._texts[self._text == self._texts[0]]
@@ -119,7 +125,7 @@ class RandomChanges:
         try:
             outcome = change()
         except StreamEngineError as error:
-            return f"{what}: {error}"
+            return f"not {what}: {error}"
         return f"{what}: {outcome}"
 
     # ---- trouble
@@ -141,15 +147,22 @@ class RandomChanges:
         assert job is not None
         getattr(job, how)()
         state = job.wait(WAIT_S)["state"]
+        width = self._dice.choice((None, *WIDTHS)) if how == "stop" else None
+        if width is not None:
+            try:
+                self._resume(parallelism=width)
+                return f"{how}: {state}, resumed with {width}"
+            except StreamEngineError as error:
+                self.steps.append(f"not resumed with {width}: {error}")
         self._resume()
         return f"{how}: {state}"
 
-    def _resume(self) -> None:
+    def _resume(self, **options: Any) -> None:
         """Resume the job, once no process is changing it."""
         until_s = time.monotonic() + WAIT_S
         while True:  # ends: at until_s
             try:
-                self._changed.resume()
+                self._changed.resume(**options)
                 return
             except JobRunningError:
                 assert time.monotonic() < until_s, self.steps

@@ -209,8 +209,9 @@ def _rolled_back(
     ends = {**dict.fromkeys((uri for _, uri in outputs_of(plan)), 0), **ends}
     beyond = [
         stream
-        for stream, uri in plan.sink_streams()
-        if end_of(cut, stream) > ends.get(uri, 0) and plan.deliveries
+        for output in plan.of_outputs
+        for stream, uri in output.sink_streams()
+        if output.deliveries and end_of(cut, stream) > ends.get(uri, 0)
     ]
     if beyond:
         reason = (
