@@ -20,8 +20,9 @@ from planner.physical.slot_ranges import plain
 from rstream.store.part_files import part_name, part_uri, split_part
 from rvertex.checkpoint.conversion import Place, places_of
 from rvertex.checkpoint.ranges.columns import keys_of_chain
-from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule
+from rvertex.checkpoint.ranges.restrict import check_rule
 from rvertex.checkpoint.ranges.sharded import Sharded
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 from rvertex.vertex.spec import InputChannel, VertexId
 
 if TYPE_CHECKING:

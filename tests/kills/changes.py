@@ -12,7 +12,7 @@ from jobmanager.driver.running.changes.errors import ChangeWaitsError
 from jobmanager.driver.running.changes.scaling.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back, take_savepoint
 from rstream.errors import StreamEngineError
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 from tests.kills import faults
 from tests.kills.scene import RECOVERY_S_MAX, Scene, WrongError
 

@@ -18,7 +18,7 @@ from rstream.items.batch import Items
 from rstream.log.durable import DurableLog
 from rstream.log.reader import SegmentCursor
 from rstream.store.fences import fences_in
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 from streamscope.testing.simulation.faults.kinds import WAYS_TO_DIE, Kind
 from streamscope.testing.simulation.faults.strikes import user_root
 from streamscope.testing.simulation.storage import FaultyBlobs, root_of

@@ -12,12 +12,17 @@ from rstream.items.batch import EVENT, KIND, VS, int64_column
 from rstream.items.hashing import SLOTS, slots_of
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.conversion import Place
-from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule, restricted
+from rvertex.checkpoint.ranges.restrict import check_rule, restricted
 from rvertex.checkpoint.ranges.sharded import Sharded
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 from rvertex.events.run import Run, growing
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.edges.of_begins import EdgeOfBegins
+from rvertex.operators.ordered.limit import Limit
+from rvertex.operators.user.call_once import CallOnce
 from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.lookup import Lookup
+from rvertex.operators.user.transform import UserOperator
 from rvertex.operators.windows.extremes import Extremes
 from rvertex.operators.windows.hopping import PartialAggregate
 from rvertex.operators.windows.session_phases import PartialSession
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 
     from rvertex.operators.protocol import OperatorSpec
 
+#: Operators without a rule: their state is not by key, or logged values depend on it.
+REFUSED = (CallOnce, Limit, Lookup, UserOperator)
+
 
 def assert_divisible(
     spec: OperatorSpec,
@@ -37,8 +45,8 @@ def assert_divisible(
     """Divide the state by ranges of the key's hash at an item, and again later: same rows.
 
     After the first division two vertices work, one of them with two parts; after the second, one
-    vertex has all parts. Operators without keys, or without a rule for them, are skipped, and so
-    are first phases: their parts emit other rows, which the next phase merges.
+    vertex has all parts. Only the operators in ``REFUSED``, and those without the key, are skipped,
+    and so are first phases: their parts emit other rows, which the next phase merges.
     """
     if isinstance(spec, PartialAggregate | PartialSession | Extremes):
         return
@@ -46,9 +54,7 @@ def assert_divisible(
     place = Place(0, spec, tuple(schemas))
     if any(set(names) - set(schema.names) for names, schema in zip(keys, schemas, strict=True)):
         return
-    try:
-        check_rule(place, keys)
-    except NotByKeyError:
+    if not _has_rule(place, keys):
         return
     end: int = INF_TIME
     if isinstance(spec, KeyedProcessing):  # its timers may never end
@@ -85,11 +91,26 @@ def assert_divisible(
     assert sorted(map(repr, rows)) == whole, f"divided at {at} of {len(order)}, slots {a}, {b}"
 
 
-def _keys_of(spec: OperatorSpec) -> tuple[tuple[str, ...], ...]:
+def _has_rule(place: Place, keys: tuple[tuple[str, ...], ...]) -> bool:
+    """Whether the operator is divisible by these keys; raises if it should be."""
+    try:
+        check_rule(place, keys)
+    except NotByKeyError as error:
+        if isinstance(_inner(place.spec), REFUSED) or "no column" in error.reason:
+            return False
+        raise
+    return True
+
+
+def _inner(spec: OperatorSpec) -> OperatorSpec:
+    """The operator without wrappers."""
     if isinstance(spec, ForwardCtis):
-        return _keys_of(spec.operator)
-    if isinstance(spec, EdgeOfBegins):
-        return _keys_of(spec.inner)
+        return _inner(spec.operator)
+    return _inner(spec.inner) if isinstance(spec, EdgeOfBegins) else spec
+
+
+def _keys_of(spec: OperatorSpec) -> tuple[tuple[str, ...], ...]:
+    spec = _inner(spec)
     if hasattr(spec, "left_on") and hasattr(spec, "right_on"):
         return (spec.left_on, spec.right_on)
     on = getattr(spec, "keys", getattr(spec, "on", ()))

@@ -12,7 +12,7 @@ import pytest
 
 from rstream.items.batch import event_schema
 from rvertex.aggregates.spec import AggregateSpec
-from rvertex.checkpoint.ranges.restrict import SlotRange
+from rvertex.checkpoint.ranges.slots import SlotRange
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.keys import key_table
 from rvertex.operators.protocol import EMPTY_STATE, OperatorState

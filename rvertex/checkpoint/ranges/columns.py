@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.edges.of_begins import EdgeOfBegins
+from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.project import Project
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.transform import UserOperator
@@ -33,6 +34,8 @@ def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Ke
             return _renamed(keys[0], names)
         case UserOperator() | Apply():
             return None
+        case MatchRows() if not set(keys[0]) <= set(spec.kept):
+            return None  # a measure may have the name of a key
     output = getattr(spec, "output", None)
     if len(keys) == 1 or not isinstance(output, tuple):
         kept = getattr(spec, "keys", None)

@@ -11,88 +11,69 @@ state; (3) it has no output for other keys. The operator harness tests this for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.errors import UsageError, error_class
 from rstream.items.batch import KIND, SEQ
-from rstream.items.hashing import SLOTS, slots_of
-from rvertex.checkpoint.ranges.running import closed_windows, running_tables
+from rstream.items.hashing import SLOTS
+from rvertex.checkpoint.ranges import by_code
+from rvertex.checkpoint.ranges.slots import NotByKeyError, SlotRange, filtered, filtered_rows, only
 from rvertex.events.arrays import as_one_array
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_forwarding import ForwardCtis
+from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.edges.lifetimes.chop import EdgeChop
 from rvertex.operators.edges.lifetimes.clip import EdgeClip
+from rvertex.operators.edges.lifetimes.extend import EdgeExtend
 from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
+from rvertex.operators.edges.running_sessions import EdgeRunningSessions
 from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.operators.edges.windows import EdgeWindows
 from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.as_of import AsOfJoin
+from rvertex.operators.joins.conditional import ALONE, PAIRS, ConditionalJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.interval import IntervalJoin
 from rvertex.operators.joins.left import LeftJoin
+from rvertex.operators.lifetimes.calendar import CalendarTimes
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.stitch import Stitch
 from rvertex.operators.ordered.deduplicate import LOG, Deduplicate
+from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.ordered.sort_together import SortTogether
 from rvertex.operators.protocol import OperatorState
+from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.transform import UserOperator
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.extremes import Extremes
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
+from rvertex.operators.windows.running.frames import FrameAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
-from rvertex.operators.windows.snapshots.points import SnapshotPoints
+from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from rvertex.state.row_log import INDEX_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from rvertex.checkpoint.conversion import Place
     from rvertex.checkpoint.ranges.columns import Keys
+    from rvertex.checkpoint.ranges.slots import Slots
     from rvertex.operators.protocol import OperatorSpec
 
-Slots = tuple[int, int]
-#: Tables with rows of the second port, recognised by the last part of their names.
-_RIGHT = frozenset({"right", "ends", "waiting1", "ahead1", "matches"})
-
-
-@error_class
-class NotByKeyError(UsageError):
-    """The state of an operator cannot be divided by key."""
-
-    operator: str
-    reason: str
-
-    message = "the state of {operator} cannot be divided among another number of vertices: {reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRange:
-    """The slots ``[lo, hi)`` of ``keys``; ``is_first``: it also gets counters not kept by key."""
-
-    keys: Keys
-    lo: int
-    hi: int
-    is_first: bool = True
-
-    def mask(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """Which rows of key columns are in the range, bool[n]."""
-        slots = slots_of([as_one_array(pa.chunked_array([c])) for c in columns])
-        is_inside: np.ndarray = (slots >= self.lo) & (slots < self.hi)
-        return is_inside
-
-    def of_table(self, table: pa.Table, port: int) -> np.ndarray:
-        """Which rows of a table with the key columns of ``port`` are in the range, bool[n]."""
-        names = self.keys[min(port, len(self.keys) - 1)]
-        return self.mask([as_one_array(table.column(name)) for name in names])
+_OF_USER = (
+    "what a transform stores is not known by key; write it as a process, "
+    "group_by(...).process(...), whose state is stored by key"
+)
 
 
 def restricted(
@@ -115,11 +96,16 @@ def restricted(
         return state
     if isinstance(spec, PartialAggregate | PartialSession):
         return state if is_first else _emptied(place, state)
+    if isinstance(spec, Apply | CalendarTimes):
+        count = {"poisoned": 0} if "poisoned" in state.header and not is_first else {}
+        return replace(state, header={**state.header, **count})
+    if isinstance(spec, UserOperator):
+        raise NotByKeyError(spec.code.name, _OF_USER)
     if keys is None:
         raise NotByKeyError(type(spec).__name__, "it lost the columns that partition its rows")
     kept = getattr(spec, "keys", getattr(spec, "on", None))
     if isinstance(kept, tuple):
-        _only(spec, SlotRange(keys, *slots), kept)
+        only(spec, SlotRange(keys, *slots), kept)
     return _divided(spec, place, SlotRange(keys, *slots, is_first), state)
 
 
@@ -152,29 +138,8 @@ def check_rule(place: Place, keys: Keys | None) -> None:
     restricted(place, keys, (0, SLOTS // 2), place.spec.open(place.ports).snapshot())
 
 
-def _only(spec: object, slots: SlotRange, names: Sequence[str]) -> None:
-    """Check that the exchange columns are among the operator's key columns ``names``."""
-    if not set(slots.keys[0]) <= set(names):
-        needed = ", ".join(slots.keys[0])
-        raise NotByKeyError(type(spec).__name__, f"it keeps no column {needed} by key")
-
-
-def _filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:
-    return table.filter(pa.array(mask))
-
-
-def _rows(slots: SlotRange, tables: Mapping[str, pa.Table], spec: object) -> dict[str, pa.Table]:
-    """Filter tables of rows; each table has the key columns of its port."""
-    kept = {}
-    for name, table in tables.items():
-        port = 1 if len(slots.keys) > 1 and name.rpartition(".")[2] in _RIGHT else 0
-        _only(spec, replace(slots, keys=(slots.keys[port],)), table.schema.names)
-        kept[name] = _filtered(table, slots.of_table(table, port))
-    return kept
-
-
 def _by_rows(spec: Any, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
-    return replace(state, tables=_rows(slots, state.tables, spec))
+    return replace(state, tables=filtered_rows(slots, state.tables, spec))
 
 
 def _left_join(
@@ -182,18 +147,43 @@ def _left_join(
 ) -> OperatorState:
     """Left join. Waiting matches have the columns of the output, so they are filtered by those."""
     names = {column: name for side, column, name in spec.output if side == "left"}
-    _only(spec, slots, list(names))
+    only(spec, slots, list(names))
     held = state.tables["held"]
     mask = slots.mask([as_one_array(held.column(names[key])) for key in slots.keys[0]])
     tables = {name: table for name, table in state.tables.items() if name != "held"}
-    return replace(state, tables={**_rows(slots, tables, spec), "held": _filtered(held, mask)})
+    return replace(
+        state, tables={**filtered_rows(slots, tables, spec), "held": filtered(held, mask)}
+    )
+
+
+def _conditional(
+    spec: ConditionalJoin, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Left or anti join with a condition. Numbered left rows, and the matches of each number."""
+    names = {column: name for side, column, name in spec.output if side == "left"}
+    only(spec, slots, list(names))
+    pairs, alone = part_state(state, PAIRS), part_state(state, ALONE)
+    number = spec.open(place.ports).number
+    lefts = {name: alone.tables[name] for name in ("left", "alive", "pieces")}
+    kept = filtered_rows(replace(slots, keys=slots.keys[:1]), lefts, spec)
+    own = pa.concat_arrays([as_one_array(table.column(number)) for table in kept.values()])
+    for name in ("right", "ends"):
+        table = alone.tables[name]
+        kept[name] = table.filter(pc.is_in(table.column(number), own))
+    held = state.tables["held"]
+    mask = slots.mask([as_one_array(held.column(names[key])) for key in slots.keys[0]])
+    parts = {
+        PAIRS: replace(pairs, tables=filtered_rows(slots, pairs.tables, spec)),
+        ALONE: replace(alone, tables=kept),
+    }
+    return joined_states(parts, {"next": state.header["next"]}, {"held": filtered(held, mask)})
 
 
 def _interval(
     spec: IntervalJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
     """Interval join. Its pairs refer to unmatched rows by position, so the rows are renumbered."""
-    tables = _rows(slots, state.tables, spec)
+    tables = filtered_rows(slots, state.tables, spec)
     operator = spec.open(place.ports)
     for side, column in operator.numbers.items():
         first = state.header["first"][side]
@@ -212,7 +202,7 @@ def _interval(
 
 def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
     """As-of join. Waiting rows refer to their matches (same key) by position: renumber them."""
-    tables = _rows(slots, state.tables, spec)
+    tables = filtered_rows(slots, state.tables, spec)
     kept = slots.of_table(state.tables["matches"], 1)
     numbers = np.append(np.cumsum(kept) - 1, -1)  # -1 (no match) stays -1
     waiting = tables["waiting"]
@@ -228,10 +218,10 @@ def _edge_join(
 ) -> OperatorState:
     """Edge join. Table ``since`` is parallel to the rows of the left side: same filter."""
     tables = {name: table for name, table in state.tables.items() if name != "since"}
-    kept = _rows(slots, tables, spec)
+    kept = filtered_rows(slots, tables, spec)
     if "since" in state.tables:
         mask = slots.of_table(state.tables["left"], 0)
-        kept["since"] = _filtered(state.tables["since"], mask)
+        kept["since"] = filtered(state.tables["since"], mask)
     return replace(state, tables=kept)
 
 
@@ -251,16 +241,16 @@ def _of_begins(
     inner = replace(place, spec=spec.inner, ports=_numbered(place.ports))
     inside = _divided(spec.inner, inner, slots, part_state(state, "inner"))
     own = state.tables
-    _only(spec, slots, own["made"].schema.names)
+    only(spec, slots, own["made"].schema.names)
     mask = slots.of_table(own["rows"], 0)
-    made = _filtered(own["made"], slots.of_table(own["made"], 0))
+    made = filtered(own["made"], slots.of_table(own["made"], 0))
     living = [made, *(table for table in inside.tables.values() if NUMBER in table.schema.names)]
     numbers = pa.concat_arrays([as_one_array(table.column(NUMBER)) for table in living])
     is_kept = pc.is_in(own["ends"].column(NUMBER), numbers)
     tables = {
-        "waiting": _filtered(own["waiting"], slots.of_table(own["waiting"], 0)),
-        "rows": _filtered(own["rows"], mask),
-        "numbers": _filtered(own["numbers"], mask),
+        "waiting": filtered(own["waiting"], slots.of_table(own["waiting"], 0)),
+        "rows": filtered(own["rows"], mask),
+        "numbers": filtered(own["numbers"], mask),
         "made": made,
         "ends": own["ends"].filter(is_kept),
     }
@@ -276,50 +266,17 @@ def _deduplicate(
     spec: Deduplicate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
     """Keys with the times until which repeats are dropped; keys on scratch are in a log."""
-    mask = _of_key_table(spec, slots, state)
+    mask = by_code.kept_keys(spec, slots, state).mask
     own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
-    keys = {name: _filtered(own[name], mask) for name in own}
+    keys = {name: filtered(own[name], mask) for name in own}
     if f"{LOG}keys" in state.tables:
         log = state.tables[f"{LOG}keys"]
         at = [f"key{spec.keys.index(name)}" for name in slots.keys[0]]
         logged = slots.mask([as_one_array(log.column(name)) for name in at])
         for name in (f"{LOG}keys", f"{LOG}current"):
-            keys[name] = _filtered(state.tables[name], logged)
+            keys[name] = filtered(state.tables[name], logged)
     count = {} if slots.is_first else {"duplicates": 0}
     return OperatorState({**state.header, **count}, keys)
-
-
-def _of_key_table(spec: Any, slots: SlotRange, state: OperatorState) -> np.ndarray:
-    """Which keys of a key table are in the range, by code."""
-    _only(spec, slots, spec.keys)
-    at = [spec.keys.index(name) for name in slots.keys[0]]
-    return slots.mask([as_one_array(state.tables[f"key{i}"].column(0)) for i in at])
-
-
-def _single_window(
-    spec: Any, place: Place, slots: SlotRange, state: OperatorState
-) -> OperatorState:
-    """Keys with their state, and rows by window. Windows of other keys are set to close at once."""
-    mask = _of_key_table(spec, slots, state)
-    own = state.tables
-    by_key = {n: t for n, t in own.items() if n in ("groups", "assigner") or n.startswith("key")}
-    tables = {name: _filtered(table, mask) for name, table in by_key.items()}
-    tables["rows"] = _filtered(own["rows"], slots.of_table(own["rows"], 0))
-    tables["windows"] = closed_windows(state, own["assigner"].column(0), mask)
-    return replace(state, tables=tables)
-
-
-def _running(
-    spec: RunningAggregate | RunningSessionAggregate,
-    place: Place,
-    slots: SlotRange,
-    state: OperatorState,
-) -> OperatorState:
-    """Keys with their totals and distinct values, and waiting rows."""
-    mask = _of_key_table(spec, slots, state)
-    rows = {name: state.tables[name] for name in ("waiting", "results")}
-    tables = running_tables(state, mask, distinct_by_code=isinstance(spec, RunningAggregate))
-    return replace(state, tables={**tables, **_rows(slots, rows, spec)})
 
 
 def _phases(
@@ -342,7 +299,7 @@ def _phases(
         last = replace(
             last, tables={"live": pa.concat_tables([last.tables["live"], rows.cast(schema)])}
         )
-    last = replace(last, tables=_rows(slots, last.tables, spec))
+    last = replace(last, tables=filtered_rows(slots, last.tables, spec))
     return joined_states({"partial": first, "final": last}, {}, {})
 
 
@@ -350,16 +307,16 @@ def _process(
     spec: KeyedProcessing, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
     """Keys with their fields and timers, waiting rows, and events for begins and ends."""
-    _only(spec, slots, spec.keys)
+    only(spec, slots, spec.keys)
     own = state.tables
     at = [spec.keys.index(name) for name in slots.keys[0]]
     log = own["keys"]
     types = [place.ports[0].field(spec.keys[i]).type for i in at]
     columns = [as_one_array(log.column(f"key{i}")) for i in at]
     mask = slots.mask([c.cast(kind) for c, kind in zip(columns, types, strict=True)])
-    tables = {"keys": _filtered(log, mask), "current": _filtered(own["current"], mask)}
+    tables = {"keys": filtered(log, mask), "current": filtered(own["current"], mask)}
     for name in own.keys() - tables.keys() - INDEX_TABLES:
-        tables[name] = _filtered(own[name], slots.of_table(own[name], 0))
+        tables[name] = filtered(own[name], slots.of_table(own[name], 0))
     count = {} if slots.is_first else {"poisoned": 0}
     return OperatorState({**state.header, **count}, tables)
 
@@ -370,25 +327,32 @@ _RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorStat
     AsOfJoin: _as_of,
     Chop: _by_rows,
     Clip: _by_rows,
-    CountWindowAggregate: _single_window,
+    ConditionalJoin: _conditional,
+    CountWindowAggregate: by_code.single_window,
     Deduplicate: _deduplicate,
+    EdgeAggregate: by_code.edge_aggregate,
+    EdgeChop: _by_rows,
     EdgeClip: _by_rows,
+    EdgeExtend: _by_rows,
     EdgeJoin: _edge_join,
     EdgeOfBegins: _of_begins,
+    EdgeRunningSessions: by_code.edge_sessions,
     EdgeSpread: _by_rows,
     EdgeWindows: _by_rows,
     Extremes: _by_rows,
     FinalAggregate: _by_rows,
-    FinalSession: _single_window,
+    FinalSession: by_code.single_window,
     ForwardCtis: _forwarding,
+    FrameAggregate: by_code.frames,
     IntervalJoin: _interval,
     KeyedProcessing: _process,
     LeftJoin: _left_join,
+    MatchRows: by_code.matches,
     PointAtEnd: _by_rows,
-    RunningAggregate: _running,
-    RunningSessionAggregate: _running,
-    SessionAggregate: _single_window,
-    SnapshotPoints: _by_rows,
+    RunningAggregate: by_code.running,
+    RunningSessionAggregate: by_code.running,
+    SessionAggregate: by_code.single_window,
+    SnapshotAggregate: by_code.snapshot_windows,
     SortTogether: _by_rows,
     Stitch: _by_rows,
     TemporalJoin: _by_rows,

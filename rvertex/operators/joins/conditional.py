@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 Columns = tuple[tuple[Side, str, str], ...]
-_PAIRS, _ALONE = "pairs", "alone"
+PAIRS, ALONE = "pairs", "alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,15 @@ class ConditionalJoinOperator:
         self._spec = spec
         self._schema = event_schema(spec.output_schema(inputs))
         names = {*left.names, *right.names, *(name for _, _, name in (*spec.output, *spec.reads))}
-        self._number = "_number"
-        while self._number in names:
-            self._number += "_"
-        field = pa.field(self._number, pa.int64())
+        #: The name of the column with the number of a left event.
+        self.number = "_number"
+        while self.number in names:
+            self.number += "_"
+        field = pa.field(self.number, pa.int64())
         numbered, marks = pa.schema([*left, field]), pa.schema([field])
         self._numbered = event_schema(numbered)
-        self._pairs: Operator = spec.pairs(self._number).open([numbered, right])
-        on = (self._number,)
+        self._pairs: Operator = spec.pairs(self.number).open([numbered, right])
+        on = (self.number,)
         output = tuple((column, name) for side, column, name in spec.output if side == "left")
         self._alone: AntiJoinOperator = AntiJoin(on, on, output).open([numbered, marks])
         #: Buffered matches: they start at or after the first piece whose end is not final.
@@ -130,7 +131,7 @@ class ConditionalJoinOperator:
         matches = self._pairs.process([lefts, right]).events
         if matches.num_rows:
             matches = matches.filter(self._spec.where.evaluate(matches))
-        marks = Run(matches.select([VS, VE, self._number]), left.ctis)
+        marks = Run(matches.select([VS, VE, self.number]), left.ctis)
         alone = self._alone.process([lefts, marks], advancing=[right])
         if self._spec.how == "anti":
             return alone
@@ -139,13 +140,13 @@ class ConditionalJoinOperator:
 
     def snapshot(self) -> OperatorState:
         """The states of both parts and the buffered matches, by reference."""
-        parts = {_PAIRS: self._pairs.snapshot(), _ALONE: self._alone.snapshot()}
+        parts = {PAIRS: self._pairs.snapshot(), ALONE: self._alone.snapshot()}
         return joined_states(parts, {"next": self._next}, {"held": self._held.table()})
 
     def load(self, state: OperatorState) -> None:
         """Restore ``state``."""
-        self._pairs.load(part_state(state, _PAIRS))
-        self._alone.load(part_state(state, _ALONE))
+        self._pairs.load(part_state(state, PAIRS))
+        self._alone.load(part_state(state, ALONE))
         self._next = state.header["next"]
         self._held = SortedRuns(self._schema)
         for batch in state.tables["held"].to_batches():

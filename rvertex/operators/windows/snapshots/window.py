@@ -33,6 +33,7 @@ import pyarrow as pa
 from rstream.items.batch import VE, VS, int64_column
 from rstream.types import MIN_TIME
 from rvertex.aggregates.accumulators import Rows
+from rvertex.events.group_scan import heads_of
 from rvertex.events.reorder_buffer import SortedRuns, empty_batch
 from rvertex.events.run import Run
 from rvertex.keys.key_table import KeyTable
@@ -167,6 +168,8 @@ class SnapshotWindows:
     def _emit_part(self, low: int, high: int) -> pa.RecordBatch:
         """The results of the windows from ``low`` to ``high - 1``, in one pass."""
         rows = self._rows.take_below(high)
+        if rows.num_rows == 0:
+            return empty_batch(self._results.schema)
         first, ve = int64_column(rows, VS), int64_column(rows, VE)
         numbers = np.arange(low, high)
         starts, ends = self._log.starts(numbers), self._log.ends(numbers)
@@ -190,8 +193,10 @@ class SnapshotWindows:
         step = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
         window = lie[begin[at] + step]
         order = np.lexsort((int64_column(rows, _SEQ)[at], window))
-        members = Rows(window[order], high - low, rows, at[order])
-        return self._results.batch(members, starts, ends)
+        heads = heads_of(window[order])
+        filled = window[order][heads]  # windows of keys that another vertex has now are empty
+        members = Rows(np.cumsum(heads) - 1, len(filled), rows, at[order])
+        return self._results.batch(members, starts[filled], ends[filled])
 
     def _wait(self, rows: pa.RecordBatch, windows: np.ndarray, lives: np.ndarray) -> None:
         """Buffer rows that live on under the window that follows ``windows``."""

@@ -22,7 +22,7 @@ from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.query_file import load_query, query_file
 from jobmanager.storage.root import JobRoot
 from rstream import Appender
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 from tests.support.changed_jobs import (
     COUNTS,
     LOSING_KEYS,

@@ -8,7 +8,7 @@ from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from planner.physical.slot_ranges import equal_bounds
 from rstream.errors import UsageError, error_class
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
