@@ -59,7 +59,9 @@ class KeptKeys:
         is_kept = self.mask[codes]
         return _replaced(filtered(table, is_kept), column, self._codes[codes[is_kept]])
 
-    def seen(self, state: OperatorState, sessions: np.ndarray | None = None) -> dict[str, pa.Table]:
+    def distinct_values(
+        self, state: OperatorState, sessions: np.ndarray | None = None
+    ) -> dict[str, pa.Table]:
         """The distinct values of kept keys.
 
         ``sessions`` int64[keys]: the values are by the number of the key's session, not by code.
@@ -121,7 +123,7 @@ def running(
     sessions = numbers(as_one_array(own["open"].column(1))) if of_session else None
     tables = {
         **keys.by_code(state),
-        **keys.seen(state, sessions),
+        **keys.distinct_values(state, sessions),
         **filtered_rows(slots, {name: own[name] for name in ("waiting", "results")}, spec),
         "windows": keys.open_windows(state, own["open"].column(0)),
     }
@@ -135,7 +137,7 @@ def frames(
     keys, own = kept_keys(spec, slots, state), state.tables
     tables = {
         **keys.by_code(state),
-        **keys.seen(state),
+        **keys.distinct_values(state),
         **filtered_rows(slots, {"waiting": own["waiting"]}, spec),
     }
     if "held" in own:
@@ -173,7 +175,11 @@ def edge_aggregate(
     """Aggregates of live rows: keys with their results and sums, and live and waiting rows."""
     keys, own = kept_keys(spec, slots, state), state.tables
     waiting = {name: own[name] for name in ("waiting0", "ahead0")}
-    tables = {**keys.by_code(state), **keys.seen(state), **filtered_rows(slots, waiting, spec)}
+    tables = {
+        **keys.by_code(state),
+        **keys.distinct_values(state),
+        **filtered_rows(slots, waiting, spec),
+    }
     if "codes" in own:
         codes = numbers(as_one_array(own["codes"].column("code")))
         tables["rows"] = filtered(own["rows"], keys.mask[codes])
@@ -189,7 +195,7 @@ def edge_sessions(
     sessions = numbers(as_one_array(own["sessions"].column(0)))
     tables = {
         **keys.by_code(state),
-        **keys.seen(state, sessions),
+        **keys.distinct_values(state, sessions),
         **filtered_rows(slots, {"waiting": own["waiting"]}, spec),
         "ahead": keys.recoded(own["ahead"], "code"),
     }

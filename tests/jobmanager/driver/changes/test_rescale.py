@@ -42,7 +42,14 @@ from tests.support.live import Watch
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
 
-QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS}
+#: Frames of all and of few rows, row patterns; running aggregates, and snapshots of their changes.
+BY_CODE = {
+    "patterns": 'rows.group_by("key").rolling().with_columns(d=ss.agg.count_distinct("x"), '
+    'b=ss.agg.lag("x")).match("A B+", partition_by="key", define={"A": ss.col("b") > 50, '
+    '"B": ss.col("x") < 60}, rows="all")',
+    "changes": 'rows.group_by("key").agg(m=ss.agg.max("x")).group_by("m").agg(n=ss.agg.count())',
+}
+QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS, **BY_CODE}
 
 
 @pytest.mark.slow
