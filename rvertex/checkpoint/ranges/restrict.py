@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
 
 _OF_USER = (
-    "what a transform stores is not known by key; write it as a process, "
+    "the state of a transform has no known keys; write it as a process, "
     "group_by(...).process(...), whose state is stored by key"
 )
 
