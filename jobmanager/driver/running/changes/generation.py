@@ -43,7 +43,6 @@ from rvertex.checkpoint.conversion import converted_operators, converted_source,
 from rvertex.checkpoint.ranges.converted import converted_shards
 from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.checkpoint.ranges.slots import NotByKeyError
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import Lane
 

@@ -55,7 +55,6 @@ from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
 from rvertex.checkpoint.ranges.restrict import restricted
 from rvertex.checkpoint.ranges.sharded import Sharded, shards_in
-from rvertex.checkpoint.ranges.slots import NotByKeyError
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import Lane
 

@@ -23,7 +23,7 @@ from planner.physical.layout import laid_out
 from planner.physical.lower import lower
 from planner.physical.slot_ranges import laid, plain
 from rstream.items.hashing import SLOTS
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 from tests.support.changed_jobs import ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 

@@ -19,7 +19,7 @@ from jobmanager.driver.running.changes.scaling.widths import RescaleError, check
 from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from planner.physical.slot_ranges import ranges_of
-from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
