@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
@@ -102,10 +103,11 @@ def run(
         UsageError: an error in the query, the root or the output; nothing has run.
     """
     given = None if query is None else _query_of(query)
+    launch = _Launch(executor, master, on_status, options)
     if days.is_begun(root, continue_=continue_, finish=finish, has_query=given is not None):
         assert root is not None
         day = days.Day(given, finish)
-        return _go_on(JobRoot(root), executor, master, hosts, config, on_status, options, day=day)
+        return _go_on(JobRoot(root), launch, hosts, config, day=day)
     if given is None:
         raise UsageError("run() needs a query unless continue_=True")
     query = with_growing_files(given) if continue_ else given
@@ -115,9 +117,7 @@ def run(
     kept = None if query_file is None else query_file.to_json()
     folders = folders_of(query_file)
     settings = {"query_file": kept, "folders": folders, days.SETTING: continue_}
-    return _begin(
-        query, job_root, executor or "spark", master, config, on_status, options, settings
-    )
+    return _begin(query, job_root, launch, config, settings)
 
 
 def resume(
@@ -152,29 +152,25 @@ def resume(
     job_root = JobRoot(root, trust=trust)
     if parallelism is not None:
         rescale_stopped(job_root, parallelism)
-    return _go_on(
-        job_root,
-        executor,
-        master,
-        hosts,
-        config,
-        on_status,
-        options,
-        accept_changed_inputs=accept_changed_inputs,
-    )
+    launch = _Launch(executor, master, on_status, options)
+    return _go_on(job_root, launch, hosts, config, accept_changed_inputs=accept_changed_inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """The caller's choice of executor and options, and where statuses go."""
+
+    executor: ExecutorName | None
+    master: str | None
+    on_status: StatusCallback | None
+    options: RunOptions
 
 
 def _begin(
-    query: Query,
-    job_root: JobRoot,
-    executor: ExecutorName,
-    master: str | None,
-    config: JobConfig,
-    on_status: StatusCallback | None,
-    options: RunOptions,
-    settings: dict[str, Any],
+    query: Query, job_root: JobRoot, launch: _Launch, config: JobConfig, settings: dict[str, Any]
 ) -> Job:
     """Start a new job."""
+    executor, master, options = launch.executor or "spark", launch.master, launch.options
     check_executor(executor, job_root.uri)
     clock, job_id = SystemClock(), uuid.uuid4().hex
     created_s, now_us = clock.monotonic_s(), clock.now_us()
@@ -212,18 +208,15 @@ def _begin(
     with owned(job_root):
         job_root.create(query, settings, now_us=now_us)
         notes = Notes(plan.notes)
-        run = JobRun(job_root, plan, job_id, notes, on_status, created_s)
+        run = JobRun(job_root, plan, job_id, notes, launch.on_status, created_s)
         return _launch(run, runner, config, resumed=False)
 
 
 def _go_on(
     job_root: JobRoot,
-    executor: ExecutorName | None,
-    master: str | None,
+    launch: _Launch,
     hosts: int | None,
     config: JobConfig | None,
-    on_status: StatusCallback | None,
-    options: RunOptions,
     *,
     accept_changed_inputs: bool = False,
     day: days.Day | None = None,
@@ -232,7 +225,7 @@ def _go_on(
     job_root.check_trusted()
     settings = job_root.readable_settings()
     config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
-    options = merged(settings.get("options", {}), options)
+    options, executor = merged(settings.get("options", {}), launch.options), launch.executor
     config = days.configured_for(applied(config, options), settings, day)
     if not config.host.fsync:
         job_root.without_fsync()
@@ -268,13 +261,15 @@ def _go_on(
             plan = planned(plan, options, is_new=not has_started)
             config = for_plan(config, options, plan)
             name, old = executor or settings["executor"], settings["master"]
-            runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
+            runner = open_for_job(
+                plan, name, launch.master, config, job_id, old, has_claimed=has_started
+            )
             upgrade(job_root)
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
         job_notes = Notes((*plan.notes, *notes, *still_requested), file_note)
-        run = JobRun(job_root, plan, job_id, job_notes, on_status, created_s)
+        run = JobRun(job_root, plan, job_id, job_notes, launch.on_status, created_s)
         return _launch(run, runner, config, resumed=has_started)
 
 
