@@ -57,16 +57,17 @@ def split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
 def _rows_of_each(keys: list[pa.Array], edge: OutputEdge) -> list[np.ndarray]:
     """Return the row numbers of each stream of the edge, ascending."""
     n = len(edge.streams)
-    if edge.owners:
-        owners = np.array(edge.owners)
-        part = owners[np.searchsorted(edge.bounds, slots_of(keys), side="right")]
-    else:
-        part = partition_of(keys, n)
+    part = owners_of(edge, slots_of(keys)) if edge.owners else partition_of(keys, n)
     if n <= _SCANNED_MAX:
         return [np.flatnonzero(part == k) for k in range(n)]
     part = part.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.int64)
     order = np.argsort(part, kind="stable")
     return np.split(order, np.searchsorted(part[order], np.arange(1, n)))
+
+
+def owners_of(edge: OutputEdge, slots: np.ndarray) -> np.ndarray:
+    """Return the stream of each row by its slot; a range begins with its bound."""
+    return np.array(edge.owners)[np.searchsorted(edge.bounds, slots, side="right")]
 
 
 def _items_together(

@@ -6,6 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from jobmanager.driver import root_keeper
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running.changes import apply, cut, ends, pending
@@ -13,9 +16,13 @@ from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.manager import stopping
+from rstream.items.hashing import slots_of
 from rstream.log import durable
 from rstream.store.fences import valid_segments
+from rvertex.checkpoint.ranges.restrict import SlotRange
+from rvertex.events.arrays import as_one_array
 from rvertex.host.parking import Processes
+from rvertex.vertex import partitioner
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:
@@ -30,6 +37,25 @@ def a_range_is_owned_twice() -> Mutant:
     """Each new vertex gets the whole state of the old ones."""
     whole = lambda self, stage, states, slots, all_slots: tuple(states)  # noqa: E731
     return Mutant(Rescaler, "_restricted", whole, change=True)
+
+
+def a_row_at_a_bound_goes_to_the_range_before() -> Mutant:
+    """Writers take the first slot of a range for the last one of the range before."""
+
+    def one_too_far(edge: Any, slots: Any) -> Any:
+        return np.array(edge.owners)[np.searchsorted(edge.bounds, slots, side="left")]
+
+    return Mutant(partitioner, "owners_of", one_too_far, change=True)
+
+
+def a_range_ends_one_slot_too_late() -> Mutant:
+    """The state of the key at a bound goes to both ranges."""
+
+    def mask(self: SlotRange, columns: Any) -> Any:
+        slots = slots_of([as_one_array(pa.chunked_array([column])) for column in columns])
+        return (slots >= self.lo) & (slots <= self.hi)
+
+    return Mutant(SlotRange, "mask", mask, change=True)
 
 
 def a_row_is_left_behind() -> Mutant:
@@ -135,6 +161,8 @@ def a_process_that_has_ended_is_given_a_host() -> Mutant:
 
 CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_range_is_owned_twice,
+    a_row_at_a_bound_goes_to_the_range_before,
+    a_range_ends_one_slot_too_late,
     a_row_is_left_behind,
     a_file_goes_that_a_savepoint_names,
     rows_are_left_out_at_the_change,

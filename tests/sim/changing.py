@@ -7,14 +7,18 @@ from functools import lru_cache, partial
 from random import Random
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from jobmanager.driver.running.changes.errors import ChangePendingError
 from jobmanager.driver.running.changes.pending import Change, request
 from jobmanager.driver.running.changes.scaling.widths import RescaleError, widths_for
 from jobmanager.storage.root import CHANGE, GENERATION, JobRoot
 from jobmanager.storage.savepoints import list_savepoints
 from planner import agg, col, hopping, session, tumbling
+from planner.physical.layout import Stages
 from planner.physical.lower import lower
 from rstream.items.batch import Items
+from rstream.items.hashing import slots_of
 from rstream.log.durable import DurableLog
 from rstream.log.reader import SegmentCursor
 from rstream.store.fences import fences_in
@@ -81,7 +85,7 @@ def make_changing_workload(seed: int) -> ChangingWorkload:
     made = workload_of(seed, f"changing {shape.__name__}", plans[0], random)
     at_s, wishes = random.uniform(0.1, FIRST_BY_S), []
     for _ in range(random.choice([1, 2, 3, 4])):
-        wishes.append((at_s, random.choice(KINDS)))
+        wishes.append((at_s, random.choice(KINDS if seed < RANGES_FROM else RANGE_KINDS)))
         at_s += random.uniform(0.1, PAUSE_S)
     # Strong vertices cannot be changed.
     vertices = tuple(
@@ -96,6 +100,11 @@ def make_changing_workload(seed: int) -> ChangingWorkload:
 
 
 KINDS = ("rescale", "rescale", "rescale", "deploy", "deploy", "savepoint", "rollback")
+#: From this seed on, ranges are split and joined.
+RANGES_FROM = 10_000
+RANGE_KINDS = ("split", "split", "split", "merge", "merge", "rescale", "deploy", "rollback")
+#: The slots of the keys of all jobs: a split at one of them has a row at its bound.
+KEY_SLOTS = slots_of([pa.array(range(7))]).tolist()
 
 
 # ---- shapes
@@ -296,9 +305,29 @@ def _change(
         except (RescaleError, NotByKeyError):
             return None
         return Change(name, "rescale", widths=widths) if widths else None
+    if kind in ("split", "merge"):
+        bounds = _other_bounds(random, plan, kind)
+        return Change(name, "rescale", bounds=bounds) if bounds else None
     if kind == "rollback":
         names = [s.name for s in list_savepoints(root.store)]
         return Change(name, "rollback", savepoint=random.choice(names)) if names else None
     if kind == "savepoint":
         return Change(name, "savepoint", savepoint=f"by-user-{number}")
     return Change(name, "deploy", settings={})
+
+
+def _other_bounds(random: Random, plan: PhysicalPlan, kind: str) -> dict[str, list[int]]:
+    """Split a range of a stage at a key, or join two; none: the stage cannot be changed."""
+    stages = Stages(plan)
+    if not stages.keys:
+        return {}
+    stage = random.choice(sorted(stages.keys))
+    before = stages.layout(stage).bounds
+    bounds = {*before, random.choice(KEY_SLOTS)}
+    if kind == "merge":
+        bounds = set(before) - {random.choice(before)} if before else bounds
+    try:
+        stages.check(stage)
+    except NotByKeyError:
+        return {}
+    return dict.fromkeys(stages.members(stage), sorted(bounds)) if bounds != {*before} else {}

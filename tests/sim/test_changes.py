@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sim.change_mutants import CHANGE_MUTANTS
+from tests.sim.changing import RANGES_FROM
 from tests.sim.killers import KILLERS
 from tests.sim.run import simulate
 from tests.support.budget import seeds
@@ -38,6 +39,14 @@ def test_changes_without_faults(seed: int) -> None:
 def test_changes_amid_faults(seed: int) -> None:
     outcome = simulate(seed, change=True)
     assert outcome.violations == (), f"python -m tests.sim --change --runs 1 --seed {seed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(50, 3))
+def test_ranges_are_split_and_joined_amid_faults(seed: int) -> None:
+    outcome = simulate(RANGES_FROM + seed, change=True)
+    again = f"python -m tests.sim --change --runs 1 --seed {RANGES_FROM + seed}"
+    assert outcome.violations == (), again
 
 
 @pytest.mark.slow
