@@ -19,7 +19,7 @@ from jobmanager.manager import stopping
 from rstream.items.hashing import slots_of
 from rstream.log import durable
 from rstream.store.fences import valid_segments
-from rvertex.checkpoint.ranges.restrict import SlotRange
+from rvertex.checkpoint.ranges.slots import SlotRange
 from rvertex.events.arrays import as_one_array
 from rvertex.host.parking import Processes
 from rvertex.vertex import partitioner
