@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.shell_parts import CheckOutputs, ControlService, OpenControl
     from jobmanager.manager.manager import JobManager
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import Instruction, Notice, PartitionsAdded
     from jobmanager.storage.root import JobRoot
     from rstream.clock import Clock
@@ -103,8 +104,12 @@ class Driver:
         pause: Callable[[float], object] = _pause,
         check_outputs: CheckOutputs = nothing_to_check,
         on_tick: Callable[[JobManager], object] = lambda _: None,
+        log: NoticeLog | None = None,
     ) -> None:
-        """``on_tick``: called with the job manager at each tick, between two notices."""
+        """``on_tick``: called with the job manager at each tick, between two notices.
+
+        ``log``: of this job manager, if it is open already.
+        """
         self._root, self._on_tick = root, on_tick
         self._manager = manager
         self._executor = executor
@@ -116,7 +121,7 @@ class Driver:
         #: For readers in this process: the addresses of the vertices' writers, and the secret.
         self.endpoints = Endpoints()
         self.secret = secrets.token_hex(16)
-        self._log = NoticeLog(root, clock, config, background)
+        self._log = log or NoticeLog(root, clock, config, background)
         self._open_control, self._check_outputs = open_control, check_outputs
         self._server: ControlService | None = None
         #: Monotonic seconds of the first order to start a vertex, and of the job's end.
@@ -132,6 +137,11 @@ class Driver:
         #: Whether the processes of the hosts wait for the hosts of another driver if the job stops.
         self.keeps_processes = False
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
+
+    @property
+    def job(self) -> JobState:
+        """The state of the job; not to be changed."""
+        return self._manager.job
 
     @property
     def stops_at_end(self) -> bool:
@@ -221,7 +231,8 @@ class Driver:
         The connections are closed even if other steps fail, so that all hosts shut down.
         """
         try:
-            self._log.close(flush=not self._keeper.is_replaced)
+            # after the end only losses of hosts were logged, which a successor ignores
+            self._log.close(flush=self.ended_s is None and not self._keeper.is_replaced)
         finally:
             if self._server is not None:
                 self._server.close()

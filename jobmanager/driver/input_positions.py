@@ -41,6 +41,8 @@ REMIND_EVERY_S = 600.0
 _JOIN_WAIT_S = 10.0
 #: Final states of a job that never reads its logs again.
 _OVER = ("finished", "cancelled")
+#: In place of a final state: the job continues after a change, in this process.
+CHANGING = "changing"
 
 
 @dataclass
@@ -89,12 +91,12 @@ class InputPositions:
             self._thread.start()
 
     def stop(self, state: str) -> None:
-        """Stop the thread. ``state``: the final state of the job."""
+        """Stop the thread. ``state``: the final state of the job, or CHANGING."""
         self._is_over.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(_JOIN_WAIT_S)
-        for reader in self._readers:
+        for reader in self._readers if state != CHANGING else ():
             try:
                 self._end(reader, is_over=state in _OVER)
             except OperatingError as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.delivery.publishing import publish
+from jobmanager.driver.input_positions import CHANGING
 from jobmanager.driver.job_output import rows_of_outputs
 from jobmanager.state.health import HealthBook
 from jobmanager.state.state_size import StateSizes
@@ -167,7 +168,7 @@ class JobRun:
         tidy_output(leg.plan)
         leg.deliveries.drain(self.report_again)
         for one in leg.beside:
-            one.stop("stopped")
+            one.stop(CHANGING)
         leg.deliveries.stop()
         return not leg.deliveries.is_cancelled
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobmanager.manager.collection import release_volatile
 from jobmanager.state.job_state import STOPPING, US_PER_S
 from rvertex.messages import TakeCheckpoint
 
@@ -113,10 +114,14 @@ def answered(job: JobState, notice: CheckpointTaken) -> None:
 
 
 def end_if_answered(job: JobState) -> None:
-    """Stop waiting for vertices that have finished, and end the job if none is missing."""
+    """Stop waiting for vertices that have finished, and end the job if none is missing.
+
+    Hosts then flush what their readers have not consumed by their last checkpoints, and no more.
+    """
     for name in [n for n in job.unanswered if job.vertices[n].is_finished]:
         del job.unanswered[name]
     if not job.unanswered:
+        release_volatile(job, job.vertices)
         job.end("stopped", "")
 
 

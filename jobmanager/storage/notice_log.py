@@ -90,6 +90,7 @@ class NoticeLog:
         self._copy_bytes = 0
         #: The seq of a copy that is appended, but not yet the beginning of the log; or None.
         self._copy_seq: int | None = None
+        self._begun_with: tuple[StateCopied, ...] = ()
         self._stream = RStream.open(
             root.store.child(folder_of(root.epoch)),
             _NOTICE_PAYLOAD,
@@ -123,8 +124,10 @@ class NoticeLog:
     def replay(self) -> list[Notice]:
         """Return the notices of predecessors: the newest copy of the state and all later ones.
 
-        Without a copy, return all notices.
+        Without a copy, return all notices. Called before any other notice is added.
         """
+        if self._begun_with:
+            return list(self._begun_with)
         entries = _read_again(
             self._store,
             self._parts,
@@ -151,6 +154,12 @@ class NoticeLog:
             return False
         bytes_max = max(self._bytes_max, 2 * self._copy_bytes)
         return self._notices > self._notices_max or self._bytes > bytes_max
+
+    def begin_with(self, copy: StateCopied) -> None:
+        """Begin with a copy of the state, durably, in place of what predecessors have logged."""
+        self.append_copy(copy)
+        self.flush()
+        self._begun_with = (copy,)
 
     def append_copy(self, copy: StateCopied) -> None:
         """Add a copy of the state. Once it is durable, :meth:`truncate` may be called."""

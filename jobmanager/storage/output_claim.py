@@ -103,7 +103,9 @@ def _claim(job: str, job_id: str, streams: Sequence[str], columns: pa.Schema | N
 def renew_claim(output: BlobStore, plan: PhysicalPlan, job: str, job_id: str) -> None:
     """Write the new columns of the output into its claim, for readers that follow the output."""
     streams = [uri for _, uri in plan.sink_streams()]
-    output.put(CLAIM, _claim(job, job_id, streams, plan.schema))
+    claim = _claim(job, job_id, streams, plan.schema)
+    if not output.exists(CLAIM) or output.get(CLAIM) != claim:
+        output.put(CLAIM, claim)
 
 
 def is_complete(uri: str) -> bool:

@@ -70,7 +70,7 @@ CHECKPOINTS = "checkpoints"
 EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
 CHANGE, GENERATION = "change", "generation"
-NOTICES = "notices"
+NOTICES, STREAMS = "notices", "streams"
 #: The necessary files of a job, with their contents, for messages.
 _MEANINGS = {
     JOB: "the settings of the job",

@@ -88,11 +88,12 @@ def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
     ``epoch``: of the caller, which may have been replaced by now. Fences of later job managers
     remain, because they may be committed. Fences that an earlier job manager puts later are void.
     """
-    for fence in _all(store.list()):
-        if fence.generation >= generation and fence.epoch <= epoch:
-            store.delete(fence.name)
-    # the put is synced with its folder, and so are the deletions before it
-    store.put(f"_void-fences-{generation:06d}-{epoch}", b"\n")
+    names, void = store.list(), f"_void-fences-{generation:06d}-{epoch}"
+    own = [f.name for f in _all(names) if f.generation >= generation and f.epoch <= epoch]
+    for name in own:
+        store.delete(name)
+    if own or void not in names:
+        store.put(void, b"\n")  # synced with its folder, and so are the deletions before it
 
 
 def reaches_beyond(store: BlobStore, fence: Fence) -> bool:

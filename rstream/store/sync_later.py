@@ -8,6 +8,8 @@ in a few transactions.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rstream.errors import StoreError
@@ -16,7 +18,7 @@ from rstream.store.local_files import make_folder, sync_file, sync_folder
 from rstream.store.part_files import PartFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
 
     from rstream.store.protocol import BlobStore
 
@@ -45,22 +47,20 @@ class SyncLater:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in files))
         try:
             with ThreadPoolExecutor(_THREADS, "sync-later") as threads:
-                list(threads.map(sync_file, files))
-                for folder in folders:  # the names of new folders, in the folders above
-                    make_folder(folder, sync=True)
-                list(threads.map(sync_folder, folders))
+                made = threads.map(partial(make_folder, sync=True), folders)
+                list(chain(threads.map(sync_file, files), made, threads.map(sync_folder, folders)))
         except OSError as error:
             raise StoreError(error.filename or "(sync)", str(error)) from error
 
 
-def put_all(store: BlobStore, blobs: Mapping[str, bytes]) -> None:
-    """Put several blobs, not atomically; on a disk they are synced together.
+def side_by_side(store: BlobStore, works: Sequence[Callable[[], object]]) -> None:
+    """Do work that puts files, each in its thread: on a disk the puts are synced together.
 
     Unlike files of a :class:`SyncLater`, they may replace files that are in use.
     """
     if not isinstance(store, FsspecBlobs):
-        for path, data in blobs.items():
-            store.put(path, data)
+        for work in works:
+            work()
         return
-    with ThreadPoolExecutor(len(blobs), "put-all") as threads:
-        list(threads.map(store.put, blobs, blobs.values()))
+    with ThreadPoolExecutor(len(works), "side-by-side") as threads:
+        list(threads.map(lambda work: work(), works))

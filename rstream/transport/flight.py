@@ -148,12 +148,11 @@ class RemoteReader(PushedReader):
         on_change: Callable[[], None] | None = None,
         durable_first: bool = True,
     ) -> None:
-        self._address, self._secret = address, secret
+        self._address, self._secret, self._clock = address, secret, SystemClock()
         self._stream_id, self._epoch = stream_id, epoch
         self._thread: threading.Thread | None = None
         self._call: flight.FlightStreamReader | UnixSocketCall | None = None
         self._reading_since_s: float | None = None
-        self._clock = SystemClock()
         super().__init__(
             stream_id,
             from_seq,
@@ -204,8 +203,7 @@ class RemoteReader(PushedReader):
         except Exception as error:  # any error ends the connection
             self._break(_translate(error))
         finally:
-            self._reading_since_s = None
-            self._call = None
+            self._reading_since_s = self._call = None
             if client is not None:
                 client.close()
 
@@ -271,8 +269,7 @@ class ControlClient:
         on_disconnect: Callable[[], None] = lambda: None,
     ) -> None:
         self._peer, self._on_message, self._on_disconnect = peer, on_message, on_disconnect
-        self._is_closed, self.is_connected = False, True
-        self._ending = threading.Lock()
+        self._is_closed, self.is_connected, self._ending = False, True, threading.Lock()
         try:
             self._client = _connect(address)
             descriptor = flight.FlightDescriptor.for_command(peer.encode())
@@ -365,7 +362,10 @@ def _serve(host: str, secret: str, owner: Any) -> tuple[Any, str]:
         location = f"grpc+unix://{host.removeprefix('unix:')}"
         return _Server(location, secret, owner), location
     scheme = "grpc+tls" if is_on() else "grpc"
-    running = _Server(f"{scheme}://{host}:0", secret, owner)
+    try:
+        running = _Server(f"{scheme}://{host}:0", secret, owner)
+    except (pa.ArrowException, OSError) as error:
+        raise OperatingError(f"no port at {host} could be opened: {error}") from error
     reachable = socket.gethostname() if host == ALL_INTERFACES else host
     return running, f"{scheme}://{reachable}:{running.port}"
 

@@ -202,6 +202,8 @@ class Checkpointer:
         self._pending = _Pending(
             name, snapshot, self._is_requested, now_us, self._run(steps), others
         )
+        if self._is_requested:  # flush the outputs meanwhile
+            self._is_durable(snapshot.outputs, True)
         self._is_requested = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:

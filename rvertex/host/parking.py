@@ -40,6 +40,8 @@ PLAN_FILE = "parked/plan.pkl"
 #: How long a process waits for its next host; then it exits. Less than ``host_start_wait_s``: a
 #: new host waits for its task slot no longer.
 PARKED_WAIT_S = 60.0
+#: After this time a process that waits returns its free memory. Sooner it would only delay others.
+IDLE_AFTER_S = 5.0
 #: A parked process that has not taken its host after this time hangs.
 TAKEN_WAIT_S = 5.0
 #: In place of a ``NextHost``: the process exits.
@@ -68,52 +70,65 @@ _CODEC: MessageCodec[NextHost] = MessageCodec((NextHost,))
 
 
 class Processes(Generic[P]):
-    """Which process runs which host. Pure; the caller serialises the calls."""
+    """Which process runs which host, and which waits. Pure; the caller serialises the calls."""
 
     def __init__(self) -> None:
         #: Of each process that has not ended: the host that it runs, or has run.
         self._hosts: dict[P, str] = {}
-        self._parked: list[P] = []
+        #: Of each process that is connected, in the order of arrival: the host that it ran before.
+        #: It is *parked* while it has no other host, and has not been dismissed.
+        self._connected: dict[P, str] = {}
 
     def began(self, process: P, host: str) -> None:
         """A new process runs ``host``."""
         self._hosts[process] = host
 
+    def is_parked(self, process: P) -> bool:
+        """Whether the process waits for its next host."""
+        return process in self._connected and self._connected[process] == self._hosts.get(process)
+
+    @property
+    def _parked(self) -> list[P]:
+        return [process for process in self._connected if self.is_parked(process)]
+
     def park(self, host: str) -> P | None:
         """The process of ``host`` waits for the next host. Return it; None: it has ended."""
         process = self.of(host)
-        if process is not None and process not in self._parked:
-            self._parked.append(process)
+        if process is not None:
+            self._connected[process] = host
         return process
 
     def take(self, host: str) -> tuple[P | None, str]:
         """Let a parked process run ``host``. Return it, or None, and its former host."""
-        if not self._parked:
+        process = next(iter(self._parked), None)
+        if process is None:
             return None, ""
-        process = self._parked.pop(0)
         former, self._hosts[process] = self._hosts[process], host
         return process, former
 
+    def has_taken(self, host: str) -> bool:
+        """Whether the process of ``host`` has left the place where it waited for it."""
+        process = self.of(host)
+        return process not in self._connected or self.is_parked(process)
+
     def dismiss(self, keep: int) -> list[str]:
         """Give up all parked processes but ``keep``, which exit. Return their former hosts."""
-        leaving, self._parked = self._parked[keep:], self._parked[:keep]
-        return [self._hosts[process] for process in leaving]
+        return [self._connected.pop(process) for process in self._parked[keep:]]
 
     def lose(self, host: str) -> P | None:
-        """The connection of a parked process has ended. Return it; None: it was not parked."""
-        process = self.of(host)
-        if process not in self._parked:
+        """The connection of a process that ran ``host`` has ended. Return it if it was parked."""
+        process = next((p for p, former in self._connected.items() if former == host), None)
+        if process is None:
             return None
-        self._parked.remove(process)
-        return process
+        was_parked = self.is_parked(process)
+        del self._connected[process]
+        return process if was_parked else None
 
     def end(self, process: P) -> str:
         """A process has ended. Return the host that ended with it; empty: it was parked."""
-        host = self._hosts.pop(process, "")
-        if process not in self._parked:
-            return host
-        self._parked.remove(process)
-        return ""
+        was_parked, host = self.is_parked(process), self._hosts.pop(process, "")
+        self._connected.pop(process, None)
+        return "" if was_parked else host
 
     def of(self, host: str) -> P | None:
         """Return the process that runs, or has run last, ``host``; None: it has ended."""
@@ -122,7 +137,7 @@ class Processes(Generic[P]):
     @property
     def running(self) -> list[P]:
         """Return the processes that are neither parked nor have ended."""
-        return [process for process in self._hosts if process not in self._parked]
+        return [process for process in self._hosts if not self.is_parked(process)]
 
 
 class Parking:
@@ -136,26 +151,10 @@ class Parking:
         on_left: Callable[[str], None],
     ) -> None:
         """``on_parked``, ``on_left``: called with the former host, from other threads."""
-        self._present: set[str] = set()
-        self._on_parked, self._on_left = on_parked, on_left
-        self._server = ControlServer(
-            secret, lambda *_: None, self._arrived, self._departed, host=bind
-        )
+        self._server = ControlServer(secret, lambda *_: None, on_parked, on_left, host=bind)
         #: The store that has the plan; None: none has.
         self._stored_in: BlobStore | None = None
         self.address = self._server.address
-
-    def has(self, former: str) -> bool:
-        """Whether the process that ran ``former`` is connected."""
-        return former in self._present
-
-    def _arrived(self, former: str) -> None:
-        self._present.add(former)
-        self._on_parked(former)
-
-    def _departed(self, former: str) -> None:
-        self._present.discard(former)
-        self._on_left(former)
 
     def send(self, former: str, spec: HostSpec, plan: bytes) -> None:
         """Let the process that ran ``former`` run another host, with the plan ``plan``.
@@ -198,17 +197,20 @@ class Parked:
             address, spec.secret, spec.host, self._inbox.put, lambda: self._inbox.put(LEAVE)
         )
 
-    def wait(self) -> tuple[HostSpec, bytes] | None:
+    def wait(self, idle: Callable[[], None] = lambda: None) -> tuple[HostSpec, bytes] | None:
         """Wait for the next host. Return it and its pickled plan; None: the process must exit.
+
+        ``idle``: called if that takes long.
 
         Raises:
             OtherPlanError: another process has written or deleted the plan in the root.
             InvalidMessageError, StoreError: the message or the plan cannot be read.
         """
         try:
-            message = self._inbox.get(timeout=PARKED_WAIT_S)
-        except queue.Empty:
-            message = LEAVE
+            message = self._received(IDLE_AFTER_S)
+            if message is None:
+                idle()
+                message = self._received(PARKED_WAIT_S - IDLE_AFTER_S) or LEAVE
         finally:
             self._link.close()
         if message == LEAVE:
@@ -223,13 +225,19 @@ class Parked:
             raise OtherPlanError(f"{root}/{PLAN_FILE}")
         return replace(following.spec, root=root, secret=self._spec.secret), plan
 
+    def _received(self, wait_s: float) -> bytes | None:
+        try:
+            return self._inbox.get(timeout=wait_s)
+        except queue.Empty:
+            return None
+
 
 def next_host(
     spec: HostSpec, address: str, idle: Callable[[], None]
 ) -> tuple[HostSpec, bytes] | None:
     """Park at ``address``. Return the next host and its plan; None: the process must exit.
 
-    ``idle``: called once while the process waits.
+    ``idle``: called once if the process waits for long.
 
     Raises:
         See :meth:`Parked.wait`.
@@ -238,8 +246,7 @@ def next_host(
         parked = Parked(spec, address)
     except OperatingError:
         return None
-    idle()
-    return parked.wait()
+    return parked.wait(idle)
 
 
 def _digest(plan: bytes) -> bytes:

@@ -154,7 +154,7 @@ def a_process_that_has_ended_is_given_a_host() -> Mutant:
     """A process dies while it waits for its next host, and is taken all the same."""
 
     def end(self: Processes[Any], process: Any) -> str:
-        return "" if process in self._parked else self._hosts.pop(process, "")
+        return "" if self.is_parked(process) else self._hosts.pop(process, "")
 
     return Mutant(Processes, "end", end, CRASHES, change=True)
 

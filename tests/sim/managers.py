@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.job_deliveries import JobDeliveries
-from jobmanager.driver.running.changes.apply import Shell
+from jobmanager.driver.running.changes.apply import Following, Shell
 from jobmanager.driver.running.changes.pending import FOLDER
 from jobmanager.driver.running.changes.stopped import CHANGE_TRIES_MAX, Changing, change_now
 from jobmanager.driver.running.growing_topics import GrowingTopics
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
     from tests.sim.world import World
 
+#: The maximum virtual seconds until the files of a change are deleted.
+TIDY_BY_S = 1.0
+
 
 class ManagerProcess(of_query.ManagerProcess):
     """A process with a driver, its deliveries, and its knowledge of a topic."""
@@ -39,6 +43,8 @@ class ManagerProcess(of_query.ManagerProcess):
     _topics: GrowingTopics | None = None
     _changing: Changing | None = None
     _plan: PhysicalPlan | None = None
+    #: What this process takes over from the change that it has just carried out.
+    _following: Following | None = None
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
         if self._world.changes:
@@ -53,8 +59,9 @@ class ManagerProcess(of_query.ManagerProcess):
 
     def _changed(self, root: JobRoot) -> PhysicalPlan:
         """The plan, after completing a change that a dead job manager has left."""
-        root.open_store = opener(self._world.disk, self.process)
-        self._change(root, CHANGE_TRIES_MAX)
+        if self._following is None:
+            root.open_store = opener(self._world.disk, self.process)
+            self._change(root, CHANGE_TRIES_MAX)
         plan = root.read_plan()
         if plan is None:  # no plan is stored yet
             plan = self._world.workload.plan
@@ -63,7 +70,8 @@ class ManagerProcess(of_query.ManagerProcess):
 
     def _change(self, root: JobRoot, tries_left: int) -> None:
         world, process = self._world, self.process
-        shell = Shell(SimClock(world.scheduler, process), world.background(process))
+        clock = SimClock(world.scheduler, process)
+        shell = Shell(clock, world.background(process), self._following)
         if root.store.list(FOLDER):
             set_trap(world, process)
         with world.changing():
@@ -129,11 +137,32 @@ class ManagerProcess(of_query.ManagerProcess):
         if self._deliveries is not None:
             self._deliveries.drain(self._report_again)
             self._deliveries.stop()
+        elif self._world.scheduler.chance(0.5):
+            self._following = Following(self._world.workload.config, core.job)
         self._change(root, CHANGE_TRIES_MAX)
+
+    def _goes_on(self) -> bool:
+        """Start the next driver in this process, if the change has prepared its log."""
+        root, following, world = self._root, self._following, self._world
+        if root is None or following is None or following.log is None:
+            return False
+        world.scheduler.met["a driver takes over the log of a change"] += 1
+        world.passes_on, self._has_ended = True, False
+        self._guarded(lambda: self.drive(root, is_resumed=True, log=following.log))
+        self._following = None
+        self.wake()
+        late_s = world.scheduler.between(0.0, TIDY_BY_S)
+        world.scheduler.after(late_s, self.process, partial(self._tidy, following))
+        return True
+
+    def _tidy(self, following: Following) -> None:
+        for work in following.tidy:
+            with suppress(OperatingError):
+                work()
 
     def ended(self) -> None:
         if self._deliveries is None:
-            if self._guarded(self._change_if_stopped):
+            if self._guarded(self._change_if_stopped) and not self._goes_on():
                 super().ended()
         else:
             self._world.strands.start(self.process, self._finish)

@@ -128,6 +128,34 @@ def test_a_process_that_dies_or_hangs_while_it_waits_is_replaced(
     assert job.is_right()
 
 
+def test_a_job_that_crashes_lets_waiting_processes_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, executors = Job(tmp_path, monkeypatch), list[SparkExecutor]()
+    release = SparkExecutor.release
+
+    def noted(executor: SparkExecutor) -> None:
+        assert not executor._processes.running, "all wait"
+        executors.append(executor)
+        release(executor)
+
+    monkeypatch.setattr(SparkExecutor, "release", noted)
+
+    def crash() -> None:
+        raise RuntimeError("planted")
+
+    job.strike(crash)
+    asking = ask(lambda: rescale(job.changed.root, parallelism=3, wait_s=WAIT_S), [])
+    assert job.changed.job is not None
+    with pytest.raises(RuntimeError, match="planted"):
+        job.changed.job.wait(WAIT_S)
+    (executor,) = executors
+    assert not executor._processes._hosts, "they occupy task slots"
+    job.changed.resume()
+    asking.join(WAIT_S)
+    assert job.is_right()
+
+
 def _until(holds: Callable[[], Any]) -> Any:
     """Wait until ``holds`` returns True."""
     for _ in range(int(WAIT_S / LOOK_S)):

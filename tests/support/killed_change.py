@@ -42,7 +42,8 @@ PHASES: dict[str, tuple[Any, str, str]] = {
     "new log": (apply, "begin_log", "before"),
     "log begun": (apply, "begin_log", "after"),
     "channels deleted": (apply, "_delete_channels", "after"),
-    "closed": (pending, "close", "after"),
+    "recorded": (pending, "record", "after"),
+    "closed": (pending, "tidy", "after"),
     "before the next leg": (legs, "open_for_job", "before"),
     "next leg": (run, "leg_after", "after"),
 }

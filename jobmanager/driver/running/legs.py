@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.driver import Driver
@@ -10,10 +11,12 @@ from jobmanager.driver.input_positions import InputPositions
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.job_run import Leg
 from jobmanager.driver.running.added_partitions import may_go_on, note_ends
+from jobmanager.driver.running.changes.apply import Following, Shell
 from jobmanager.driver.running.changes.pending import pending
 from jobmanager.driver.running.changes.stopped import (
     CHANGE_TRIES_MAX,
     Changing,
+    Tidying,
     change_now,
     save_at_stop,
 )
@@ -40,10 +43,12 @@ def leg_of(
     *,
     resumed: bool,
     former: Leg | None = None,
+    following: Following | None = None,
     is_at_cut: bool = False,
 ) -> Leg:
     """Assemble the parts that run the job until its end or next change."""
     inputs = InputPositions(plan, run.job_id)
+    tidying = Tidying(() if following is None else following.tidy)
 
     def take_in(grown: PhysicalPlan, added: PartitionsAdded) -> None:
         run.plan = grown
@@ -51,7 +56,7 @@ def leg_of(
 
     topics = GrowingTopics(plan, run.root, SystemClock(), take_in)
     columns = NewColumns(plan, SystemClock())
-    beside = (inputs, topics, columns)
+    beside = (inputs, topics, columns, tidying)
     driver = Driver(
         root=run.root,
         manager=JobManager(Topology(plan.vertices), config, checks_output=True),
@@ -61,6 +66,7 @@ def leg_of(
         on_status=run.take_status,
         check_outputs=OutputCheck(plan),
         on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
+        log=None if following is None else following.log,
     )
     if former is not None:  # open subscriptions hold a reference to these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
@@ -86,13 +92,31 @@ def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | Non
     if state != "stopped" or not run.is_changing or not run.deliver_rest(leg):
         run.is_changing = False
         return None
-    outcome = change_now(root, tries_left=CHANGE_TRIES_MAX - run.changes_tried)
-    run.changes_tried = 0 if pending(root.store) is None else run.changes_tried + 1
-    plan, settings = root.read_plan(to_run=True), root.settings()
-    assert plan is not None
-    root.claim(SystemClock().now_us())
-    name, master = settings["executor"], settings["master"]
-    runner = open_for_job(plan, name, master, config, job_id, has_claimed=True, former=leg.executor)
+    following = Following(config, leg.driver.job)
+    with contextlib.ExitStack() as undo:
+        undo.callback(following.close)
+        left = CHANGE_TRIES_MAX - run.changes_tried
+        outcome = change_now(root, tries_left=left, shell=Shell(following=following))
+        is_open = outcome is None and pending(root.store) is not None
+        run.changes_tried = run.changes_tried + 1 if is_open else 0
+        plan, settings = root.read_plan(to_run=True), root.settings()
+        assert plan is not None
+        if following.log is None:
+            root.claim(SystemClock().now_us())
+        name, master = settings["executor"], settings["master"]
+        runner = open_for_job(
+            plan, name, master, config, job_id, has_claimed=True, former=leg.executor
+        )
+        next_leg = leg_of(
+            run,
+            plan,
+            runner,
+            config,
+            resumed=True,
+            former=leg,
+            following=following,
+            is_at_cut=outcome is not None and outcome["state"] == "done",
+        )
+        undo.pop_all()
     run.is_changing = False
-    is_at_cut = outcome is not None and outcome["state"] == "done"
-    return leg_of(run, plan, runner, config, resumed=True, former=leg, is_at_cut=is_at_cut)
+    return next_leg

@@ -152,12 +152,14 @@ class SparkExecutor:
         except OperatingError:  # its process is ending, or cannot get its plan
             self._cancel(task)
             return
-        hangs = threading.Timer(TAKEN_WAIT_S, self._cancel_if_parked, (former, task))
+        hangs = threading.Timer(TAKEN_WAIT_S, self._cancel_unless_taken, (spec.host, task))
         hangs.daemon = True
         hangs.start()
 
-    def _cancel_if_parked(self, former: str, task: _Task) -> None:
-        if self._inherited is not None and self._inherited.has(former):
+    def _cancel_unless_taken(self, host: str, task: _Task) -> None:
+        with self._changed:
+            has_taken = self._processes.has_taken(host)
+        if not has_taken:
             self._cancel(task)
 
     def _submit(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
@@ -196,10 +198,10 @@ class SparkExecutor:
 
     def park(self, secret: str) -> str:
         """Open the place where the processes of stopping hosts wait; see Executor."""
+        self._dismiss_unused()
         try:
-            self._dismiss_unused()
             self._parking = Parking(secret, self.bind, self._parked, self._left)
-        except Exception:  # such as no port: the processes exit, and the change takes longer
+        except OperatingError:  # no port: the processes exit, and the change takes longer
             return ""
         return self._parking.address
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jobmanager.manager.manager import JobManager
+    from jobmanager.storage.notice_log import NoticeLog
     from rvertex.host.executor import Executor
     from rvertex.messages import Mark
     from rvertex.vertex.spec import VertexSpec
@@ -100,6 +101,11 @@ class ManagerProcess:
             world.taken_over_by(self)
         else:
             root.claim(clock.now_us())
+        self.drive(root, is_resumed=self._is_resumed)
+
+    def drive(self, root: JobRoot, *, is_resumed: bool, log: NoticeLog | None = None) -> None:
+        """Start a driver. ``log``: of this job manager, if it is open already."""
+        world, process = self._world, self.process
         vertices = self.planned(root)
         self.vertices = {str(v.id): v for v in vertices}
         self.core = WatchedManager(world.workload, vertices, world.scheduler)
@@ -110,15 +116,16 @@ class ManagerProcess:
             manager=self.core,
             executor=self._open_executor(self),
             config=world.workload.config,
-            clock=clock,
+            clock=SimClock(world.scheduler, process),
             on_status=self._take_status,
             background=world.background(process),
             open_control=self._open_control,
             pause=lambda seconds: None,
             on_tick=self.on_tick,
+            log=log,
         )
         self.prepare(root, self.driver)
-        self.driver.begin(resumed=self._is_resumed)
+        self.driver.begin(resumed=is_resumed)
 
     # ---- what jobs have that read logs or deliver
 

@@ -5,6 +5,7 @@ Cannot catch: a disk that reports a sync that it has not done.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from rstream.errors import StoreError
 from rstream.store import local_files, sync_later
 from rstream.store.blobs import unsynced
 from rstream.store.memory_blobs import MemoryBlobs
-from rstream.store.sync_later import SyncLater, put_all
+from rstream.store.sync_later import SyncLater, side_by_side
 from tests.support.crashing_store import CrashingBlobs, Life
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def test_a_store_that_does_not_sync_remains_so_and_a_failure_is_an_error(tmp_pat
         later.sync()
 
 
+BLOBS = {"a": b"1", "b": b"2"}
+
+
 def test_blobs_that_are_put_together_are_synced_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +72,6 @@ def test_blobs_that_are_put_together_are_synced_each(
     stores = [open_store(str(tmp_path)), CrashingBlobs(MemoryBlobs(), Life())]
     for store in stores:
         store.put("a", b"in use")
-        put_all(store, {"a": b"1", "b": b"2"})
-        assert (store.get("a"), store.get("b")) == (b"1", b"2")
+        side_by_side(store, [partial(store.put, path, data) for path, data in BLOBS.items()])
+        assert {path: store.get(path) for path in BLOBS} == BLOBS
     assert folders.count(str(tmp_path)) == 3

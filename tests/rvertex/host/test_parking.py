@@ -152,8 +152,13 @@ def test_a_process_runs_one_host_after_another() -> None:
     assert processes.of("h0.1.0") == "q"
     assert processes.of("h1.0") is None
     assert processes.take("h1.1.0") == (None, "")
+    assert not processes.has_taken("h0.1.0"), "it is still connected"
     assert processes.lose("h1.0") is None, "it has left for its next host"
-    assert processes.end("q") == "h0.1.0"
+    assert processes.has_taken("h0.1.0")
+    assert processes.park("h0.1.0") == "q"
+    assert processes.has_taken("h0.1.0"), "it has run it, and waits again"
+    assert processes.take("h0.2.0") == ("q", "h0.1.0")
+    assert processes.end("q") == "h0.2.0"
     assert processes.end("q") == ""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmanager.config import JobConfig
@@ -43,17 +44,20 @@ from jobmanager.storage.documents import (
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, display_uri
 from jobmanager.storage.savepoints import MANIFEST, folder_of, list_savepoints, read_savepoint
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.log.background import InlineBackground
-from rstream.store.sync_later import put_all
+from rstream.store.sync_later import side_by_side
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobmanager.driver.running.changes.cut import Cut
     from jobmanager.driver.running.changes.generation import Generation
     from jobmanager.driver.running.changes.pending import Change
+    from jobmanager.state.job_state import JobState
     from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
@@ -64,14 +68,55 @@ if TYPE_CHECKING:
 _PLACED, _COPY = "next-plan.pkl", "state"
 
 
+class Following:
+    """State that the next driver in this process takes over, instead of reading it.
+
+    ``job``: the state of the job at the cut, whose notices are durable.
+    """
+
+    def __init__(self, config: JobConfig, job: JobState) -> None:
+        self.config, self.job = config, job
+        #: The log of the next generation, with the copy of its state.
+        self.log: NoticeLog | None = None
+        #: Deletes obsolete files. If the process dies before, the next change deletes them.
+        self.tidy: list[Callable[[], object]] = []
+
+    def close(self) -> None:
+        """Close the log, because no driver takes it over."""
+        if self.log is not None:
+            self.log.close()
+
+
 class Shell(NamedTuple):
-    """The clock, and the threads that flush the log; None: the caller's thread."""
+    """The clock, and the threads that flush the log; None: the caller's thread.
+
+    ``following``: None: the next driver, if any, reads its state from the root.
+    """
 
     clock: Clock = SystemClock()
     background: Background | None = None
+    following: Following | None = None
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Do the work once the output flows again. If the job does not continue here, do it now."""
+        if self.following is None:
+            work()
+        else:
+            self.following.tidy.append(work)
 
 
 SHELL = Shell()
+
+
+def before_stop(root: JobRoot) -> None:
+    """Do what a change that puts fences may do while the job still runs. The caller owns the root.
+
+    Raises:
+        OperatingError: the store failed.
+    """
+    plan = root.read_plan()
+    assert plan is not None
+    withdraw_fences(root, plan, next_generation(root))
 
 
 def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
@@ -89,14 +134,17 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     if change is None:
         return None
     if (done := pending.outcome_of(root.store, change.id)) is not None:
-        pending.close(root.store, change.id, done)  # its job manager died while it closed it
+        pending.record(root.store, change.id, done)  # its job manager died while it closed it
+        if (plan := root.read_plan()) is not None:
+            _delete_channels(root, plan)
+        pending.tidy(root.store, change.id)
         return done
     plan = root.read_plan(to_run=True)
     assert plan is not None
     number, draft = next_generation(root), Draft(root)
     if change.kind != "savepoint":  # an attempt may have died; a savepoint puts no fences
         withdraw_fences(draft.root, plan, number)
-    cut = read_cut(root, plan)
+    cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
     try:
         match change.kind:
             case "savepoint":
@@ -128,7 +176,7 @@ def _saved(
     root = draft.final
     made = complete(draft, save_cut(draft, plan, cut, change.savepoint, shell.clock.now_us()))
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
-    pending.close(root.store, change.id, outcome)
+    _close(root, change.id, outcome, shell)
     return outcome
 
 
@@ -265,7 +313,6 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     """
     store, folder = root.store, f"{pending.FOLDER}/{commit['id']}"
     root.claim(shell.clock.now_us())
-    former = plan_in(read_pickle_document(store.get(PLAN)), display_uri(root.uri))
     for uri, end in commit["ends"].items():
         truncate(root.open_store(uri), end, commit["settings"][GENERATION])
     placed = store.get(f"{folder}/{_PLACED}")
@@ -274,43 +321,65 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     blobs = {PLAN: placed, QUERY: query, JOB: json_document(settings)}
     if (manifest := commit.get("manifest")) is not None:
         blobs[f"{folder_of(commit['savepoint'])}/{MANIFEST}"] = json_document(manifest)
-    put_all(store, blobs)
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
-    for output in plan.of_outputs:
-        renew_claim(root.open_store(output.output), output, display_uri(root.uri), settings["id"])
     copy = LOG_CODEC.decode(store.get(f"{folder}/{_COPY}"))
     assert isinstance(copy, StateCopied), copy
-    begin_log(root, replace(copy, epoch=max(copy.epoch, 1)), shell)
-    _delete_channels(root, former, plan)
+
+    def renew() -> None:
+        for output in plan.of_outputs:
+            place = root.open_store(output.output)
+            renew_claim(place, output, display_uri(root.uri), settings["id"])
+
+    def begin() -> None:
+        begin_log(root, replace(copy, epoch=max(copy.epoch, 1)), shell)
+
+    puts = [partial(store.put, path, data) for path, data in blobs.items()]
+    side_by_side(store, [*puts, renew, begin])
+    shell.later(lambda: _delete_channels(root, plan))
     outcome = {"state": "done", **{k: commit[k] for k in ("kind", "savepoint", "time")}}
-    pending.close(store, commit["id"], outcome)
+    _close(root, commit["id"], outcome, shell)
     return outcome
+
+
+def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell) -> None:
+    pending.record(root.store, change_id, outcome)
+    shell.later(lambda: pending.tidy(root.store, change_id))
 
 
 def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
     """Start the log of a root, which the caller has claimed, with a copy of the state."""
-    log = NoticeLog(root, shell.clock, JobConfig(), shell.background or InlineBackground())
-    try:
-        log.append_copy(copy)
-        log.flush()
+    following = shell.following
+    if following is None:
+        background = shell.background or InlineBackground()
+        log = NoticeLog(root, shell.clock, JobConfig(), background)
+    else:
+        log = NoticeLog(root, shell.clock, following.config, shell.background)
+    with contextlib.ExitStack() as closing:
+        closing.callback(log.close)
+        log.begin_with(copy)
         root.check_owner()
         obsolete = log.truncate()
-    finally:
-        log.close()
-    for name in obsolete:
-        root.store.delete(name)
+        if following is not None:
+            following.log = log
+            closing.pop_all()
+
+    def delete() -> None:
+        for name in obsolete:
+            root.store.delete(name)
+
+    shell.later(delete)
 
 
-def _delete_channels(root: JobRoot, former: PhysicalPlan, plan: PhysicalPlan) -> None:
-    """Delete the former generation's channels. The savepoint has their unconsumed items."""
-    kept = {channel.uri for v in plan.vertices for channel in v.inputs}
-    prefix = f"{former.root}/"
-    for vertex in former.vertices:
-        for channel in vertex.inputs:
-            if channel.uri not in kept and channel.uri.startswith(prefix):
-                for name in root.store.list(channel.uri.removeprefix(prefix)):
-                    with contextlib.suppress(FileNotFoundError):
-                        root.store.delete(name)
+def _delete_channels(root: JobRoot, plan: PhysicalPlan) -> None:
+    """Delete the channels of former generations, and of attempts that were not committed.
+
+    The savepoints have their unconsumed items.
+    """
+    prefix = f"{plan.root}/"
+    kept = tuple(f"{c.uri.removeprefix(prefix)}/" for v in plan.vertices for c in v.inputs)
+    for name in root.store.list(STREAMS):
+        if not name.startswith(kept):
+            root.store.delete(name)
 
 
 def last_change(root: JobRoot) -> str | None:

@@ -60,16 +60,20 @@ class Cut:
     rests: tuple[Rest, ...]
 
 
-def read_cut(root: JobRoot, plan: PhysicalPlan) -> Cut:
+def read_cut(root: JobRoot, plan: PhysicalPlan, job: JobState | None = None) -> Cut:
     """Return the cut at which the job has stopped.
+
+    ``job``: its state, if this process has it and all its notices are durable.
 
     Raises:
         NotACutError: the checkpoints are not consistent.
     """
-    manager = JobManager(Topology(plan.vertices), JobConfig())
-    manager.recall([notice for _, notice in read_notices(root.store)])
+    if job is None:
+        manager = JobManager(Topology(plan.vertices), JobConfig())
+        manager.recall([notice for _, notice in read_notices(root.store)])
+        job = manager.job
     try:
-        return _cut_of(manager.job, plan, root.open_store)
+        return _cut_of(job, plan, root.open_store)
     except _UnfitError as error:
         raise NotACutError(display_uri(root.uri), str(error)) from error
 

@@ -98,14 +98,24 @@ def committed(store: BlobStore) -> dict[str, Any] | None:
 
 
 def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
-    """Write the outcome of a change. Afterwards no change is pending.
+    """Write the outcome of a change. Afterwards no change is pending."""
+    record(store, change_id, outcome)
+    tidy(store, change_id)
+
+
+def record(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
+    """Write the outcome of a change. No job manager carries it out again after that."""
+    store.put(f"{FOLDER}/{change_id}/{OUTCOME}", json_document(outcome))
+    store.delete(COMMIT)
+
+
+def tidy(store: BlobStore, change_id: str) -> None:
+    """Delete the files of a change that has an outcome.
 
     The request is deleted last: then the next request can be stored, and nothing that is left of
     this change can be mistaken for a part of the next one.
     """
     path_of_outcome = f"{FOLDER}/{change_id}/{OUTCOME}"
-    store.put(path_of_outcome, json_document(outcome))
-    store.delete(COMMIT)
     for path in store.list(f"{FOLDER}/{change_id}"):
         if path != path_of_outcome:
             store.delete(path)

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.apply import SHELL, Shell, carry_out
+from jobmanager.driver.running.changes.apply import SHELL, Shell, before_stop, carry_out
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.driver.running.changes.saving import save
 from jobmanager.storage.savepoints import STOP
 from rstream.clock import SystemClock
-from rstream.errors import StreamEngineError
+from rstream.errors import OperatingError, StreamEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jobmanager.driver.driver import Driver
     from jobmanager.driver.running.changes.pending import Change
@@ -72,8 +73,10 @@ class Changing:
         self.note_request()
 
     def note_request(self) -> None:
-        """Read the request file, after a notice of it."""
-        self.change = self.change or pending.pending(self._root.store)
+        """Read the request file, after a notice of it. The last change may not be tidied yet."""
+        change = self.change or pending.pending(self._root.store)
+        is_open = change is not None and pending.outcome_of(self._root.store, change.id) is None
+        self.change = change if is_open else None
 
     def note(self, manager: JobManager) -> None:
         """Stop the driver if a change is due. Called between two notices."""
@@ -83,6 +86,9 @@ class Changing:
         is_due = at_us is None or at_us <= _reached(manager)
         if is_due and self._deliveries.have_caught_up:
             assert self._driver is not None
+            if self.change.kind != "savepoint":
+                with contextlib.suppress(OperatingError):  # it is tried again after the stop
+                    before_stop(self._root)
             self.has_begun = True
             self._driver.keeps_processes = self.change.kind in SAME_CODE
             self._on_begin()
@@ -93,6 +99,41 @@ class Changing:
 
     def stop(self, state: str) -> None:
         """Do nothing: there is no background work."""
+
+
+class Tidying:
+    """Deletes files that a change has left, once all vertices run again."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, work: Sequence[Callable[[], object]]) -> None:
+        self._work = list(work)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Do nothing: hosts must start first."""
+
+    def note(self, manager: JobManager) -> None:
+        """Begin once all vertices run. Called between two notices."""
+        if self._thread is not None or not self._work:
+            return
+        if all(manager.job.is_running(instance) for _, instance in manager.job.instances()):
+            self._thread = threading.Thread(target=self._tidy, name="tidy", daemon=True)
+            self._thread.start()
+
+    def _tidy(self) -> None:
+        while self._work:
+            work = self._work.pop(0)
+            try:
+                work()
+            except StreamEngineError as error:  # such files are obsolete for the next change, too
+                _log.warning("files that a change has left were not deleted: %s", error)
+
+    def stop(self, state: str) -> None:
+        """Finish."""
+        if self._thread is not None:
+            self._thread.join()
+        self._tidy()
 
 
 def _reached(manager: JobManager) -> int:
