@@ -163,9 +163,7 @@ class KeyRuns:
         runs = list(self._runs)
         if self._gathered:
             runs.append(SortedRun(self._names, self._sorted_blocks(), number=len(runs)))
-        for piece in key_ranges(runs, self._piece_rows(runs), cuts):
-            yield piece
-            self._holder.drop_pages()
+        yield from self._holder.read_once(key_ranges(runs, self._piece_rows(runs), cuts))
 
     def save(self) -> dict[str, pa.Table]:
         """Runs and gathered rows by reference; runs that are on scratch stay there."""
@@ -213,8 +211,9 @@ class KeyRuns:
             blocks: list[pa.RecordBatch] = []
             for rows, _ in key_ranges(last, self._piece_rows(last)):
                 if rows:
-                    blocks += self._holder.store(blocks_of(in_key_order(rows, self._names)))
-                self._holder.drop_pages()
+                    blocks += self._holder.store(
+                        blocks_of(in_key_order(rows, self._names, self._holder))
+                    )
             if len(self._runs) - len(last) < self._restored_runs:
                 self._restored, self._restored_runs = [], 0
             del self._runs[-len(last) :]
@@ -308,9 +307,11 @@ def sorted_runs(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> list
     return [SortedRun(tuple(names), chain, number=k) for k, chain in enumerate(chains)]
 
 
-def in_key_order(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.RecordBatch:
+def in_key_order(
+    batches: Sequence[pa.RecordBatch], names: Sequence[str], holder: Holder
+) -> pa.RecordBatch:
     """The rows of at least one batch, each sorted by the keys ``names``, as one."""
-    rows = join_batches(batches)
+    rows = holder.joined(batches)
     if sum(b.num_rows > 0 for b in batches) == 1:
         return rows
     order = stable_key_order([rows.column(n) for n in names], rows.num_rows)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from rstream.items.dictionaries import join_batches
 from rstream.types import implements
 from rvertex.state.scratch import Scratch, Usage
 
@@ -39,6 +40,10 @@ PIECE_BYTES_MAX = 16 << 20
 WORK_BYTES, _WORK_PART = 192 << 20, 4
 #: The part of a budget for mapped pages, and its least size: reading a run maps more than is read.
 _PAGES_PART, PAGES_BYTES_MIN = 8, 16 << 20
+#: Bytes that the system maps around a short slice: it maps aligned parts of 64 KiB.
+_AROUND_BYTES = 128 << 10
+#: Bytes to map at once when slices are joined.
+_JOINED_BYTES = 8 << 20
 #: To close state in one table takes about this number of times its memory.
 _CLOSING_COPIES = 3
 #: A holder gathers 1 / _RUNS_PER_SHARE of its share before it writes a run.
@@ -235,6 +240,27 @@ class Holder:
             yield part
             self.drop_pages()
 
+    def joined(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """The rows of at least one batch, which may be slices on scratch, as one.
+
+        The system maps 64 KiB around each byte that is read. So short slices of many files map far
+        more than their size. Pages are dropped after a few of them.
+        """
+        mapped = sum(map(_mapped_bytes, batches)) if self.may_spill else 0
+        if mapped <= _JOINED_BYTES:
+            return join_batches(batches)
+        parts: list[pa.RecordBatch] = []
+        some: list[pa.RecordBatch] = []
+        mapped = 0
+        for batch in batches:
+            some.append(batch)
+            mapped += _mapped_bytes(batch)
+            if mapped > _JOINED_BYTES:
+                parts.append(join_batches(some))
+                some, mapped = [], 0
+                self.drop_pages()
+        return join_batches([*parts, *some])
+
     @property
     def run_bytes_min(self) -> int:
         """Smallest run that is worth a file, in bytes."""
@@ -252,6 +278,11 @@ class Holder:
         """Whether the bytes of a batch with columns are on scratch."""
         buffers = [b for column in batch.columns for b in column.buffers() if b is not None]
         return all(self._memory.scratch.holds(b.address) for b in buffers if b.size)
+
+
+def _mapped_bytes(batch: pa.RecordBatch) -> int:
+    """About how many bytes are mapped if a slice on scratch is read."""
+    return int(batch.nbytes) + _AROUND_BYTES * int(batch.num_columns)
 
 
 #: For operators outside of a host: nothing is spilled.

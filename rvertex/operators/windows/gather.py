@@ -289,12 +289,11 @@ class WindowGather:
 
     def _merged(self, runs: list[SortedRun], window: int) -> Iterator[pa.RecordBatch]:
         """The groups of one window, which has all rows of the runs, range by range of keys."""
-        for batches, _ in key_ranges(runs, _RANGE_ROWS):
+        for batches, _ in self._holder.read_once(key_ranges(runs, _RANGE_ROWS)):
             if batches:
-                events = join_batches(batches)
+                events = self._holder.joined(batches)
                 numbers = np.full(events.num_rows, window)
                 yield self._rows(*closed_groups(self._grouping, events, numbers, None))
-            self._holder.drop_pages()
 
     def _emitted_by_key(
         self, before: list[pa.RecordBatch], window: int
@@ -313,7 +312,7 @@ class WindowGather:
                 runs.add(_those(rows, (first <= closing) & (closing <= last)))
             for batches, _ in runs.pieces():
                 if batches:
-                    events = in_key_order(batches, self._grouping.names)
+                    events = in_key_order(batches, self._grouping.names, self._holder)
                     numbers = np.full(events.num_rows, closing)
                     yield self._rows(*closed_groups(self._grouping, events, numbers, None))
         kept = (_those(rows, spans(rows)[1] >= window) for rows in read_once(before))

@@ -215,7 +215,8 @@ class OpenGroups:
     ) -> tuple[list[pa.Array], list[pa.Array]]:
         """Keys and lanes of rows that come run by run, by key."""
         if not is_large:
-            rows = in_key_order(batches, self._grouping.names)
+            holder = self._holder or UNLIMITED.holder()
+            rows = in_key_order(batches, self._grouping.names, holder)
             _, keys, lanes = closed_groups(
                 self._grouping, rows, np.zeros(rows.num_rows, np.int64), None
             )

@@ -26,7 +26,7 @@ from rvertex.state.key_runs import (
     place_of,
     stable_key_order,
 )
-from rvertex.state.memory import StateMemory
+from rvertex.state.memory import UNLIMITED, StateMemory
 from tests.support.budget import one_in
 from tests.support.small_limits import small_limits
 
@@ -91,7 +91,7 @@ def check(kind: str, budget: int, seed: int) -> None:
         if not batches:
             last = end
             continue
-        piece = in_key_order(batches, names)
+        piece = in_key_order(batches, names, UNLIMITED.holder())
         keys = [piece.column(name) for name in names]
         assert last is None or place_of(keys, 0) >= last, "a key is in two pieces"
         assert end is None or place_of(keys, piece.num_rows - 1) < end
