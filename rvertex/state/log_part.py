@@ -15,6 +15,8 @@ from rvertex.state.hash_index import HashIndex, by_block
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rvertex.state.memory import Holder
+
 
 @dataclass(slots=True)
 class LogPart:
@@ -80,12 +82,12 @@ class LogPart:
             positions.append(self.starts[k] + inside[is_row])
         return np.concatenate(positions)
 
-    def take(self, at: np.ndarray) -> pa.RecordBatch:
+    def take(self, at: np.ndarray, holder: Holder) -> pa.RecordBatch:
         """The rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
             self.blocks[k].take(pa.array(at[local] - self.starts[k]))
-            for k, local in by_block(block)
+            for k, local in holder.read_once(by_block(block))
         ]
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 

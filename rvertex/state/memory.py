@@ -38,7 +38,8 @@ PIECE_BYTES_MAX = 16 << 20
 #: Memory that a step needs beside the state: its batch, the rows that it sorts, a piece of output.
 #: This much of a budget is kept free for it, but at most 1 / _WORK_PART.
 WORK_BYTES, _WORK_PART = 192 << 20, 4
-#: The part of a budget for mapped pages, and its least size: reading a run maps more than is read.
+#: The part of a budget for mapped pages. They are dropped when they fill half of it, at least
+#: PAGES_BYTES_MIN, because a single read may map as much again.
 _PAGES_PART, PAGES_BYTES_MIN = 8, 16 << 20
 #: Bytes that the system maps around a short slice: it maps aligned parts of 64 KiB.
 _AROUND_BYTES = 128 << 10
@@ -118,7 +119,7 @@ class StateMemory:
     def drop_pages(self) -> None:
         """Drop mapped pages of scratch files beyond their part of the budget."""
         if (budget := self.host.budget_bytes) is not None:
-            self.scratch.drop_pages(max(budget // _PAGES_PART, PAGES_BYTES_MIN))
+            self.scratch.drop_pages(max(budget // _PAGES_PART // 2, PAGES_BYTES_MIN))
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""

@@ -132,7 +132,7 @@ class RowLog:
             if len(at):
                 part.held[at] = True
                 part.count()
-                batches.append(part.take(at))
+                batches.append(part.take(at, self.holder))
         return batches
 
     def take_all(self) -> list[pa.RecordBatch]:
@@ -269,7 +269,7 @@ class RowLog:
             needle, at = needle[by_position], at[by_position]
             if not len(at):
                 continue
-            candidates, wanted = part.take(at), pa.array(needle)
+            candidates, wanted = part.take(at, self.holder), pa.array(needle)
             keys = [plain_array(candidates.column(name)) for name in self._keys]
             same = equal_keys(keys, [column.take(wanted) for column in columns])
             if not same.all():
@@ -333,14 +333,14 @@ class RowLog:
         return LogPart(self._stored(batches), current, held, self._until, is_stored=True)
 
     def _stored(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Write batches to scratch, many per file, within the limit of gathered bytes."""
+        """Write batches to scratch, a piece per file: a lookup maps no more at a time."""
         stored: list[pa.RecordBatch] = []
         gathered: list[pa.RecordBatch] = []
         nbytes = 0
         for batch in batches:
             gathered.append(batch)
             nbytes += batch.nbytes
-            if nbytes >= self.holder.run_bytes:
+            if nbytes >= self.holder.piece_bytes:
                 stored += self.holder.store([pa.concat_batches(gathered)])
                 gathered, nbytes = [], 0
         if gathered:

@@ -49,7 +49,9 @@ _GROWTH = 3
 #: and again costs more than to search a few runs.
 _MERGED_BYTES, _MERGED_PART = 64 << 20, 8
 #: The same with a memory budget, in sizes of a single run.
-_MERGED_RUNS = 4
+_MERGED_RUNS = 2
+#: A side with rows on scratch writes the next ones at this size: sorting them takes memory, too.
+_SPILLED_RUNS = 4
 #: Codes are searched, without a map, from this code on, if they are less than 1 / 8 of all.
 _SEARCHED_MIN, _SEARCHED_PART = 1 << 22, 8
 #: A side of at least this many bytes is restored without a copy of its rows.
@@ -231,17 +233,13 @@ class JoinSide:
             rest = [batch for batch in batches if not self._stays_on_scratch(batch)]
             table = pa.Table.from_batches(rest, table.schema)
         if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
-            self.restore(restored_rows(table, frontier, keys, self._on), frontier)
+            if len(loaded := restored_rows(table, frontier, keys, self._on)):
+                self._runs.append(IndexedRun(loaded, self._open_map()))
+            self._keep_to_memory(frontier)
             return
         ve, ordinal, rows = living_rows(table, frontier)
         codes = keys.codes([rows.column(name) for name in self._on])
         self.insert(Rows(codes, ve, ordinal, rows), frontier)
-
-    def restore(self, rows: Rows, frontier: int) -> None:
-        """Store the rows of a checkpoint."""
-        if len(rows):
-            self._runs.append(IndexedRun(rows, self._open_map()))
-        self._keep_to_memory(frontier)
 
     def _stays_on_scratch(self, batch: pa.RecordBatch) -> bool:
         is_long = self.holder.may_spill and batch.nbytes >= self.holder.run_bytes_min
@@ -273,10 +271,12 @@ class JoinSide:
         """Report the bytes of the rows; over the budget, move all rows in memory to scratch."""
         if not self.holder.may_spill:
             return
-        filters = sum(run.memory_bytes for run in self._stored_runs)
-        self.holder.used_bytes = filters + sum(run.nbytes for run in self._runs)
+        used_bytes = sum(run.nbytes for run in self._runs)
+        self.holder.used_bytes = used_bytes + sum(run.memory_bytes for run in self._stored_runs)
         rows_bytes = sum(run.rows.nbytes for run in self._runs)
-        if rows_bytes < max(self.holder.run_bytes_min, 1) or not self.holder.must_spill:
+        is_next = bool(self._stored_runs) and rows_bytes >= _SPILLED_RUNS * self.holder.run_bytes
+        is_due = self.holder.must_spill or is_next
+        if rows_bytes < max(self.holder.run_bytes_min, 1) or not is_due:
             return
         batches = [batch for run in self._runs for batch in self._batches(run.rows)]
         self._stored_runs += stored_runs(batches, frontier, self._on, self.holder, writes=True)

@@ -250,11 +250,14 @@ def stored_runs(
         if not is_last and (writes or sum(b.num_rows for b in group) < _RUN_ROWS):
             continue
         pairs = zip(*_numbers_of(group, on), strict=True)
-        hashes, ve = map(np.concatenate, pairs)
+        hashes, ve = map(np.concatenate, pairs)  # few arrays at a time: the budget is exceeded
         alive = np.flatnonzero(ve > frontier)
-        order = np.argsort(hashes.take(alive))
-        at = alive.take(order)
-        hashes, ve = hashes.take(at), ve.take(at)
+        if len(alive) < len(ve):
+            hashes, ve = hashes.take(alive), ve.take(alive)
+        order = np.argsort(hashes)
+        hashes, ve = hashes.take(order), ve.take(order)
+        at = order if len(alive) == sum(b.num_rows for b in group) else alive.take(order)
+        del alive, order
         rows = StoredRows(group, at, batch.schema.names)
         if len(at) and writes:
             yield _written(rows, hashes, ve, on, holder)
