@@ -49,6 +49,7 @@ def run_one(seed: int) -> None:
         "s": round(time.monotonic() - begun_s, 1),
         "cpu_s": round(used.ru_utime + used.ru_stime, 1),
         "done": changes.done,
+        "not_done": [step[:200] for step in changes.steps if step.startswith("not ")],
     }
     if error:
         row |= {"error": error, "steps": changes.steps, "folder": str(folder)}
