@@ -49,10 +49,40 @@ LOSING_KEYS = {
     'ss.tumbling("900ms")).agg(n=ss.agg.count()).select("n", key=ss.col("x")))'
     '.filter(ss.col("n") > 0).group_by("key").window(ss.tumbling("1400ms")).agg(t=ss.agg.sum("n"))',
 }
+#: Frames of all and of few rows, row patterns; running aggregates, and snapshots of their changes.
+BY_CODE = {
+    "patterns": 'rows.group_by("key").rolling().with_columns(d=ss.agg.count_distinct("x"), '
+    'b=ss.agg.lag("x")).match("A B+", partition_by="key", define={"A": ss.col("b") > 50, '
+    '"B": ss.col("x") < 60}, rows="all")',
+    "changes": 'rows.group_by("key").agg(m=ss.agg.max("x")).group_by("m").agg(n=ss.agg.count())',
+}
+#: A keyed process with dead letters.
+ODD = """None
+class Even(ss.KeyedProcess):
+    output = {"x": "int64"}
+
+    def on_event(self, event, ctx):
+        if event.x % 10 == 3:
+            raise ValueError("odd")
+        ctx.emit(event.x)
+
+kept = rows.group_by("key").process(Even, on_error="dead_letter").name("even")
+query = kept.group_by("x").window(ss.tumbling("700ms")).agg(n=ss.agg.count())"""
+OTHERS = {
+    "process": ODD,
+    "snapshots": 'rows.set_duration("300ms").group_by("key").window(ss.snapshot())'
+    '.agg(n=ss.agg.count(), m=ss.agg.max("x"))',
+    "left": 'rows.filter(ss.col("x") < 40).set_duration("200ms").join(rows.filter(ss.col("x") > 60)'
+    '.select("key", y=ss.col("x")).set_duration("90ms"), on="key", how="left")'
+    '.select("key", "x", "y")',
+    "anti": 'rows.filter(ss.col("x") < 40).set_duration("200ms").join(rows.filter(ss.col("x") > 60)'
+    '.set_duration("90ms"), on="key", how="anti").select("key", "x")',
+    "totals": 'rows.group_by("key").agg(n=ss.agg.count(), d=ss.agg.count_distinct("x"))',
+}
 #: For random changes: a query, and the one that it is exchanged with.
 PAIRS = {
     "tumbling": (COUNTS, COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')),
-    **{name: (text, text) for name, text in (STATEFUL | LOSING_KEYS).items()},
+    **{name: (text, text) for name, text in (STATEFUL | LOSING_KEYS | BY_CODE | OTHERS).items()},
 }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +27,15 @@ from rvertex.operators.user.transform import UserOperator
 from rvertex.operators.windows.extremes import Extremes
 from rvertex.operators.windows.hopping import PartialAggregate
 from rvertex.operators.windows.session_phases import PartialSession
+from rvertex.state.array_spill import ArraySpill
+from rvertex.state.memory import StateMemory
 from tests.support.cut_runs import Ports, merged_order, reopened, run_cut, through_bytes
+from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.operators.protocol import OperatorSpec
+    from rvertex.operators.protocol import OperatorSpec, OperatorState
 
 #: Operators without a rule: their state is not by key, or logged values depend on it.
 REFUSED = (CallOnce, Limit, Lookup, UserOperator)
@@ -69,9 +73,8 @@ def assert_divisible(
     draw = random.Random(len(order))
     at, then = sorted(draw.randrange(len(order) + 1) for _ in range(2))
     a, b = sorted(draw.randrange(1, SLOTS) for _ in range(2))
-    before = spec.open(schemas)
-    rows = before.process(order.piece(inputs, 0, at)).events.to_pylist()
-    state = through_bytes(before.snapshot())
+    pieces = [order.piece(inputs, 0, at // 2), order.piece(inputs, at // 2, at)]
+    rows, state = _state_at(spec, schemas, pieces, draw.choice((None, 0)))
     for ranges in (((0, a), (b, SLOTS)), ((a, b),)):
         vertex = Sharded((spec,), keys, ranges)
         running = vertex.open(schemas)
@@ -107,6 +110,20 @@ def _inner(spec: OperatorSpec) -> OperatorSpec:
     if isinstance(spec, ForwardCtis):
         return _inner(spec.operator)
     return _inner(spec.inner) if isinstance(spec, EdgeOfBegins) else spec
+
+
+def _state_at(
+    spec: OperatorSpec, schemas: Sequence[pa.Schema], pieces: Sequence[Ports], budget: int | None
+) -> tuple[list[dict[str, Any]], OperatorState]:
+    """The output rows of these pieces, and the state after them; it spills if it has a budget."""
+    rows: list[dict[str, Any]] = []
+    with nullcontext() if budget is None else small_limits():
+        operator = spec.open(schemas)
+        arrays = ArraySpill([operator], StateMemory(budget))
+        for piece in pieces:
+            arrays.fit(0)
+            rows += operator.process(piece).events.to_pylist()
+        return rows, through_bytes(operator.snapshot())
 
 
 def _keys_of(spec: OperatorSpec) -> tuple[tuple[str, ...], ...]:

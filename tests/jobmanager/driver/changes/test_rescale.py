@@ -24,8 +24,10 @@ from jobmanager.storage.root import JobRoot
 from rstream import Appender
 from rvertex.checkpoint.ranges.slots import NotByKeyError
 from tests.support.changed_jobs import (
+    BY_CODE,
     COUNTS,
     LOSING_KEYS,
+    ODD,
     QUICK,
     ROWS,
     SCHEMA,
@@ -42,13 +44,6 @@ from tests.support.live import Watch
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
 
-#: Frames of all and of few rows, row patterns; running aggregates, and snapshots of their changes.
-BY_CODE = {
-    "patterns": 'rows.group_by("key").rolling().with_columns(d=ss.agg.count_distinct("x"), '
-    'b=ss.agg.lag("x")).match("A B+", partition_by="key", define={"A": ss.col("b") > 50, '
-    '"B": ss.col("x") < 60}, rows="all")',
-    "changes": 'rows.group_by("key").agg(m=ss.agg.max("x")).group_by("m").agg(n=ss.agg.count())',
-}
 QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS, **BY_CODE}
 
 
@@ -152,19 +147,6 @@ class ResumedMeanwhile(JobRoot):
     def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
         with owned(self):
             return super().read_plan(to_run=to_run)
-
-
-ODD = """None
-class Even(ss.KeyedProcess):
-    output = {"x": "int64"}
-
-    def on_event(self, event, ctx):
-        if event.x % 10 == 3:
-            raise ValueError("odd")
-        ctx.emit(event.x)
-
-kept = rows.group_by("key").process(Even, on_error="dead_letter").name("even")
-query = kept.group_by("x").window(ss.tumbling("700ms")).agg(n=ss.agg.count())"""
 
 
 @pytest.mark.slow
