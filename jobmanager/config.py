@@ -11,6 +11,7 @@ from rvertex.sinks.limits import DeliveryLimits
 
 if TYPE_CHECKING:
     from planner.cost.parallelism import Parallelism
+    from planner.cost.policy import Policy
 
 #: ``retain_us`` of a job that deletes nothing.
 KEEP_ALL = -1
@@ -32,6 +33,8 @@ class JobConfig:
     py_files: tuple[str, ...] = ()
     #: Whether other users may read the job's folder, subject to the umask.
     shared_root: bool = False
+    #: When stages are rescaled without a request; None: never.
+    autoscale: Policy | None = None
     #: Time between two ticks. At a tick the job manager checks limits and writes the status file.
     tick_s: float = 0.25
     #: Maximum time from the order to start a host until its first report.

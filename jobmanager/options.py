@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from jobmanager.config import KEEP_ALL, JobConfig
+from planner.cost.policy import recorded_policy, stored_policy
 from planner.durations import Duration, duration_us, positive_duration_us
 from planner.physical.recovery import REPLICAS_MAX, recovered_with, with_durable_channels
 from rstream.errors import UsageError
@@ -214,6 +215,16 @@ class RunOptions(TypedDict, total=False):
             "Merge small output files; default: only for endless jobs that write into their root.",
             kind=bool,
             flags=("--compact-output/--no-compact-output",),
+        ),
+    ]
+    #: The file is read once: ``resume`` reads it again only if the option is given again.
+    autoscale: Annotated[
+        str | dict[str, Any] | None,
+        Option(
+            "Rescale the job by a policy (TOML); 'off': no longer.",
+            recorded_policy,
+            _job(autoscale=stored_policy),
+            metavar="FILE|off",
         ),
     ]
     #: All channels become durable (flushed to files), from the start of the job.

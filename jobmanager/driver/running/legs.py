@@ -13,6 +13,7 @@ from jobmanager.driver.job_run import Leg
 from jobmanager.driver.running.added_partitions import may_go_on, note_ends
 from jobmanager.driver.running.changes.apply import Following, Shell
 from jobmanager.driver.running.changes.pending import pending
+from jobmanager.driver.running.changes.scaling.autoscaler import Autoscaler
 from jobmanager.driver.running.changes.stopped import (
     CHANGE_TRIES_MAX,
     Changing,
@@ -56,7 +57,10 @@ def leg_of(
 
     topics = GrowingTopics(plan, run.root, SystemClock(), take_in)
     columns = NewColumns(plan, SystemClock())
-    beside = (inputs, topics, columns, tidying)
+    scalers = [one for one in former.beside if isinstance(one, Autoscaler)] if former else []
+    decided = [note for one in scalers for note in one.notes]
+    scaler = Autoscaler(run.root, plan, config.autoscale, SystemClock(), decided)
+    beside = (inputs, topics, columns, tidying, scaler)
     driver = Driver(
         root=run.root,
         manager=JobManager(Topology(plan.vertices), config, checks_output=True),

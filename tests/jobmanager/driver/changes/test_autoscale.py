@@ -1,0 +1,72 @@
+"""A job with a policy rescales itself, or only reports that it would.
+
+Cannot catch: whether the load of a real job calls for a change (tests/planner/cost).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager.driver.running.changes.scaling.autoscaler import reading
+from jobmanager.storage.root import GENERATION, JobRoot
+from planner.cost.autoscaling import Reading, StageLoad
+from planner.physical.layout import Stages
+from tests.jobmanager.cli.page.cases import S, log, vertex
+from tests.jobmanager.driver.changes.test_ranges import plan_of
+from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WIDE: dict[str, Any] = {"min": 3, "max": 3, "settle": "100ms", "cooldown": "100ms"}
+REASON = "s02-agg 2 -> 3: s02-agg must have 3 to 3 vertices"
+
+
+@pytest.mark.slow
+def test_a_job_rescales_itself_by_its_policy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS), autoscale={**WIDE, "dry_run": True})
+    changed.watch.until(lambda status: f"autoscale (dry run): {REASON}" in status["notes"])
+    assert int(JobRoot(changed.root).settings().get(GENERATION, 0)) == 0
+    job.stop()
+    job.wait(WAIT_S)
+    changed.append()
+    changed.watch.forget()
+    changed.job = jobmanager.resume(
+        changed.root, config=QUICK, on_status=changed.watch, autoscale=WIDE
+    )
+    changed.watch.until(
+        lambda status: (
+            f"autoscale: {REASON}" in status["notes"]
+            and sum(row["stage"] == "s02-agg" for row in status["vertices"]) >= 3
+        )
+    )
+    changed.append()
+    changed.has_read_all()
+    assert any(f"autoscale: {REASON}" in record.getMessage() for record in caplog.records)
+    assert int(JobRoot(changed.root).settings()[GENERATION]) == 1, "once within the limits it stays"
+    assert changed.finish() == whole_answer(changed, COUNTS)
+
+
+def test_a_reading_is_the_load_between_two_statuses(tmp_path: Path) -> None:
+    def status(at_s: float, *busy_s: float, **fields: Any) -> dict[str, Any]:
+        rows = [
+            vertex(f"s02-agg.{k}", stage="s02-agg", busy_us=int(one * S), state_bytes=10 * k)
+            for k, one in enumerate(busy_s)
+        ]
+        source = vertex("s01.0", logs=[log(0, 0, lag_s=90.0), log(1, 5, lag_s=7.0)])
+        memory = {"used_bytes": 3, "limit_bytes": 4}
+        hosts = [{"memory": memory}, {"memory": None}]
+        return {"written_us": int(at_s * S), "vertices": [*rows, source], "hosts": hosts}
+
+    found = reading(Stages(plan_of(tmp_path)), status(10, 1.0, 5.0), status(20, 3.0, 9.0), 20.0)
+    assert found == Reading(20.0, {"s02-agg": StageLoad(2, 0.3, 10)}, 7.0, 0.75)
