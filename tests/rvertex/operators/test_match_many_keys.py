@@ -6,6 +6,7 @@ exhaustive matcher.
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import TYPE_CHECKING
 
@@ -118,3 +119,18 @@ def test_earliest_times_as_a_dict(seed: int) -> None:
             assert sorted(times.take_before(before).tolist()) == taken
             model |= dict.fromkeys(taken, INF_TIME)
         assert times.first() == min(model.values())
+
+
+def test_an_early_time_that_stays_keeps_no_stale_entries() -> None:
+    """One key waits for ever, and the times of 1,000 others change: they are not kept."""
+    times, codes, sizes = Earliest(), np.arange(1, 1001), []
+    times.set(0, 1)
+    for turn in range(100):
+        times.set_all(codes, np.full(1000, 10 + turn))
+        times.set(1 + turn, 5)
+        sizes.append(len(pickle.dumps(times)))
+        assert times.first() == 1
+    assert max(sizes) < 20 * sizes[0], sizes[::10]
+    times.set(0, int(INF_TIME))
+    assert sorted(times.take_before(6)) == [100]
+    assert len(times.take_before(200)) == 999

@@ -1,7 +1,9 @@
 """Times by key, with fast access to the earliest.
 
 Invariants: (1) each key with a time has an entry with that time; entries with other times are
-stale, and skipped; (2) a call costs time in the keys it is given and returns, amortised.
+stale, and skipped; (2) a call costs time in the keys it is given and returns, amortised; (3) there
+are at most three times as many entries as keys: an early time that stays keeps later stale entries
+from being skipped, so they are removed.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from rvertex.events.group_arrays import GroupArray
 
 #: How many entries of a block are compared at a time.
 _COMPARED = 64
+#: Fewest entries that are looked through for stale ones.
+_ENTRIES_MIN = 4096
 _NO_CODES = np.zeros(0, np.int64)
 
 
@@ -28,6 +32,8 @@ class Earliest:
         #: By number: sorted times, and their keys.
         self._blocks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._next = 0
+        #: Entries added since the stale ones were removed.
+        self._added = 0
 
     def set(self, code: int, time: int) -> None:
         """Set the time of a key."""
@@ -36,6 +42,7 @@ class Earliest:
             of[code] = time
             if time != INF_TIME:
                 heapq.heappush(self._heap, (time, code, -1))
+                self._count(1)
 
     def set_all(self, codes: np.ndarray, times: np.ndarray) -> None:
         """Set the times of many keys, no key twice."""
@@ -44,12 +51,8 @@ class Earliest:
         of = self._of.writable(max(int(codes.max()) + 1, len(self._of)))
         is_new = (of[codes] != times) & (times != INF_TIME)
         of[codes] = times
-        times, codes = times[is_new], codes[is_new]
-        if len(times):
-            order = np.argsort(times, kind="stable")
-            self._blocks[self._next] = times[order], codes[order]
-            heapq.heappush(self._heap, (int(times[order[0]]), self._next, 0))
-            self._next += 1
+        self._add_block(codes[is_new], times[is_new])
+        self._count(int(is_new.sum()))
 
     def picked(self, codes: np.ndarray) -> Earliest:
         """The times of ``codes``, which get the codes 0, 1, ..."""
@@ -93,6 +96,22 @@ class Earliest:
                 self._move(number, to)
             of[taken[-1]] = INF_TIME
         return np.concatenate(taken) if taken else _NO_CODES
+
+    def _add_block(self, codes: np.ndarray, times: np.ndarray) -> None:
+        if len(times):
+            order = np.argsort(times, kind="stable")
+            self._blocks[self._next] = times[order], codes[order]
+            heapq.heappush(self._heap, (int(times[order[0]]), self._next, 0))
+            self._next += 1
+
+    def _count(self, added: int) -> None:
+        """Count new entries; remove the stale ones if there are many."""
+        self._added += added
+        if self._added > 2 * len(self._of) + _ENTRIES_MIN:
+            of = self._of.read()
+            self._heap, self._blocks, self._added = [], {}, 0
+            codes = np.flatnonzero(of != INF_TIME)
+            self._add_block(codes, of[codes])
 
     def _move(self, number: int, place: int) -> None:
         """Move the first entry of the heap, a block, to ``place``; drop the block at its end."""
