@@ -328,8 +328,7 @@ class _Grouping:
             if self._is_bound(item.node):
                 kind = self._kind(item.node)
                 bounds[item.name] = Bound(kind, window, is_life=True, steps=steps)
-            # a bound of an input's window: results of a new window need not be within it
-            elif others:
+            elif others:  # results of a new window need not be within an input's window
                 is_within = self.key is not None
                 bounds[item.name] = others[0] if is_within else Bound(others[0].kind, None)
         return Rows(stream, bounds, InWindows((window,), is_whole=True))
