@@ -68,7 +68,7 @@ def secret_value(what: str, text: str) -> str:
 def _content(what: str, text: str) -> str:
     path = text.removeprefix(FILE)
     if not os.path.isabs(path):
-        raise MissingSecretError(what, text, "a path of a secret is absolute: file:/PATH")
+        raise MissingSecretError(what, text, "the path of a secret must be absolute: file:/PATH")
     try:
         with open(path, "rb") as file:
             data = file.read(SECRET_BYTES_MAX + 1)

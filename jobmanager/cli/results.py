@@ -45,7 +45,7 @@ SUMMARY = (
 
 
 def follow(job: Job) -> bool:
-    """Wait for the end; an interrupt cancels the job first. Whether there was one."""
+    """Wait for the job's end. An interrupt cancels the job. Return whether there was one."""
     is_interrupted = False
     with ended_if_frozen(JobConfig().step_wait_s), contextlib.suppress(JobFailedError):
         try:

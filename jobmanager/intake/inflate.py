@@ -55,7 +55,7 @@ class Inflater:
     def finish(self) -> None:
         """Raises PostError: the body ends before its content does."""
         if self._stream is not None and not (self._has_begun and self._stream.eof):
-            raise PostError("the body ends within its gzip")
+            raise PostError("the gzip data of the body are cut off")
 
     def _counted(self, piece: bytes) -> bytes:
         self._left -= len(piece)

@@ -158,7 +158,7 @@ class IntakeService:
     def too_late(self, name: str) -> StoreError:
         """Return the error for a post that was not durable in time."""
         wait_s = self.limits.answer_wait_s
-        reason = f"not durable after {wait_s:g} s; it may become so: repeat it with its number"
+        reason = f"not durable after {wait_s:g} s; it may still become so: repeat it by its number"
         return StoreError(name, reason)
 
     def open_producer(self, name: str, producer: str) -> ProducerPosition:

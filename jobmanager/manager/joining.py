@@ -154,7 +154,8 @@ def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
 
     This includes writers that wait for their hosts, because their first seqs are already known.
     """
-    for stream, seq in zip(vertex.shape.inputs, ref.reads, strict=False):  # a source reads more
+    # a source also has positions of its input
+    for stream, seq in zip(vertex.shape.inputs, ref.reads, strict=False):
         writers = job.vertices[stream.writer.vertex].instances
         begins = min((i.released.get(stream.id, 0) for i in writers), default=0)
         if not stream.is_durable and begins > seq:

@@ -192,7 +192,8 @@ class _Comparing:
     ) -> None:
         known = {v.id: v for v in recorded.plan.vertices}.get(spec.id)
         is_known = known is not None and known.output_payload.equals(spec.output_payload)
-        # Other code over the whole input: the output of a changed job has rows from several.
+        # Without a start it is other code. Then the output of a changed job is not compared: it is
+        # the output of more than one query.
         is_known &= start is not None or not recorded.was_changed
         self._checks = checks_of(recorded, spec, start) if is_known else {}
         self._spec, self._start, self._end_us = spec, start, end_us

@@ -102,7 +102,7 @@ def read_pickle_document(data: bytes, *, to_run: bool = False) -> Any:
         raise BrokenDocumentError("it is empty")
     start = len(_PICKLE_MAGIC) + _CHECKSUM_BYTES
     if not data.startswith(_PICKLE_MAGIC):
-        raise BrokenDocumentError("it does not begin as it was written")
+        raise BrokenDocumentError("it begins with bytes of another format")
     if _digest(data[start:]) != data[len(_PICKLE_MAGIC) : start]:
         raise BrokenDocumentError("its checksum does not match")
     from rvertex.user_code.unpickle import load_shipped

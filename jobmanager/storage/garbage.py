@@ -169,7 +169,8 @@ def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[s
     for vertex in job.topology.vertices:
         is_over = _is_over(job, vertex)
         for kind in (VALUES, PRODUCTIONS, INTAKE):
-            *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]  # the newest refuses zombies
+            # the newest entry fences suspended instances
+            *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]
             obsolete += [e for e in entries if is_over or (e in announced and e not in needed)]
         states = root.store.list(f"{STATES}/{vertex}")
         if states and not is_over:

@@ -46,7 +46,7 @@ def load_query(
         return _as_query(_from_sql(Path(target), variables, dialect), target, "query")
     if variables or dialect:
         name = "--set" if variables else "--dialect"
-        raise QueryFileError(target, f"{name} is for files in SQL")
+        raise QueryFileError(target, f"{name} is only for files in SQL")
     return _from_python(target)
 
 

@@ -117,8 +117,8 @@ def require_groupable(name: str, node: Node) -> None:
 
 
 _MADE_TEXT = (
-    "; one value of a CSV file that is no number makes its column text: from_csv(schema=, "
-    "on_bad_row=) reads the others as numbers"
+    "; a single value that is no number makes a column of a CSV file text: set schema= and "
+    "on_bad_row= of from_csv() to read the others as numbers"
 )
 
 

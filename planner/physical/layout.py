@@ -136,7 +136,7 @@ class Stages:
                 raise NotByKeyError(reader.name, reason)
             if is_split and any(not place.is_stateless for place in self.places(reader.name)):
                 raise NotByKeyError(
-                    reader.name, "it has state, and each vertex reads a single other one"
+                    reader.name, "it has state, and each of its vertices reads one other vertex"
                 )
 
 

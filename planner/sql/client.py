@@ -140,7 +140,7 @@ def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Nam
     ``instants``: the columns that are declared with a time zone.
 
     Raises:
-        SqlError: the statement has some.
+        SqlError: the statement uses such a time.
     """
     zone = names.zone
     for column in statement.find_all(exp.Column):

@@ -130,7 +130,7 @@ class Appender:
         """
         batch = as_rows(self.uri, self.schema, rows)
         if (producer is None) != (number is None):
-            raise UsageError(f"{self.uri}: producer= and number= belong together")
+            raise UsageError(f"{self.uri}: set both producer= and number=")
         _check_producer(self.uri, producer, epoch, number or 0)
         return self._put(Append(batch, producer, epoch, number or 0), batch.nbytes)
 
@@ -209,7 +209,9 @@ class Appender:
         try:
             return future.result(self.limits.append_wait_s)
         except TimeoutError:
-            reason = f"not durable after {self.limits.append_wait_s:g} s; it may become so"
+            reason = (
+                f"not durable after {self.limits.append_wait_s:g} s; the rows may still be stored"
+            )
             raise StoreError(self.uri, reason) from None
 
     def _commit_all(self) -> None:

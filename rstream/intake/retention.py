@@ -59,7 +59,7 @@ class LogRetention:
         return self._segments.collect(self._segments.boundary(mark))
 
     def _newest(self, seqs: SeqRange) -> int | None:
-        """Return the arrival of its last row, which is the latest; None: it was just deleted."""
+        """Return the arrival of a segment's last row, the latest one; None: it was just deleted."""
         if seqs not in self._newest_us:
             try:
                 file = self._segments.open(seqs, columns=())

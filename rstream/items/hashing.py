@@ -30,7 +30,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 NULL_HASH = np.uint64(0x6E756C6C6E756C6C)
 _NO_ROWS = np.empty(0, np.int64)
 _ALL_VALID = 255
-#: With fewer bitmap bytes with nulls than one in this many, nulls are searched byte by byte.
+#: If fewer than one in this many bitmap bytes have nulls, nulls are searched byte by byte.
 _BYTES_PER_NULL = 8
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)

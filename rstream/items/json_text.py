@@ -1,8 +1,8 @@
 """Rows and nested values as JSON text, for places that have no type for them.
 
-Records are objects, lists arrays, maps arrays of pairs unless objects are requested. What JSON has
-no form for is text: numbers with a decimal point that is exact, times (ISO 8601, after the year
-9999 a number), bytes (hexadecimal), NaN and infinities.
+Records are objects, lists arrays, maps arrays of pairs unless objects are requested. Values that
+JSON has no form for become text: decimals, times (ISO 8601; after the year 9999 a number), bytes
+(hexadecimal), NaN and infinities.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plain_rows(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """Each row as values of Python; times that its calendar lacks as numbers, of their unit."""
+    """Each row as Python values; a time beyond Python's calendar becomes a number of its unit."""
     columns = [plain_values(column) for column in rows.columns]
     for row in zip(*columns, strict=True):
         yield dict(zip(rows.column_names, row, strict=True))
@@ -36,7 +36,7 @@ def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _value(value: pa.Scalar) -> Any:
-    """As a value of Python; a time after the end of its calendar as the number that it is."""
+    """Return a Python value; for a time beyond Python's calendar, the number of its unit."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

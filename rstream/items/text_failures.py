@@ -107,7 +107,7 @@ def hopeless(texts: pa.Array, kind: pa.DataType) -> np.ndarray:
 
 
 def _pattern(kind: pa.DataType) -> str | None:
-    """Return a pattern that each text has that some conversion accepts; None: there is none."""
+    """Return a pattern that matches all texts that a conversion may accept; None: unknown."""
     if kinds.is_integer(kind):
         digits = len(str(2**kind.bit_width))
         return rf"[+-]?0*\d{{1,{digits}}}|0[xX][0-9a-fA-F]+"

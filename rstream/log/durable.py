@@ -186,7 +186,8 @@ class DurableLog:
                 self._remove_torn(seqs)
                 raise
         with self._listing_lock, self._lock:
-            self._cut_off.pop(seqs, None)  # a longer file had this range; now one has it alone
+            # before, this range was the valid part of a longer file
+            self._cut_off.pop(seqs, None)
             self._index.add(seqs)
 
     def _has_complete(self, file: SeqRange) -> bool:

@@ -196,7 +196,8 @@ class FsspecBlobs:
                 make_private(self._root, sync=self._fsync)
             except FileExistsError as error:
                 raise NotADirectoryError(str(error)) from error
-            except FileNotFoundError as error:  # no answer here
+            # a folder above was deleted meanwhile, which is no answer but a failure
+            except FileNotFoundError as error:
                 raise OSError(str(error)) from error
 
         if self._is_local:

@@ -1,8 +1,8 @@
-"""Puts of many files on a local disk that share the waits for it.
+"""Puts of many files on a local disk with one wait for the disk.
 
 A put waits for the disk, some milliseconds for each file. Files that count only once a later file
-exists are written without that, and synced at once, by several threads: the file system writes them
-in a few transactions.
+exists are written without this wait. Then several threads sync all of them: the file system writes
+them in a few transactions.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def nearest_floats(column: pa.Array, kind: pa.DataType | None = None) -> pa.Arra
                 # Both are exact, so the division rounds only once.
                 floats = low.astype(np.float64) / 10.0**scale
                 return pa.array(floats, mask=_nulls(column))
-    # Through the decimal digits: slower, but correct for all.
+    # Through text: slower, but correct for all decimals.
     return column.cast(pa.string()).cast(kind)
 
 

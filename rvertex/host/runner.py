@@ -340,7 +340,8 @@ class VertexRunner:
             return self._feed.reader.wait_s
         if self._ahead is None or self.vertex.is_finished or not self._has_room:
             return None
-        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # also when held: it measures the poll
+        # called even while a step is held, because it measures the poll
+        wait_s = self._pace.wait_s(self._ahead.batch, VS)
         return None if self._held is not None else wait_s
 
     def begin_flush(self) -> None:

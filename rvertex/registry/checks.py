@@ -53,8 +53,10 @@ def once_sink(to: Any, id_: Any, at: Any, registry: Any, on_old: Any, answer: An
         reason = f"it takes another destination, such as sinks.kafka(...), not {to!r:.80}"
         raise InvalidSinkError("once", reason)
     if not isinstance(answer, str):
-        raise InvalidSinkError("once", f"answer= is a name of the rows, not {answer!r:.80}")
-    if not answer:  # the folders of sites may differ
+        raise InvalidSinkError(
+            "once", f"answer= must be a text that names the rows, not {answer!r:.80}"
+        )
+    if not answer:  # without the folder, because sites may use different ones
         where = "parquet" if isinstance(to, ParquetSink) else to.label
         answer = f"{where} by {id_} and {at}"
     return OnceSink(to, id_, at, checked_registry(registry, "once"), on_old, answer)

@@ -73,7 +73,7 @@ class OnceDestination:
         """Open the destination; claims of an earlier instance belong to this one."""
         progress = self._to.open(epoch)
         if progress is None:
-            self._registry.create()  # so later it is known that it existed
+            self._registry.create()  # so that a registry that is missing later is known to be lost
         else:
             has_claimed = progress.next_seq > 0
             self._registry.resume(self._token, progress.next_seq, has_claimed=has_claimed)

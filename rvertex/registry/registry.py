@@ -188,7 +188,7 @@ class IdRegistry:
     def release(self, token: str, next_seq: int) -> None:
         """Release the ids of a joiner that has ended and has not delivered them.
 
-        ``next_seq``: its destination has its items below; otherwise these would be delivered twice.
+        ``next_seq``: the destination has the joiner's items below it. Their ids stay claimed.
         """
         self.resume(token, next_seq)
         for shard in self._followed():

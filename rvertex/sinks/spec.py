@@ -279,7 +279,7 @@ class ParquetSink(SinkSpec):
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
         if self.roll_s < 0 or self.roll_rows < 1:
-            raise InvalidSinkError(self.label, "a file needs at least 1 row and 0 s")
+            raise InvalidSinkError(self.label, "roll_rows= is less than 1, or roll= is negative")
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,8 @@ class _Look:
                     todo += [(item, place.item(i)) for i, item in enumerate(place.get())]
             elif type(value) not in _PLAIN and id(value) not in self._entered:
                 self._entered.add(id(value))
-                if issubclass(type(value), self._ends_at):  # isinstance: 0.1 ms if it is not
+                # isinstance takes 0.1 ms if the answer is no
+                if issubclass(type(value), self._ends_at):
                     self.ends.append(value)
                 else:
                     todo += self._inside(value)

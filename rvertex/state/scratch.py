@@ -57,8 +57,8 @@ class Scratch:
         #: The addresses of the mapped files, sorted, and where each ends.
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
-        #: The mapping that each start belongs to: an address may be used again before it is freed
-        #: here.
+        #: By start address: the number of the newest mapping there. The system may reuse an address
+        #: before the file's end is noted here.
         self._owners: dict[int, int] = {}
         self._numbers = itertools.count()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
@@ -186,7 +186,8 @@ class Scratch:
         with self._lock:
             self._used_bytes += size
             usage.files, usage.nbytes = usage.files + 1, usage.nbytes + size
-            if start not in self._ends:  # else its last owner is unmapped, and freed in a moment
+            # else the mapping before it at this address is gone, and its end will be noted soon
+            if start not in self._ends:
                 bisect.insort(self._starts, start)
             self._ends[start] = start + size
             self._owners[start] = owner = next(self._numbers)

@@ -164,7 +164,8 @@ class Emitted:
         fields = list(self._schema)[len(arrays) :]
         for f, values in zip(fields, rows.columns, strict=True):
             try:
-                write = arrow_column if holds_times(f.type) else raw_column  # emit has checked it
+                # ``emit`` has checked other values
+                write = arrow_column if holds_times(f.type) else raw_column
                 arrays.append(write(values, f.type))
             except MemoryError:
                 raise

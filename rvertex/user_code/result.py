@@ -89,7 +89,8 @@ def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
         numbers.min() < 0 or numbers.max() >= rows or (np.diff(numbers) < 0).any()
     ):
         raise UserResultError(
-            function, f"column {ROW!r} of its result names rows 0 to {rows - 1}, in their order"
+            function,
+            f"column {ROW!r} of its result must have numbers from 0 to {rows - 1}, ascending",
         )
     return numbers
 

@@ -39,7 +39,7 @@ def test_from_the_environment_and_from_files(
     [
         ("env:NO_SUCH_PASSWORD", "p is env:NO_SUCH_PASSWORD, but this process has no environment"),
         ("env:", "but this process has no environment variable"),
-        ("file:key", "a path of a secret is absolute"),
+        ("file:key", "the path of a secret must be absolute"),
         ("file:/no/such/key", "it cannot be read \\(No such file or directory\\)"),
     ],
 )

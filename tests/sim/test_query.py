@@ -60,5 +60,5 @@ def test_code_without_a_known_answer_is_refused_by_name() -> None:
         def on_event(self, event: Any, ctx: ss.KeyedContext) -> None:
             ctx.emit(ctx.random())
 
-    with pytest.raises(UsageError, match="Draws draws values"):
+    with pytest.raises(UsageError, match="Draws uses outside values"):
         assert_survives(lambda c: c.group_by("user").process(Draws), {"clicks": CLICKS}, runs=1)

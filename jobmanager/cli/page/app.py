@@ -180,7 +180,7 @@ class _Page:
     def changing(self, handler: Handler) -> Handler:
         """Return a handler that first checks the permission to change jobs.
 
-        Without tokens, no request has it.
+        If the server has no tokens, every request is refused.
         """
 
         async def with_tokens(request: Request) -> Response:

@@ -21,7 +21,7 @@ def check_call(
         How many events a continued job has had before this day; None if it has no days.
 
     Raises:
-        UsageError: they do not.
+        UsageError: two arguments exclude each other, or one is missing.
     """
     if target is None and continue_root is None:
         raise UsageError("run takes the file of a query: jobmanager run FILE.py --root ROOT")

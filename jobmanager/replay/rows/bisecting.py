@@ -208,7 +208,7 @@ class _Search:
 
 
 def _names_of(plan: PhysicalPlan, events: pa.RecordBatch) -> np.ndarray:
-    """A hash per row, uint64[n]: of its start and partition keys; of a point in time, of all."""
+    """A hash per row, uint64[n], of its start and partition keys; for a point, of all columns."""
     keys = {name for names in plan.partitioning.keys or () for name in names}
     kept = [VS, *(name for name in plan.schema.names if name in keys)]
     columns = [plain_array(events.column(name)) for name in kept]

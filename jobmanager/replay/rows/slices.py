@@ -191,7 +191,7 @@ def _check_repeatable(spec: VertexSpec) -> None:
     if spec.recovery.strategy == "strong":
         reason = "its code is declared not deterministic, so another run may differ"
     elif any(draws_values(operator) for operator in spec.operators):
-        reason = "its code draws values, which were recorded for all of its input"
+        reason = "its code uses outside values (such as ctx.now), recorded for its whole input only"
     if reason:
         instead = "`jobmanager replay` of a vertex still works"
         raise CannotReplayError(f"{spec.id} on a part of its input", reason, instead)

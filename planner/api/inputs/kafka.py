@@ -256,7 +256,9 @@ def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
         formats = ", ".join(_OF_KEYS)
         raise InvalidPlanError(f"key= with format={given.format!r}: it is for {formats}")
     if given.ve is not None:
-        raise InvalidPlanError("ve= with key=: each row lasts until the next of its key")
+        raise InvalidPlanError(
+            "leave out ve= if key= is set: each row lasts until the next one of its key"
+        )
     if is_debezium and given.vs not in _TIMES_OF_CHANGES:
         allowed = ", ".join(f'"{name}"' for name in _TIMES_OF_CHANGES)
         raise InvalidPlanError(

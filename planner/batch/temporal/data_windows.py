@@ -88,7 +88,7 @@ def session_end(longest_us: int | None) -> str:
 
 
 def step_end(keys: Sequence[str], longest_us: int | None) -> str:
-    """Return the end of each running result, for distinct starts ``_vs`` with ``_until``."""
+    """Return the end of each running result: the next start of its session, or ``_until``."""
     following = f"lead({VS}) {over([*keys, '_start'], f'order by {VS}')}"
     end = "_until" if longest_us is None else f"least(_until, {moved('_start', longest_us)})"
     return f"coalesce({following}, {end})"

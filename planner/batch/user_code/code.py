@@ -137,8 +137,7 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
     if any(code.draws_values for code in node.codes):
         raise UnsupportedInBatchError(
             node.describe(),
-            "it takes values from outside (ctx.now, ctx.random, ctx.lookup), which are recorded "
-            "by the stream that took them",
+            "ctx.now, ctx.random and ctx.lookup would return other values than the job recorded",
         )
     is_keyed = isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply)
     if is_keyed or isinstance(node, logical.Match):

@@ -31,7 +31,7 @@ class _Context:
     def now(self) -> Any:
         """Raise an error, as the next two methods do."""
         raise UnsupportedInBatchError(
-            self._name, "values from outside are recorded by the stream that took them"
+            self._name, "a batch would get other outside values than the job recorded"
         )
 
     random = now

@@ -132,9 +132,9 @@ class _Context:
     def now(self) -> Any:
         """Raise an error, as the next two methods do."""
         raise UnsupportedInBatchError(
-            self._name, "ctx.now, ctx.random and ctx.lookup are recorded by the stream that took"
-            " them",
-        )  # fmt: skip
+            self._name,
+            "ctx.now, ctx.random and ctx.lookup would return other values than the job recorded",
+        )
 
     random = now
 

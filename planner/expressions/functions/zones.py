@@ -111,7 +111,7 @@ def _at_zone(values: Sequence[Value], call: Call) -> Value:
 
 
 def _not_in_spark(call: Call, _a: str) -> NoReturn:
-    raise UnsupportedInBatchError(str(call), "Spark's rules of zones are another release's")
+    raise UnsupportedInBatchError(str(call), "Spark has other rules of time zones")
 
 
 def _no_resolver(_: pa.DataType | None) -> Callable[[Call], Node | None]:

@@ -84,7 +84,9 @@ def _is_ticks(kind: pa.DataType) -> bool:
 def _each(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     body = cast("element", source, target, shown)
     if shown is None and body != "element":
-        raise UnsupportedInBatchError("try_cast", "of a list, Spark would keep what fits")
+        raise UnsupportedInBatchError(
+            "try_cast", "Spark would keep the elements of a list that fit"
+        )
     return sql if body == "element" else f"transform({sql}, element -> {body})"
 
 

@@ -248,7 +248,9 @@ def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | 
     _fill(rows, table, schema)
     for name in (*columns.not_null, *columns.primary_key):
         if any(row.get(name) is None for row in rows):
-            raise table.text.error(columns.nodes[name], f"{name} is NOT NULL: write its values")
+            raise table.text.error(
+                columns.nodes[name], f"{name} is NOT NULL: write a value in each row"
+            )
     batch = pa.RecordBatch.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema
     )

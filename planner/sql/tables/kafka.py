@@ -261,7 +261,8 @@ def _times(
     if is_debezium:
         of_record = mark is None or table.columns.metadata.get(mark.name) == _TIMESTAMP
         if options.vs is None and of_record:
-            # In a partition offsets order changes, even if clocks disagree: a late one is kept.
+            # Changes of a partition are in the order of offsets even if clocks disagree, so a late
+            # change is kept.
             late = {} if mark or options.delay is not None else {"late": "adjust"}
             delay_us = 0 if mark is None else table.columns.delay_us
             return {"vs": _TIMESTAMP, "delay": delay_us, **late}

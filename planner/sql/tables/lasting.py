@@ -106,7 +106,7 @@ def lasting(
         return stream.for_ever() if type(ve) is exp.Null else stream
     if not key:
         reason = (
-            f"'{_UPSERT}' needs PRIMARY KEY (id) NOT ENFORCED, the key whose versions the rows are"
+            f"'{_UPSERT}' needs PRIMARY KEY (id) NOT ENFORCED: each row is a version of its key"
         )
         raise given.error(CHANGELOG, reason)
     if ve is not None:

@@ -258,7 +258,7 @@ class SparkExecutor:
             self._cancel(task)
 
     def _cancel(self, task: _Task) -> None:
-        with contextlib.suppress(Py4JError, OSError, AttributeError):  # of a Spark that is gone
+        with contextlib.suppress(Py4JError, OSError, AttributeError):  # Spark is gone
             self._context.cancelJobGroup(task.group)
 
 

@@ -127,7 +127,7 @@ class Results:
         return pa.RecordBatch.from_arrays(columns, schema=self.payload)
 
     def _with_keys_of(self, rows_of_keys: np.ndarray, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """``rows`` with the keys of other rows: a key keeps its first value (-0.0 is 0.0)."""
+        """``rows`` with equal keys of other rows: a key keeps its first form (-0.0 or 0.0)."""
         at = pa.array(rows_of_keys)
         columns = [
             column.take(at) if i < self._keys and pa.types.is_floating(column.type) else column

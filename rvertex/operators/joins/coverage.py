@@ -66,8 +66,8 @@ class Coverage:
     ) -> np.ndarray:
         """The end of the cover of each key (codes >= 0) at each of ``times``, which are sorted.
 
-        A result at or before its time means: not covered. ``rows``: right events that
-        :meth:`advance` has not added yet.
+        If a result is not after the key's time, the key is not covered then. ``rows``: right
+        events that :meth:`advance` has not added yet.
         """
         until = self._end.get(codes)
         if rows is None:

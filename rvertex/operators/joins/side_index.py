@@ -191,7 +191,7 @@ class JoinSide:
         return len(self._runs) + len(self._stored_runs)
 
     def find(self, probes: Probes) -> Iterator[Found]:
-        """The rows with the key of a probe that end after its start, run by run."""
+        """The rows that have the key of a probe and end after the probe starts, run by run."""
         if not self.runs or not len(probes):
             return
         first = probes.vs[0]
@@ -259,7 +259,7 @@ class JoinSide:
         """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
-        merged_bytes = last.rows.nbytes + rows.nbytes  # without the map: it stays as long
+        merged_bytes = last.rows.nbytes + rows.nbytes  # a merge does not lengthen the code map
         limit = _MERGED_BYTES
         if merged_bytes > limit:
             limit = max(limit, sum(run.rows.nbytes for run in self._runs) // _MERGED_PART)
@@ -370,7 +370,7 @@ def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[s
     order = stable_order(rows.codes)
     in_order = rows if order is None else rows.ordered(order)
     falls = in_order.ordinal[1:] < in_order.ordinal[:-1]
-    if (falls & ~heads_of(in_order.codes)[1:]).any():  # the runs had been merged
+    if (falls & ~heads_of(in_order.codes)[1:]).any():  # out of order: runs had been merged
         return rows.ordered(np.argsort(rows.ordinal, kind="stable"))
     return in_order
 

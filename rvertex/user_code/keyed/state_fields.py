@@ -90,14 +90,18 @@ def _field(process: str, name: str, annotation: Any, owner: type) -> StateField 
     if annotation is ClassVar or get_origin(annotation) is ClassVar:
         return None
     if name.startswith("_"):
-        raise UserResultError(process, f"state field {name!r}: names begin without an underscore")
+        raise UserResultError(
+            process, f"state field {name!r}: a name has no underscore at its start"
+        )
     kind, is_list, is_optional = _parsed(process, name, annotation)
     missing = object()
     default = owner.__dict__.get(name, missing)
     if default is missing:
         default = None if is_optional else None if is_list else _DEFAULTS[kind]
     elif is_list:
-        raise UserResultError(process, f"state field {name!r}: a list begins empty, without '='")
+        raise UserResultError(
+            process, f"state field {name!r}: a list starts empty: remove its default"
+        )
     elif type(default) is int and kind is float:
         default = float(default)
     field = StateField(name, kind.__name__, is_list, is_optional, default)
@@ -122,7 +126,7 @@ def _parsed(process: str, name: str, annotation: Any) -> tuple[type, bool, bool]
     if is_list:
         (annotation,) = get_args(annotation)
     if annotation not in _KINDS or (is_list and is_optional):
-        raise UserResultError(process, f"state field {name!r}: a type of state is {TYPES}")
+        raise UserResultError(process, f"state field {name!r}: its type must be one of {TYPES}")
     return annotation, is_list, is_optional
 
 

@@ -147,7 +147,7 @@ class Broker:
         """Create a topic; its name. The broker keeps it in memory, over 300 bytes per record."""
         from confluent_kafka.admin import NewTopic
 
-        admin = self._admin()  # it has to outlive its answers
+        admin = self._admin()  # keep it until its answers have arrived
         made = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
         admin.create_topics([made])[topic].result(ANSWER_S_MAX)
         return topic
@@ -292,7 +292,8 @@ def free_port() -> int:
 
     Otherwise a connection may take it before the server that it is for has started.
     """
-    for port in random.SystemRandom().sample(_PORTS, _PORTS_TRIED):  # no seed of a test counts
+    # not from a test's seed, because tests run at the same time
+    for port in random.SystemRandom().sample(_PORTS, _PORTS_TRIED):
         with socket.socket() as taken, contextlib.suppress(OSError):
             taken.bind(("127.0.0.1", port))
             return port

@@ -57,7 +57,7 @@ def query_workload(seed: int, query: QueryLike, inputs: Mapping[str, Any]) -> Wo
     test, rows = bound_to_rows(query, inputs)
     for code in codes_of(test.plan()):
         if code.draws_values or not code.is_deterministic:
-            what = "draws values" if code.draws_values else "is declared deterministic=False"
+            what = "uses outside values" if code.draws_values else "is declared deterministic=False"
             raise UsageError(f"{code.name} {what}, so it has no single right answer")
     with_rows = with_items(test, rows, random)
     plan = lower(with_rows, root=ROOT, parallelism=random.choice([1, 2, 2, 3]))

@@ -163,7 +163,7 @@ class HostProcess:
         """Report the end to the executor in the job manager's process."""
         self._world.scheduler.note(f"{self.process.name} over: {how}")
         if self.attempt or not (host := self._world.processes.end(self)):
-            return  # Spark reports first attempts, and processes that run a host
+            return  # Spark reports only first attempts, and only processes that run a host
         manager, on_exit = self._manager, self._on_exit
 
         def tell() -> None:

@@ -69,7 +69,7 @@ def test_mistakes_are_told_with_their_place(folder: Path) -> None:
     [
         (("counts.sql",), "no value for ${data}; give one with --set data=..."),
         (("counts.sql", "--set", "data"), "--set takes NAME=VALUE"),
-        (("counts.py", "--set", "data=x"), "--set is for files in SQL"),
+        (("counts.py", "--set", "data=x"), "--set is only for files in SQL"),
         (("none.sql",), "no such file"),
     ],
 )

@@ -204,7 +204,7 @@ def test_what_takes_too_long_may_come_again_and_is_there_once(tmp_path: Path, ov
     with IntakeProcess(config, over=over, delay_s=0.2) as server:
         late = server.post([row("p", 0)], producer="p", number=0)
         assert (late.status, late.may_repeat, late.body["kind"]) == (503, True, "Store")
-        assert "not durable after 0.1 s; it may become so" in late.body["error"]
+        assert "not durable after 0.1 s; it may still become so" in late.body["error"]
         while server.position("p").status != 200:  # ends when it is acknowledged
             assert server.process.poll() is None
         again = server.post([row("p", 0)], producer="p", number=0)

@@ -280,7 +280,7 @@ def test_code_that_draws_values_is_refused_by_name(events: Path, tmp_path: Path)
     stream = Stream.from_parquet(str(events), vs="t", delay="1s").group_by("key").process(Draws)
     ss.run(stream.to_parquet(), root=str(tmp_path / "job"), executor="local").wait(WAIT_S)
     row = rows_of(str(tmp_path / "job"))[0].event.to_pylist()[0]
-    with pytest.raises(CannotReplayError, match="its code draws values"):
+    with pytest.raises(CannotReplayError, match="its code uses outside values"):
         why(str(tmp_path / "job"), f"drawn = {row['drawn']!r}")
 
 

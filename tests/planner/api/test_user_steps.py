@@ -270,7 +270,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
         (lambda: KEYED.process(NoOutput), "there is a key of the name 'k'"),
         (lambda: KEYED.process(Undeclared), "sets self.other, which is no field; declare it"),
         (lambda: KEYED.process(UndeclaredSum), "sets self.total, which is no field; declare it"),
-        (lambda: KEYED.process(BadField), "'seen': a type of state is int, float"),
+        (lambda: KEYED.process(BadField), "'seen': its type must be one of int, float"),
         (lambda: KEYED.process(BadDefault), "'n': the default 'a' is not int"),
         (lambda: KEYED.process(WithInit), "remove its __init__"),
         (lambda: KEYED.process(NoneDeclared), r"declares no output; .* output = \{\} for"),

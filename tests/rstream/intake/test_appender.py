@@ -355,7 +355,7 @@ def test_ids_of_producers_are_short_and_printable(producer: str) -> None:
     with Appender(MemoryBlobs(), SCHEMA) as appender:
         with pytest.raises(UsageError, match="the id of a producer is printable text"):
             appender.append(rows("p", 0), producer=producer, number=0)
-        with pytest.raises(UsageError, match="belong together"):
+        with pytest.raises(UsageError, match="set both producer= and number="):
             appender.append(rows("p", 0), producer="p")
         with pytest.raises(UsageError, match="from 0 to"):
             appender.append(rows("p", 0), producer="p", number=-1)

@@ -63,7 +63,7 @@ def test_a_query_with_other_rows_cannot_open_the_registry_of_another() -> None:
     assert answer(folders[0]) == answer(folders[1]) == "parquet by id and at"
     assert answer(ss.sinks.kafka("shown", servers="east:1")) != answer(east) != answer(east, "to")
     assert answer(east, answer="clicks") == answer(folders[0], answer="clicks") == "clicks"
-    with pytest.raises(InvalidSinkError, match="answer= is a name of the rows"):
+    with pytest.raises(InvalidSinkError, match="answer= must be a text that names the rows"):
         answer(east, answer=3)  # type: ignore[arg-type]
     log = MemoryLog()
     once(log, Place(), "east")

@@ -129,7 +129,7 @@ def test_rows_that_a_function_refuses(error: Exception, is_of_rows: bool) -> Non
 
 
 def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> None:
-    """By this writer, and by a successor that finds the call of a writer that died in it."""
+    """Neither this writer nor a successor of a writer that died in the call makes it again."""
     calls: list[tuple[int, list[int]]] = []
 
     def take(first_seq: int, batch: pa.RecordBatch) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: A growing lag: its growth between two looks, and a minimum number of rows.
 LAG_GROWTH_MIN, LAG_ROWS_MIN = 1.05, 1_000
-#: A reader that needs more time than this for the rows left is far behind, in times between looks.
+#: A reader is far behind if its remaining rows take it longer than this number of looks.
 LAG_LOOKS_MAX = 30
 #: A vertex with more unflushed output than this has readers, or a store, that are too slow.
 UNFLUSHED_BYTES_MAX = 48 << 20

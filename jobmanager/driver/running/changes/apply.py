@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
 
-#: Field of a job's settings: the number of changes so far.
+#: Files of a change: the plan that replaces the job's, and the copy of the job's state.
 _PLACED, _COPY = "next-plan.pkl", "state"
 
 

@@ -278,13 +278,14 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
         for name, vertices in side.vertices.items():
             if vertices[0].recovery.strategy == "strong":
                 reasons.append(
-                    f"stage {name} is recovered as 'strong', which cannot be changed: start "
+                    f"stage {name} is recovered as 'strong', so it cannot be changed: start "
                     "jobs that may change with recovery='checkpoint'"
                 )
             if any(draws_values(operator) for operator in vertices[0].operators):
                 reasons.append(
-                    f"stage {name} draws logged values, which cannot be changed: call the "
-                    "function in a separate job, and change the job that reads it"
+                    f"stage {name} uses outside values (such as ctx.now or a lookup), which are "
+                    "logged, so it cannot be changed: call the function in a separate job, and "
+                    "change the job that reads its output"
                 )
     return list(dict.fromkeys(reasons))
 

@@ -44,7 +44,7 @@ def _resolve(call: Call) -> Node | None:
 
 
 def _evaluate(values: Sequence[Value], call: Call) -> Value:
-    raise InvalidPlanError(f"{call} has a value in define and measures of match() alone")
+    raise InvalidPlanError(f"{call} can be used only in define= and measures= of match()")
 
 
 def _show(call: Call) -> str:

@@ -131,7 +131,7 @@ def _bin(node: exp.Expr, compiler: Compiler) -> Expr:
         raise compiler.text.error(node, "write TIME_BUCKET(INTERVAL '5' MINUTE, ts)")
     width = interval_us(given[0], compiler.text)
     if width <= 0:
-        raise compiler.text.error(given[0], "the width of a bucket is more than 0")
+        raise compiler.text.error(given[0], "the width of a bucket must be more than 0")
     us = compiler.compile(given[1]).dt.epoch_us()
     with compiler.text.located(node):
         if len(given) == 3:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MODES = ("lax ", "strict ")
 #: Key in ``meta`` of an UNNEST: positions count from 0.
 FROM_ZERO = "from_zero"
-#: Objects and lists that ``WITH CONDITIONAL WRAPPER`` does not wrap; no text can name it.
+#: The function for JSON_QUERY with a wrapper. No query can contain this name, which has blanks.
 WRAPPED = "JSON_QUERY WITH WRAPPER"
 #: Functions whose first argument is a unit, not a column.
 _OF_UNIT = (

@@ -165,7 +165,7 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         if made is not None:
             return made, given
     is_append = engine in ("postgres", "duckdb") and _APPENDS.fullmatch(name) and len(given) == 2
-    if is_append and not any(isinstance(part, exp.Null) for part in given):  # which has no type
+    if is_append and not any(isinstance(part, exp.Null) for part in given):  # NULL has no type
         return _OF_NO_LIST[name.partition("_")[2]], given
     start = given[1] if name == "SUBSTRING" and len(given) > 1 else None
     if isinstance(start, exp.Literal) and start.name != "0":

@@ -153,7 +153,8 @@ _ENDS = ("FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "QUALIFY", "LIMIT", 
 def _with_first_aliases(tokens: list[Token]) -> list[Token]:
     """Rewrite DuckDB's ``SELECT x: a + 1`` as ``SELECT a + 1 AS x``."""
     out: list[Token] = []
-    # For each bracket, whether it is in a SELECT list, and the alias that waits for the end.
+    # For each open bracket: whether it is in a SELECT list, and its alias that comes after the
+    # expression.
     listed: list[bool] = [False]
     waiting: list[Token | None] = [None]
     at = 0

@@ -69,7 +69,8 @@ def _place_in_list(held: exp.Bracket) -> None:
             at = exp.Add(this=at, expression=exp.Literal.number(1))
             if isinstance(at.this, exp.Literal) and at.this.is_int:
                 at = exp.Literal.number(int(at.this.name) + 1)
-        if not isinstance(given, exp.Literal):  # negative: NULL, not from the end
+        # a negative position gives NULL: it does not count from the end
+        if not isinstance(given, exp.Literal):
             is_inside = exp.GTE(this=given.copy(), expression=first)
             at = exp.Case(ifs=[exp.If(this=is_inside, true=at)])
         held.set("expressions", [at])

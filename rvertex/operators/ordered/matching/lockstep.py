@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Fewest keys of a run for this search, and of a round.
 KEYS_MIN = 512
 GOING_MIN = 16
-#: Most rounds, in reads of all rows.
+#: A search stops when its rounds have read this multiple of all rows.
 _READS_MAX = 6
 _VARIABLES_MAX = 8
 _STATES_MAX = 1000

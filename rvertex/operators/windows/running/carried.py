@@ -71,7 +71,7 @@ class CarriedLanes:
             now = by_key[start[: int((length > turn).sum())] + turn]
             if turn:
                 had = np.flatnonzero(~begins[now])
-                carried = merged[-1].slice(0, len(now))  # no copy if no step begins
+                carried = merged[-1].slice(0, len(now))  # ``take`` copies only if a step ``begins``
                 carried = carried if len(had) == len(now) else carried.take(pa.array(had))
             merged.append(self._folded(carried, had, given.take(pa.array(now))))
             steps.append(now)

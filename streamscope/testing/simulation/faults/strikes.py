@@ -94,7 +94,8 @@ def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
     if len(vertex.instances) != 1 or vertex.is_finished:
         return False
     reads = core.tracker.newest(vertex.shape.id).reads
-    for stream, seq in zip(vertex.shape.inputs, reads, strict=False):  # a source reads more
+    # a source also has positions of its input
+    for stream, seq in zip(vertex.shape.inputs, reads, strict=False):
         writers = core.job.live(stream.writer.vertex)
         elsewhere = [i for i in writers if i.slot != vertex.instances[0].slot]
         if not stream.is_durable and elsewhere and core.job.released(stream.id) > seq:

@@ -208,7 +208,7 @@ class Checkers:
         try:
             self._shadow.catch_up(self.blobs)
         except BrokenFileError as error:
-            self._world.violate("the log is whole", f"{when}: {error}")
+            self._world.violate("the log has no hole", f"{when}: {error}")
             return
         self._ranges = self._all_ranges()
         self._known_are_there(when)
@@ -240,7 +240,7 @@ class Checkers:
         found: dict[str, list[tuple[int, int]]] = {}
         self._begins.clear()
         for name, data in self.blobs.items():
-            if data and (noted := BEGINS.fullmatch(name)):  # without power it may be empty
+            if data and (noted := BEGINS.fullmatch(name)):  # after a power failure it may be empty
                 self._begins[noted[1]] = max(self._begins.get(noted[1], 0), int(noted[2]))
             if name.endswith(".parquet") and (match := SEGMENT.fullmatch(name)):
                 found.setdefault(match[1], []).append((int(match[2]), int(match[3])))
@@ -250,7 +250,9 @@ class Checkers:
         """Law: a successor keeps no deleted checkpoint, even one that is not needed now."""
         for vertex, ref in self._shadow.known():
             if ref.name and HOME + ref.name not in self.blobs:
-                self._world.violate("the deleted are not taken up", f"{when}: {vertex} {ref.name}")
+                self._world.violate(
+                    "a successor uses no deleted checkpoint", f"{when}: {vertex} {ref.name}"
+                )
 
     def _deliveries_go_on(self, when: str) -> None:
         """Law: the output exists from the position of each delivery."""
@@ -274,7 +276,7 @@ class Checkers:
     def _durable(self, stream: str, seq: int) -> tuple[int, int]:
         """The durable range that contains ``seq``."""
         root = self._roots[stream]
-        mark = int(self.blobs.get(root + MARK) or b"0")  # without power it may be empty
+        mark = int(self.blobs.get(root + MARK) or b"0")  # after a power failure it may be empty
         mark = max(mark, self._begins.get(root, 0))
         ranges = [(lo, hi) for lo, hi in self._ranges.get(root, ()) if hi > mark]
         start = max(mark, ranges[0][0]) if ranges else mark

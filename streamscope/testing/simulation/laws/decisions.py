@@ -50,7 +50,10 @@ class Decision:
             waits = any(j is join for j in vertex.joins)
             begun = any(i.slot == join.slot and i.epoch > self._newest for i in vertex.instances)
             if not waits and not begun and self._core.job.is_open:
-                yield "an answer begins the newcomers", f"{vertex.shape.id} on slot {join.slot}"
+                yield (
+                    "a requested checkpoint starts the newcomers",
+                    f"{vertex.shape.id} on slot {join.slot}",
+                )
         for vertex, new in self._core.job.instances():
             if new.epoch > self._newest:
                 yield from self._memory_of(vertex, new)

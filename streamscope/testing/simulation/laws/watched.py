@@ -119,7 +119,7 @@ class WatchedManager(JobManager):
         successor.tracker.check()
         # A stopped job manager ignores notices, but they are still logged. So a successor may know
         # more checkpoints. That is safe: nothing is deleted any more, and ``checkers`` checks for
-        # every successor that its files exist ("the deleted are not taken up").
+        # every successor that its files exist ("a successor uses no deleted checkpoint").
         if self.state == "stopped":
             return
         for vertex in self.topology.vertices:
@@ -127,7 +127,7 @@ class WatchedManager(JobManager):
                 known, kept = successor.tracker.refs(vertex), self.tracker.refs(vertex)
                 if list(known) != list(kept)[-len(known) :]:
                     detail = f"{vertex}: {[r.name for r in known]} of {[r.name for r in kept]}"
-                    self._world.violate("a successor keeps no more", detail)
+                    self._world.violate("a successor keeps the same checkpoints", detail)
 
     def _reads_are_in_order(self, vertex: str) -> None:
         """Law: of two kept checkpoints, the later one has no smaller input position (ADR 22)."""
@@ -162,7 +162,7 @@ class WatchedManager(JobManager):
             rests_on = {j.source for j in vertex.joins} | {j.replaces for j in vertex.joins}
             gone = (rests_on | {i.replaces for i in vertex.instances}) - there - {None}
             if gone:
-                self._world.violate("nothing rests on one that is gone", f"{name}: {gone}")
+                self._world.violate("nothing depends on an ended instance", f"{name}: {gone}")
             for new in (i for i in vertex.instances if i.epoch > newest):
                 self._begins_right(vertex, new)
 
@@ -182,12 +182,13 @@ class WatchedManager(JobManager):
             self._reopened.add(name)  # a reader still needs its memory
         elif log.is_retired(name) and not self._is_needed(name):
             self._world.violate("a retired vertex does not run again", name)
-        for seq, stream in zip(reads, vertex.shape.inputs, strict=False):  # a source reads more
+        # a source also has positions of its input
+        for seq, stream in zip(reads, vertex.shape.inputs, strict=False):
             writers = self.vertices[stream.writer.vertex].instances
             kept = [i.released.get(stream.id, 0) for i in writers]
             if not stream.is_durable and min(kept, default=0) > seq:
                 detail = f"{name} begins at {seq} of {stream.id}, which is there from {kept}"
-                self._world.violate("what one begins with is there", detail)
+                self._world.violate("the input of a new instance exists", detail)
 
     def _is_needed(self, name: str) -> bool:
         """Whether a vertex was restarted for its readers, or a restarted running vertex reads it.

@@ -160,13 +160,13 @@ REFUSED = [
         "a stage is recovered as `strong`",
         STRONG,
         STRONG,
-        "is recovered as 'strong', which cannot be changed: start jobs that may change with",
+        "is recovered as 'strong', so it cannot be changed: start jobs that may change with",
     ),
     (
         "user code draws values",
         DRAWN,
         DRAWN,
-        "draws logged values, which cannot be changed: call the function in a separate job",
+        "which are logged, so it cannot be changed: call the function in a separate job",
     ),
     (
         "a second output",

@@ -70,7 +70,7 @@ def check_plan(plan: PhysicalPlan) -> None:
     """
     for vertex in plan.vertices:
         if vertex.recovery.strategy == "strong":
-            reason = f"stage {vertex.stage} is recovered as 'strong', which cannot be changed"
+            reason = f"stage {vertex.stage} is recovered as 'strong', so it keeps its vertices"
             raise RescaleError(reason)
 
 

@@ -291,7 +291,7 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("ksqldb", "SUBSTRING", 3): (
         "@SUBSTRING(@1, CASE WHEN @2 = 0 OR LENGTH(@1) + @2 < 0 THEN 1 ELSE @2 END, @3)"
     ),
-    # Positions before the first element are empty, and they count.
+    # A part that begins before the text has fewer characters than its length.
     ("postgres", "SUBSTRING", 2): "@SUBSTRING(@1, CASE WHEN @2 < 1 THEN 1 ELSE @2 END)",
     ("postgres", "SUBSTRING", 3): (
         "CASE WHEN @2 >= 1 THEN @SUBSTRING(@1, @2, @3) WHEN @2 + @3 < 1 THEN @LEFT(@1, 0) "
