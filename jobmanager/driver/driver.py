@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.shell_parts import CheckOutputs, ControlService, OpenControl
     from jobmanager.manager.manager import JobManager
-    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import Instruction, Notice, PartitionsAdded
     from jobmanager.storage.root import JobRoot
     from rstream.clock import Clock
@@ -106,12 +105,9 @@ class Driver:
         on_tick: Callable[[JobManager], object] = lambda _: None,
         log: NoticeLog | None = None,
     ) -> None:
-        """``on_tick``: called with the job manager at each tick, between two notices.
-
-        ``log``: of this job manager, if it is open already.
-        """
+        """``on_tick``: called at each tick, between two notices. ``log``: None: it is opened."""
         self._root, self._on_tick = root, on_tick
-        self._manager = manager
+        self._manager, self.job = manager, manager.job
         self._executor = executor
         self._config = config
         self._clock = clock
@@ -121,7 +117,7 @@ class Driver:
         #: For readers in this process: the addresses of the vertices' writers, and the secret.
         self.endpoints = Endpoints()
         self.secret = secrets.token_hex(16)
-        self._log = log or NoticeLog(root, clock, config, background)
+        self.log = log or NoticeLog(root, clock, config, background)
         self._open_control, self._check_outputs = open_control, check_outputs
         self._server: ControlService | None = None
         #: Monotonic seconds of the first order to start a vertex, and of the job's end.
@@ -134,14 +130,10 @@ class Driver:
         #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
         self.on_change: Callable[[], None] = lambda: None
-        #: Whether the processes of the hosts wait for the hosts of another driver if the job stops.
-        self.keeps_processes = False
-        self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
-
-    @property
-    def job(self) -> JobState:
-        """The state of the job; not to be changed."""
-        return self._manager.job
+        #: If the job stops: whether the log stays open for another driver, and whether the
+        #: processes of hosts wait for other hosts.
+        self.keeps_log = self.keeps_processes = False
+        self._keeper = RootKeeper(root, self.log, config, clock, pause, self._write_status)
 
     @property
     def stops_at_end(self) -> bool:
@@ -194,7 +186,7 @@ class Driver:
             host=self._executor.bind,
         )
         if resumed:
-            self._manager.recall(self._log.replay())
+            self._manager.recall(self.log.replay())
         if resumed and not is_at_cut:
             damages = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
             for notice in damage.check_notices(self._manager.job, damages):
@@ -231,19 +223,26 @@ class Driver:
         The connections are closed even if other steps fail, so that all hosts shut down.
         """
         try:
-            # after the end only losses of hosts were logged, which a successor ignores
-            self._log.close(flush=self.ended_s is None and not self._keeper.is_replaced)
+            if self.ended_s is None or not self.keeps_log:
+                # after the end only losses of hosts were logged, which a successor ignores
+                self.log.close(flush=self.ended_s is None and not self._keeper.is_replaced)
         finally:
             if self._server is not None:
                 self._server.close()
         if self._keeper.is_replaced:
             return
         if self.ended_s is not None:
-            with contextlib.suppress(OperatingError):  # ``jobmanager gc`` deletes remaining files
-                self._keeper.delete_obsolete()
+            if not self.keeps_log:
+                with contextlib.suppress(OperatingError):  # ``jobmanager gc`` deletes the rest
+                    self.delete_obsolete()
             self._keeper.insist(self._last_status)
         else:
             self._last_status()
+
+    def delete_obsolete(self) -> None:
+        """Delete files that the durable log makes obsolete. Raises OperatingError: it failed."""
+        self._keeper.check_owner()
+        self._keeper.delete_obsolete()
 
     def _look_after_root(self) -> None:
         """Take requests, delete obsolete files, write the status. Failed work waits for a tick.
@@ -264,13 +263,13 @@ class Driver:
     def _handle(self, notice: Notice) -> None:
         if is_logged(notice) and not self._manager.is_stale(notice):
             note(_log, notice)
-            self._log.append(notice)
+            self.log.append(notice)
         instructions = self._manager.handle(notice)
         for record in (i for i in instructions if isinstance(i, Record)):
-            self._log.append(record.notice)
+            self.log.append(record.notice)
         begins = isinstance(notice, JobStarted | JobResumed)
         if begins or any(is_final(i, notice) for i in instructions):
-            self._keeper.insist(self._log.flush)
+            self._keeper.insist(self.log.flush)
             self._keeper.insist(self._keeper.check_owner)
         for instruction in instructions:
             self._perform(instruction)

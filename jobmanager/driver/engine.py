@@ -64,16 +64,18 @@ def open_executor(
         return LocalExecutor(vertices, hosts=hosts)
     from rvertex.host.spark import SparkExecutor, spark_context  # not for every command
 
-    context = spark_context(master, SPARK_DAEMON, fallback=fallback)
-    for archive in shipped_modules(config.py_files):
-        context.addPyFile(archive)
+    former = former if isinstance(former, SparkExecutor) else None
+    if former is None or not former.has_parked:  # they have imported the user's modules
+        context = spark_context(master, SPARK_DAEMON, fallback=fallback)
+        for archive in shipped_modules(config.py_files):
+            context.addPyFile(archive)
     return SparkExecutor(
         vertices,
         master=master,
         hosts=config.hosts,
         daemon_module=SPARK_DAEMON,
         fallback=fallback,
-        former=former if isinstance(former, SparkExecutor) else None,
+        former=former,
     )
 
 

@@ -180,6 +180,7 @@ class JobRun:
             with contextlib.ExitStack() as closing:  # stops them in reverse order
                 closing.callback(give_back, self.root)
                 closing.callback(leg.executor.release)
+                closing.callback(leg.driver.log.close, flush=False)
                 for one in leg.beside:
                     closing.callback(one.stop, str(self.status["state"]))
                 closing.callback(leg.deliveries.stop)

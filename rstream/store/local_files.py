@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
 #: Suffix of the files that crashed puts leave.
@@ -103,6 +105,7 @@ def make_folder(folder: str, *, sync: bool) -> bool:
         if path in missing:
             with contextlib.suppress(FileExistsError):  # another process has created it
                 os.mkdir(path, _PRIVATE_FOLDER if is_private else 0o777)
+                _synced.discard(path)
         else:
             is_private = is_private or os.path.exists(f"{path}/{PRIVATE}")
     for path in above if sync else ():
@@ -110,6 +113,28 @@ def make_folder(folder: str, *, sync: bool) -> bool:
             sync_folder(path.rpartition("/")[0] or "/")
     _synced.update(above if sync else ())
     return is_private
+
+
+def unsynced_names(folders: Iterable[str]) -> list[str]:
+    """Return the folders to sync so that the names of existing folders are durable.
+
+    Call :func:`note_synced` afterwards.
+    """
+    return list(dict.fromkeys(path.rpartition("/")[0] or "/" for path in _new_above(folders)))
+
+
+def note_synced(folders: Iterable[str]) -> None:
+    """Record that the names of these folders, and of those above, are durable."""
+    _synced.update(_new_above(folders))
+
+
+def _new_above(folders: Iterable[str]) -> list[str]:
+    found = []
+    for folder in folders:
+        while "/" in folder and folder not in _synced:
+            found.append(folder)
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 def make_private(folder: str, *, sync: bool) -> None:

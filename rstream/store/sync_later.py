@@ -8,13 +8,12 @@ them in a few transactions.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from rstream.errors import StoreError
 from rstream.store.blobs import FsspecBlobs
-from rstream.store.local_files import make_folder, sync_file, sync_folder
+from rstream.store.local_files import note_synced, sync_file, sync_folder, unsynced_names
 from rstream.store.part_files import PartFiles
 
 if TYPE_CHECKING:
@@ -47,8 +46,10 @@ class SyncLater:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in files))
         try:
             with ThreadPoolExecutor(_THREADS, "sync-later") as threads:
-                made = threads.map(partial(make_folder, sync=True), folders)
-                list(chain(threads.map(sync_file, files), made, threads.map(sync_folder, folders)))
+                named = threads.map(sync_folder, unsynced_names(folders))
+                synced = threads.map(sync_file, files)
+                list(chain(named, synced, threads.map(sync_folder, folders)))
+            note_synced(folders)
         except OSError as error:
             raise StoreError(error.filename or "(sync)", str(error)) from error
 

@@ -88,6 +88,11 @@ class Processes(Generic[P]):
         return process in self._connected and self._connected[process] == self._hosts.get(process)
 
     @property
+    def has_parked(self) -> bool:
+        """Whether a process waits for its next host."""
+        return bool(self._parked)
+
+    @property
     def _parked(self) -> list[P]:
         return [process for process in self._connected if self.is_parked(process)]
 

@@ -138,13 +138,14 @@ class ManagerProcess(of_query.ManagerProcess):
             self._deliveries.drain(self._report_again)
             self._deliveries.stop()
         elif self._world.scheduler.chance(0.5):
-            self._following = Following(self._world.workload.config, core.job)
+            assert self.driver is not None
+            self._following = Following(core.job, self.driver.log)
         self._change(root, CHANGE_TRIES_MAX)
 
     def _goes_on(self) -> bool:
         """Start the next driver in this process, if the change has prepared its log."""
         root, following, world = self._root, self._following, self._world
-        if root is None or following is None or following.log is None:
+        if root is None or following is None or not following.has_begun:
             return False
         world.scheduler.met["a driver takes over the log of a change"] += 1
         world.passes_on, self._has_ended = True, False

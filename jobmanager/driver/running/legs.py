@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.driver import Driver
@@ -70,7 +69,7 @@ def leg_of(
         on_status=run.take_status,
         check_outputs=OutputCheck(plan),
         on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
-        log=None if following is None else following.log,
+        log=following.log if following is not None and following.has_begun else None,
     )
     if former is not None:  # open subscriptions hold a reference to these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
@@ -96,31 +95,28 @@ def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | Non
     if state != "stopped" or not run.is_changing or not run.deliver_rest(leg):
         run.is_changing = False
         return None
-    following = Following(config, leg.driver.job)
-    with contextlib.ExitStack() as undo:
-        undo.callback(following.close)
-        left = CHANGE_TRIES_MAX - run.changes_tried
-        outcome = change_now(root, tries_left=left, shell=Shell(following=following))
-        is_open = outcome is None and pending(root.store) is not None
-        run.changes_tried = run.changes_tried + 1 if is_open else 0
-        plan, settings = root.read_plan(to_run=True), root.settings()
-        assert plan is not None
-        if following.log is None:
-            root.claim(SystemClock().now_us())
-        name, master = settings["executor"], settings["master"]
-        runner = open_for_job(
-            plan, name, master, config, job_id, has_claimed=True, former=leg.executor
-        )
-        next_leg = leg_of(
-            run,
-            plan,
-            runner,
-            config,
-            resumed=True,
-            former=leg,
-            following=following,
-            is_at_cut=outcome is not None and outcome["state"] == "done",
-        )
-        undo.pop_all()
+    following = Following(leg.driver.job, leg.driver.log)
+    following.tidy.append(leg.driver.delete_obsolete)
+    left = CHANGE_TRIES_MAX - run.changes_tried
+    outcome = change_now(root, tries_left=left, shell=Shell(following=following))
+    is_open = outcome is None and pending(root.store) is not None
+    run.changes_tried = run.changes_tried + 1 if is_open else 0
+    plan, settings = root.read_plan(to_run=True), root.settings()
+    assert plan is not None
+    if not following.has_begun:  # the next driver reads the log
+        following.log.close(flush=False)
+        root.claim(SystemClock().now_us())
+    name, master = settings["executor"], settings["master"]
+    runner = open_for_job(plan, name, master, config, job_id, has_claimed=True, former=leg.executor)
     run.is_changing = False
-    return next_leg
+    is_at_cut = outcome is not None and outcome["state"] == "done"
+    return leg_of(
+        run,
+        plan,
+        runner,
+        config,
+        resumed=True,
+        former=leg,
+        following=following,
+        is_at_cut=is_at_cut,
+    )

@@ -73,9 +73,12 @@ class SparkExecutor:
 
         ``former``: the job's executor until now, whose parked processes run hosts of this one.
         """
-        self._context = spark_context(master, daemon_module, fallback=fallback)
-        self.master = str(self._context.master)
-        check_encrypted(self.master, self._context.getConf().get)
+        if former is not None and former.has_parked:  # so their Spark is alive
+            self._context, self.master = former._context, former.master
+        else:
+            self._context = spark_context(master, daemon_module, fallback=fallback)
+            self.master = str(self._context.master)
+            check_encrypted(self.master, self._context.getConf().get)
         self._plan = cloudpickle.dumps(dict(vertices))
         wanted = hosts or 1
         self._parking: Parking | None = None
@@ -97,6 +100,12 @@ class SparkExecutor:
             )
         self._hosts = wanted if hosts else min(self._slots.default_hosts, len(vertices))
         self._dismiss(keep=self._hosts)
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether processes wait for hosts of another executor."""
+        with self._changed:
+            return self._processes.has_parked
 
     @property
     def hosts(self) -> int:

@@ -71,20 +71,15 @@ _PLACED, _COPY = "next-plan.pkl", "state"
 class Following:
     """State that the next driver in this process takes over, instead of reading it.
 
-    ``job``: the state of the job at the cut, whose notices are durable.
+    ``job``: the state of the job at the cut. ``log``: has its notices, all of them durable.
     """
 
-    def __init__(self, config: JobConfig, job: JobState) -> None:
-        self.config, self.job = config, job
-        #: The log of the next generation, with the copy of its state.
-        self.log: NoticeLog | None = None
+    def __init__(self, job: JobState, log: NoticeLog) -> None:
+        self.job, self.log = job, log
+        #: Whether the log has begun again, with the copy of the next generation's state.
+        self.has_begun = False
         #: Deletes obsolete files. If the process dies before, the next change deletes them.
         self.tidy: list[Callable[[], object]] = []
-
-    def close(self) -> None:
-        """Close the log, because no driver takes it over."""
-        if self.log is not None:
-            self.log.close()
 
 
 class Shell(NamedTuple):
@@ -312,7 +307,8 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
         JobRunningError: another job manager has taken over.
     """
     store, folder = root.store, f"{pending.FOLDER}/{commit['id']}"
-    root.claim(shell.clock.now_us())
+    if shell.following is None:  # else the owner's log continues, with the copy
+        root.claim(shell.clock.now_us())
     for uri, end in commit["ends"].items():
         truncate(root.open_store(uri), end, commit["settings"][GENERATION])
     placed = store.get(f"{folder}/{_PLACED}")
@@ -347,20 +343,22 @@ def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell)
 
 
 def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
-    """Start the log of a root, which the caller has claimed, with a copy of the state."""
+    """Begin the log with a copy of the state: that of the next driver, or a new one of a root.
+
+    The caller owns the root; to begin a new log it has just claimed it.
+    """
     following = shell.following
     if following is None:
-        background = shell.background or InlineBackground()
-        log = NoticeLog(root, shell.clock, JobConfig(), background)
+        log = NoticeLog(root, shell.clock, JobConfig(), shell.background or InlineBackground())
     else:
-        log = NoticeLog(root, shell.clock, following.config, shell.background)
+        log = following.log
     with contextlib.ExitStack() as closing:
         closing.callback(log.close)
         log.begin_with(copy)
         root.check_owner()
         obsolete = log.truncate()
         if following is not None:
-            following.log = log
+            following.has_begun = True
             closing.pop_all()
 
     def delete() -> None:

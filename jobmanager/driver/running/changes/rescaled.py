@@ -37,6 +37,7 @@ from jobmanager.driver.running.changes.cut import Rest
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Generation
 from jobmanager.driver.running.changes.snapshots import (
+    last_time,
     reached_by,
     read_snapshot,
     rest_items,
@@ -46,10 +47,9 @@ from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, laid_out, sealed
 from planner.physical.slot_ranges import laid, overlaps, ranges_of
-from rstream.items.batch import VS, int64_column, item_schema
+from rstream.items.batch import item_schema
 from rstream.items.hashing import SLOTS
 from rstream.log.durable import DurableLog
-from rstream.log.reader import SegmentCursor
 from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
@@ -87,6 +87,7 @@ class Rescaler:
         self._rows = {row.vertex: row for row in savepoint.vertices}
         self._rests = {rest.stream: rest for rest in savepoint.rests}
         self._snapshots: dict[str, Snapshot] = {}
+        self._last_times: dict[str, int] = {}
         self._items: dict[str, list[pa.RecordBatch]] = {}
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._layouts = self._chosen(bounds)
@@ -160,25 +161,23 @@ class Rescaler:
         return laid(count, owners, bounds)
 
     def _last_time(self, vertex: VertexSpec) -> int:
+        if vertex.id not in self._last_times:
+            self._last_times[vertex.id] = self._read_last_time(vertex)
+        return self._last_times[vertex.id]
+
+    def _read_last_time(self, vertex: VertexSpec) -> int:
         """Return the time of the last item in the vertex's partition of an output.
 
         New rows of the partition must not be earlier. All outputs of a vertex have the same items.
         """
         edge = next(edge for edge in vertex.outputs if edge.is_sink)
         log = DurableLog(self._open_store(edge.uris[0]), edge.streams[0])
-        segments = log.segments()
-        if not segments:
-            if log.mark == 0:
-                return int(MIN_TIME)
-            header = self._of(vertex.id).states[0].header
-            return int(max([*header.get("times", ()), header.get("last_cti", MIN_TIME)]))
-        cursor, last = SegmentCursor(log), segments[-1].hi - 1
-        try:
-            items = cursor.read(last, 1)
-        finally:
-            cursor.close()
-        assert items is not None, (edge.uris, last)
-        return int(int64_column(items.batch, VS)[-1])
+        if (time := last_time(log)) is not None:
+            return time
+        if log.mark == 0:
+            return int(MIN_TIME)
+        header = self._of(vertex.id).states[0].header
+        return int(max([*header.get("times", ()), header.get("last_cti", MIN_TIME)]))
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """Return the plan with the channels and new side outputs of this generation."""

@@ -10,7 +10,8 @@ import pyarrow as pa
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from rstream import open_reader
 from rstream.errors import CorruptSegmentError, SequenceDiscardedError, SequenceLostError
-from rstream.items.batch import Items, event_schema
+from rstream.items.batch import VS, Items, event_schema, int64_column
+from rstream.log.reader import SegmentCursor
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.events.run import Run, to_items
@@ -18,6 +19,7 @@ from rvertex.vertex.merge import REACHED
 
 if TYPE_CHECKING:
     from jobmanager.driver.running.changes.cut import Rest
+    from rstream.log.durable import DurableLog
     from rstream.store.protocol import BlobStore
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
@@ -44,6 +46,20 @@ def reached_by(snapshot: Snapshot) -> int:
     """Return the greatest time of all items that a vertex's MERGE has released."""
     header = snapshot.states[0].header
     return int(max(header["last_cti"], header.get(REACHED, MIN_TIME), *header["times"]))
+
+
+def last_time(log: DurableLog) -> int | None:
+    """Return the time of the last item of a stream; None: it has no segment."""
+    segments = log.segments()
+    if not segments:
+        return None
+    cursor = SegmentCursor(log)
+    try:
+        items = cursor.read(segments[-1].hi - 1, 1)
+    finally:
+        cursor.close()
+    assert items is not None, (log.uri, segments[-1])
+    return int(int64_column(items.batch, VS)[-1])
 
 
 def rest_items(store: BlobStore, rest: Rest) -> list[Items]:

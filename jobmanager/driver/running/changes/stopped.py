@@ -90,6 +90,7 @@ class Changing:
                 with contextlib.suppress(OperatingError):  # it is tried again after the stop
                     before_stop(self._root)
             self.has_begun = True
+            self._driver.keeps_log = True
             self._driver.keeps_processes = self.change.kind in SAME_CODE
             self._on_begin()
             self._driver.stop()
