@@ -133,8 +133,12 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
 
 
 def _flat(record: Timing | Memory) -> dict[str, Any]:
-    """Return a record of numbers and texts as a dict; ``asdict`` copies each of them, slowly."""
-    return {name: getattr(record, name) for name in record.__slots__}
+    """Return a record as a dict of JSON types; ``asdict`` copies each value, slowly."""
+    return {name: _plain(getattr(record, name)) for name in record.__slots__}
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 def _instance(manager: JobManager, vertex: VertexState, instance: InstanceState) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_options_of_one_verb_and_of_all(file: Path) -> None:
     [
         ("x = 1", "no verb has an option x"),
         ("[rum]", "there is no verb rum; the verbs are run, "),
-        ("[run]\nparalelism = 1", "run has no option paralelism; it has batch, "),
+        ("[run]\nparalelism = 1", "run has no option paralelism; it has autoscale, batch, "),
         ("[run]\ntarget = 'q.py'", "run has no option target"),
         ("[run", "cannot be read"),
     ],

@@ -30,8 +30,8 @@ def skewed_vertices(status: Status) -> Iterator[tuple[str, str, str]]:
                 f"stage {median:,.0f} each: a few keys have most of the rows"
             )
             advice = (
-                "add a column to the key, or filter the hot key; for a source: give its input more "
-                "partitions or files"
+                "divide its keys with jobmanager rescale ROOT --split-hot; one hot key needs a "
+                "further column or a filter, and a source needs more partitions or files"
             )
             yield most["vertex"], what, advice
 
