@@ -36,6 +36,8 @@ from rvertex.host.spark.context import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyspark import SparkContext
+
     from rvertex.host.host import HostSpec
     from rvertex.vertex.spec import VertexSpec
 
@@ -74,7 +76,8 @@ class SparkExecutor:
         ``former``: the job's executor until now, whose parked processes run hosts of this one.
         """
         if former is not None and former.has_parked:  # so their Spark is alive
-            self._context, self.master = former._context, former.master
+            self._context: SparkContext = former._context
+            self.master: str = former.master
         else:
             self._context = spark_context(master, daemon_module, fallback=fallback)
             self.master = str(self._context.master)
