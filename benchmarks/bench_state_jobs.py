@@ -1,9 +1,11 @@
-"""A window over more keys than its budget, as a whole job: ours beside Spark with RocksDB.
+"""A window over more keys than its budget, as a whole job: ours beside Spark and DuckDB.
 
 The same Parquet files, one window of a count and two sums per key, one processor, results to
 Parquet. Spark keeps its state in RocksDB with its memory bounded to the same budget, and takes four
-files in each micro-batch. Each job is a process of its own; its processor time, written bytes and
-sampled memory include its children. The last line is one JSON object.
+files in each micro-batch. After ``--limit`` seconds it is stopped, and the rows that it has read
+are reported. DuckDB runs a batch query out of core, with at least 60 MB. Each job is a process of
+its own; its processor time, written bytes and sampled memory include its children. The last line is
+one JSON object.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from bench_state import SPREAD
+from bench_state import DUCKDB_MIN, SPREAD
 from processes import Usage, tree, usage_of
 
-ROWS, KEYS, FILES, FILES_AT_ONCE = 10_000_000, 5_000_000, 16, 4
+ROWS, KEYS, FILES, FILES_AT_ONCE = 2_000_000, 1_000_000, 16, 4
+#: Seconds after which Spark is stopped.
+LIMIT_S = 400
 START_US, WINDOW = 1_700_006_400_000_000, "1 day"
-BUDGET = 64_000_000
+BUDGET = 16_000_000
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SAMPLE_S = 0.5
 #: Fields of /proc to sample over all processes: proportional memory, and its private part.
@@ -44,19 +48,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--keys", type=int, default=KEYS)
     parser.add_argument("--budget", type=int, default=BUDGET)
+    parser.add_argument("--limit", type=int, default=LIMIT_S)
     parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--one", nargs=2, metavar=("SYSTEM", "FOLDER"))
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(_one(args.one[0], Path(args.one[1]), args.budget)))
+        print(json.dumps(_one(args.one[0], Path(args.one[1]), args.budget, args.limit)))
         return
     with tempfile.TemporaryDirectory(prefix="streamscope-state-") as folder:
         _write(Path(folder), args.rows, args.keys)
-        print(json.dumps([_point(system, folder, args.budget) for system in args.systems]))
+        points = [_point(system, folder, args.budget, args.limit) for system in args.systems]
+        print(json.dumps(points))
 
 
-def _point(system: str, folder: str, budget: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--one", system, folder, "--budget", f"{budget}"]
+def _point(system: str, folder: str, budget: int, limit_s: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--one", system, folder]
+    command += ["--budget", f"{budget}", "--limit", f"{limit_s}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     found["system"] = system
@@ -82,7 +89,7 @@ def _file(folder: Path, number: int, at: Any, keys: Any, rng: np.random.Generato
     os.utime(path, (number, number))  # Spark reads files by time of change
 
 
-def _one(system: str, folder: Path, budget: int) -> dict[str, Any]:
+def _one(system: str, folder: Path, budget: int, limit_s: int) -> dict[str, Any]:
     out, peak, stop = folder / system, [0, 0], threading.Event()
 
     def sample() -> None:
@@ -93,13 +100,15 @@ def _one(system: str, folder: Path, budget: int) -> dict[str, Any]:
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()
     begun = time.perf_counter()
-    found = SYSTEMS[system](folder, out, budget)
+    found = SYSTEMS[system](folder, out, budget, limit_s)
     found["wall_s"] = time.perf_counter() - begun
     stop.set()
     thread.join()
+    found |= dict(zip(PEAKS.values(), peak, strict=True))
+    if "rows_read" in found:
+        return found
     rows = ds.dataset(str(out), format="parquet").to_table().column("rows")
-    counts = {"groups": len(rows), "events": int(pc.sum(rows).as_py())}
-    return found | dict(zip(PEAKS.values(), peak, strict=True)) | counts
+    return found | {"groups": len(rows), "events": int(pc.sum(rows).as_py())}
 
 
 def _pss(pid: int, kind: str) -> int:
@@ -116,7 +125,7 @@ def _usage(before: Usage) -> dict[str, Any]:
     return {"cpu_s": used.cpu_s, "written_bytes": used.written_bytes}
 
 
-def ours(folder: Path, out: Path, budget: int) -> dict[str, Any]:
+def ours(folder: Path, out: Path, budget: int, _limit_s: int) -> dict[str, Any]:
     """Run a job with one vertex in this process."""
     import jobmanager
     from planner import Stream, agg, tumbling
@@ -130,7 +139,7 @@ def ours(folder: Path, out: Path, budget: int) -> dict[str, Any]:
     return _usage(before)
 
 
-def spark(folder: Path, out: Path, budget: int) -> dict[str, Any]:
+def spark(folder: Path, out: Path, budget: int, limit_s: int) -> dict[str, Any]:
     """Run Spark Structured Streaming with its state in RocksDB."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
@@ -159,11 +168,33 @@ def spark(folder: Path, out: Path, budget: int) -> dict[str, Any]:
     writer = groups.writeStream.format("parquet").outputMode("append")
     writer = writer.option("checkpointLocation", str(folder / "spark-checkpoint"))
     before = usage_of(tree(os.getpid()))
-    writer.trigger(availableNow=True).start(str(out)).awaitTermination()
+    query = writer.trigger(availableNow=True).start(str(out))
+    if query.awaitTermination(limit_s):
+        return _usage(before)
+    rows_read = sum(int(step["numInputRows"]) for step in query.recentProgress)
+    found = _usage(before) | {"rows_read": rows_read}
+    query.stop()
+    return found
+
+
+def duckdb(folder: Path, out: Path, budget: int, _limit_s: int) -> dict[str, Any]:
+    """Run the aggregate as a batch query of DuckDB."""
+    import duckdb as duck
+
+    out.mkdir()
+    db = duck.connect()
+    settings = (f"memory_limit='{max(budget, DUCKDB_MIN)}B'", "threads=1")
+    for setting in (*settings, f"temp_directory='{folder / 'duckdb-scratch'}'"):
+        db.execute(f"SET {setting}")
+    before = usage_of(tree(os.getpid()))
+    sums = "SELECT k, count(*) AS rows, sum(n)::BIGINT AS n, sum(x) AS x"
+    day = "time_bucket(INTERVAL 1 DAY, time)"
+    groups = f"{sums} FROM read_parquet('{folder}/in/*.parquet') GROUP BY {day}, k"
+    db.execute(f"COPY ({groups}) TO '{out}/rows.parquet'")
     return _usage(before)
 
 
-SYSTEMS = {"ours": ours, "spark": spark}
+SYSTEMS = {"ours": ours, "spark": spark, "duckdb": duckdb}
 
 
 if __name__ == "__main__":

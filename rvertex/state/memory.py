@@ -228,10 +228,6 @@ class Holder:
         budget = self._memory.host.budget_bytes
         return budget is not None and _CLOSING_COPIES * self.used_bytes > budget
 
-    def drop_pages(self) -> None:
-        """Drop mapped pages of scratch files beyond their part of the budget."""
-        self._memory.drop_pages()
-
     def read_once(self, parts: Iterable[T]) -> Iterator[T]:
         """Yield parts that may be on scratch.
 
@@ -239,28 +235,17 @@ class Holder:
         """
         for part in parts:
             yield part
-            self.drop_pages()
+            self._memory.drop_pages()
 
     def joined(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """The rows of at least one batch, which may be slices on scratch, as one.
 
-        The system maps 64 KiB around each byte that is read. So short slices of many files map far
-        more than their size. Pages are dropped after a few of them.
+        Short slices of many files map far more than their size. Pages are dropped between groups.
         """
-        mapped = sum(map(_mapped_bytes, batches)) if self.may_spill else 0
-        if mapped <= _JOINED_BYTES:
+        if not self.may_spill:
             return join_batches(batches)
-        parts: list[pa.RecordBatch] = []
-        some: list[pa.RecordBatch] = []
-        mapped = 0
-        for batch in batches:
-            some.append(batch)
-            mapped += _mapped_bytes(batch)
-            if mapped > _JOINED_BYTES:
-                parts.append(join_batches(some))
-                some, mapped = [], 0
-                self.drop_pages()
-        return join_batches([*parts, *some])
+        groups = self.read_once(_mapped_together(batches))
+        return join_batches([join_batches(group) for group in groups])
 
     @property
     def run_bytes_min(self) -> int:
@@ -281,9 +266,18 @@ class Holder:
         return all(self._memory.scratch.holds(b.address) for b in buffers if b.size)
 
 
-def _mapped_bytes(batch: pa.RecordBatch) -> int:
-    """About how many bytes are mapped if a slice on scratch is read."""
-    return int(batch.nbytes) + _AROUND_BYTES * int(batch.num_columns)
+def _mapped_together(batches: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Cut the batches into groups of which about _JOINED_BYTES are mapped if they are read."""
+    group: list[pa.RecordBatch] = []
+    mapped = 0
+    for batch in batches:
+        group.append(batch)
+        mapped += int(batch.nbytes) + _AROUND_BYTES * int(batch.num_columns)
+        if mapped > _JOINED_BYTES:
+            yield group
+            group, mapped = [], 0
+    if group:
+        yield group
 
 
 #: For operators outside of a host: nothing is spilled.

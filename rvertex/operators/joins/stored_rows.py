@@ -95,12 +95,11 @@ class StoredRows:
         sorted_batch = batch.take(order)
         heads = np.flatnonzero(np.diff(sorted_batch, prepend=-1))
         parts = []
-        for lo, hi in zip(heads, [*heads[1:], len(at)], strict=True):
+        bounds = zip(heads, [*heads[1:], len(at)], strict=True)
+        for lo, hi in bounds if holder is None else holder.read_once(bounds):
             number = int(sorted_batch[lo])
             local = at.take(order[lo:hi]) - self._starts[number]
             parts.append(self.batches[number].select(self.names).take(pa.array(local)))
-            if holder is not None:
-                holder.drop_pages()
         if is_sorted:
             return join_batches(parts)
         place = np.empty(len(at), np.int64)

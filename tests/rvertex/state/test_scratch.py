@@ -128,3 +128,29 @@ def test_mapped_pages_that_were_read_once_are_dropped(
     assert total == 4 * int(numbers.sum()) + 6 * len(numbers)
     assert 4 << 20 < most < 17 << 20, "one batch of 8 MiB, and what the reads before left"
     assert resident_file_bytes() - before < 4 << 20
+
+
+def test_short_slices_of_many_files_are_joined_without_mapping_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.state.memory.PAGES_BYTES_MIN", 1 << 20)
+    monkeypatch.setattr("rvertex.state.memory._JOINED_BYTES", 1 << 20)
+    memory = StateMemory(1 << 20, Scratch(str(tmp_path)))
+    values = np.arange(1 << 16)
+    files = [
+        memory.store([pa.record_batch(dict.fromkeys("abcd", values + i))])[0].slice(9_000, 10)
+        for i in range(40)
+    ]
+    memory.scratch.drop_pages(0)
+    before, mapped = resident_file_bytes(), [0]
+    real = Scratch.drop_pages
+
+    def dropped(self: Scratch, resident_max: int) -> None:
+        mapped.append(resident_file_bytes() - before)
+        real(self, resident_max)
+
+    monkeypatch.setattr(Scratch, "drop_pages", dropped)
+    joined = memory.holder().joined(files)
+    mapped.append(resident_file_bytes() - before)
+    assert joined.equals(pa.Table.from_batches(files).combine_chunks().to_batches()[0])
+    assert max(mapped) < 6 << 20, "64 KiB for each of 160 slices is 10 MiB"
