@@ -31,6 +31,7 @@ from planner.logical.query import OUTPUT
 from planner.physical.outputs import PlanOfOutputs
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
+from rvertex.errors import CorruptCheckpointError
 from rvertex.sinks.spec import name_of
 from rvertex.sources.versions import local_path
 
@@ -153,6 +154,7 @@ def prepare(
     old = present if saved is None else saved_plan(job_root, saved.name, here)
     there = isolated(plan_in(plan_without_place(old), place))
     try:
+        target.make_private()
         query, new = next_plan(target, load_query(file), like=job_root)
         comparison = compare(there, isolated(new))
         on_compared(comparison)
@@ -212,7 +214,7 @@ def _savepoint_at(root: JobRoot, plan: PhysicalPlan, at_us: int) -> Savepoint | 
     early = [one for one in list_savepoints(root.store) if one.time_us <= at_us]
     newest = max(early, key=lambda one: (one.time_us, one.created_us), default=None)
     if newest is not None:
-        with contextlib.suppress(NotRetainedError, NoCheckpointError):
+        with contextlib.suppress(NotRetainedError, NoCheckpointError, CorruptCheckpointError):
             if find_image(root, plan, at_us).time_us > newest.time_us:
                 return None
     return newest

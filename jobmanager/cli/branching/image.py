@@ -30,11 +30,14 @@ from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import PLAN, display_uri
 from rstream.errors import OperatingError, UsageError, error_class
 from rstream.log.durable import DurableLog
+from rstream.store.local_files import link_file
 from rstream.store.marks import raise_mark
 from rstream.store.segment_names import parse_segment_name
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.journal import INTAKE
+from rvertex.errors import CorruptCheckpointError
+from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,37 +171,41 @@ def copy_image(
         NotCopiedError: the job deletes files faster than they can be copied.
         ChangePendingError, NotRetainedError, NoCheckpointError: see :func:`find_image`.
     """
-    gone = ""
+    gone, copies = "", _Copies(root.store, target.store)
     for _ in range(COPIES_MAX):
-        copies = _Copies(root.store, target.store)
         try:
             return _copied(root, plan, target, there, at_us, copies)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, CorruptCheckpointError) as error:
             gone = str(error)
-            copies.delete()
     raise NotCopiedError(display_uri(root.uri), gone)
 
 
 class _Copies:
-    """Copies files between two stores, below the same paths."""
+    """Copies files between two stores, below the same paths. The files never change.
+
+    So what a former attempt has copied is not copied again, and a later attempt ends sooner.
+    """
 
     def __init__(self, store: BlobStore, target: BlobStore) -> None:
         self._store, self._target = store, target
-        self._paths: list[str] = []
+        self._paths: set[str] = set()
+        folders = local_path(store.uri), local_path(target.uri)
+        self._folders = None if None in folders else folders
 
     def copy(self, path: str) -> None:
-        self._paths.append(path)
-        self._target.put(path, self._store.get(path))
+        if path in self._paths:
+            return
+        if self._folders is not None:
+            link_file(f"{self._folders[0]}/{path}", f"{self._folders[1]}/{path}", sync=True)
+        else:
+            self._target.put(path, self._store.get(path))
+        self._paths.add(path)
 
     def copy_folder(self, folder: str) -> None:
         """Copy the files that exist now; a file that is deleted meanwhile is left out."""
         for path in self._store.list(folder):
             with contextlib.suppress(FileNotFoundError):
                 self.copy(path)
-
-    def delete(self) -> None:
-        for path in self._paths:
-            self._target.delete(path)
 
 
 def _copied(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.exits import EXIT_DEGRADED
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.export import export
 from jobmanager.driver.running.changes.scaling.ranges import ANY
 from jobmanager.driver.running.deploying import deploy as deploy_query
@@ -20,12 +21,16 @@ from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import time_of
 from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.savepoints import expire, list_savepoints
-from planner.durations import time_us
+from planner.durations import duration_us, time_us
 from rstream.errors import UsageError
+from rstream.items.json_text import json_text
 from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
+    from jobmanager.cli.branching.branch import Branch
+    from jobmanager.cli.branching.canary import Canary
     from jobmanager.driver.running.changes.compare import Comparison
+    from jobmanager.driver.running.deploying import Deployment
     from jobmanager.storage.savepoints import Savepoint
 
 #: What a stage keeps that has one of these verdicts.
@@ -103,6 +108,13 @@ def deploy(
         bool,
         typer.Option("--rollback", help="Restore the query that ROOT had before the last change."),
     ] = False,
+    canary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="First run it beside the job for this event time; deploy only if rows are equal.",
+        ),
+    ] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -112,17 +124,58 @@ def deploy(
     if root is None or os.path.isfile(root):
         raise UsageError("deploy takes the new query and then the root: deploy NEW.py ROOT")
     show = (lambda _: None) if as_json else show_comparison
+    more = {}
+    if canary is not None:
+        compared = deploy_query(target, root, dry_run=True, trust=trust, on_compared=show)
+        tried = _tried(compared, target, root, canary, trust=trust, as_json=as_json)
+        show, more = (lambda _: None), {"canary": tried.to_json()}
+        if not (tried.is_equal or yes or approve == tried.hash):
+            _refuse_canary(compared, tried, root, as_json=as_json)
+        yes = False
+        approve = compared.comparison.hash
     shown = deploy_query(
         target, root, yes=yes, approve=approve, dry_run=dry_run, trust=trust, on_compared=show
     )
     if as_json:
-        print(json.dumps(shown.to_json()))
+        print(json_text({**shown.to_json(), **more}))
     elif shown.outcome is not None:
         _print_outcome(shown.outcome)
     if dry_run and shown.comparison.refusals:
         raise typer.Exit(2)
     if dry_run and not all(row.verdict in _KEEPS for row in shown.comparison.rows):
         raise typer.Exit(EXIT_DEGRADED)
+
+
+def _tried(
+    compared: Deployment, target: str, root: str, canary: str, *, trust: bool, as_json: bool
+) -> Canary:
+    """Run a canary and show the difference of its rows."""
+    from jobmanager.cli.branching.canary import run_canary
+
+    if compared.comparison.refusals:
+        raise ChangeRefusedError(root, compared.comparison.refusal)
+    duration = duration_us(canary, what="--canary")
+
+    def begin(made: Branch) -> None:
+        place = display_uri(made.root.uri)
+        print(f"canary in {place} for {canary} of event time; it delivers nothing", file=sys.stderr)
+
+    hash_ = compared.comparison.hash
+    tried = run_canary(target, root, duration, comparison=hash_, trust=trust, on_started=begin)
+    if not as_json:
+        print(tried, flush=True)
+    return tried
+
+
+def _refuse_canary(compared: Deployment, tried: Canary, root: str, *, as_json: bool) -> NoReturn:
+    """Leave the job unchanged, because the rows of the canary differ."""
+    if as_json:
+        print(json_text({**compared.to_json(), "canary": tried.to_json()}))
+    print(
+        f"{root} was not changed: the rows differ; give --yes, or --approve {tried.hash}",
+        file=sys.stderr,
+    )
+    raise typer.Exit(EXIT_DEGRADED)
 
 
 def rescale(

@@ -81,6 +81,11 @@ class VersionDiff:
         return not differs
 
     @property
+    def has_equal_rows(self) -> bool:
+        """Whether both versions emit the same rows, in the columns that both have."""
+        return not (self.only_old or self.only_new)
+
+    @property
     def differing(self) -> int:
         """The number of different rows; a pair counts once."""
         return self.only_old + self.only_new - self.changed
@@ -161,11 +166,11 @@ def diff(
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
     end = INF_TIME if until is None else time_us(until, what="until")
     plan = planned_again(recorded, code, output)
-    old = _rows(recorded.plan, _old_events(recorded, job_root, output), begin, end)
-    new = _rows(
+    old = rows_between(recorded.plan, _old_events(recorded, job_root, output), begin, end)
+    new = rows_between(
         plan, _events(plan, recorded, is_same=same_meaning(recorded.plan, plan)), begin, end
     )
-    return _compared(old, new, tuple(keys) or _keys(recorded.plan, old, new))
+    return compared(old, new, tuple(keys) or pairing_keys(recorded.plan, old, new))
 
 
 def _old_events(recorded: Recorded, root: JobRoot, output: str | None) -> Iterable[pa.RecordBatch]:
@@ -207,7 +212,7 @@ def _events(
         rerun.close()
 
 
-def _rows(
+def rows_between(
     plan: PhysicalPlan, batches: Iterable[pa.RecordBatch], begin_us: int, end_us: int
 ) -> pa.Table:
     """Events that start in ``[begin_us, end_us)``, in the form of the output files."""
@@ -223,13 +228,15 @@ def _rows(
     return clean.table(pa.Table.from_batches(inside, schema=schema)).combine_chunks()
 
 
-def _keys(plan: PhysicalPlan, old: pa.Table, new: pa.Table) -> tuple[str, ...]:
+def pairing_keys(plan: PhysicalPlan, old: pa.Table, new: pa.Table) -> tuple[str, ...]:
+    """Return the default columns by which rows are paired: partition keys that both have."""
     common = [name for name in old.column_names if name in new.column_names]
     places = plan.partitioning.keys or ()
     return tuple(name for name in common if any(name in names for names in places))
 
 
-def _compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff:
+def compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff:
+    """Compare rows as bags in the columns that both have, and pair different ones by ``keys``."""
     common = [n for n in old.column_names if n in new.column_names]
     common = [n for n in common if old.schema.field(n).type == new.schema.field(n).type]
     left, right = old.select(common), new.select(common)

@@ -1,0 +1,273 @@
+"""A canary: another query runs beside a job for a while, and both outputs are compared.
+
+Both queries compute the same range of event time from the same input, so the comparison is exact:
+rows that start in the range, as bags, in the columns that both outputs have. The range begins where
+the branch continued the state, and is complete once both outputs have reached its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.cli.branching.branch import fresh_root, prepare
+from jobmanager.driver.running.changes import pending
+from jobmanager.errors import JobFailedError, NoJobError
+from jobmanager.replay.rows.diffing import compared, pairing_keys, rows_between
+from jobmanager.state.held_time import time_of
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.shown import shown_status
+from rstream.clock import SystemClock
+from rstream.errors import OperatingError, UsageError, error_class
+from rstream.items.batch import EVENT, KIND, VS, event_schema, int64_column, only_events, widened
+from rstream.items.dictionaries import plain_schema
+from rstream.log.durable import DurableLog
+from rstream.log.reader import open_reader
+from rstream.store.blobs import open_store
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from jobmanager.cli.branching.branch import Branch
+    from jobmanager.config import JobConfig
+    from jobmanager.driver.job import Job
+    from jobmanager.replay.rows.diffing import VersionDiff
+    from planner.physical.plan import PhysicalPlan
+
+#: Time between two reads of the outputs.
+LOOK_S = 0.1
+#: Wall time that a canary may take: this many times its event time, and a constant.
+WALL_TIMES_MAX, WALL_MORE_S = 3, 600.0
+_HASH_DIGITS = 12
+
+
+@error_class
+class CanaryError(UsageError):
+    """The job cannot have a canary."""
+
+    root: str
+    reason: str
+
+    message = "{root} cannot have a canary: {reason}"
+
+
+@error_class
+class CanaryFailedError(OperatingError):
+    """The canary did not come to its end."""
+
+    root: str
+    reason: str
+
+    message = "the canary failed, and {root} continues unchanged: {reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The result of a canary: by output the differences between rows in ``[begin_us, end_us)``."""
+
+    comparison: str
+    begin_us: int
+    end_us: int
+    differences: dict[str, VersionDiff]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the rows are equal in the columns that both queries have."""
+        return all(difference.has_equal_rows for difference in self.differences.values())
+
+    @property
+    def hash(self) -> str:
+        """The hash that approves these differences.
+
+        It is that of the comparison of the stages and of the kinds of differences: which columns
+        differ, and whether rows are missing or added. Numbers of rows do not count, so that another
+        canary with differences of the same kinds has the same hash.
+        """
+        kinds = [
+            [name, sorted(d.columns), d.only_old > d.changed, d.only_new > d.changed]
+            for name, d in sorted(self.differences.items())
+        ]
+        text = json.dumps([self.comparison, kinds])
+        return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
+
+    def __str__(self) -> str:
+        rows = sum(d.old_rows for d in self.differences.values())
+        lines = [f"canary {time_of(self.begin_us)} to {time_of(self.end_us)} UTC:"]
+        if self.is_equal:
+            return f"{lines[0]} equal, {rows:,} rows"
+        for name, difference in self.differences.items():
+            prefix = f"output {name}: " if len(self.differences) > 1 else ""
+            lines.append(f"{prefix}{difference}")
+        return "\n".join([*lines, f"difference {self.hash}"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields in JSON types."""
+        known = {"equal": self.is_equal, "hash": self.hash}
+        times = {"begin_us": self.begin_us, "end_us": self.end_us}
+        return {**known, **times, "outputs": {n: d.to_json() for n, d in self.differences.items()}}
+
+
+def run_canary(
+    file: str,
+    root: str,
+    duration_us: int,
+    *,
+    comparison: str,
+    trust: bool = False,
+    config: JobConfig | None = None,
+    on_started: Callable[[Branch], None] = lambda _: None,
+) -> Canary:
+    """Run the query of a file in a branch of a job, and compare both outputs. Delete the branch.
+
+    ``duration_us``: the event time that both run side by side. ``comparison``: the hash of the
+    comparison of the stages.
+
+    Raises:
+        CanaryError: the job does not run, or its output has rows without an end.
+        CanaryFailedError: the branch failed, the job was changed, or event time stood still.
+        ChangeRefusedError, ChangeUndoneError: the query cannot continue the state.
+    """
+    job_root = JobRoot(root, trust=trust)
+    plan, here = job_root.read_plan(), display_uri(job_root.uri)
+    if plan is None:
+        raise NoJobError(here)
+    state = shown_status(job_root, SystemClock().now_us())["state"]
+    if state not in OPEN_STATES:
+        raise CanaryError(here, f"it is {state}, so there is no output to compare with")
+    if any(output.changes is not None for output in plan.of_outputs):
+        reason = "its output has rows whose end is not known yet; use jobmanager branch"
+        raise CanaryError(here, reason)
+    made = prepare(file, root, new_root=fresh_root(root, "canary"), trust=trust)
+    on_started(made)
+    try:
+        job = made.start(config=config)
+    except JobFailedError as error:
+        raise CanaryFailedError(here, str(error)) from error
+    try:
+        beside = _Beside(job_root, plan, made, job)
+        begin_us, end_us = beside.wait(duration_us)
+        return Canary(comparison, begin_us, end_us, beside.differences(begin_us, end_us))
+    except JobFailedError as error:
+        raise CanaryFailedError(here, str(error)) from error
+    finally:
+        job.cancel()
+        with contextlib.suppress(JobFailedError):
+            job.wait()
+        made.delete()
+
+
+class _Output:
+    """The rows of one output partition from a seq on, and the time up to which it is complete."""
+
+    def __init__(self, uri: str, first_seq: int) -> None:
+        self._reader = open_reader(open_store(uri), first_seq)
+        self.events: list[pa.RecordBatch] = []
+        #: No later row starts before this time.
+        self.reached_us = int(MIN_TIME)
+
+    def read(self) -> None:
+        while (items := self._reader.read_next()) is not None:
+            last = items.batch.slice(items.batch.num_rows - 1)
+            self.reached_us = int(int64_column(last, VS)[0])
+            self.events.append(only_events(items.batch))
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class _Beside:
+    """Reads the outputs of a job and of its branch until both are complete up to a time."""
+
+    def __init__(self, root: JobRoot, plan: PhysicalPlan, made: Branch, job: Job) -> None:
+        self._root, self._plan, self._job = root, plan, job
+        self._here, self._clock = display_uri(root.uri), SystemClock()
+        self._id = root.settings()["id"], plan.plan_hash
+        outcome = pending.outcome_of(made.root.store, made.change.id)
+        assert outcome is not None
+        #: Event time that all sources had reached when the new query began.
+        self._began_us = int(outcome["time"])
+        self._begin_us, self._outputs = int(MIN_TIME), {}
+        for live, own in zip(plan.of_outputs, job.plan.of_outputs, strict=True):
+            rows = zip(live.sink_streams(), own.sink_streams(), strict=True)
+            self._outputs[live.name] = [self._pair(*row) for row in rows]
+
+    def _pair(self, live: tuple[str, str], own: tuple[str, str]) -> tuple[_Output, _Output]:
+        """Open a partition of both outputs at the position of the branch's first checkpoint."""
+        first_seq = DurableLog(open_store(own[1]), own[0]).mark
+        if first_seq:  # the item before is from before the checkpoint, so it is durable
+            reader = open_reader(open_store(live[1]), first_seq - 1)
+            items = reader.read_next(1)
+            reader.close()
+            assert items is not None, live
+            is_event = items.batch.column(KIND)[0].as_py() == EVENT
+            self._begin_us = max(self._begin_us, int(int64_column(items.batch, VS)[0]) + is_event)
+        return _Output(live[1], first_seq), _Output(own[1], first_seq)
+
+    def wait(self, duration_us: int) -> tuple[int, int]:
+        """Wait until both outputs contain all rows of the range. Return the range.
+
+        Raises:
+            CanaryFailedError: the job has ended or was changed, or event time stands still.
+            JobFailedError: the branch has failed.
+        """
+        wall_s = WALL_TIMES_MAX * duration_us / 1e6 + WALL_MORE_S
+        until_s = self._clock.monotonic_s() + wall_s
+        everything = [one for pairs in self._outputs.values() for pair in pairs for one in pair]
+        begin_us = max(self._begin_us, self._began_us)
+        while True:  # ends: at until_s
+            for one in everything:
+                one.read()
+            reached_us = min(one.reached_us for one in everything)
+            if begin_us == MIN_TIME:  # nothing had been read: the range begins with the input
+                begin_us = reached_us
+            if begin_us != MIN_TIME and reached_us >= min(begin_us + duration_us, INF_TIME):
+                for one in everything:
+                    one.close()
+                return self._begin_us, begin_us + duration_us
+            self._check_job()
+            if self._clock.monotonic_s() > until_s:
+                reason = f"the outputs have not reached its end within {wall_s:,.0f} s"
+                raise CanaryFailedError(self._here, reason)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Wait a moment. Raises JobFailedError or CanaryFailedError if the branch is gone."""
+        try:
+            state = self._job.wait(LOOK_S)["state"]
+        except TimeoutError:
+            return
+        if state != "finished":
+            raise CanaryFailedError(self._here, f"its branch was {state}")
+        threading.Event().wait(LOOK_S)  # the job itself has not finished yet
+
+    def _check_job(self) -> None:
+        state = shown_status(self._root, self._clock.now_us())["state"]
+        if state not in (*OPEN_STATES, "finished"):
+            raise CanaryFailedError(self._here, f"the job is {state}")
+        plan = self._root.read_plan()
+        if plan is None or (self._root.settings()["id"], plan.plan_hash) != self._id:
+            raise CanaryFailedError(self._here, "the job was changed meanwhile")
+
+    def differences(self, begin_us: int, end_us: int) -> dict[str, VersionDiff]:
+        """Compare the rows that start in the range, by output."""
+        found = {}
+        for live, own in zip(self._plan.of_outputs, self._job.plan.of_outputs, strict=True):
+            pairs = self._outputs[live.name]
+            old = rows_between(live, _events(live, [p[0] for p in pairs]), begin_us, end_us)
+            new = rows_between(own, _events(own, [p[1] for p in pairs]), begin_us, end_us)
+            found[live.name] = compared(old, new, pairing_keys(live, old, new))
+        return found
+
+
+def _events(plan: PhysicalPlan, outputs: list[_Output]) -> list[pa.RecordBatch]:
+    """Return the events of an output; those of the former query get null for new columns."""
+    schema = event_schema(plain_schema(plan.schema))
+    return [widened(batch, schema) for output in outputs for batch in output.events]

@@ -1,0 +1,170 @@
+"""``deploy --canary``: a query runs beside the job first, and is deployed if its rows are equal.
+
+Cannot catch: hosts in separate processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager.cli.branching.canary import CanaryError, CanaryFailedError, run_canary
+from jobmanager.driver.running.deploying import compared
+from jobmanager.storage.query_file import load_query
+from jobmanager.storage.root import GENERATION, JobRoot
+from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOTALS = COUNTS.replace("n=ss", 't=ss.agg.sum("x"), n=ss')
+FEWER = COUNTS.replace("rows", 'rows.filter(ss.col("x") > 3)')
+SPAN_US = 1_500_000
+
+
+@contextlib.contextmanager
+def feeding(changed: ChangedJob) -> Iterator[None]:
+    """Append a second of rows every 0.2 s meanwhile."""
+    over = threading.Event()
+
+    def feed() -> None:
+        while not over.wait(0.2):
+            changed.append()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        feeder.join(WAIT_S)
+
+
+def begun(folder: Path) -> ChangedJob:
+    changed = ChangedJob(folder)
+    changed.append(2)
+    changed.run(changed.query("old", COUNTS))
+    changed.has_read_all()
+    return changed
+
+
+def generation(changed: ChangedJob) -> int:
+    return int(JobRoot(changed.root).settings().get(GENERATION, 0))
+
+
+def check_unchanged(changed: ChangedJob) -> None:
+    """The job gives the rows of one that nobody touched; no other root is left."""
+    changed.has_read_all()
+    rows = [{k: v for k, v in row.items() if k != "t"} for row in changed.finish()]
+    assert rows == whole_answer(changed, COUNTS)
+
+
+def roots(changed: ChangedJob) -> list[str]:
+    return sorted(path.name for path in changed.folder.glob("job*"))
+
+
+@pytest.mark.slow
+def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path) -> None:
+    changed = begun(tmp_path)
+    with feeding(changed):
+        same = run_canary(
+            changed.query("totals", TOTALS), changed.root, SPAN_US, comparison="a", config=QUICK
+        )
+        fewer = [
+            run_canary(
+                changed.query("fewer", FEWER), changed.root, SPAN_US, comparison=c, config=QUICK
+            )
+            for c in ("a", "a", "b")
+        ]
+    assert same.is_equal
+    (rows,) = same.differences.values()
+    assert rows.added_columns == ("t",)
+    assert rows.old_rows == rows.new_rows > 0
+    assert not fewer[0].is_equal
+    (rows,) = fewer[0].differences.values()
+    assert set(rows.columns) <= {"n", "m"}
+    assert "n differs in" in str(fewer[0])
+    assert fewer[0].hash == fewer[1].hash != fewer[2].hash
+    assert fewer[0].begin_us < fewer[1].begin_us
+    assert roots(changed) == ["job"]
+    assert generation(changed) == 0
+    check_unchanged(changed)
+
+
+@pytest.mark.slow
+def test_a_canary_that_fails_changes_nothing(tmp_path: Path) -> None:
+    changed = begun(tmp_path)
+    wrong = changed.query("wrong", TOTALS.replace('sum("x")', 'sum(ss.col("t").cast("int8"))'))
+    with feeding(changed), pytest.raises(CanaryFailedError, match="continues unchanged"):
+        run_canary(wrong, changed.root, 60_000_000, comparison="a", config=QUICK)
+    assert roots(changed) == ["job"]
+    check_unchanged(changed)
+    with pytest.raises(CanaryError, match="it is finished, so there is no output"):
+        run_canary(wrong, changed.root, SPAN_US, comparison="a")
+
+
+def deploying(changed: ChangedJob, query: str, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "jobmanager", "deploy", query, changed.root, "--canary", "2s"]
+    return subprocess.Popen(
+        [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_the_command_deploys_equal_rows_and_approved_differences(tmp_path: Path) -> None:
+    changed = begun(tmp_path)
+    fewer, totals = changed.query("fewer", FEWER), changed.query("totals", TOTALS)
+    with feeding(changed):
+        tried = deploying(changed, fewer, "--json")
+        out, err = tried.communicate(timeout=WAIT_S)
+        assert tried.returncode == 3, err
+        shown = json.loads(out.splitlines()[-1])
+        assert f"--approve {shown['canary']['hash']}" in err
+        assert not shown["canary"]["equal"]
+        assert generation(changed) == 0
+        tried = deploying(changed, totals)
+        out, err = tried.communicate(timeout=WAIT_S)
+        assert tried.returncode == 0, err
+        assert "equal, " in out
+        assert generation(changed) == 1
+    assert roots(changed) == ["job"]
+    check_unchanged(changed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["comparison", "canary in", "streams", "equal"])
+def test_a_canary_killed_at_any_phase_leaves_the_job_as_it_was(phase: str, tmp_path: Path) -> None:
+    """Or deployed, if it was killed after its request. The root that is left is named."""
+    changed = begun(tmp_path)
+    totals = changed.query("totals", TOTALS)
+    assert not compared(JobRoot(changed.root), load_query(totals)).refusals
+    with feeding(changed):
+        tried = deploying(changed, totals)
+        assert tried.stdout is not None
+        assert tried.stderr is not None
+        stream = tried.stderr if phase in ("canary in", "streams") else tried.stdout
+        word = "canary in" if phase == "streams" else phase
+        lines = []
+        while not (lines and word in lines[-1]):
+            lines.append(stream.readline())
+            assert lines[-1], (lines, tried.communicate())
+        line = lines[-1]
+        if phase == "streams":  # its query runs
+            place = line.split()[2]
+            while not JobRoot(place).store.list("streams"):
+                assert tried.poll() is None
+        tried.send_signal(signal.SIGKILL)
+        tried.wait(WAIT_S)
+        left = [name for name in roots(changed) if name != "job"]
+        assert all(name in line for name in left) or phase in ("comparison", "equal")
+        assert len(left) <= 1
+    check_unchanged(changed)
