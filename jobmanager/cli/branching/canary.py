@@ -132,7 +132,7 @@ def run_canary(
 
     Raises:
         CanaryError: the job does not run, or its output has rows without an end.
-        CanaryFailedError: the branch failed, the job was changed, or event time stood still.
+        CanaryFailedError: the branch failed, the job was changed, or event time did not advance.
         ChangeRefusedError, ChangeUndoneError: the query cannot continue the state.
     """
     job_root = JobRoot(root, trust=trust)
@@ -215,7 +215,7 @@ class _Beside:
         """Wait until both outputs contain all rows of the range. Return the range.
 
         Raises:
-            CanaryFailedError: the job has ended or was changed, or event time stands still.
+            CanaryFailedError: the job has ended or was changed, or event time does not advance.
             JobFailedError: the branch has failed.
         """
         wall_s = WALL_TIMES_MAX * duration_us / 1e6 + WALL_MORE_S
@@ -268,6 +268,6 @@ class _Beside:
 
 
 def _events(plan: PhysicalPlan, outputs: list[_Output]) -> list[pa.RecordBatch]:
-    """Return the events of an output; those of the former query get null for new columns."""
+    """Return the events of an output. Columns of the new query are null in events of the former one."""
     schema = event_schema(plain_schema(plan.schema))
     return [widened(batch, schema) for output in outputs for batch in output.events]
