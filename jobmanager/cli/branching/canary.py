@@ -268,6 +268,6 @@ class _Beside:
 
 
 def _events(plan: PhysicalPlan, outputs: list[_Output]) -> list[pa.RecordBatch]:
-    """Return the events of an output. Columns of the new query are null in events of the former one."""
+    """Return the events of an output. Events of the former query get null in new columns."""
     schema = event_schema(plain_schema(plan.schema))
     return [widened(batch, schema) for output in outputs for batch in output.events]
