@@ -18,7 +18,7 @@ from planner.expressions.functions.calendar import UNITS
 from planner.sql.expressions import calls, containers
 from planner.sql.expressions.engines import catalogue
 from planner.sql.reading.hints import HINTS
-from planner.sql.reading.literals import plain_value
+from planner.sql.reading.literals import interval_us, plain_value
 from planner.sql.reading.read_parts import READ
 from rvertex.user_code.durations import UNITS_US
 
@@ -197,6 +197,21 @@ def other_part(part: str, value: Expr, text: SqlText, *, is_length: bool) -> Exp
 
 _DECADE = 10
 _YEARS = {"DECADE": _DECADE, "CENTURY": 100, "MILLENNIUM": 1000}
+
+
+def check_length(node: exp.Extract, text: SqlText) -> None:
+    """Refuse a part of a written length of a day or more: others keep its hours beside its days.
+
+    Raises:
+        SqlError: the part is not EPOCH.
+    """
+    length = node.args["expression"].unnest()
+    is_long = isinstance(length, exp.Interval) and abs(interval_us(length, text)) >= UNITS_US["d"]
+    if is_long and node.this.name.upper() != "EPOCH":
+        raise text.error(node, _LONG)
+
+
+_LONG = "a length of a day or more has no single part; write EXTRACT(EPOCH FROM d) for its seconds"
 
 
 def _of_length(part: str, value: Expr, text: SqlText) -> Expr | None:

@@ -270,6 +270,8 @@ class Expressions:
     def _extract(self, node: exp.Extract) -> Expr:
         value = self.compile(node.args["expression"])
         is_length = pa.types.is_duration(value.output_type(self.schema))
+        if is_length:
+            functions.check_length(node, self.text)
         other = functions.other_part(node.this.name, value, self.text, is_length=is_length)
         if other is not None:
             return other

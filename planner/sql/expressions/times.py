@@ -5,10 +5,7 @@ The tables have the form of those in :mod:`planner.sql.expressions.calls`.
 
 from __future__ import annotations
 
-import operator
-import re
 from datetime import timedelta
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,6 +15,13 @@ from planner.api.expressions import Expr, lit
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import plain_value
 from planner.sql.expressions.engines.settings import whole, words
+from planner.sql.expressions.engines.time_formats import (
+    JAVA_READ,
+    char_format,
+    char_formatted,
+    java_format,
+    java_formatted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,97 +40,6 @@ _LENGTHS = {
 }
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-#: Java's letters in a time format -> ours.
-_JAVA = {
-    "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "dd": "%d", "HH": "%H",
-    "hh": "%I", "mm": "%M", "ss": "%S", "EEEE": "%A", "EEE": "%a", "DDD": "%j", "a": "%p",
-    "EE": "%a", "E": "%a", "uuuu": "%Y", "y": "%Y",
-}  # fmt: skip
-#: Letters whose values have no leading zeros.
-_SHORT: dict[str, Callable[[Expr], Expr]] = {
-    "d": lambda t: t.dt.day(),
-    "M": lambda t: t.dt.month(),
-    "H": lambda t: t.dt.hour(),
-    "h": lambda t: (t.dt.hour() + 11) % 12 + 1,
-    "m": lambda t: t.dt.minute(),
-    "s": lambda t: t.dt.second(),
-    "D": lambda t: t.dt.day_of_year(),
-    "Q": lambda t: t.dt.quarter(),
-}
-#: TO_CHAR's letters in a time format -> ours.
-_CHAR = {
-    "YYYY": "%Y", "YY": "%y", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H", "HH12": "%I",
-    "HH": "%I", "MI": "%M", "SS": "%S", "MON": "%b", "MONTH": "%B", "DAY": "%A", "DY": "%a",
-    "AM": "%p", "PM": "%p",
-}  # fmt: skip
-#: Differences when a time is parsed: a fraction has any number of digits.
-_JAVA_READ = {
-    **_JAVA, **{letter: _JAVA[letter * 2] for letter in ("M", "d", "H", "h", "m", "s")},
-    "y": "%Y", "u": "%Y", "uuuu": "%Y",
-    "EE": "%a", "E": "%a", **{"S" * n: "%f" for n in range(1, 7)},
-    **dict.fromkeys(("X", "XX", "XXX", "Z", "ZZ", "ZZZ", "x", "xx", "xxx"), "%z"),
-}  # fmt: skip
-_FRACTION_MAX = 6
-_JAVA_PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
-_CHAR_PART = re.compile(
-    "|".join(sorted(_CHAR, key=len, reverse=True)) + r'|"([^"]*)"|([A-Za-z]+)|(.)', re.I | re.S
-)
-
-
-def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
-    """Convert ``yyyy-MM-dd`` to ``%Y-%m-%d``."""
-
-    def one(match: re.Match[str]) -> str:
-        if match[1] is not None:
-            return match[1].replace("''", "'").replace("%", "%%") or "'"
-        if match[2] is None:
-            return match[3].replace("%", "%%")
-        return _code(match[0], codes, written)
-
-    return _JAVA_PART.sub(one, written)
-
-
-def java_formatted(time: Expr, written: str) -> Expr:
-    """Format a time, as in ``yyyy-MM-dd HH:mm:ss.SSS``; ``d`` has no zero in front."""
-    parts: list[Expr] = []
-    plain = ""
-    for match in _JAVA_PART.finditer(written):
-        word = match[0]
-        digits = len(word) if word.strip("S") == "" else 0
-        if word not in _SHORT and not 0 < digits <= _FRACTION_MAX:
-            plain += word
-            continue
-        if plain:
-            parts.append(time.dt.format(java_format(plain)))
-            plain = ""
-        if digits:
-            us = time.dt.epoch_us() % _SECOND_US // 10 ** (_FRACTION_MAX - digits)
-            parts.append(us.cast("string").str.pad_left(digits, "0"))
-        else:
-            parts.append(_SHORT[word](time).cast("string"))
-    if plain or not parts:
-        parts.append(time.dt.format(java_format(plain)))
-    return reduce(operator.add, parts)
-
-
-def char_format(written: str) -> str:
-    """Convert ``YYYY-MM-DD`` to ``%Y-%m-%d``."""
-
-    def one(match: re.Match[str]) -> str:
-        if match[1] is not None or match[3] is not None:
-            return (match[1] or match[3] or "").replace("%", "%%")
-        return _code(match[0].upper(), _CHAR, written)
-
-    return _CHAR_PART.sub(one, written)
-
-
-def _code(letters: str, codes: dict[str, str], written: str) -> str:
-    if letters not in codes:
-        known = ", ".join(codes)
-        raise InvalidPlanError(
-            f"no {letters!r} in the format {written!r}; write one of the parts {known}"
-        )
-    return codes[letters]
 
 
 def _days_between(later: Expr, earlier: Expr) -> Expr:
@@ -238,7 +151,7 @@ def _read_date(text: Expr, format: Expr | None = None) -> Expr:
 
 
 def _read_format(format: Expr) -> str:
-    return java_format(words(format, "a format"), _JAVA_READ)
+    return java_format(words(format, "a format"), JAVA_READ)
 
 
 def _unix_seconds(time: Expr, format: Expr | None = None) -> Expr:
@@ -323,7 +236,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.AddMonths: (("this", "expression"), lambda t, n: t.dt.add_months(n)),
     exp.ToChar: (
         ("this", "format"),
-        lambda t, f: t.dt.format(char_format(words(f, "a format"))),
+        lambda t, f: char_formatted(t, words(f, "a format")),
     ),
 }
 

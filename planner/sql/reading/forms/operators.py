@@ -70,7 +70,7 @@ def _of_rows(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
         return among(node, error)
     if isinstance(node, exp.Overlaps):
         return overlaps(node, engine)
-    return compared(node) if isinstance(node, COMPARED) else None
+    return compared(node, engine) if isinstance(node, COMPARED) else None
 
 
 def _made(node: exp.Expr) -> exp.Expr | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
+from planner.expressions.functions.texts.json_paths import json_operand
 from planner.sql.reading.forms.by_word import of_word
 from planner.sql.reading.forms.calls import WRAPPED
 from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
@@ -31,6 +32,8 @@ _INTERNAL = (
     *("JAVA_UPPER", "JAVA_LOWER", "JAVA_TITLE"),
 )
 _APPENDS = re.compile("(ARRAY|LIST)_(APPEND|PREPEND)")
+_VARIANTS = {"VARIANT_GET": "CAST", "TRY_VARIANT_GET": "TRY_CAST"}
+_TYPE = re.compile(r"[A-Za-z]+(\(\d+(, *\d+)?\))?")
 _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
 #: Formats of TO_NUMBER whose texts are digits, commas, a point and a dollar sign.
 _NUMBER_FORMAT = re.compile(r"\$?[90,G]+([.D][90]+)?")
@@ -152,12 +155,14 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
             return made, given
     if name == "DATE_BIN_HOPPING":
         return _hopping(given), given
+    if name in _VARIANTS and len(given) == 3 and _TYPE.fullmatch(given[2].name):
+        return f"{_VARIANTS[name]}(GET_JSON_OBJECT(@1, @2) AS {given[2].name})", given
+    if engine == "duckdb" and name in ("JSON_VALUE", "JSON_EXISTS") and _is_key(given):
+        path = exp.Literal.string(json_operand(given[1].name, engine))
+        return f"@{name}(@1, @2)", [given[0], path]
     if _EXTRACT_PATH.fullmatch(name):
         return _at_path(name, given), given
-    is_fill = name == "ARRAY_FILL" and len(given) == 2
-    if is_fill and not (isinstance(given[1], exp.Array) and len(given[1].expressions) == 1):
-        return None, given
-    if name == "ARRAY_INSERT" and len(given) == 3 and given[1] == exp.Literal.number(0):
+    if _is_unknown_list(name, given):
         return None, given
     literal = given[-1] if len(given) == 2 else given[0] if len(given) == 3 else None
     if isinstance(literal, exp.Literal) and literal.is_string:
@@ -216,6 +221,19 @@ def _named_groups(names: exp.Array) -> str:
         for at, part in enumerate(names.expressions, 1)
     ]
     return f"NAMED_STRUCT({', '.join(groups)})"
+
+
+def _is_unknown_list(name: str, given: list[exp.Expr]) -> bool:
+    """Whether it is ARRAY_FILL of several dimensions, or ARRAY_INSERT at 0."""
+    if name == "ARRAY_FILL" and len(given) == 2:
+        return not (isinstance(given[1], exp.Array) and len(given[1].expressions) == 1)
+    is_insert = name == "ARRAY_INSERT" and len(given) == 3
+    return is_insert and given[1] == exp.Literal.number(0)
+
+
+def _is_key(given: list[exp.Expr]) -> bool:
+    """Whether the path of ``JSON_VALUE(j, 'a.b')`` is a key, which it is without ``$``."""
+    return len(given) > 1 and given[1].is_string and not given[1].name.startswith("$")
 
 
 _PATH_LISTS = ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY")

@@ -39,6 +39,8 @@ microsecond(TIMESTAMP '1992-01-01 12:00:01.5'); asinh(0.5); asinh(-2); acosh(1.5
 url_encode('a b+'); url_decode('a+b%20'); to_base64('a'::BLOB); list_grade_up([3, 1, NULL, 1])
 concat_ws(',', 'a', NULL, 2); map_from_entries([('k', 5)])['k']; MAP {'k': 5}.k
 (1, 2) < (1, 3); (1, 2) <= (1, 2); (2, 1) > (1, 3); (1, 2) = (1, 2); (1, 2) <> (1, 2)
+(1, NULL) = (1, NULL); (1, NULL) <> (1, 2); json_value('{"a.b": 1}', 'a.b')
+json_exists('{"a.b": 1}', 'a.b'); json_exists('{"a": {"b": 1}}', 'a.b')
 """
 #: From PostgreSQL's documentation; ``None`` is NULL.
 OF_POSTGRES: list[tuple[str, Any]] = [
@@ -69,6 +71,13 @@ OF_POSTGRES: list[tuple[str, Any]] = [
     ("""jsonb_strip_nulls('{"a": null, "b": [null, {"c": null}]}')""", '{"b":[null,{}]}'),
     ("""jsonb_path_query_array('{"t": [1, 2]}', '$.t[*]')""", "[1,2]"),
     ("""('{"a": {"b": "x"}}'::jsonb)['a']['b']""", '"x"'),
+    ("(1, NULL) = (1, NULL)", None),
+    ("to_char(TIMESTAMP '2026-05-07 09:05:03', 'Day, DD Mon YYYY')", "Thursday , 07 May 2026"),
+    ("to_char(TIMESTAMP '2026-05-07 09:05:03', 'FMDay, FMDD FMMonth')", "Thursday, 7 May"),
+    ("to_char(TIMESTAMP '2026-05-07 09:05:03', 'MONTH|mon|DY')", "MAY      |may|THU"),
+    ("""to_char(TIMESTAMP '2026-05-07 09:05:03', '"Day" DDD FMHH12:MI pm')""", "Day 127 9:05 am"),
+    ("extract(hour FROM INTERVAL '3 hours')", 3),
+    ("extract(epoch FROM INTERVAL '27 hours')", 97200.0),
     *(
         (f"(DATE '2001-02-16', {end}) OVERLAPS (DATE '2001-02-25', DATE '2002-01-30')", wanted)
         for end, wanted in (

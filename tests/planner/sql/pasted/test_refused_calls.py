@@ -32,6 +32,8 @@ REFUSED = {
     ("spark", "SHIFTRIGHTUNSIGNED(-1, 28)"): "write SHIFTRIGHT",
     ("spark", "TO_JSON(STRUCT(TIMESTAMP '2025-01-01 00:00:00' AS t))"): "write DATE_FORMAT",
     ("spark", "TO_JSON(STRUCT(MAP('a', 1) AS m))"): "write TO_JSON of each",
+    ("postgres", "EXTRACT(HOUR FROM INTERVAL '27 hours')"): "write EXTRACT\\(EPOCH FROM d\\)",
+    ("spark", "VARIANT_GET('{}', '$.a', 'foo')"): "no type foo",
     ("postgres", "UNISTR('a')"): "write CHR",
     ("postgres", "ARRAY_FILL(7, ARRAY[2, 3])"): "write ARRAY_FILL\\(x, ARRAY\\[n\\]\\)",
     ("postgres", "'{}'::jsonb #>> '{a,-1}'"): "write j -> -1",

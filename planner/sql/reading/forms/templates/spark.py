@@ -62,7 +62,6 @@ SPARK: dict[tuple[str, int], str] = {
     ("MAKE_DT_INTERVAL", 4): f"({_DAY_TIME} + INTERVAL '1' SECOND * CAST(@4 AS DOUBLE))",
     ("TRY_ELEMENT_AT", 2): "ELEMENT_AT(@1, @2)",
     ("TRY_TO_NUMBER", 2): "TRY_CAST(REPLACE(@1, ',', '') AS DECIMAL(38, 10))",
-    ("VARIANT_GET", 3): "TRY_CAST(GET_JSON_OBJECT(@1, @2) AS VARCHAR)",
     ("PARSE_JSON", 1): "@1",
     **{
         (name, 1): f"CAST(@1 AS {name})"

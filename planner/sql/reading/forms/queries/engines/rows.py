@@ -28,14 +28,14 @@ _OVERLAPS = (
 _TOUCHES = '"@b" >= "@c" AND "@d" >= "@a"'
 
 
-def compared(node: exp.Expr) -> exp.Expr | None:
-    """``(a, b) < (c, d)``: the first values that differ decide."""
+def compared(node: exp.Expr, engine: str) -> exp.Expr | None:
+    """``(a, b) < (c, d)``: the first values that differ decide; in DuckDB two nulls are equal."""
     left, right = _row(node.this), _row(node.args.get("expression"))
     if not left or len(left) != len(right):
         return None
     pairs = list(zip(left, right, strict=True))
     if type(node) in (exp.EQ, exp.NEQ):
-        equal = exp.Paren(this=_equal(pairs))
+        equal = exp.Paren(this=_equal(pairs, exp.NullSafeEQ if engine == "duckdb" else exp.EQ))
         return equal if type(node) is exp.EQ else exp.Not(this=equal)
     strict = exp.LT if type(node) in (exp.LT, exp.LTE) else exp.GT
     (a, b), *others = reversed(pairs)
@@ -112,8 +112,8 @@ def _filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
     return made
 
 
-def _equal(pairs: Iterable[tuple[exp.Expr, exp.Expr]]) -> exp.Expr:
-    tests: list[exp.Expr] = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
+def _equal(pairs: Iterable[tuple[exp.Expr, exp.Expr]], test: type[exp.Binary] = exp.EQ) -> exp.Expr:
+    tests: list[exp.Expr] = [test(this=a.copy(), expression=b.copy()) for a, b in pairs]
     return reduce(lambda a, b: exp.And(this=a, expression=b), tests)
 
 
