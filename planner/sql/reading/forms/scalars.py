@@ -224,7 +224,7 @@ def _named_groups(names: exp.Array) -> str:
 
 
 def _is_unknown_list(name: str, given: list[exp.Expr]) -> bool:
-    """Whether it is ARRAY_FILL of several dimensions, or ARRAY_INSERT at 0."""
+    """Whether a list is filled in more than one dimension, or extended at position 0."""
     if name == "ARRAY_FILL" and len(given) == 2:
         return not (isinstance(given[1], exp.Array) and len(given[1].expressions) == 1)
     is_insert = name == "ARRAY_INSERT" and len(given) == 3
