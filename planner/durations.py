@@ -30,7 +30,7 @@ def duration_us(value: Duration, *, what: str = "duration") -> int:
     """Return the microseconds of ``value``; ``what`` names it in the error.
 
     Raises:
-        InvalidDurationError: it cannot be parsed.
+        InvalidDurationError: the value is not a duration.
     """
     if isinstance(value, bool):
         raise InvalidDurationError(f"{what} {value!r}", _HELP)
@@ -57,7 +57,7 @@ def time_us(value: Time, *, what: str = "time") -> int:
     """Return the microseconds UTC since 1970 of ``value``.
 
     Raises:
-        InvalidDurationError: it cannot be parsed.
+        InvalidDurationError: the value is not a time.
     """
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -30,7 +30,7 @@ def resolved_string(dsn: str) -> str:
     """Return a connection string with its references replaced by the secrets.
 
     Raises:
-        MissingSecretError: this process cannot read one.
+        MissingSecretError: this process cannot read a secret.
     """
     return _changed(secret_value(_WHAT, dsn), lambda text: secret_value("password", text))
 

@@ -55,7 +55,7 @@ def secret_value(what: str, text: str) -> str:
         text: the secret itself, ``env:NAME`` or ``file:/PATH``.
 
     Raises:
-        MissingSecretError: this process cannot read it.
+        MissingSecretError: this process cannot read the secret.
     """
     if text.startswith(ENV):
         name = text.removeprefix(ENV)

@@ -84,7 +84,7 @@ class DeliveryView:
 
 
 class PartitionDelivery:
-    """Body and state of one delivering thread."""
+    """One delivering thread: its body and its state."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class Recorded:
         """The vertex of that name.
 
         Raises:
-            CannotReplayError: there is none.
+            CannotReplayError: there is no such vertex.
         """
         return vertex_of(self.plan, name)
 
@@ -113,7 +113,8 @@ class Recorded:
         """The state of a retained checkpoint.
 
         Raises:
-            CorruptCheckpointError, CheckpointFormatError, SnapshotSchemaError: it cannot be used.
+            CorruptCheckpointError, CheckpointFormatError, SnapshotSchemaError: the checkpoint is
+                unusable.
         """
         return read_checkpoint(self.store, checkpoint.name, spec).snapshot
 
@@ -141,7 +142,7 @@ def vertex_of(plan: PhysicalPlan, name: str) -> VertexSpec:
     """Return the vertex with that name; the name of a stage with one vertex works, too.
 
     Raises:
-        CannotReplayError: there is none.
+        CannotReplayError: there is no such vertex.
     """
     matches = [v for v in plan.vertices if name in (v.id, v.stage)]
     if len(matches) == 1:

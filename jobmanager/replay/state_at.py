@@ -120,7 +120,7 @@ def _named(operators: list[dict[str, pa.Table]]) -> dict[str, pa.Table]:
 
 
 class _Cut:
-    """Cuts the input of one vertex at a time."""
+    """Ends the input of one vertex at a given event time."""
 
     def __init__(self, vertex: str, until_us: int | None) -> None:
         self.vertex = vertex

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LowWaterMarks:
-    """The result of the pass.
+    """The result of :func:`low_water_marks`.
 
     ``keep``: per vertex the oldest checkpoint that it can need; None: retired, it needs none.
     ``marks``: per stream, except sinks, the smallest seq still needed; None: no item is needed.

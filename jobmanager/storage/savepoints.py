@@ -99,7 +99,7 @@ def check_name(name: str) -> str:
     """Check that a name can be the name of a folder, and return it.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: the name has other characters, or is too long.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -148,7 +148,7 @@ def expire(store: BlobStore, name: str) -> None:
     """Delete a savepoint, its manifest first; ``jobmanager gc`` deletes its files.
 
     Raises:
-        NoSavepointError: there is none.
+        NoSavepointError: there is no such savepoint.
     """
     read_savepoint(store, name)
     store.delete(f"{folder_of(name)}/{MANIFEST}")

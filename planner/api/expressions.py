@@ -308,7 +308,7 @@ def as_node(value: object) -> Node:
     """Return the tree of an expression; a plain value becomes a literal.
 
     Raises:
-        InvalidPlanError: it is neither.
+        InvalidPlanError: the value is neither an expression nor a plain value.
     """
     if isinstance(value, Expr):
         return value.node

@@ -138,7 +138,7 @@ def _floored(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _remainder(_: Bounds, b: Bounds) -> Bounds:
-    """Between zero and the divisor."""
+    """The bounds of a remainder: between zero and the divisor."""
     return min(b[0] + 1, 0), max(b[1] - 1, 0)
 
 

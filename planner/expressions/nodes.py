@@ -268,7 +268,7 @@ def _check_constant(call: Call) -> None:
     """Raise for a resolved call of literals that cannot be evaluated.
 
     Raises:
-        InvalidPlanError: it fails for any data.
+        InvalidPlanError: the call would fail for any data.
     """
     if not call.args or call.columns() or calls_user(call):
         return

@@ -162,7 +162,7 @@ def only_output(query: Query, what: str) -> Query:
     """Return a query that has one output.
 
     Raises:
-        InvalidPlanError: it has several.
+        InvalidPlanError: the query has several outputs.
     """
     if len(query.parts) > 1:
         raise InvalidPlanError(

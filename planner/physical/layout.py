@@ -117,7 +117,7 @@ class Stages:
         """Check that the number of a stage's vertices can change.
 
         Raises:
-            NotByKeyError: it cannot.
+            NotByKeyError: the number cannot change.
         """
         if stage not in self.keys:
             raise NotByKeyError(stage, "its rows do not come to it by key")

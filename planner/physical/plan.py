@@ -184,7 +184,7 @@ class PhysicalPlan:
         """Return the vertex with an id.
 
         Raises:
-            InvalidPlanError: there is none.
+            InvalidPlanError: there is no such vertex.
         """
         for vertex in self.vertices:
             if vertex.id == vertex_id:
@@ -195,7 +195,7 @@ class PhysicalPlan:
         """Return the stage with a name.
 
         Raises:
-            InvalidPlanError: there is none.
+            InvalidPlanError: there is no such stage.
         """
         for stage in self.stages:
             if stage.name == name:

@@ -48,7 +48,7 @@ class Answers:
         """Raise for a CREATE after the SELECT that is the result.
 
         Raises:
-            SqlError: it comes too late.
+            SqlError: the CREATE comes too late.
         """
         kind = statement.args.get("kind")
         if kind == "VIEW":
@@ -78,7 +78,7 @@ class Answers:
         """Return the stream of a SELECT, or the query of all outputs.
 
         Raises:
-            SqlError: there is neither.
+            SqlError: there is neither a SELECT nor an output.
         """
         if self._select is not None:
             return self._select

@@ -90,7 +90,7 @@ class AppendLogReader:
 
         Raises:
             SequenceDiscardedError: the next row was garbage collected.
-            SequenceLostError, CorruptLogError, CorruptSegmentError: it is missing or damaged.
+            SequenceLostError, CorruptLogError, CorruptSegmentError: the row is missing or damaged.
         """
         items = self._next()
         if items is None:

@@ -25,7 +25,7 @@ def check_same(stream: str, read: Callable[[int, int], Items | None], given: Ite
     Items that ``read`` does not return, or that are lost, damaged or collected, are not compared.
 
     Raises:
-        SequenceConflictError: they differ.
+        SequenceConflictError: an item differs.
     """
     while given.batch.num_rows:
         try:

@@ -63,7 +63,7 @@ def converted_panes(
 
     ``further``: number of accumulators of a group behind its lanes, which both have.
 
-    None: a lane is kept in another form.
+    None: the stored form of a lane does not fit.
     """
     if any(name.partition(".")[2].startswith(OVERFLOW) for name in state.tables):
         return None  # groups on disk are rows of all lanes

@@ -175,7 +175,7 @@ class Parking:
         self._server.send(former, _CODEC.encode(following))
 
     def dismiss(self, former: str) -> None:
-        """Let a parked process exit. Raises OperatingError: it has gone."""
+        """Let a parked process exit. Raises OperatingError: the process has gone."""
         self._server.send(former, LEAVE)
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class Parked:
     def wait(self, idle: Callable[[], None] = lambda: None) -> tuple[HostSpec, bytes] | None:
         """Wait for the next host. Return it and its pickled plan; None: the process must exit.
 
-        ``idle``: called if that takes long.
+        ``idle``: called if no host comes for a while.
 
         Raises:
             OtherPlanError: another process has written or deleted the plan in the root.

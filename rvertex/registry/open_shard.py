@@ -128,7 +128,7 @@ class OpenShard:
             self._read(self._append(Entry(self._shard.floor_us, released=(token,))))
 
     def _write(self, batch: Sequence[Claim]) -> None:
-        """Append one entry, and read up to it."""
+        """Append one entry, and read the log up to it."""
         left, claims = self._limits.entry_ids_max, []
         for one in batch:
             claims.append(one.undecided(left))

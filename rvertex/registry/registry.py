@@ -170,7 +170,7 @@ class IdRegistry:
         ``has_claimed``: the joiner has claimed ids, so the registry must exist.
 
         Raises:
-            RegistryLostError: it does not exist.
+            RegistryLostError: the registry does not exist.
         """
         if has_claimed and self._log.read_map() is None:
             raise RegistryLostError(self._name, f"it is empty, and {token} has claimed ids in it")

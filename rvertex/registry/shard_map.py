@@ -76,7 +76,7 @@ class ShardMap:
     def proposed(self, shards: int, now_us: int, margin_us: int) -> ShardMap | None:
         """The map with a proposal of another number of shards, from two margins ahead on.
 
-        None: a later change is planned already.
+        None: another change is already planned.
         """
         assert self.is_confirmed, self
         start = now_us + 2 * margin_us

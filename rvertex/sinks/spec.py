@@ -113,7 +113,7 @@ class SinkSpec:
         """Check all that needs no connection.
 
         Raises:
-            InvalidSinkError: this cannot be delivered so.
+            InvalidSinkError: rows cannot be delivered with these options.
         """
 
 

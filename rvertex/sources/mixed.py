@@ -68,7 +68,7 @@ def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> No
     """Check that the column of a file can be read with the plan's type.
 
     Raises:
-        SourceSchemaError: it cannot.
+        SourceSchemaError: the column cannot be read so.
     """
     wanted = spec.columns.field(name).type
     if name in spec.casts or fits(there, wanted):

@@ -24,7 +24,8 @@ class Watched:
         """Check that the file still has the version to read.
 
         Raises:
-            SourceChangedError: it has another. SourceVanishedError: it is gone or not readable.
+            SourceChangedError: the file has another version.
+            SourceVanishedError: the file is gone or not readable.
         """
         if self._version is None:
             return

@@ -154,7 +154,7 @@ class ArraySpill:
         return True
 
     def _stored(self, value: Any) -> Any:
-        """Arrow data on scratch."""
+        """Store Arrow data on scratch, and return it from there."""
         if isinstance(value, pa.Array):
             batch = pa.RecordBatch.from_arrays([value], names=["c"])
             return self._memory.store([batch])[0].column(0)

@@ -229,7 +229,7 @@ class Holder:
         return budget is not None and _CLOSING_COPIES * self.used_bytes > budget
 
     def read_once(self, parts: Iterable[T]) -> Iterator[T]:
-        """Yield parts that may be on scratch.
+        """Yield parts that may be on scratch, each for one use.
 
         Pages of a part may be dropped when the next is read.
         """

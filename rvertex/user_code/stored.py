@@ -51,7 +51,7 @@ def rebuilt(kind: type, named: Mapping[str, Any]) -> Any:
     """Make the record with these fields.
 
     Raises:
-        StoredRecordError: this release cannot read it.
+        StoredRecordError: this release cannot read the record.
     """
     made: Any = object.__new__(kind)
     declared = {f.name: f for f in fields(kind)}

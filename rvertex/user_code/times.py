@@ -116,7 +116,7 @@ def microseconds(value: Any, kind: pa.DataType | None = None) -> int:
     """Convert a user's time, or one of ``kind``, to microseconds; ``datetime``: since 1970.
 
     Raises:
-        TypeError: it is no time.
+        TypeError: the value is not a time.
     """
     is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if kind is not None and pa.types.is_duration(kind):
@@ -142,7 +142,7 @@ def moment_us(value: Any, now: int) -> int:
     ``"10m"`` and a ``timedelta`` count from ``now``.
 
     Raises:
-        TypeError: it is no time.
+        TypeError: the value is not a time.
     """
     if isinstance(value, dt.timedelta):
         return now + value // _US

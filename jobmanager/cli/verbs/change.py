@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jobmanager.driver.running.deploying import Deployment
     from jobmanager.storage.savepoints import Savepoint
 
-#: What a stage keeps that has one of these verdicts.
+#: Verdicts of stages that lose no state.
 _KEEPS = ("kept", "converted", "started")
 
 

@@ -79,7 +79,7 @@ def polars_table(frame: Any) -> pa.Table:
     """Convert a Polars DataFrame or LazyFrame; a LazyFrame is collected.
 
     Raises:
-        InvalidPlanError: it is neither.
+        InvalidPlanError: the value is neither of them.
     """
     frame = frame.collect() if hasattr(frame, "collect") else frame
     if not hasattr(frame, "to_arrow"):

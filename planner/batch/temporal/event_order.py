@@ -39,7 +39,7 @@ def agreed(answers: Sequence[pa.RecordBatch], name: str) -> pa.RecordBatch:
     """Return the result that is equal for all orders.
 
     Raises:
-        UnsupportedInBatchError: it depends on the order.
+        UnsupportedInBatchError: the result depends on the order.
     """
     if len({tuple(sorted(map(repr, _rows(answer)))) for answer in answers}) > 1:
         raise UnsupportedInBatchError(

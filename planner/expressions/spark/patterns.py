@@ -26,7 +26,7 @@ def java_pattern(pattern: str) -> str:
     r"""Convert a pattern: ``(?P<a_name>`` to ``(``, and ``[[:alpha:]]`` to ``[\p{Alpha}]``.
 
     Raises:
-        UnsupportedInBatchError: it is a column.
+        UnsupportedInBatchError: the pattern is a column.
     """
     if isinstance(pattern, SparkText):
         raise UnsupportedInBatchError(pattern, "a regular expression must be a literal there")
@@ -53,7 +53,7 @@ def java_replacement(replacement: str) -> str:
     r"""Convert a replacement: ``\1`` to ``$1``; a dollar is escaped, and ``\\`` is kept.
 
     Raises:
-        UnsupportedInBatchError: it is a column.
+        UnsupportedInBatchError: the replacement is a column.
     """
     if isinstance(replacement, SparkText):
         raise UnsupportedInBatchError(replacement, "a replacement must be a literal there")

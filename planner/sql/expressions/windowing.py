@@ -96,7 +96,7 @@ def window_of(
 def merging(spec: AnyWindow | SessionBy, engine: Engine) -> AnyWindow | SessionBy:
     """Return sessions that also join rows exactly a gap apart, for engines that do so.
 
-    They end 1 us later than the engine's.
+    These sessions end 1 us later than the engine's sessions.
     """
     if not engine.merges_at_gap or not isinstance(spec, SessionWindow | RunningSession):
         return spec

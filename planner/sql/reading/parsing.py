@@ -250,7 +250,7 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
     """Parse the statements of a text.
 
     Raises:
-        SqlError: it is not SQL.
+        SqlError: the text is not SQL.
     """
     dialect = dialect_of(engine)
     text = with_variables(text) if engine.name == "ksqldb" else text

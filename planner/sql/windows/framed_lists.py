@@ -78,7 +78,7 @@ def frame_of(window: exp.Window, order: exp.Expr, text: SqlText) -> str:
     """Return the frame as the text that ``list_frames`` takes.
 
     Raises:
-        SqlError: it is not a frame.
+        SqlError: the node is not a frame.
     """
     spec = window.args.get("spec")
     if spec is None:

@@ -33,7 +33,7 @@ def pivoted(
     """Return the rows of a relation after its PIVOT or UNPIVOT.
 
     Raises:
-        SqlError: it has an unsupported form.
+        SqlError: the PIVOT has an unsupported form.
     """
     (pivot, *others) = node.args["pivots"]
     if others:

@@ -48,7 +48,7 @@ _VS, _ROW = "vs", "row"
 
 @dataclass(frozen=True, slots=True)
 class TopOrder:
-    """The parsed argument."""
+    """The argument of ``top_rows``, parsed."""
 
     kind: str
     rows: int

@@ -1,4 +1,4 @@
-"""The number of live rows per code, and since when it is 0 or is not.
+"""The number of live rows per code, and since when there are some, or none.
 
 Invariant: a count takes all births and deaths of its code at an instant together. So a row that
 ends at the instant at which another one begins leaves no gap.

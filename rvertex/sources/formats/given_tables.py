@@ -52,7 +52,9 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
                 sync_file(draft)
                 os.replace(draft, path)
             if folder is not None:
-                sync_folder(place)  # also for a file of a process that crashed before this
+                sync_folder(
+                    place
+                )  # the file may be of a process that crashed before it synced the folder
         except BaseException:
             if os.path.exists(draft):
                 os.unlink(draft)

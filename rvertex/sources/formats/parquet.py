@@ -166,7 +166,7 @@ def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """Open a file and read its footer; read the columns ``dictionaries`` as dictionaries.
 
     Raises:
-        SourceVanishedError: the file is gone. CorruptSourceError: it is not Parquet.
+        SourceVanishedError: the file is gone. CorruptSourceError: the file is not Parquet.
     """
     return _opened(path, dictionaries, "us")
 

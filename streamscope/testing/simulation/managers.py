@@ -130,7 +130,7 @@ class ManagerProcess:
     # ---- what jobs have that read logs or deliver
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
-        """The vertices of the plan that it uses."""
+        """The vertices of the plan that this job manager uses."""
         del root
         return self._world.workload.vertices
 

@@ -72,7 +72,7 @@ class Process:
 
 
 class Scheduler:
-    """The event list."""
+    """Runs the events of a simulation in the order of their virtual times."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

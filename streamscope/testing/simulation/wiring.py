@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Surroundings(Protocol):
-    """What hosts use of the world."""
+    """The parts of the simulated world that hosts use."""
 
     scheduler: Scheduler
     network: Network

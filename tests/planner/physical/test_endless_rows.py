@@ -81,7 +81,7 @@ READERS: dict[str, tuple[Callable[[Stream], Stream], str]] = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_who_reads_rows_whole_is_named_with_a_way_out(readings: Stream, name: str) -> None:
-    """Also with a destination that accepts changes: the rows wait in the middle of the plan."""
+    """The error names the step that needs whole rows, also if the destination accepts changes."""
     make, way_out = READERS[name]
     rows = readings.upserts("k").filter(col("x") > 0)
     (note,) = _notes(make(rows).to_postgres("env:D", "t", mode="upsert", key="k"))

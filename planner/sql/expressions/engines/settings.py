@@ -22,7 +22,7 @@ def literal(value: Expr, kind: type[Any] | tuple[type[Any], ...], what: str) -> 
     """Return the value of a literal of some type.
 
     Raises:
-        InvalidPlanError: it is something else.
+        InvalidPlanError: the node is not such a literal.
     """
     node = value.node
     if isinstance(node, Literal) and isinstance(node.literal, kind):

@@ -189,7 +189,7 @@ def _matching(
 ) -> Expr | None:
     """Return the elements for which the condition holds; None: there is no lambda.
 
-    ``wrap`` makes another condition of it.
+    ``wrap`` turns the condition into another one.
     """
     if isinstance(node, exp.Exists):
         given = [node.this, node.args.get("expression")]

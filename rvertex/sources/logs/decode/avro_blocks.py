@@ -292,7 +292,7 @@ class _Walk:
 
     @cached_property
     def _number_ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the last bytes of numbers, and the count of numbers too long up to each."""
+        """Return each number's last byte, and how many numbers up to it are too long."""
         lasts = np.flatnonzero(self._data <= 0x7F)
         return lasts, np.cumsum(np.diff(lasts, prepend=-1) > _VARINT_BYTES_MAX)
 

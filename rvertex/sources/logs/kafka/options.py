@@ -82,7 +82,7 @@ def resolved(config: Mapping[str, str]) -> dict[str, str]:
     """Return the options with the values of their secrets.
 
     Raises:
-        MissingSecretError: this process cannot read one.
+        MissingSecretError: this process cannot read a secret.
     """
     return {name: secret_value(name, value) for name, value in config.items()}
 

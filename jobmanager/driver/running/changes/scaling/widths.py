@@ -66,7 +66,7 @@ def check_plan(plan: PhysicalPlan) -> None:
     """Check that stages of the job can be rescaled.
 
     Raises:
-        RescaleError: they cannot.
+        RescaleError: a stage cannot be rescaled.
     """
     for vertex in plan.vertices:
         if vertex.recovery.strategy == "strong":
