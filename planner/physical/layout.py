@@ -22,7 +22,7 @@ from rvertex.checkpoint.conversion import Place, places_of
 from rvertex.checkpoint.ranges.columns import keys_of_chain
 from rvertex.checkpoint.ranges.restrict import check_rule
 from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.checkpoint.ranges.slots import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NOT_BY_KEY, NotByKeyError
 from rvertex.vertex.spec import InputChannel, VertexId
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Stages:
             NotByKeyError: the number cannot change.
         """
         if stage not in self.keys:
-            raise NotByKeyError(stage, "its rows do not come to it by key")
+            raise NotByKeyError(stage, NOT_BY_KEY)
         for name in self.members(stage):
             for place, keys in zip(self.places(name), self.keys[name], strict=False):
                 try:

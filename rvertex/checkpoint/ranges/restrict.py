@@ -70,6 +70,10 @@ if TYPE_CHECKING:
     from rvertex.checkpoint.ranges.slots import Slots
     from rvertex.operators.protocol import OperatorSpec
 
+_LOST_KEYS = (
+    "its rows no longer have the columns that partition them, or apply computed them; call apply "
+    "and select after it, or run the query in another root with another --parallelism"
+)
 _OF_USER = (
     "the state of a transform has no known keys; write it as a process, "
     "group_by(...).process(...), whose state is stored by key"
@@ -102,7 +106,7 @@ def restricted(
     if isinstance(spec, UserOperator):
         raise NotByKeyError(spec.code.name, _OF_USER)
     if keys is None:
-        raise NotByKeyError(type(spec).__name__, "it lost the columns that partition its rows")
+        raise NotByKeyError(type(spec).__name__, _LOST_KEYS)
     kept = getattr(spec, "keys", getattr(spec, "on", None))
     if isinstance(kept, tuple):
         only(spec, SlotRange(keys, *slots), kept)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from rvertex.checkpoint.ranges.columns import Keys
 
 Slots = tuple[int, int]
+#: Why a stage that gathers all rows cannot be divided, and what to do.
+NOT_BY_KEY = (
+    "its rows do not come to it by key; give the step a key (group_by, PARTITION BY), or run the "
+    "query in another root with another --parallelism"
+)
 #: Tables with rows of the second port, recognised by the last part of their names.
 _RIGHT = frozenset({"right", "ends", "waiting1", "ahead1", "matches"})
 
@@ -58,7 +63,7 @@ def only(spec: object, slots: SlotRange, names: Sequence[str]) -> None:
     """Check that the exchange columns are among the operator's key columns ``names``."""
     if not set(slots.keys[0]) <= set(names):
         needed = ", ".join(slots.keys[0])
-        raise NotByKeyError(type(spec).__name__, f"it keeps no column {needed} by key")
+        raise NotByKeyError(type(spec).__name__, f"it keeps no column {needed}; keep it")
 
 
 def filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:

@@ -19,7 +19,7 @@ from jobmanager.driver.running.changes.scaling.widths import RescaleError, check
 from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from planner.physical.slot_ranges import ranges_of
-from rvertex.checkpoint.ranges.slots import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NOT_BY_KEY, NotByKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -192,7 +192,7 @@ def _candidates(plan: PhysicalPlan, stages: Stages, where: str) -> tuple[list[st
     vertex = int(number) if dot and number.isdecimal() and where not in stages.stages else None
     stage = stage_named(plan, where if vertex is None else stage)
     if stage not in stages.keys:
-        raise NotByKeyError(stage, "its rows do not come to it by key")
+        raise NotByKeyError(stage, NOT_BY_KEY)
     return [stages.members(stage)[0]], vertex
 
 

@@ -8,7 +8,7 @@ from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from planner.physical.slot_ranges import equal_bounds
 from rstream.errors import UsageError, error_class
-from rvertex.checkpoint.ranges.slots import NotByKeyError
+from rvertex.checkpoint.ranges.slots import NOT_BY_KEY, NotByKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ def widths_for(
         _check(f"--stage {name}={width}", width)
         stage = stage_named(plan, name)
         if stage not in layout.keys:
-            raise NotByKeyError(stage, "its rows do not come to it by key")
+            raise NotByKeyError(stage, NOT_BY_KEY)
         for member in layout.members(stage):
             if widths.setdefault(member, width) != width and parallelism is None:
                 reason = f"stages {stage} and {member} are divided alike: give one number"
