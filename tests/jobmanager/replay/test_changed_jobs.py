@@ -83,7 +83,7 @@ def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
     rows = changed.finish()
     found = all_equal(changed.root)
     assert sum(one.compared_items for one in found) > 0
-    with pytest.raises(NoSuchRowError, match="but a former one did: the job was changed since"):
+    with pytest.raises(NoSuchRowError, match="a former one did: the job was changed since"):
         why(changed.root, condition(rows[0]))
     assert why(changed.root, condition(rows[-1])).rows == rows[-1]["n"]
     # Rows before the change have no total; one window has the total since the change.
