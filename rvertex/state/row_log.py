@@ -286,14 +286,14 @@ class RowLog:
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
         """Each part, and the positions of its current, not held rows with these numbers."""
-        for part, here in self._split(np.unique(numbers)):
+        for part, here in self.holder.read_once(self._split(np.unique(numbers))):
             at = part.positions(here)
             yield part, at[part.current[at] & ~part.held[at]]
 
     def _end(self, gone: np.ndarray) -> None:
         parts: list[LogPart] = []
         ended = {id(part): here for part, here in self._split(np.unique(gone))}
-        for part in self._parts:
+        for part in self.holder.read_once(self._parts):
             if id(part) not in ended:
                 parts.append(part)
                 continue
