@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
-from jobmanager.driver.running.changes.scaling.autoscaler import reading
+import streamscope as ss
+from jobmanager.driver.running.changes.scaling.autoscaler import reading, scalable
 from jobmanager.storage.root import GENERATION, JobRoot
 from planner.cost.autoscaling import Reading, StageLoad
 from planner.physical.layout import Stages
+from planner.physical.lower import lower
 from tests.jobmanager.cli.page.cases import S, log, vertex
 from tests.jobmanager.driver.changes.test_ranges import plan_of
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
@@ -70,3 +72,13 @@ def test_a_reading_is_the_load_between_two_statuses(tmp_path: Path) -> None:
 
     found = reading(Stages(plan_of(tmp_path)), status(10, 1.0, 5.0), status(20, 3.0, 9.0), 20.0)
     assert found == Reading(20.0, {"s02-agg": StageLoad(2, 0.3, 10)}, 7.0, 0.75)
+
+
+def test_stages_whose_state_cannot_be_divided_are_left_out(tmp_path: Path) -> None:
+    rows = ss.Stream.from_items({"key": "int64", "x": "int64"}, [ss.event(1, key=1, x=1)])
+    keyed = rows.group_by("key").window(ss.tumbling("1s")).agg(n=ss.agg.count(), x=ss.agg.max("x"))
+    again = keyed.group_by("n").window(ss.tumbling("1s")).agg(m=ss.agg.quantile("x", 0.5))
+    whole = again.window(ss.tumbling("1s")).agg(k=ss.agg.quantile("m", 0.5))
+    plan = lower(whole.to_parquet(), root=str(tmp_path), parallelism=2)
+    assert [stage.name for stage in plan.stages][1:] == ["s02-agg", "s03-agg", "s04-agg"]
+    assert scalable(Stages(plan)) == ["s02-agg", "s03-agg"]

@@ -7,6 +7,7 @@ of the job begins with a cooldown, also after a change by a user.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from jobmanager.storage.root import CHANGE
 from planner.cost.autoscaling import Reading, StageLoad, decide
 from planner.physical.layout import Stages
 from rstream.errors import StreamEngineError
+from rvertex.checkpoint.ranges.slots import NotByKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,11 +99,8 @@ def reading(
     elapsed_us = max(status["written_us"] - before["written_us"], 1)
     was = {(row["vertex"], row["epoch"]): row for row in before["vertices"]}
     loads: dict[str, StageLoad] = {}
-    for name in stages.keys:
-        members = stages.members(name)
-        if members[0] != name:
-            continue
-        owners = stages.layout(name).owners
+    for name in scalable(stages):
+        members, owners = stages.members(name), stages.layout(name).owners
         rows = [row for row in status["vertices"] if row["stage"] in members]
         busy_us = sum(row["busy_us"] - _busy_us(was, row) for row in rows)
         state = sum(row["state_bytes"] for row in rows)
@@ -118,3 +117,13 @@ def _busy_us(was: Mapping[tuple[str, int], Mapping[str, Any]], row: Mapping[str,
     """Return the busy time at the reading before; of a new instance 0."""
     former = was.get((row["vertex"], row["epoch"]))
     return 0 if former is None else int(former["busy_us"])
+
+
+def scalable(stages: Stages) -> list[str]:
+    """Return the first stage of each group whose state can be divided by key."""
+    found = []
+    for name in stages.keys:
+        with contextlib.suppress(NotByKeyError):
+            stages.check(name)
+            found += [name] if stages.members(name)[0] == name else []
+    return found
