@@ -21,12 +21,14 @@ from rstream.store.segment_names import SegmentIndex, parse_segment_name, segmen
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rstream.store.protocol import BlobStore
 
 #: Number of segments that are checked concurrently.
 CHECKERS_MAX = 4
+#: A damage counts only if a second listing is the same: writers merge and delete segments.
+LISTINGS_MAX = 10
 MISSING = "it is missing"
 
 
@@ -51,15 +53,20 @@ def find_damage(
     ``set_aside``: rename damaged segments and delete the seal, so that a writer of the stream
     writes their items again.
     """
-    log = DurableLog(store, stream)
-    there = log.segments()
-    with ThreadPoolExecutor(CHECKERS_MAX, "segment-check") as checkers:
-        reasons = checkers.map(lambda seqs: why_broken(log, seqs, contents=contents), there)
-        broken = {seqs: why for seqs, why in zip(there, reasons, strict=True) if why}
-    whole = SegmentIndex(seqs for seqs in there if seqs not in broken)
-    named = [*there, *_sealed(store)]
-    end = max((seqs.hi for seqs in named), default=0) if end is None else end
-    damages = [_damage_at(store, hole, broken, named) for hole in _holes(whole, log.mark, end)]
+    log, reasons = DurableLog(store, stream), dict[SeqRange, str]()
+    for _ in range(LISTINGS_MAX):
+        there = log.segments()
+        reasons |= _reasons(log, [s for s in there if s not in reasons], contents=contents)
+        broken = {seqs: reasons[seqs] for seqs in there if reasons[seqs]}
+        whole = SegmentIndex(seqs for seqs in there if seqs not in broken)
+        named = [*there, *_sealed(store)]
+        last = max((seqs.hi for seqs in named), default=0) if end is None else end
+        damages = [_damage_at(store, hole, broken, named) for hole in _holes(whole, log.mark, last)]
+        if not damages:
+            break
+        log = DurableLog(store, stream)
+        if log.segments() == there:  # else a writer has merged segments meanwhile
+            break
     for seqs in broken if set_aside else ():
         log.set_aside(seqs)
     if damages and set_aside:
@@ -67,13 +74,27 @@ def find_damage(
     return damages
 
 
+def _reasons(
+    log: DurableLog, segments: Sequence[SeqRange], *, contents: bool
+) -> dict[SeqRange, str]:
+    """Return for each segment why it is damaged, or ""."""
+    with ThreadPoolExecutor(CHECKERS_MAX, "segment-check") as checkers:
+        reasons = checkers.map(lambda seqs: why_broken(log, seqs, contents=contents), segments)
+        return dict(zip(segments, reasons, strict=True))
+
+
 def first_hole(store: BlobStore, stream: str, end: int) -> Damage | None:
     """Return the first range below ``end`` that no segment covers, by file names only."""
-    log = DurableLog(store, stream)
-    whole = SegmentIndex(log.segments())
-    for hole in _holes(whole, log.mark, end):
-        return _damage_at(store, hole, {}, [])
-    return None
+    there: Sequence[SeqRange] | None = None
+    damage = None
+    for _ in range(LISTINGS_MAX):
+        log = DurableLog(store, stream)
+        before, there = there, log.segments()
+        hole = next(_holes(SegmentIndex(there), log.mark, end), None)
+        damage = None if hole is None else _damage_at(store, hole, {}, [])
+        if damage is None or there == before:
+            break
+    return damage
 
 
 def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 from rstream import MemoryBlobs, SeqRange, StreamDigest, open_reader
 from rstream.format.codec import SegmentEncoder
 from rstream.log.damage import MISSING, find_damage, first_hole, set_aside_damaged
-from rstream.log.overlap import seal
+from rstream.log.overlap import copy_range, seal
 from rstream.store.seals import sealed_names
 from rstream.store.segment_names import parse_segment_name, segment_name
 from tests.support.content import items, open_inline, read_all, rows_of
@@ -123,6 +123,27 @@ def test_items_that_are_not_those_of_their_digest_are_found_on_request() -> None
     assert find_damage(store, "s", 16, contents=False) == []
     (told,) = find_damage(store, "s", 16, contents=True)
     assert "digest differs" in told.reason
+
+
+class MergedMeanwhile(OverANetwork):
+    """A store in which a writer merges all segments after they were listed."""
+
+    def get(self, path: str) -> bytes:
+        if parse_segment_name(path) is not None and not self.copied:
+            self.copied.append(path)
+            copy_range(self._store, SeqRange(0, ROWS))
+            for name in SEGMENTS:
+                self._store.delete(segment_name(name))
+        return self._store.get(path)
+
+
+def test_segments_that_a_writer_merges_during_the_check_are_not_missing() -> None:
+    store = MergedMeanwhile(written(is_sealed=False))
+    assert find_damage(store, "s", ROWS, contents=True, set_aside=True) == []
+    assert store.copied
+    store.delete(segment_name(SeqRange(0, ROWS)))
+    (told,) = find_damage(store, "s", ROWS, contents=True)
+    assert (told.seqs, told.reason) == (SeqRange(0, ROWS), MISSING)
 
 
 def test_over_a_network_footers_alone_are_read_unless_contents_are_asked_for() -> None:
