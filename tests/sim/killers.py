@@ -7,7 +7,7 @@ longer detect its bug. The search then finds another one, to be stored here.
 from __future__ import annotations
 
 KILLERS = {
-    "a_suspended_host_writes_on": 1,
+    "a_suspended_host_writes_on": 14,
     "merge_emits_one_cti_too_few": 0,
     "low_water_mark_off_by_one": 12,
     "reader_skips_the_seam": 0,
