@@ -107,7 +107,7 @@ def left_at(flights: pa.Table) -> np.ndarray:
 
 
 def write_sorted(path: Path, table: pa.Table, at: np.ndarray) -> None:
-    """Write the rows by time, ties in the order of the package."""
+    """Write the rows by time, ties in the order of the data package."""
     hour = table.schema.get_field_index("time_hour")
     table = table.set_column(hour, "time_hour", table["time_hour"].cast(UTC_US))
     table = table.take(pa.array(np.argsort(at, kind="stable")))

@@ -178,7 +178,7 @@ class NoticeLog:
         Raises:
             StoreError: the store failed; the call may be repeated.
         """
-        assert self._copy_seq is not None, "there is no copy to begin with"
+        assert self._copy_seq is not None, "the log has no copy of the state"
         path = f"{folder_of(self._epoch)}/{BEGINNING}"
         self._store.put(path, json_document({"seq": self._copy_seq}))
         self._stream.garbage_collect(self._copy_seq)

@@ -237,7 +237,9 @@ class Drawing(Running):
 
 
 def test_what_has_no_twin_or_fails() -> None:
-    with pytest.raises(UnsupportedInBatchError, match=r"process Drawing by k.*values from outside"):
+    with pytest.raises(
+        UnsupportedInBatchError, match=r"process Drawing by k.*other values than the job"
+    ):
         batched(ROWS.group_by("k").process(Drawing))
     with pytest.raises(BatchDataError, match=r"Totals: raised TypeError.*key 'b', time 7, event"):
         batched(ROWS.group_by("k").process(Totals))
