@@ -264,8 +264,11 @@ def parts_of(call: Call) -> list[Node]:
     return [*call.args, *(value for _, value in call.options if isinstance(value, Node))]
 
 
+@functools.lru_cache(maxsize=4096)
 def _check_constant(call: Call) -> None:
     """Raise for a resolved call of literals that cannot be evaluated.
+
+    A statement resolves the same calls many times, so calls that can be evaluated are remembered.
 
     Raises:
         InvalidPlanError: the call would fail for any data.
