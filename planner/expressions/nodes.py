@@ -266,9 +266,7 @@ def parts_of(call: Call) -> list[Node]:
 
 @functools.lru_cache(maxsize=4096)
 def _check_constant(call: Call) -> None:
-    """Raise for a resolved call of literals that cannot be evaluated.
-
-    A statement resolves the same calls many times, so calls that can be evaluated are remembered.
+    """Raise for a resolved call of literals that cannot be evaluated. Remember the other calls.
 
     Raises:
         InvalidPlanError: the call would fail for any data.
