@@ -101,6 +101,9 @@ def test_a_branch_writes_nothing_to_the_job_and_delivers_nothing(tmp_path: Path)
     changed.append(2)
     made = prepare(changed.query("new", f"{TOTALS}{to}"), changed.root)
     assert made.switched_off == (f"parquet:{folder}",)
+    decisions = {path for path in before[0] if path.startswith("intake/")}
+    assert decisions
+    assert decisions <= files_of(made.root.uri).keys()
     tried = ended(made.start(config=QUICK))
     assert (files_of(changed.root), sorted(folder.rglob("*"))) == before
     assert rows_of(tried)[-1]["t"] is not None
