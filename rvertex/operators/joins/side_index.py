@@ -227,10 +227,11 @@ class JoinSide:
         """
         assert not self.runs
         batches = [batch for batch in table.to_batches() if batch.num_rows]
-        stored = list(filter(self._stays_on_scratch, batches))
-        if stored:
+        stored = list(filter(self.holder.is_stored, batches)) if self.holder.may_spill else []
+        stored_bytes = sum(batch.nbytes for batch in stored)
+        if stored and stored_bytes >= self.holder.run_bytes_min:
             self._stored_runs += stored_runs(stored, frontier, self._on, self.holder, writes=False)
-            rest = [batch for batch in batches if not self._stays_on_scratch(batch)]
+            rest = [batch for batch in batches if not self.holder.is_stored(batch)]
             table = pa.Table.from_batches(rest, table.schema)
         if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
             if len(loaded := restored_rows(table, frontier, keys, self._on)):
@@ -240,10 +241,6 @@ class JoinSide:
         ve, ordinal, rows = living_rows(table, frontier)
         codes = keys.codes([rows.column(name) for name in self._on])
         self.insert(Rows(codes, ve, ordinal, rows), frontier)
-
-    def _stays_on_scratch(self, batch: pa.RecordBatch) -> bool:
-        is_long = self.holder.may_spill and batch.nbytes >= self.holder.run_bytes_min
-        return bool(is_long and self.holder.is_stored(batch))
 
     def renumber(self, keys: KeyIndex, frontier: int) -> None:
         """Give the living rows in memory the codes of a new index."""
