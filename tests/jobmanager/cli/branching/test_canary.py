@@ -141,7 +141,7 @@ def test_the_command_deploys_equal_rows_and_approved_differences(tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["comparison", "canary in", "streams", "equal"])
+@pytest.mark.parametrize("phase", ["comparison", "canary in", "savepoints", "equal"])
 def test_a_canary_killed_at_any_phase_leaves_the_job_as_it_was(phase: str, tmp_path: Path) -> None:
     """Or deployed, if it was killed after its request. The root that is left is named."""
     changed = begun(tmp_path)
@@ -151,16 +151,16 @@ def test_a_canary_killed_at_any_phase_leaves_the_job_as_it_was(phase: str, tmp_p
         tried = deploying(changed, totals)
         assert tried.stdout is not None
         assert tried.stderr is not None
-        stream = tried.stderr if phase in ("canary in", "streams") else tried.stdout
-        word = "canary in" if phase == "streams" else phase
+        stream = tried.stderr if phase in ("canary in", "savepoints") else tried.stdout
+        word = "canary in" if phase == "savepoints" else phase
         lines = []
         while not (lines and word in lines[-1]):
             lines.append(stream.readline())
             assert lines[-1], (lines, tried.communicate())
         line = lines[-1]
-        if phase == "streams":  # its query runs
+        if phase == "savepoints":  # the branch is at its cut, and its query runs next
             place = line.split()[2]
-            while not JobRoot(place).store.list("streams"):
+            while not JobRoot(place).store.list("savepoints"):
                 assert tried.poll() is None
         tried.send_signal(signal.SIGKILL)
         tried.wait(WAIT_S)
