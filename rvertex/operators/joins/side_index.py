@@ -270,9 +270,11 @@ class JoinSide:
             return
         used_bytes = sum(run.nbytes for run in self._runs)
         self.holder.used_bytes = used_bytes + sum(run.memory_bytes for run in self._stored_runs)
+        is_due = self.holder.must_spill
+        if not is_due and not self._stored_runs:
+            return
         rows_bytes = sum(run.rows.nbytes for run in self._runs)
-        is_next = bool(self._stored_runs) and rows_bytes >= _SPILLED_RUNS * self.holder.run_bytes
-        is_due = self.holder.must_spill or is_next
+        is_due = is_due or rows_bytes >= _SPILLED_RUNS * self.holder.run_bytes
         if rows_bytes < max(self.holder.run_bytes_min, 1) or not is_due:
             return
         batches = [batch for run in self._runs for batch in self._batches(run.rows)]
