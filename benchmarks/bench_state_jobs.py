@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from bench_state import DUCKDB_MIN, SPREAD
 from processes import Usage, tree, usage_of
 
-ROWS, KEYS, FILES, FILES_AT_ONCE = 2_000_000, 1_000_000, 16, 4
+ROWS, KEYS, FILES, FILES_AT_ONCE = 400_000, 200_000, 16, 4
 #: Seconds after which Spark is stopped.
 LIMIT_S = 400
 START_US, WINDOW = 1_700_006_400_000_000, "1 day"
