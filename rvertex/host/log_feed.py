@@ -252,13 +252,13 @@ class LogFeed:
             self._intake.write(entries, self._env.background, self._env.wake)
 
     def _files(self) -> list[LogEntry]:
-        if not isinstance(self.reader, FileLog) or self._finish_s is not None:
+        if not isinstance(self.reader, FileLog):
             return []
         indexes = [self._intake.next_index(k) for k in range(len(self._partitions))]
         entries = []
         for file in self.reader.found():
             k = file.partition
-            if self._is_over(k):
+            if self._is_over(k) or self._log.channels[k].is_ended:
                 continue
             entry = LogEntry("file", k, indexes[k], file.position, 0, 0, file.path, file.version)
             entries.append(entry)
@@ -282,20 +282,18 @@ class LogFeed:
         return entries
 
     def _awaited(self) -> list[int]:
-        if not self._has_added:
-            return []
-        return [k for k, channel in enumerate(self._log.channels) if channel.is_awaited]
+        channels = enumerate(self._log.channels)
+        return [k for k, channel in channels if self._has_added and channel.is_awaited]
 
     def _is_settled(self) -> bool:
         """Whether a partition with the least frontier was read as far as any instance before."""
-        is_settled = False
         for k, channel in enumerate(self._log.channels):
             if channel.is_awaited or channel.reorder.frontier != self._log.bound:
                 continue
             settles_at = self._settling(k)
-            is_read = settles_at is not None and channel.position >= settles_at
-            is_settled = is_settled or channel.is_ended or is_read
-        return is_settled
+            if channel.is_ended or (settles_at is not None and channel.position >= settles_at):
+                return True
+        return False
 
     def _settling(self, k: int) -> int | None:
         """Return the log's end after earlier instances stopped reading; None: unknown yet."""
@@ -309,6 +307,8 @@ class LogFeed:
             return []
         entries = []
         since_s = max(self._finish_s, self._alone_s)
+        if isinstance(self.reader, FileLog) and not self.reader.finish(since_s):
+            return []
         for k, (part, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
             if part.closes_at is None:
                 part.closes_at = self.reader.closing_position(k, since_s)

@@ -132,6 +132,9 @@ class FolderLog:
         #: Complete files that were not added yet.
         self._complete: list[tuple[str, FileVersion]] = []
         self._has_scanned = False
+        #: The files to add before the log may end, None before they are listed; and when that was.
+        self._last: set[str] | None = None
+        self._listed_s = 0.0
         #: Why the folder could not be listed; it may contain unknown files.
         self._trouble = ""
         self._is_closed = False
@@ -144,7 +147,8 @@ class FolderLog:
         files: list[FoundFile] = []
         next_number = [len(p.files) for p in self._partitions]
         by_number = {p.number: k for k, p in enumerate(self._partitions)}
-        for path, version in self._complete[:ENTERED_MAX]:
+        complete = [file for file in self._complete if self._last is None or file[0] in self._last]
+        for path, version in complete[:ENTERED_MAX]:
             k = by_number.get(partition_of_file(path, self._count))
             if k is not None:
                 files.append(FoundFile(k, next_number[k] << ROW_BITS, path, version))
@@ -159,6 +163,18 @@ class FolderLog:
             partition.files.append((entry.path, entry.version))
             self._entered[entry.path] = entry.version
         self._complete = [file for file in self._complete if file[0] not in self._entered]
+
+    def finish(self, since_s: float) -> bool:
+        """See FileLog. A folder that cannot be listed does not end: it may have files."""
+        if self._last is None:
+            self._due_s = min(self._due_s, since_s)
+            if not self._has_scanned or self._last_scan_s < since_s or self._trouble:
+                return False
+            self._last, self._listed_s = set(self._last_files), self._last_scan_s
+        if self._last and self._last_scan_s == self._listed_s:
+            return False
+        self._last &= {path for path, _ in self._complete}
+        return not self._last
 
     def _scan(self) -> None:
         """Process a scan that has ended, or start the next one when it is due."""
@@ -318,7 +334,10 @@ class FolderLog:
         return LogEnd(state.end, self._last_scan_s)
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader: the end of the added files; each instance reads it in the journal."""
+        """See LogReader: the end of the added files; each instance reads it in the journal.
+
+        See ``finish`` for the files that are in the folder and not added yet.
+        """
         del since_s
         return self._partitions[partition].end
 

@@ -15,6 +15,7 @@ from jobmanager import JobConfig
 from jobmanager.errors import CannotFinishError
 from jobmanager.storage.root import STOP, JobRoot
 from jobmanager.storage.shown import shown_status
+from planner import Stream
 from rstream.clock import SystemClock
 from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 
@@ -110,3 +111,14 @@ def test_files_cannot_be_told_to_end(events: Path, gate: Gate, tmp_path: Path) -
         job.stop()
 
     stopped(events, gate, str(tmp_path / "job"), refused)
+
+
+def test_a_job_that_finishes_at_once_has_read_the_files_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(3):
+        (folder / f"{n}.json").write_text(f'{{"t": "2026-01-01T00:00:0{n}", "x": {n}}}\n')
+    stream = Stream.from_json(str(folder), vs="t", delay="0s", follow=True, poll_every="20ms")
+    job = jobmanager.run(stream.to_parquet(), root=str(tmp_path / "job"), executor="local")
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["events_in"] == 3

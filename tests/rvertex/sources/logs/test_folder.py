@@ -190,6 +190,33 @@ def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder)
     assert end.reported_s == looked_s, "since then a file may have come"
 
 
+def test_a_log_that_ends_has_the_files_that_are_complete_now(folder: Folder) -> None:
+    folder.write("a.json", [1])
+    since_s = folder.clock.monotonic_s()
+    assert not folder.reader.finish(since_s), "the folder was not listed yet"
+    folder.write("grows.json", [2])
+    assert folder.scan() == []
+    assert not folder.reader.finish(since_s), "one listing does not show whether a file is complete"
+    folder.write("later.json", [3])
+    folder.write("grows.json", [2, 4])
+    assert folder.scan() == ["a.json"]
+    assert folder.reader.finish(since_s)
+    assert folder.scan() == [], "files that came after the request belong to the next job"
+    assert folder.reader.closing_position(0, since_s) == 1 << ROW_BITS
+    assert folder.read() == [(0, 1)]
+
+
+def test_a_log_without_further_files_ends_after_one_listing(folder: Folder) -> None:
+    folder.write("a.json", [1])
+    folder.scan()
+    assert folder.scan() == ["a.json"]
+    since_s = folder.clock.monotonic_s() + 1
+    assert not folder.reader.finish(since_s)
+    folder.clock.advance(1_000_000)
+    folder.scan()
+    assert folder.reader.finish(since_s)
+
+
 def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "away")
     folder.scan()
