@@ -161,7 +161,7 @@ class FileLog(Protocol):
         """Add the files of these "file" entries, which are durable; their rows follow."""
 
     def finish(self, since_s: float) -> bool:
-        """Find no files but those that are complete now; return whether all of them were added.
+        """Ignore files that are not complete now; return whether all complete files were added.
 
         A file is complete if two listings that began at ``since_s`` (monotonic clock) or later show
         the same version.
