@@ -51,8 +51,13 @@ class PlanOfOutputs(PhysicalPlan):
     """
 
     parts: tuple[OutputPart, ...] = ()
-    #: Ids of all sink streams, by number of partition. Streams that a rescale added are last.
+    #: See ``stream_order``. Streams that a rescale added are last; empty: output after output.
     order: tuple[str, ...] = ()
+
+    @property
+    def stream_order(self) -> tuple[str, ...]:
+        """Ids of all sink streams, by number of partition."""
+        return self.order or tuple(stream for part in self.parts for stream in part.streams)
 
     @property
     def of_outputs(self) -> tuple[PhysicalPlan, ...]:
@@ -61,7 +66,7 @@ class PlanOfOutputs(PhysicalPlan):
     def sink_streams(self) -> tuple[tuple[str, str], ...]:
         """Stream id and URI of every sink stream, by number of partition."""
         uris = {stream: uri for plan in self.of_outputs for stream, uri in plan.sink_streams()}
-        return tuple((stream, uris[stream]) for stream in self.order)
+        return tuple((stream, uris[stream]) for stream in self.stream_order)
 
 
 def numbered(plan: PhysicalPlan, like: PhysicalPlan | None = None) -> PhysicalPlan:
@@ -71,7 +76,7 @@ def numbered(plan: PhysicalPlan, like: PhysicalPlan | None = None) -> PhysicalPl
     """
     if not isinstance(plan, PlanOfOutputs):
         return plan
-    parts, order = [], plan.order
+    parts, order = [], plan.stream_order
     for part in plan.parts:
         tail = part.streams[0].partition("--")[2]
         count = range(plan.stage(part.stage).parallelism)
@@ -80,7 +85,7 @@ def numbered(plan: PhysicalPlan, like: PhysicalPlan | None = None) -> PhysicalPl
     if isinstance(like, PlanOfOutputs):
         pairs = zip(like.parts, parts, strict=False)
         names = {s: t for was, now in pairs for s, t in zip(was.streams, now.streams, strict=False)}
-        order = tuple(names[stream] for stream in like.order if stream in names)
+        order = tuple(names[stream] for stream in like.stream_order if stream in names)
     known = dict.fromkeys([*order, *(stream for part in parts for stream in part.streams)])
     return replace(plan, parts=tuple(parts), order=tuple(known))
 
@@ -116,7 +121,7 @@ def _of_output(plan: PlanOfOutputs, part: OutputPart) -> PhysicalPlan:
         return not edge.is_sink or edge.streams[0] in streams
 
     vertices = tuple(replace(v, outputs=tuple(filter(is_there, v.outputs))) for v in plan.vertices)
-    numbers = tuple(plan.order.index(stream) for stream in part.streams)
+    numbers = tuple(plan.stream_order.index(stream) for stream in part.streams)
     return _PlanOfOutput(**{**known, **own, "vertices": vertices}, part=part, numbers=numbers)
 
 
@@ -191,5 +196,4 @@ def with_outputs(plan: PhysicalPlan, outputs: list[PlannedOutput]) -> PhysicalPl
     if len(parts) == 1:
         return whole
     known = {name: getattr(whole, name) for name in PhysicalPlan.__dataclass_fields__}
-    order = tuple(stream for part in parts for stream in part.streams)
-    return PlanOfOutputs(**known, parts=tuple(parts), order=order)
+    return PlanOfOutputs(**known, parts=tuple(parts))

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 #: Former module and name of a class or function -> its present module and name.
-MOVED: dict[tuple[str, str], tuple[str, str]] = {}
+MOVED: dict[tuple[str, str], tuple[str, str]] = {
+    ("planner.physical.plan", name): ("planner.physical.outputs", name)
+    for name in ("OutputPart", "PlanOfOutputs")
+}
 #: Fields of earlier releases that are ignored: name of the class, name of the field.
 RETIRED: set[tuple[str, str]] = set()
 

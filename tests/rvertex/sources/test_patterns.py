@@ -10,7 +10,8 @@ import pytest
 from planner import InvalidPlanError, Stream
 from planner.physical.lower import lower
 from rvertex.errors import SourceNotFoundError
-from rvertex.sources.files import SEVERAL, list_files
+from rvertex.sources.files import list_files
+from rvertex.sources.versions import SEVERAL
 
 if TYPE_CHECKING:
     from pathlib import Path
