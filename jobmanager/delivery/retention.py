@@ -120,8 +120,8 @@ class OutputRetention:
         #: The uris of the plan's side streams. The thread looks up the streams of former plans.
         self._sides = {uri for pairs in plan.side_streams().values() for _, uri in pairs}
         self._knows_former = config.side_retention_us == KEEP_ALL
-        #: Number of readers that are being opened. No mark moves while it is above 0. The lock
-        #: guards the number and the sending of marks.
+        #: Number of readers that are being opened. No low-water mark moves while it is above 0. The
+        #: lock guards this number and the sending of low-water marks.
         self._opening, self._lock = 0, threading.Lock()
         self._over, self._is_stopped = self._wiring.signal(), False
         self._task: Task | None = None

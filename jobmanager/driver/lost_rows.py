@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobmanager.state.records import VertexState
     from rvertex.sources.spec import SourceSpec
 
-#: Maximum late rows, in percent, with a delay that "keeps 99 %".
+#: A delay may drop at most this share of the rows as late, in percent, to "keep 99 %".
 _LATE_PERCENT = 1
 
 

@@ -206,7 +206,7 @@ def _named_in(
     nodes: dict[str, exp.Expr] = {}
     for part in parts or ():
         if not isinstance(part, exp.Alias):
-            raise text.error(part, "write * REPLACE (x + 1 AS x), * RENAME (x AS y)")
+            raise text.error(part, "write * REPLACE (x + 1 AS x) or * RENAME (x AS y)")
         if name(part) not in known or name(part) in nodes:
             raise text.error(part, f"no column {name(part)!r} here, or it is listed twice")
         nodes[name(part)] = part

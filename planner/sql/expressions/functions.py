@@ -200,18 +200,22 @@ _YEARS = {"DECADE": _DECADE, "CENTURY": 100, "MILLENNIUM": 1000}
 
 
 def check_length(node: exp.Extract, text: SqlText) -> None:
-    """Refuse a part of a written length of a day or more: others keep its hours beside its days.
+    """Refuse a part of a computed or long length: other engines keep its hours beside its days.
 
     Raises:
         SqlError: the part is not EPOCH.
     """
     length = node.args["expression"].unnest()
-    is_long = isinstance(length, exp.Interval) and abs(interval_us(length, text)) >= UNITS_US["d"]
-    if is_long and node.this.name.upper() != "EPOCH":
+    is_written = length.find(exp.Interval) is not None and length.find(exp.Column) is None
+    is_short = isinstance(length, exp.Interval) and abs(interval_us(length, text)) < UNITS_US["d"]
+    if is_written and not is_short and node.this.name.upper() != "EPOCH":
         raise text.error(node, _LONG)
 
 
-_LONG = "a length of a day or more has no single part; write EXTRACT(EPOCH FROM d) for its seconds"
+_LONG = (
+    "only INTERVALs shorter than a day, and differences of times, have parts; write "
+    "EXTRACT(EPOCH FROM d) for its seconds"
+)
 
 
 def _of_length(part: str, value: Expr, text: SqlText) -> Expr | None:

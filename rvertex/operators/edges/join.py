@@ -63,9 +63,10 @@ _LEFT = 3
 
 @dataclass(frozen=True, slots=True)
 class EdgeJoin:
-    """Port 0 is left, port 1 is right; ``output``: (side, its column, output name).
+    """Joins rows that are alive at the same time. Port 0 is the left input, port 1 the right.
 
-    ``reads``: the same for the columns of ``where``.
+    ``output``: of each output column the side (port), its name in that input, and its own name.
+    ``reads``: the same for each column that the condition ``where`` reads.
     """
 
     holds_ctis: ClassVar[bool] = False

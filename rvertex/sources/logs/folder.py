@@ -133,6 +133,7 @@ class FolderLog:
         self._complete: list[tuple[str, FileVersion]] = []
         self._has_scanned = False
         #: The files to add before the log may end, None before they are listed; and when that was.
+        self._finish_s: float | None = None
         self._last: set[str] | None = None
         self._listed_s = 0.0
         #: Why the folder could not be listed; it may contain unknown files.
@@ -166,9 +167,12 @@ class FolderLog:
 
     def finish(self, since_s: float) -> bool:
         """See FileLog. A folder that cannot be listed does not end: it may have files."""
+        if self._finish_s is None:
+            self._finish_s, self._due_s = since_s, min(self._due_s, since_s)
+        if self._trouble:
+            return False
         if self._last is None:
-            self._due_s = min(self._due_s, since_s)
-            if not self._has_scanned or self._last_scan_s < since_s or self._trouble:
+            if not self._has_scanned or self._last_scan_s < since_s:
                 return False
             self._last, self._listed_s = set(self._last_files), self._last_scan_s
         if self._last and self._last_scan_s == self._listed_s:
@@ -214,6 +218,8 @@ class FolderLog:
             FileTakenError: a file that was added has changed.
         """
         self._trouble = scan.trouble
+        if scan.trouble and self._last is not None:
+            return  # files that this listing lacks may be there
         self._check_taken(scan)
         fresh = {p: v for p, v in scan.files.items() if p not in self._entered}
         self._complete = [

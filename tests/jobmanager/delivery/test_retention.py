@@ -318,7 +318,7 @@ def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_end
         log = DurableLog(open_store(uri), "s")
         log.keeps_digest = True
         collect(log, 40)
-        with pytest.raises(OutputCollectedError, match=f"seq {seq} is gone"):
+        with pytest.raises(OutputCollectedError, match=f"seq {seq} is deleted"):
             next(found)
 
 
@@ -446,7 +446,7 @@ def test_a_destination_that_is_behind_what_is_kept_is_told_where_that_begins(
         found = checked(plan)
         found.seek(seq, None)
         if seq < 16:
-            with pytest.raises(OutputCollectedError, match=f"seq {seq} is gone.*from seq 16 on"):
+            with pytest.raises(OutputCollectedError, match=f"seq {seq} is deleted.*from seq 16 on"):
                 found.read(has_ended=True)
         else:
             read = found.read(has_ended=True)

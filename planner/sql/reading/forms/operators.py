@@ -67,7 +67,7 @@ def with_operators(
 
 def _of_rows(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
     if isinstance(node, exp.In):
-        return among(node, error)
+        return among(node, engine, error)
     if isinstance(node, exp.Overlaps):
         return overlaps(node, engine)
     return compared(node, engine) if isinstance(node, COMPARED) else None

@@ -39,6 +39,8 @@ microsecond(TIMESTAMP '1992-01-01 12:00:01.5'); asinh(0.5); asinh(-2); acosh(1.5
 url_encode('a b+'); url_decode('a+b%20'); to_base64('a'::BLOB); list_grade_up([3, 1, NULL, 1])
 concat_ws(',', 'a', NULL, 2); map_from_entries([('k', 5)])['k']; MAP {'k': 5}.k
 (1, 2) < (1, 3); (1, 2) <= (1, 2); (2, 1) > (1, 3); (1, 2) = (1, 2); (1, 2) <> (1, 2)
+(1, NULL) IN ((1, NULL)); (1, NULL) NOT IN ((1, 2)); (1, 2) < (1, NULL); (1, NULL) < (1, 2)
+(1, NULL, 3) < (1, NULL, 4); (1, NULL) <= (1, NULL); (NULL, 1) > (2, 1); (NULL, 1) >= (NULL, 2)
 (1, NULL) = (1, NULL); (1, NULL) <> (1, 2); json_value('{"a.b": 1}', 'a.b')
 json_exists('{"a.b": 1}', 'a.b'); json_exists('{"a": {"b": 1}}', 'a.b')
 """

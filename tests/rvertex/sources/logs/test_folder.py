@@ -20,7 +20,7 @@ import pytest
 
 from rstream.clock import ManualClock
 from rstream.log.background import InlineBackground
-from rvertex.errors import SourceChangedError, SourceSchemaError
+from rvertex.errors import SourceChangedError, SourceNotFoundError, SourceSchemaError
 from rvertex.sources.logs import folder as folder_module
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
@@ -204,6 +204,31 @@ def test_a_log_that_ends_has_the_files_that_are_complete_now(folder: Folder) -> 
     assert folder.scan() == [], "files that came after the request belong to the next job"
     assert folder.reader.closing_position(0, since_s) == 1 << ROW_BITS
     assert folder.read() == [(0, 1)]
+
+
+def test_a_listing_that_fails_does_not_end_a_log(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings: list[str] = []
+
+    def failing(*_: object) -> dict[str, object]:
+        listings.append("")
+        raise SourceNotFoundError("in", "the store is away") from OSError("away")
+
+    folder.write("a.json", [1])
+    since_s = folder.clock.monotonic_s()
+    folder.scan()
+    assert not folder.reader.finish(since_s)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "list_files", failing)
+        folder.scan()
+        assert not folder.reader.finish(since_s), "the file is not added"
+        for _ in range(5):
+            folder.reader.found()
+            assert not folder.reader.finish(since_s)
+        assert len(listings) <= 2, "it is listed once per interval, also while it fails"
+    assert folder.scan() == ["a.json"]
+    assert folder.reader.finish(since_s)
 
 
 def test_a_log_without_further_files_ends_after_one_listing(folder: Folder) -> None:

@@ -27,6 +27,10 @@ _OVERLAPS = (
 )
 _TOUCHES = '"@b" >= "@c" AND "@d" >= "@a"'
 
+#: Values ``a`` and ``b`` at a position of two rows, as DuckDB compares them.
+_LESS = '("@a{0}" < "@b{0}" OR ("@a{0}" IS NOT NULL AND "@b{0}" IS NULL))'
+_SAME = '"@a{0}" IS NOT DISTINCT FROM "@b{0}"'
+
 
 def compared(node: exp.Expr, engine: str) -> exp.Expr | None:
     """``(a, b) < (c, d)``: the first values that differ decide; in DuckDB two nulls are equal."""
@@ -35,19 +39,35 @@ def compared(node: exp.Expr, engine: str) -> exp.Expr | None:
         return None
     pairs = list(zip(left, right, strict=True))
     if type(node) in (exp.EQ, exp.NEQ):
-        equal = exp.Paren(this=_equal(pairs, exp.NullSafeEQ if engine == "duckdb" else exp.EQ))
+        equal = exp.Paren(this=_equal(pairs, engine))
         return equal if type(node) is exp.EQ else exp.Not(this=equal)
+    if engine == "duckdb":
+        return _compared_by_duckdb(node, pairs)
     strict = exp.LT if type(node) in (exp.LT, exp.LTE) else exp.GT
     (a, b), *others = reversed(pairs)
     made: exp.Expr = type(node)(this=a.copy(), expression=b.copy())
     for a, b in others:
         first = strict(this=a.copy(), expression=b.copy())
-        rest = exp.Paren(this=exp.And(this=_equal([(a, b)]), expression=exp.Paren(this=made)))
+        rest = exp.Paren(
+            this=exp.And(this=_equal([(a, b)], engine), expression=exp.Paren(this=made))
+        )
         made = exp.Or(this=first, expression=rest)
     return exp.Paren(this=made)
 
 
-def among(node: exp.In, error: Error) -> exp.Expr | None:
+def _compared_by_duckdb(node: exp.Expr, pairs: list[tuple[exp.Expr, exp.Expr]]) -> exp.Expr:
+    """Return a test of rows that is never null, since null is the greatest value of DuckDB."""
+    text = "TRUE" if type(node) in (exp.LTE, exp.GTE) else "FALSE"
+    values: dict[str, exp.Expr] = {}
+    for at, (a, b) in reversed(list(enumerate(pairs))):
+        less, same = _LESS.format(at), _SAME.format(at)
+        text = f"CASE WHEN {less} THEN TRUE WHEN {same} THEN {text} ELSE FALSE END"
+        is_less = type(node) in (exp.LT, exp.LTE)
+        values |= {f"a{at}": a if is_less else b, f"b{at}": b if is_less else a}
+    return exp.Paren(this=_filled(text, values))
+
+
+def among(node: exp.In, engine: str, error: Error) -> exp.Expr | None:
     """``(a, b) IN ((1, 2), (3, 4))`` and ``(a, b) IN (SELECT x, y ...)``.
 
     Raises:
@@ -59,7 +79,7 @@ def among(node: exp.In, error: Error) -> exp.Expr | None:
     if not values or not rows or any(len(other) != len(values) for other in rows):
         return None
     tests: list[exp.Expr] = [
-        exp.Paren(this=_equal(zip(values, other, strict=True))) for other in rows
+        exp.Paren(this=_equal(zip(values, other, strict=True), engine)) for other in rows
     ]
     made = exp.Paren(this=reduce(lambda a, b: exp.Or(this=a, expression=b), tests))
     return exp.Not(this=made) if node.args.get("negate") else made
@@ -112,7 +132,9 @@ def _filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
     return made
 
 
-def _equal(pairs: Iterable[tuple[exp.Expr, exp.Expr]], test: type[exp.Binary] = exp.EQ) -> exp.Expr:
+def _equal(pairs: Iterable[tuple[exp.Expr, exp.Expr]], engine: str = "") -> exp.Expr:
+    """Return a test of equal rows; DuckDB compares rows so that two nulls are equal."""
+    test = exp.NullSafeEQ if engine == "duckdb" else exp.EQ
     tests: list[exp.Expr] = [test(this=a.copy(), expression=b.copy()) for a, b in pairs]
     return reduce(lambda a, b: exp.And(this=a, expression=b), tests)
 
