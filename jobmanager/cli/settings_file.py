@@ -49,7 +49,7 @@ def _of_file(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     try:
         with Path(path).open("rb") as file:
             document = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or not in UTF-8
         raise UsageError(f"{path} cannot be read: {error}") from error
     known = {verb: _options(command) for verb, command in commands.items()}
     for key, value in document.items():

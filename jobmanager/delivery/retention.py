@@ -146,6 +146,8 @@ class OutputRetention:
             StreamEngineError: a store failed; the next call tries again.
         """
         self._find_former()
+        if not self._is_remembered:  # new notes replace the file
+            self._remember()
         has_news = False
         for kept in self._streams:
             if kept.log is None:
@@ -209,6 +211,7 @@ class OutputRetention:
         """Add the side streams of vertices that a change of the job has removed, once."""
         if self._knows_former:
             return
+        former: list[_Kept] = []
         paths = [path for name in (LATE, DEAD_LETTERS) for path in self._store.list(name)]
         for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths):
             for part in parts_in(self._store.child(folder)):
@@ -216,9 +219,9 @@ class OutputRetention:
                 if uri not in self._sides:
                     name, keep_us = f"{folder}/{part}", self._config.side_retention_us
                     kept = _Kept(name, uri, folder, -1, keep_us, Ages(), is_former=True)
-                    self._streams.append(kept)
-        self._knows_former = True
-        self._remember()
+                    former.append(kept)
+        self._streams += former
+        self._knows_former, self._is_remembered = True, False
 
     def _run(self) -> None:
         while True:  # until stopped
@@ -226,8 +229,6 @@ class OutputRetention:
             if self._is_stopped:
                 return
             try:
-                if not self._is_remembered:
-                    self._remember()
                 self.look()
             except OperatingError as error:
                 _log.info("retention waits: %s", error)
@@ -236,11 +237,11 @@ class OutputRetention:
 
     def _remember(self) -> None:
         """Load the notes of a predecessor from ``retention.json``."""
-        self._is_remembered = True
         try:
             points = read_json_document(self._store.get(AGES))["points"]
         except (FileNotFoundError, BrokenDocumentError, KeyError):
-            return
+            points = {}
+        self._is_remembered = True
         for kept in (one for one in self._streams if not one.ages.points):
             kept.ages.points = [(at, seq) for at, seq in points.get(kept.stream, ())]
 

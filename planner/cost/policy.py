@@ -59,7 +59,7 @@ def recorded_policy(given: str | dict[str, Any], name: str) -> str | dict[str, A
         try:
             with open(given, "rb") as file:
                 document = tomllib.load(file)
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:  # ValueError: no TOML, or not in UTF-8
             raise UsageError(f"{name} {given} cannot be read: {error}") from error
         name = given
     stored_policy(document, name)
@@ -95,8 +95,10 @@ def policy_of(document: Mapping[str, Any], name: str) -> Policy:
     step = values.get("step", 1)
     if isinstance(step, bool) or not isinstance(step, int) or step < 1:
         raise UsageError(f"{name}: step is a number of vertices from 1 on")
-    stages = []
-    for stage, own in dict(document.get("stages", {})).items():
+    tables, stages = document.get("stages", {}), []
+    if not isinstance(tables, dict):
+        raise UsageError(f"{name}: stages are tables: write [stages.s02], and below it max = 4")
+    for stage, own in tables.items():
         if not isinstance(own, dict) or set(own) - {"min", "max"}:
             raise UsageError(f"{name}: [stages.{stage}] has only min and max")
         stages.append((stage, _limits(own, low, high, f"{name}: [stages.{stage}]")))

@@ -58,7 +58,14 @@ def leg_of(
     columns = NewColumns(plan, SystemClock())
     scalers = [one for one in former.beside if isinstance(one, Autoscaler)] if former else []
     decided = [note for one in scalers for note in one.notes]
-    scaler = Autoscaler(run.root, plan, config.autoscale, SystemClock(), decided)
+    scaler = Autoscaler(
+        run.root,
+        plan,
+        config.autoscale,
+        SystemClock(),
+        on_request=lambda: changing.note_request(),
+        notes=decided,
+    )
     beside = (inputs, topics, columns, tidying, scaler)
     driver = Driver(
         root=run.root,

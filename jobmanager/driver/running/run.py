@@ -23,9 +23,8 @@ from jobmanager.driver.running import days
 from jobmanager.driver.running.added_partitions import (
     with_added_partitions,
 )
-from jobmanager.driver.running.changes.stopped import (
-    change_now,
-)
+from jobmanager.driver.running.changes.scaling.widths import check_policy
+from jobmanager.driver.running.changes.stopped import change_now
 from jobmanager.driver.running.deploying import rescale_stopped
 from jobmanager.driver.running.inputs import has_inputs, lowered, with_inputs_in
 from jobmanager.driver.running.legs import leg_after, leg_of
@@ -183,6 +182,7 @@ def _begin(
     plan = lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
     config = for_plan(config, options, plan)
+    check_policy(config.autoscale, plan)
     for output in plan.of_outputs:
         check_publishing(output, job_id)
     try:
@@ -236,7 +236,7 @@ def _go_on(
     if finished is not None:
         return finished
     created_s, job_id = SystemClock().monotonic_s(), settings["id"]
-    _check_options(job_root, config, options, day)
+    _check_options(job_root, config, options, day, launch.options)
     if day is not None and day.query is not None:
         file_note = ""  # the file may have changed, but its query is equivalent
     is_open = job_root.read_status().get("state") in OPEN_STATES
@@ -290,9 +290,15 @@ def _undone_requests(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_options(
-    root: JobRoot, config: JobConfig, options: RunOptions, day: days.Day | None
+    root: JobRoot,
+    config: JobConfig,
+    options: RunOptions,
+    day: days.Day | None,
+    given: RunOptions,
 ) -> None:
     """Check options and query against the stored plan, before the job is touched.
+
+    ``given``: the options of this call. A stored policy may name stages of a former query.
 
     Raises:
         QueryChangedError: the query of the day is not equivalent to the stored one.
@@ -303,6 +309,8 @@ def _check_options(
         return  # the query is planned after this process has claimed the root
     then = then or lowered(root.read_query(), root, config)
     for_plan(config, options, then)
+    if given.get("autoscale") is not None:
+        check_policy(config.autoscale, then)
     if query is not None:
         days.check_query(root, then, lowered(with_growing_files(query), root, config))
 

@@ -30,13 +30,14 @@ from planner import Query, Stream, agg, sinks, tumbling
 from planner.physical.lower import lower
 from rstream import MemoryBlobs, open_store
 from rstream.clock import ManualClock
-from rstream.errors import OutputCollectedError, UsageError
+from rstream.errors import OutputCollectedError, StoreError, UsageError
 from rstream.log.durable import DurableLog
 from rstream.log.retention import collect
 from rstream.store.part_files import part_uri
 from rvertex.messages import Mark
 from rvertex.sinks.limits import DeliveryLimits
 from tests.support.content import items, open_inline
+from tests.support.interrupted_store import Interrupted
 from tests.support.jobs import WAIT_S, outcome, with_limits, write_events
 from tests.support.live import Watch, write_file
 from tests.support.synced_store import Synced
@@ -301,6 +302,20 @@ def test_items_are_as_old_as_the_end_of_the_look_that_saw_them(
     kept.look()
     (stream,) = kept._streams
     assert stream.ages.since_us(20) == clock.now_us()
+
+
+def test_ages_of_a_predecessor_survive_a_failed_read(events: Path, tmp_path: Path) -> None:
+    def fail() -> None:
+        raise StoreError(AGES, "no answer")
+
+    plan, blobs, clock = one_partition(events, tmp_path), dict[str, bytes](), ManualClock(1_000_000)
+    retention_of(plan, MemoryBlobs(blobs), clock, []).look()
+    clock.advance(5_000_000)
+    kept = retention_of(plan, Interrupted(blobs, 0, fail), clock, [])
+    with pytest.raises(StoreError):
+        kept.look()
+    kept.look()
+    assert kept._streams[0].ages.since_us(20) == 1_000_000
 
 
 def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_ended(

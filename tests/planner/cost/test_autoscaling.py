@@ -151,6 +151,9 @@ def test_a_policy_is_read_from_toml_and_stored_as_json(tmp_path: Path) -> None:
     assert stored_policy(recorded_policy("off", "autoscale")) is None
     with pytest.raises(UsageError, match="cannot be read"):
         recorded_policy(str(tmp_path / "none.toml"), "autoscale")
+    path.write_bytes(b"# \xff\nmin = 2\n")
+    with pytest.raises(UsageError, match="cannot be read: 'utf-8' codec"):
+        recorded_policy(str(path), "autoscale")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +170,8 @@ def test_a_policy_is_read_from_toml_and_stored_as_json(tmp_path: Path) -> None:
         ({"dry_run": 1}, "dry_run is true or false"),
         ({"stages": {"s02": {"step": 1}}}, "has only min and max"),
         ({"stages": {"s02": {"min": 9}}}, "1 <= min <= max"),
+        ({"stages": 3}, r"write \[stages\.s02\]"),
+        ({"stages": [{"max": 3}]}, r"write \[stages\.s02\]"),
     ],
 )
 def test_a_wrong_policy_is_an_error(document: dict[str, Any], message: str) -> None:

@@ -65,6 +65,8 @@ class Changing:
         self.change: Change | None = None
         #: Whether it has asked the driver to stop.
         self.has_begun = False
+        #: Whether the request file could not be read after a notice.
+        self._is_unread = False
 
     def watch(self, driver: Driver) -> None:
         """Stop this driver if a change is requested, or is pending already."""
@@ -73,13 +75,21 @@ class Changing:
         self.note_request()
 
     def note_request(self) -> None:
-        """Read the request file, after a notice of it. The last change may not be tidied yet."""
+        """Read the request file, after a notice of it. The last change may not be tidied yet.
+
+        Raises:
+            OperatingError: it cannot be read; :meth:`note` tries again.
+        """
+        self._is_unread = True
         change = self.change or pending.pending(self._root.store)
         is_open = change is not None and pending.outcome_of(self._root.store, change.id) is None
-        self.change = change if is_open else None
+        self.change, self._is_unread = change if is_open else None, False
 
     def note(self, manager: JobManager) -> None:
         """Stop the driver if a change is due. Called between two notices."""
+        if self._is_unread:
+            with contextlib.suppress(OperatingError):
+                self.note_request()
         if self.change is None or self.has_begun or manager.state != "running":
             return
         at_us = self.change.at_us

@@ -12,14 +12,24 @@ import pytest
 
 import jobmanager
 import streamscope as ss
-from jobmanager.driver.running.changes.scaling.autoscaler import reading, scalable
+from jobmanager import JobConfig
+from jobmanager.driver.running.changes.scaling.autoscaler import Autoscaler, reading
+from jobmanager.driver.running.changes.scaling.widths import RescaleError, fitted, scalable
+from jobmanager.driver.running.changes.stopped import Changing
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.topology import Topology
 from jobmanager.storage.root import GENERATION, JobRoot
 from planner.cost.autoscaling import Reading, StageLoad
+from planner.cost.policy import Policy
 from planner.physical.layout import Stages
 from planner.physical.lower import lower
+from rstream import MemoryBlobs
+from rstream.clock import ManualClock
+from rstream.errors import StoreError
 from tests.jobmanager.cli.page.cases import S, log, vertex
 from tests.jobmanager.driver.changes.test_ranges import plan_of
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
+from tests.support.interrupted_store import Interrupted
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -82,3 +92,38 @@ def test_stages_whose_state_cannot_be_divided_are_left_out(tmp_path: Path) -> No
     plan = lower(whole.to_parquet(), root=str(tmp_path), parallelism=2)
     assert [stage.name for stage in plan.stages][1:] == ["s02-agg", "s03-agg", "s04-agg"]
     assert scalable(Stages(plan)) == ["s02-agg", "s03-agg"]
+
+
+def test_limits_of_a_stage_hold_for_its_group_and_others_are_errors(tmp_path: Path) -> None:
+    rows = ss.Stream.from_items({"key": "int64", "x": "int64"}, [ss.event(1, key=1, x=1)])
+    keyed = rows.group_by("key").window(ss.tumbling("1s")).agg(m=ss.agg.quantile("x", 0.5))
+    query = keyed.join(rows, on="key").to_parquet()
+    plan = lower(query, root=str(tmp_path), parallelism=2)
+    found, errors = fitted(Policy(stages=(("s03", (2, 3)), ("s02-agg", (2, 3)))), plan)
+    assert (found.limits("s02-agg"), errors) == ((2, 3), [])
+    unlike = Policy(stages=(("s01", (1, 2)), ("s02", (1, 2)), ("s03", (1, 3)), ("s09", (1, 2))))
+    source, other, unknown = fitted(unlike, plan)[1]
+    assert "[stages.s01] has no effect: the state of s01-items cannot be divided" in source
+    assert "s03-join and s02-agg are divided alike" in other
+    assert "there is no stage 's09'" in unknown
+    with pytest.raises(RescaleError, match="no stage 's09'"):
+        jobmanager.run(
+            query, root=f"{tmp_path}/job", executor="local", autoscale={"stages": {"s09": {}}}
+        )
+    assert not JobRoot(f"{tmp_path}/job").store.list(), "nothing has begun"
+    scaler = Autoscaler(JobRoot(MemoryBlobs()), plan, unlike, ManualClock(0), lambda: None)
+    assert scaler.notes[-1].startswith("autoscale: [stages.s09] has no effect")
+
+
+def test_a_store_that_fails_after_a_request_fails_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise StoreError("change/request.json", "no answer")
+
+    plan, root = plan_of(tmp_path), JobRoot(Interrupted({}, 1, fail))  # the read after the request
+    changing = Changing(root, None, lambda: None)  # type: ignore[arg-type]
+    scaler = Autoscaler(root, plan, Policy(), ManualClock(0), changing.note_request)
+    assert scaler._requested({"s02-agg": 3}, "why") == "why"
+    changing.note(JobManager(Topology(plan.vertices), JobConfig()))
+    assert changing.change is not None
+    assert changing.change.widths == {"s02-agg": 3}
+    assert "why; failed: " in scaler._requested({"s02-agg": 4}, "why"), "one is pending"

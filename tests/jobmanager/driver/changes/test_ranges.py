@@ -26,6 +26,7 @@ from rstream.items.hashing import SLOTS
 from rvertex.checkpoint.ranges.slots import NotByKeyError
 from tests.support.changed_jobs import ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
+from tests.testing.planted import Remembers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,12 +99,30 @@ def test_what_is_not_known_is_an_error(choose: Any, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     with pytest.raises(RescaleError, match="the load of s02-agg is not known"):
         choose(plan, status_of([1, 2], keys="x"))
+    with pytest.raises(RescaleError, match="the load of s02-agg is not known"):
+        choose(plan, {}, "s02")
     with pytest.raises(RescaleError, match="no stage 's09'"):
         choose(plan, {}, "s09")
     with pytest.raises(RescaleError, match=r"s02\.7"):
         choose(plan, {}, "s02.7")
     with pytest.raises(NotByKeyError, match="its rows do not come to it by key"):
         choose(plan, {}, "s01")
+
+
+def test_the_hottest_range_is_one_that_can_be_split(tmp_path: Path) -> None:
+    """The state of the transform, which gets most rows, cannot be divided."""
+    rows = ss.Stream.from_items({"user": "int64", "n": "int64"}, [ss.event(1, user=1, n=1)])
+    made = rows.group_by("user").transform(Remembers(), {"user": "int64", "made": "int64"})
+    plan = lower(made.to_parquet(), root=str(tmp_path), parallelism=2)
+    with pytest.raises(NotByKeyError, match="the state of a transform has no known keys"):
+        split_range(plan, status_of([1, 2], keys="user"))
+    keyed = made.group_by("made").window(ss.tumbling("1s")).agg(m=ss.agg.quantile("user", 0.5))
+    plan = lower(keyed.to_parquet(), root=str(tmp_path), parallelism=2)
+    status = status_of([1, 2, 3, 4], keys="user")
+    (transform,) = {stage.name for stage in plan.stages[1:-1]}
+    sent = {"stage": transform, "events_out": 2, "sent_slots": [[["made"], [1, 2]]]}
+    status["vertices"].append(sent)
+    assert split_range(plan, status).bounds == {plan.stages[-1].name: (2, HALF)}
 
 
 @pytest.mark.parametrize("seed", range(30))

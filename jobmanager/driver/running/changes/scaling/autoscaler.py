@@ -2,7 +2,8 @@
 
 The decision is :func:`planner.cost.autoscaling.decide`. The change is requested as
 ``jobmanager rescale`` requests it, so a successor, a rollback and a replay treat it alike. Each leg
-of the job begins with a cooldown, also after a change by a user.
+of the job begins with a cooldown, also after a change by a user. A store that fails costs a change,
+not the job.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.report import status_of
 from jobmanager.driver.running.changes.pending import new_change, request
-from jobmanager.driver.running.changes.scaling.widths import widths_for
-from jobmanager.storage.root import CHANGE
+from jobmanager.driver.running.changes.scaling.widths import fitted, scalable, widths_for
 from planner.cost.autoscaling import Reading, StageLoad, decide
 from planner.physical.layout import Stages
-from rstream.errors import StreamEngineError
-from rvertex.checkpoint.ranges.slots import NotByKeyError
+from rstream.errors import OperatingError, StreamEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jobmanager.manager.manager import JobManager
     from jobmanager.storage.root import JobRoot
@@ -44,16 +43,25 @@ class Autoscaler:
         plan: PhysicalPlan,
         policy: Policy | None,
         clock: Clock,
+        on_request: Callable[[], None],
         notes: Sequence[str] = (),
     ) -> None:
-        """``notes``: the decisions in earlier legs, which are still shown."""
-        self._root, self._plan, self._policy, self._clock = root, plan, policy, clock
+        """``on_request``: called after a request; it reads the request file.
+
+        ``notes``: the decisions in earlier legs, which are still shown.
+        """
+        ignored: list[str] = []
+        if policy is not None:
+            policy, ignored = fitted(policy, plan)
+        self._policy = policy
+        self._root, self._plan, self._clock, self._on_request = root, plan, clock, on_request
         self._stages, self._began_s = Stages(plan), clock.monotonic_s()
         self._readings: deque[Reading] = deque(maxlen=2 * READINGS_PER_SETTLE + 2)
         self._before: Mapping[str, Any] | None = None
         self._due_s = self._changed_s = self._began_s
+        more = [f"autoscale: {note}" for note in ignored]  # the plan has changed since the check
         #: The last decisions, the oldest first.
-        self.notes = tuple(notes)
+        self.notes = (*(note for note in notes if note not in more), *more)
 
     def note(self, manager: JobManager) -> None:
         """Take a reading if it is due, and request the change that follows from the readings."""
@@ -81,8 +89,9 @@ class Autoscaler:
             change = new_change("rescale", widths=widths_for(self._plan, None, widths))
             request(self._root, change, None, None)
         except StreamEngineError as error:
-            return f"{text}; not done: {error}"
-        self._root.request(CHANGE)
+            text = f"{text}; failed: {error}"
+        with contextlib.suppress(OperatingError):  # it is read again at the next tick
+            self._on_request()  # also after an error: the store may have the request nevertheless
         return text
 
     def start(self) -> None:
@@ -117,13 +126,3 @@ def _busy_us(was: Mapping[tuple[str, int], Mapping[str, Any]], row: Mapping[str,
     """Return the busy time at the reading before; of a new instance 0."""
     former = was.get((row["vertex"], row["epoch"]))
     return 0 if former is None else int(former["busy_us"])
-
-
-def scalable(stages: Stages) -> list[str]:
-    """Return the first stage of each group whose state can be divided by key."""
-    found = []
-    for name in stages.keys:
-        with contextlib.suppress(NotByKeyError):
-            stages.check(name)
-            found += [name] if stages.members(name)[0] == name else []
-    return found

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobmanager.driver.running.changes.scaling.widths import RescaleError, check_plan, stage_named
+from jobmanager.driver.running.changes.scaling.widths import (
+    RescaleError,
+    check_plan,
+    scalable,
+    stage_named,
+)
 from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from planner.physical.slot_ranges import ranges_of
@@ -89,7 +94,7 @@ def split_range(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY)
         raise RescaleError(f"vertex {where} owns no keys")
     rows, name, k, load = found
     if not rows and vertex is None:
-        raise _unknown(names)
+        raise _unknown(names, "--split")
     stages.check(name)
     layout = stages.layout(name)
     if len(layout.owners) >= PARALLELISM_MAX:
@@ -121,7 +126,7 @@ def merge_ranges(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY
     if not names:
         raise RescaleError("no stage has two ranges of keys that could be joined")
     measured = {name: load_of(stages, status, name) for name in names}
-    if where == ANY:
+    if vertex is None:
         measured = {name: load for name, load in measured.items() if load.total}
     for name, load in measured.items():
         for k, pair in enumerate(_pairs(stages.layout(name), vertex)):
@@ -129,7 +134,8 @@ def merge_ranges(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY
             if pair is not None and (best is None or rows < best[0]):
                 best = rows, name, k, load
     if best is None:
-        raise _unknown(names) if vertex is None else RescaleError(f"{where} owns no keys")
+        unknown = _unknown(names, "--merge")
+        raise unknown if vertex is None else RescaleError(f"{where} owns no keys")
     _, name, k, load = best
     stages.check(name)
     layout = stages.layout(name)
@@ -181,12 +187,13 @@ def load_of(stages: Stages, status: Mapping[str, Any], name: str) -> Load:
 
 
 def _candidates(plan: PhysicalPlan, stages: Stages, where: str) -> tuple[list[str], int | None]:
-    """Return a stage per group that may be changed, and the number of the vertex; None: any."""
+    """Return a stage per group that can be changed, and the number of the vertex; None: any."""
     check_plan(plan)
     if where == ANY:
-        found = [name for name in stages.keys if stages.members(name)[0] == name]
-        if not found:
+        if not stages.keys:
             raise RescaleError("no stage has rows by key")
+        if not (found := scalable(stages)):
+            stages.check(next(iter(stages.keys)))  # raises the reason
         return found, None
     stage, dot, number = where.rpartition(".")
     vertex = int(number) if dot and number.isdecimal() and where not in stages.stages else None
@@ -211,9 +218,9 @@ def _changed(
     return RangeChange(what, dict.fromkeys(stages.members(name), tuple(bounds)), ranges)
 
 
-def _unknown(names: Sequence[str]) -> RescaleError:
+def _unknown(names: Sequence[str], option: str) -> RescaleError:
     return RescaleError(
         f"the load of {', '.join(names)} is not known: the job does not run, or has sent too few "
-        "rows by key since its hosts started. Name a vertex, such as --split "
-        f"{names[0]}.0, to divide its keys without a measurement"
+        f"rows by key since its hosts started. Name a vertex, such as {option} {names[0]}.0, "
+        "to do it without a measurement"
     )

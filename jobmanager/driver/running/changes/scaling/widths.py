@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.cost.parallelism import PARALLELISM_MAX
@@ -13,6 +15,7 @@ from rvertex.checkpoint.ranges.slots import NOT_BY_KEY, NotByKeyError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planner.cost.policy import Policy
     from planner.physical.plan import PhysicalPlan
 
 
@@ -72,6 +75,46 @@ def check_plan(plan: PhysicalPlan) -> None:
         if vertex.recovery.strategy == "strong":
             reason = f"stage {vertex.stage} is recovered as 'strong', so it keeps its vertices"
             raise RescaleError(reason)
+
+
+def scalable(stages: Stages) -> list[str]:
+    """Return the first stage of each group whose state can be divided by key."""
+    found = []
+    for name in stages.keys:
+        with contextlib.suppress(NotByKeyError):
+            stages.check(name)
+            found += [name] if stages.members(name)[0] == name else []
+    return found
+
+
+def fitted(policy: Policy, plan: PhysicalPlan) -> tuple[Policy, list[str]]:
+    """Return the policy with limits by the first stages of groups.
+
+    The second value: why limits of the policy do not fit the plan.
+    """
+    stages, errors = Stages(plan), list[str]()
+    found: dict[str, tuple[int, int]] = {}
+    for name, limits in policy.stages:
+        try:
+            stage = stage_named(plan, name)
+            stages.check(stage)
+            first = stages.members(stage)[0]
+            if found.setdefault(first, limits) != limits:
+                raise RescaleError(f"{stage} and {first} are divided alike: give equal limits")
+        except UsageError as error:
+            errors.append(f"[stages.{name}] has no effect: {error}")
+    return replace(policy, stages=tuple(found.items())), errors
+
+
+def check_policy(policy: Policy | None, plan: PhysicalPlan) -> None:
+    """Check that the plan has the stages of the policy.
+
+    Raises:
+        RescaleError: limits of a stage would have no effect.
+    """
+    errors = [] if policy is None else fitted(policy, plan)[1]
+    if errors:
+        raise RescaleError(f"autoscale: {errors[0]}")
 
 
 def _check(what: str, width: int) -> None:
