@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running.changes.apply import Following, Shell
 from jobmanager.driver.running.changes.pending import FOLDER
-from jobmanager.driver.running.changes.stopped import CHANGE_TRIES_MAX, Changing, change_now
+from jobmanager.driver.running.changes.stopped import (
+    CHANGE_TRIES_MAX,
+    Changing,
+    change_now,
+    tidy,
+)
 from jobmanager.driver.running.growing_topics import GrowingTopics
 from rstream.errors import OperatingError
 from rstream.log.overlap import remove_overlap, seal
@@ -21,7 +26,7 @@ from tests.sim.delivering import JOB_ID, SimDeliveryWiring
 from tests.sim.growing import Brokers, grows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobmanager.driver.driver import Driver
     from jobmanager.manager.manager import JobManager
@@ -45,6 +50,8 @@ class ManagerProcess(of_query.ManagerProcess):
     _plan: PhysicalPlan | None = None
     #: What this process takes over from the change that it has just carried out.
     _following: Following | None = None
+    #: Work that deletes what its last change has left.
+    _untidied: Sequence[Callable[[], object]] = ()
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
         if self._world.changes:
@@ -140,6 +147,7 @@ class ManagerProcess(of_query.ManagerProcess):
         elif self._world.scheduler.chance(0.5):
             assert self.driver is not None
             self._following = Following(core.job, self.driver.log)
+        tidy(root, self._untidied)
         self._change(root, CHANGE_TRIES_MAX)
 
     def _goes_on(self) -> bool:
@@ -153,13 +161,9 @@ class ManagerProcess(of_query.ManagerProcess):
         self._following = None
         self.wake()
         late_s = world.scheduler.between(0.0, TIDY_BY_S)
-        world.scheduler.after(late_s, self.process, partial(self._tidy, following))
+        self._untidied = following.tidy
+        world.scheduler.after(late_s, self.process, partial(tidy, root, following.tidy))
         return True
-
-    def _tidy(self, following: Following) -> None:
-        for work in following.tidy:
-            with suppress(OperatingError):
-                work()
 
     def ended(self) -> None:
         if self._deliveries is None:

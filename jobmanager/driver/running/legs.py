@@ -48,7 +48,7 @@ def leg_of(
 ) -> Leg:
     """Assemble the parts that run the job until its end or next change."""
     inputs = InputPositions(plan, run.job_id)
-    tidying = Tidying(() if following is None else following.tidy)
+    tidying = Tidying(run.root, () if following is None else following.tidy)
 
     def take_in(grown: PhysicalPlan, added: PartitionsAdded) -> None:
         run.plan = grown

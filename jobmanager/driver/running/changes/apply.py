@@ -126,13 +126,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     if (commit := pending.committed(root.store)) is not None:
         return roll_forward(root, commit, shell)
     change = pending.pending(root.store)
-    if change is None:
-        return None
-    if (done := pending.outcome_of(root.store, change.id)) is not None:
-        pending.record(root.store, change.id, done)  # its job manager died while it closed it
-        if (plan := root.read_plan()) is not None:
-            _delete_channels(root, plan)
-        pending.tidy(root.store, change.id)
+    done = None if change is None else pending.outcome_of(root.store, change.id)
+    if change is None or done is not None:
+        _close_again(root, change, done)
         return done
     plan = root.read_plan(to_run=True)
     assert plan is not None
@@ -163,6 +159,17 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome)
         return outcome
+
+
+def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | None) -> None:
+    """Close the last change again: its job manager may have died before it deleted all files."""
+    if change is not None and done is not None:
+        pending.record(root.store, change.id, done)
+        pending.forget(root.store, change.id)
+    if pending.left_by_changes(root.store):
+        if (plan := root.read_plan()) is not None:
+            _delete_channels(root, plan)
+        pending.tidy(root.store)
 
 
 def _saved(
@@ -338,8 +345,10 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
 
 
 def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell) -> None:
+    """Record the outcome, and let the next change be requested, even if no host starts."""
     pending.record(root.store, change_id, outcome)
-    shell.later(lambda: pending.tidy(root.store, change_id))
+    pending.forget(root.store, change_id)
+    shell.later(lambda: pending.tidy(root.store))
 
 
 def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
@@ -375,9 +384,10 @@ def _delete_channels(root: JobRoot, plan: PhysicalPlan) -> None:
     """
     prefix = f"{plan.root}/"
     kept = tuple(f"{c.uri.removeprefix(prefix)}/" for v in plan.vertices for c in v.inputs)
-    for name in root.store.list(STREAMS):
-        if not name.startswith(kept):
-            root.store.delete(name)
+    obsolete = [name for name in root.store.list(STREAMS) if not name.startswith(kept)]
+    root.check_owner()  # after the list: so it has no channel of a successor's change
+    for name in obsolete:
+        root.store.delete(name)
 
 
 def last_change(root: JobRoot) -> str | None:

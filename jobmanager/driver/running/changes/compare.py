@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from planner.fingerprint import fingerprint
 from planner.physical.layout import Stages, chain_of, laid_out
 from planner.physical.outputs import numbered
 from rstream.items.dictionaries import plain_schema
@@ -64,8 +65,9 @@ class Comparison:
 
     @property
     def hash(self) -> str:
-        """The hash of the comparison, which ``--approve`` takes."""
-        reasons = json.dumps([[asdict(row) for row in self.rows], self.refusals])
+        """The hash of the comparison and the new plan, which ``--approve`` takes."""
+        rows = [asdict(row) for row in self.rows]
+        reasons = json.dumps([rows, self.refusals, self.plan.plan_hash])
         return hashlib.sha256(reasons.encode()).hexdigest()[:_HASH_DIGITS]
 
 
@@ -167,6 +169,11 @@ def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:
     return changed
 
 
+def _filters(source: SourcePartition) -> str:
+    """Return what identifies the filters that the source evaluates."""
+    return fingerprint((source.spec.keep, source.spec.wanted))
+
+
 def _has_linked_inputs(old: Stage, new: Stage, links: dict[str, str]) -> bool:
     own = [(links.get(edge.upstream), edge.port) for edge in new.inputs]
     return own == [(edge.upstream, edge.port) for edge in old.inputs]
@@ -192,6 +199,8 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
     if old.source is not None and new.source is not None:
         rules = sorted(_source_fields(old.source, new.source))
         reasons += [f"another {words_of_field(rule)} after the change" for rule in rules]
+        if _filters(old.source) != _filters(new.source):
+            reasons.append("another filter after the change")
     if other := _other_types(old.source, new.source, is_read=False):
         reasons.append(f"{', '.join(other)}: another type in late rows after the change")
     if added:

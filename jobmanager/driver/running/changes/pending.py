@@ -100,7 +100,8 @@ def committed(store: BlobStore) -> dict[str, Any] | None:
 def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
     """Write the outcome of a change. Afterwards no change is pending."""
     record(store, change_id, outcome)
-    tidy(store, change_id)
+    forget(store, change_id)
+    tidy(store)
 
 
 def record(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
@@ -109,17 +110,28 @@ def record(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
     store.delete(COMMIT)
 
 
-def tidy(store: BlobStore, change_id: str) -> None:
-    """Delete the files of a change that has an outcome.
+def tidy(store: BlobStore) -> None:
+    """Delete all files of changes that have an outcome, except the outcomes."""
+    for path in left_by_changes(store):
+        store.delete(path)
 
-    The request is deleted last: then the next request can be stored, and nothing that is left of
-    this change can be mistaken for a part of the next one.
-    """
-    path_of_outcome = f"{FOLDER}/{change_id}/{OUTCOME}"
-    for path in store.list(f"{FOLDER}/{change_id}"):
-        if path != path_of_outcome:
-            store.delete(path)
-    store.delete(REQUEST)
+
+def left_by_changes(store: BlobStore) -> list[str]:
+    """Return the files of changes that have an outcome, except the outcomes."""
+    paths = store.list(FOLDER)
+    done = {path.removesuffix(OUTCOME) for path in paths if path.endswith(f"/{OUTCOME}")}
+    return [
+        path
+        for path in paths
+        if not path.endswith(OUTCOME) and f"{path.rpartition('/')[0]}/" in done
+    ]
+
+
+def forget(store: BlobStore, change_id: str) -> None:
+    """Delete the request of a change that has an outcome. Then another change can be requested."""
+    change = pending(store)
+    if change is not None and change.id == change_id:
+        store.delete(REQUEST)
 
 
 def outcome_of(store: BlobStore, change_id: str) -> dict[str, Any] | None:

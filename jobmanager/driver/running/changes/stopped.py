@@ -16,6 +16,7 @@ from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.apply import SHELL, Shell, before_stop, carry_out
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.driver.running.changes.saving import save
+from jobmanager.errors import JobRunningError
 from jobmanager.storage.savepoints import STOP
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError
@@ -117,8 +118,8 @@ class Tidying:
 
     notes: tuple[str, ...] = ()
 
-    def __init__(self, work: Sequence[Callable[[], object]]) -> None:
-        self._work = list(work)
+    def __init__(self, root: JobRoot, work: Sequence[Callable[[], object]]) -> None:
+        self._root, self._work = root, list(work)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -129,22 +130,29 @@ class Tidying:
         if self._thread is not None or not self._work:
             return
         if all(manager.job.is_running(instance) for _, instance in manager.job.instances()):
-            self._thread = threading.Thread(target=self._tidy, name="tidy", daemon=True)
+            self._thread = threading.Thread(
+                target=tidy, args=(self._root, self._work), name="tidy", daemon=True
+            )
             self._thread.start()
-
-    def _tidy(self) -> None:
-        while self._work:
-            work = self._work.pop(0)
-            try:
-                work()
-            except StreamEngineError as error:  # such files are obsolete for the next change, too
-                _log.warning("files that a change has left were not deleted: %s", error)
 
     def stop(self, state: str) -> None:
         """Finish."""
         if self._thread is not None:
             self._thread.join()
-        self._tidy()
+        tidy(self._root, self._work)
+
+
+def tidy(root: JobRoot, work: list[Callable[[], object]]) -> None:
+    """Do the work, which deletes files, unless another job manager has taken over."""
+    while work:
+        one = work.pop(0)
+        try:
+            root.check_owner()
+            one()
+        except JobRunningError:  # its change may use files that this work would delete
+            return
+        except StreamEngineError as error:  # such files are obsolete for the next change, too
+            _log.warning("files that a change has left were not deleted: %s", error)
 
 
 def _reached(manager: JobManager) -> int:

@@ -282,6 +282,25 @@ def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> 
     assert refusal == "stage s01-rows would read its source with another vs: keep it"
 
 
+def test_a_filter_that_the_source_evaluates_is_compared(tmp_path: Path) -> None:
+    """Both are evaluated before the rows are sorted, so no operator of the stage differs."""
+    (tmp_path / "0.csv").write_text("t,key,x\n1,1,1\n")
+
+    def plan(x: int) -> PhysicalPlan:
+        rows = ss.Stream.from_csv(str(tmp_path), vs="t", delay="1s", follow=True)
+        kept = rows.filter(ss.col("x") > x).group_by("key").window(ss.tumbling("1s"))
+        return lower(kept.agg(n=ss.agg.count()).to_parquet(), root="ROOT", parallelism=2)
+
+    old = plan(0)
+    assert [row.verdict for row in compare(old, plan(0)).rows] == ["kept", "kept"]
+    found = compare(old, plan(5))
+    assert [(row.verdict, row.reason) for row in found.rows] == [
+        ("converted", "another filter after the change"),
+        ("kept", ""),
+    ]
+    assert found.hash != compare(old, plan(99)).hash
+
+
 def test_a_column_that_changes_its_type_is_not_kept(tmp_path: Path) -> None:
     """A column that no stage reads is in late rows only."""
     (tmp_path / "0.json").write_text('{"t": 1, "key": 1, "u": 1, "w": 1}\n')

@@ -5,23 +5,35 @@ Cannot catch: how a running job handles a request (test_deploy.py, test_rescale.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.apply import carry_out
+from jobmanager.driver.running.changes.apply import (
+    Following,
+    Shell,
+    _close,
+    _delete_channels,
+    carry_out,
+)
 from jobmanager.driver.running.changes.errors import ChangePendingError, ChangeWaitsError
 from jobmanager.driver.running.changes.pending import new_change
+from jobmanager.driver.running.changes.stopped import tidy
 from jobmanager.driver.running.deploying import _awaited as awaited
+from jobmanager.errors import JobRunningError
 from jobmanager.storage.documents import json_document
-from jobmanager.storage.root import JobRoot
+from jobmanager.storage.root import STREAMS, JobRoot
+from planner import Stream
+from planner.physical.lower import lower
 from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life
 
 if TYPE_CHECKING:
     from jobmanager.driver.running.changes.pending import Change
 
+PLAN = lower(Stream.from_items({"x": "int64"}, []).to_parquet(), root="memory://job")
 DONE = {"state": "done", "kind": "savepoint"}
 
 
@@ -30,6 +42,12 @@ def requested(blobs: MemoryBlobs) -> Change:
     pending.request(JobRoot(blobs), change, None, None)
     blobs.put(f"{change.folder}/rest", b"")
     return change
+
+
+def owned(blobs: MemoryBlobs) -> JobRoot:
+    root = JobRoot(blobs)
+    root.claim(0)
+    return root
 
 
 def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
@@ -45,11 +63,49 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
         if pending.outcome_of(blobs, change.id) is None:
             assert pending.pending(blobs) == change  # the successor carries it out
             continue
-        with pytest.raises(ChangePendingError):
-            requested(blobs)
-        assert carry_out(JobRoot(blobs)) == DONE
+        is_pending = pending.pending(blobs) is not None
+        if is_pending:
+            with pytest.raises(ChangePendingError):
+                requested(blobs)
+        assert carry_out(owned(blobs)) == (DONE if is_pending else None)
         assert pending.pending(blobs) is None
+        assert blobs.list(pending.FOLDER) == [f"{change.folder}/{pending.OUTCOME}"]
         requested(blobs)
+
+
+def test_the_next_change_can_be_requested_before_the_files_of_the_last_are_deleted() -> None:
+    """Its hosts may not start; then a rollback must be possible."""
+    blobs = MemoryBlobs({})
+    root, shell = owned(blobs), Shell(following=Following(None, None))  # type: ignore[arg-type]
+    _close(root, requested(blobs).id, DONE, shell)
+    following = requested(blobs)
+    assert shell.following is not None
+    tidy(root, shell.following.tidy)
+    assert pending.pending(blobs) == following
+    assert blobs.exists(f"{following.folder}/rest")
+    assert len(blobs.list(pending.FOLDER)) == 3
+
+
+def test_a_replaced_job_manager_deletes_nothing() -> None:
+    """It was suspended before it tidied; its successor made a change of its own."""
+    blobs = MemoryBlobs({})
+    root = owned(blobs)
+    work = [partial(blobs.delete, "needed"), lambda: _delete_channels(root, PLAN)]
+    owned(blobs)
+    for path in ("needed", f"{STREAMS}/g2-2.0/s01-0/0.parquet"):
+        blobs.put(path, b"")
+    paths = blobs.list()
+    tidy(root, list(work))
+    with pytest.raises(JobRunningError):
+        work[1]()
+    assert blobs.list() == paths
+
+
+def test_a_request_of_another_change_stays() -> None:
+    blobs = MemoryBlobs({})
+    change = requested(blobs)
+    pending.forget(blobs, "another")
+    assert pending.pending(blobs) == change
 
 
 class ClosedLater(MemoryBlobs):
