@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import SEQ, VE
-from rstream.items.dictionaries import join_batches, plain_array
+from rstream.items.dictionaries import compact, has_dictionaries, is_dictionary, plain_array
 from rstream.items.hashing import hash_rows
 from rvertex.events.arrays import numbers
 from rvertex.events.group_scan import heads_of
@@ -61,7 +61,7 @@ class StoredRows:
     def nbytes(self) -> int:
         """Bytes of the batches, with rows that are not read any more."""
         numbers_bytes = 0 if self._at is None else int(self._at.nbytes)
-        return numbers_bytes + sum(int(batch.nbytes) for batch in self.batches)
+        return numbers_bytes + sum(map(_rows_bytes, self.batches))
 
     def select(self, names: Sequence[str]) -> StoredRows:
         """The same rows with fewer columns."""
@@ -76,7 +76,7 @@ class StoredRows:
         """Return the same rows in slices of about ``nbytes``."""
         slices = []
         for batch in self.batches:
-            rows = max(nbytes * batch.num_rows // max(batch.nbytes, 1), 1)
+            rows = max(nbytes * batch.num_rows // max(_rows_bytes(batch), 1), 1)
             slices += [batch.slice(lo, rows) for lo in range(0, batch.num_rows, rows)]
         return StoredRows(slices, self._at, self.names)
 
@@ -99,12 +99,15 @@ class StoredRows:
         for lo, hi in bounds if holder is None else holder.read_once(bounds):
             number = int(sorted_batch[lo])
             local = at.take(order[lo:hi]) - self._starts[number]
-            parts.append(self.batches[number].select(self.names).take(pa.array(local)))
+            part = self.batches[number].select(self.names).take(pa.array(local))
+            parts.append(_without_unused(part))
+        # Dictionaries differ from file to file: a cache of joined ones would keep the files.
+        joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         if is_sorted:
-            return join_batches(parts)
+            return joined
         place = np.empty(len(at), np.int64)
         place[order] = np.arange(len(at))
-        return join_batches(parts).take(pa.array(place))
+        return joined.take(pa.array(place))
 
     def whole(self) -> pa.RecordBatch:
         """A copy of all rows."""
@@ -265,6 +268,29 @@ def stored_runs(
             known = None if is_all else holder.store_array(at)
             yield StoredRun(StoredRows(group, known, rows.names), hashes, ve, on, holder)
         group = []
+
+
+def _rows_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the rows; a dictionary counts with at most one value per row, see `copied`."""
+    nbytes = int(batch.nbytes)
+    for column in batch.columns if has_dictionaries(batch.schema) else ():
+        if is_dictionary(column.type) and (unused := len(column.dictionary) - len(column)) > 0:
+            nbytes -= int(column.dictionary.nbytes) * unused // len(column.dictionary)
+    return nbytes
+
+
+def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows; no dictionary has a null, or more values than rows."""
+    if not has_dictionaries(batch.schema):
+        return batch
+    columns = [
+        compact(column)
+        if is_dictionary(column.type)
+        and (len(column.dictionary) > len(column) or column.dictionary.null_count)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _numbers_of(

@@ -149,6 +149,26 @@ def random_run(rng: np.random.Generator, payload: pa.Schema, rows: int) -> Run:
     return Run(pa.RecordBatch.from_arrays(columns, schema=event_schema(payload)), NO_CTIS)
 
 
+def test_columns_with_dictionaries_however_they_are_cut() -> None:
+    """As text of Parquet files: a dictionary has unused values."""
+    kind, rng = pa.dictionary(pa.int32(), pa.string()), np.random.default_rng(3)
+    left, right = (pa.schema([("k", kind), (name, kind)]) for name in "ab")
+    words = pa.array([f"w{i}" for i in range(40)])
+    inputs = []
+    for payload, first in ((left, ["b", "c"]), (right, ["b", "a"])):
+        vs, keys, values = np.sort(rng.integers(0, 9, 12)), pa.array(first), rng.integers(0, 9, 12)
+        columns = [
+            pa.DictionaryArray.from_arrays(pa.array(rng.integers(0, 2, 12), pa.int32()), keys),
+            pa.DictionaryArray.from_arrays(pa.array(values, pa.int32()), words),
+        ]
+        times = [pa.array(vs), pa.array(vs + rng.integers(1, 9, 12))]
+        events = pa.RecordBatch.from_arrays([*times, *columns], schema=event_schema(payload))
+        inputs.append(Run(events, NO_CTIS))
+    spec = TemporalJoin(("k",), ("k",), (*SPEC.output[:2], ("right", "b", "b")))
+    out = assert_cut_invariant(spec, inputs, [left, right], [5, 12])
+    assert only_events(table_of(out)) == nested_loops(spec, inputs) != []
+
+
 def joined(left: list[Item], right: list[Item]) -> list[Item]:
     operator = SPEC.open([LEFT, RIGHT])
     return table_of(operator.process([make_run(left, LEFT), make_run(right, RIGHT)]))

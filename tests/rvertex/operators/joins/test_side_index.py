@@ -199,6 +199,33 @@ def test_keys_with_the_hash_of_another_key_do_not_match(
     assert found(side, probes, np.zeros(4, np.int64)) == [(1, 7), (2, 7), (3, 3)]
 
 
+def test_files_have_only_the_used_values_of_a_dictionary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As text of Parquet files; each file had the whole dictionary of 160 KB."""
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 4_000)
+    memory, n = StateMemory(0, Scratch(str(tmp_path))), 400
+    many, few = pa.array([f"{i:010d}" * 16 for i in range(1_000)]), pa.array([None, "x"])
+    columns = {
+        "k": pa.array(np.arange(n) * 10),
+        "many": pa.DictionaryArray.from_arrays(pa.array(np.arange(n) * 2, pa.int32()), many),
+        "few": pa.DictionaryArray.from_arrays(pa.array(np.arange(n) % 2, pa.int32()), few),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    side = JoinSide(rows.schema, ["k"], memory)
+    side.insert(Rows(np.arange(n), np.arange(n) + 1, np.arange(n), rows), 0)
+    for frontier in (0, 300):
+        side.expire(frontier)
+        assert memory.scratch.used_bytes < 400 * len(side)
+        probes = Probes(np.arange(n), np.full(n, frontier), lambda: [columns["k"]])
+        found = pa.Table.from_batches([each.stored for each in side.find(probes)])
+        values = [len(chunk.dictionary) for chunk in found.column("many").chunks]
+        assert sum(values) == len(found) == n - frontier
+        assert found.select(rows.schema.names).sort_by("k").to_pylist() == (
+            rows.slice(frontier).to_pylist()
+        )
+
+
 def test_dead_rows_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rvertex.operators.joins.side_index._REFERENCED_MIN", 1)
     spec = TemporalJoin(("k",), ("k",), (("left", "k", "k"),))
