@@ -271,8 +271,6 @@ def _check_constant(call: Call) -> None:
     Raises:
         InvalidPlanError: the call would fail for any data.
     """
-    if not call.args or call.columns() or calls_user(call):
-        return
     try:
         call.value(ONE_ROW)
     except EvaluationError as error:
@@ -307,7 +305,8 @@ def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
         types = tuple(str(arg.type) for arg in args)
         raise ExpressionTypeError(function_of(node).symbol, types, str(node))
     assert resolved.type is not None, resolved
-    if isinstance(resolved, Call):
+    has_args = isinstance(resolved, Call) and resolved.args
+    if has_args and not resolved.columns() and not calls_user(resolved):
         _check_constant(resolved)
     return resolved
 
