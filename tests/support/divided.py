@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 #: Operators without a rule: their state is not by key, or logged values depend on it.
 REFUSED = (CallOnce, Limit, Lookup, UserOperator)
+#: Tables of which parts together may have more rows than the whole: logs of windows, which number
+#: the windows of all keys, and rows that open panes became.
+_MAY_GROW = ("windows", "live")
 
 
 def assert_divisible(
@@ -48,6 +51,7 @@ def assert_divisible(
 ) -> None:
     """Divide the state by ranges of the key's hash at an item, and again later: same rows.
 
+    The parts together have no more rows than the state, or each would carry rows of other parts.
     After the first division two vertices work, one of them with two parts; after the second, one
     vertex has all parts. Only the operators in ``REFUSED``, and those without the key, are skipped,
     and so are first phases: their parts emit other rows, which the next phase merges.
@@ -75,6 +79,8 @@ def assert_divisible(
     a, b = sorted(draw.randrange(1, SLOTS) for _ in range(2))
     pieces = [order.piece(inputs, 0, at // 2), order.piece(inputs, at // 2, at)]
     rows, state = _state_at(spec, schemas, pieces, draw.choice((None, 0)))
+    covering = ((0, a), (a, b), (b, SLOTS))
+    _assert_no_row_twice(state, [restricted(place, keys, slots, state) for slots in covering])
     for ranges in (((0, a), (b, SLOTS)), ((a, b),)):
         vertex = Sharded((spec,), keys, ranges)
         running = vertex.open(schemas)
@@ -92,6 +98,14 @@ def assert_divisible(
                 rows += [r for r in table.to_pylist() if r.pop(KIND) == EVENT]
     whole = sorted(map(repr, expected.events.to_pylist()))
     assert sorted(map(repr, rows)) == whole, f"divided at {at} of {len(order)}, slots {a}, {b}"
+
+
+def _assert_no_row_twice(state: OperatorState, parts: Sequence[OperatorState]) -> None:
+    """``parts``: of ranges that do not overlap and cover all slots."""
+    for name, table in state.tables.items():
+        if name.rpartition(".")[2] not in _MAY_GROW:
+            rows = sum(part.tables[name].num_rows for part in parts if name in part.tables)
+            assert rows <= table.num_rows, f"{name}: divided, {rows} rows of {table.num_rows}"
 
 
 def _has_rule(place: Place, keys: tuple[tuple[str, ...], ...]) -> bool:

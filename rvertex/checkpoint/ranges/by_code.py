@@ -33,8 +33,8 @@ _CLOSES = "c2"
 #: Tables by code: keys, accumulators, results, and what is particular to an operator.
 _BY_CODE = ("groups", "open", "assigner", "endpoints", "sessions", "began", "carried")
 _BY_CODE_STARTS = ("key", "at", "place")
-#: Tables of values at which ``at`` and ``place`` point; values of other keys are not read.
-_VALUES_STARTS = ("carried", "result")
+#: Tables by code whose numbers are rows of a table of values, and that table.
+_VALUES = {"at": "carried", "place": "result"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,10 @@ class KeptKeys:
         for name, table in state.tables.items():
             if name in _BY_CODE or name.startswith(_BY_CODE_STARTS):
                 tables[name] = filtered(table, self.mask[: table.num_rows])
-            elif name.rstrip("0123456789") in _VALUES_STARTS:
-                tables[name] = table
+        for start, values in _VALUES.items():
+            for name in [name for name in tables if name.startswith(start)]:
+                of = name.replace(start, values)
+                tables[of], tables[name] = _used(state.tables[of], tables[name])
         return tables
 
     def recoded(self, table: pa.Table, column: str) -> pa.Table:
@@ -67,7 +69,7 @@ class KeptKeys:
         ``sessions`` int64[keys]: the values are by the number of the key's session, not by code.
         """
         own, tables = state.tables, dict[str, pa.Table]()
-        for lane in {name.partition(".")[0] for name in own if name.startswith("seen")}:
+        for lane in dict.fromkeys(n.partition(".")[0] for n in own if n.startswith("seen")):
             key = own[f"{lane}.key0"]
             owner = numbers(as_one_array(key.column(0)))
             is_kept = self.mask[owner] if sessions is None else np.isin(owner, sessions[self.mask])
@@ -223,6 +225,18 @@ def matches(spec: MatchRows, place: Place, slots: SlotRange, state: OperatorStat
         "symbols": filtered(own["symbols"], np.repeat(is_kept, known)),
     }
     return replace(state, tables=tables)
+
+
+def _used(values: pa.Table, places: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of ``values`` whose numbers are in ``places``, and their new numbers there.
+
+    -1 means no row, and stays.
+    """
+    place = numbers(as_one_array(places.column(0)))
+    is_used = np.zeros(values.num_rows, bool)
+    is_used[place[place >= 0]] = True
+    row = np.append(np.cumsum(is_used) - 1, -1)
+    return filtered(values, is_used), _replaced(places, places.column_names[0], row[place])
 
 
 def _replaced(table: pa.Table, column: str, values: np.ndarray) -> pa.Table:
