@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import DTypeLike
 
 _CAPACITY_MIN = 1 << 10
@@ -23,7 +21,7 @@ class CodeMap:
 
     def get(self, codes: np.ndarray) -> np.ndarray:
         """The values of ``codes`` int64[n], none negative."""
-        values = self._values.take(codes, mode="clip")  # does not grow: values may be on scratch
+        values = self._values.take(codes, mode="clip")  # a get does not grow the array
         values[codes >= len(self._values)] = self._fill
         return values
 
@@ -40,10 +38,6 @@ class CodeMap:
     def nbytes(self) -> int:
         """Bytes of the values."""
         return int(self._values.nbytes)
-
-    def replace(self, move: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Replace the array of values by an equal one."""
-        self._values = move(self._values)
 
     def _cover(self, codes: np.ndarray) -> None:
         size = int(codes.max(initial=-1)) + 1

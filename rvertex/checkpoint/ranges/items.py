@@ -34,13 +34,6 @@ def items_of_slots(
     return table.filter(pa.array(mask))
 
 
-def items_of_one(table: pa.Table, *, has_events: bool) -> pa.Table:
-    """Keep the CTIs, and the events for one vertex: rows without the key may go to any vertex."""
-    if has_events:
-        return table
-    return table.filter(pa.array(table.column(KIND).to_numpy() == CTI))
-
-
 def lane_of(table: pa.Table) -> pa.Table:
     """Sort items by time, each CTI once and before the events of its time; drop the end marker."""
     times, is_cti = table.column(VS).to_numpy(), table.column(KIND).to_numpy() == CTI
