@@ -80,6 +80,25 @@ def query_file(target: str) -> QueryFile:
     return QueryFile(target, str(path), digest, _imports_of(path))
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """A query, and the file that it was read from."""
+
+    query: Query
+    file: QueryFile
+
+
+def load_file(target: str | LoadedFile) -> LoadedFile:
+    """Load the query of a file; return one that is loaded as it is.
+
+    Raises:
+        QueryFileError, SqlError: see :func:`load_query`.
+    """
+    if isinstance(target, LoadedFile):
+        return target
+    return LoadedFile(load_query(target), query_file(target))
+
+
 def _imports_of(path: Path) -> dict[str, str]:
     """Return the user's modules that a loaded query file has imported, with their digests."""
     name = _module_name(path)

@@ -8,6 +8,7 @@ a copy of the job; then it is changed to the other query at a cut, as ``deploy``
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import uuid
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from jobmanager.driver.running.deploying import change_to, next_plan
 from jobmanager.errors import JobFailedError, NoCheckpointError, NoJobError
 from jobmanager.storage.documents import json_document, pickle_document
 from jobmanager.storage.places import plan_in, plan_without_place, unplaced, with_uris
-from jobmanager.storage.query_file import load_query
+from jobmanager.storage.query_file import load_file
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot, display_uri
 from jobmanager.storage.savepoints import list_savepoints
 from jobmanager.storage.shown import shown_status
@@ -44,13 +45,14 @@ if TYPE_CHECKING:
     from jobmanager.driver.job_run import StatusCallback
     from jobmanager.driver.running.changes.compare import Comparison
     from jobmanager.driver.running.changes.pending import Change
+    from jobmanager.storage.query_file import LoadedFile
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
 
 #: Time between two checks whether the branch has begun.
 LOOK_S = 0.1
-#: Options of a job that refer to deliveries.
-_OF_DELIVERIES = ("retention", "side_retention")
+#: Options of a job that a branch does not take over: they refer to its deliveries, or rescale it.
+_OF_JOB = ("retention", "side_retention", "autoscale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,16 @@ class Branch:
         hosts: int | None = None,
         config: JobConfig | None = None,
         on_status: StatusCallback | None = None,
+        until_s: float = math.inf,
     ) -> Job:
         """Start the branch. Return when its query runs. A branch that cannot start is deleted.
+
+        ``until_s``: the monotonic time at which to give up.
 
         Raises:
             ChangeUndoneError: the state cannot be converted for the query.
             JobFailedError: the branch failed before that.
+            TimeoutError: its query did not run before ``until_s``.
         """
         try:
             job = jobs.resume(
@@ -95,7 +101,7 @@ class Branch:
                 config=config,
                 on_status=on_status,
             )
-            self._await_query(job)
+            self._await_query(job, until_s)
         except BaseException:
             self.delete()
             raise
@@ -105,12 +111,15 @@ class Branch:
         """Delete the root of the branch. No process may work on it."""
         discard(self.root)
 
-    def _await_query(self, job: Job) -> None:
+    def _await_query(self, job: Job, until_s: float) -> None:
+        clock = SystemClock()
         try:
             while (outcome := pending.outcome_of(self.root.store, self.change.id)) is None:
                 with contextlib.suppress(TimeoutError):
                     status = job.wait(LOOK_S)
                     raise JobFailedError(job.root, status["error"] or f"it was {status['state']}")
+                if clock.monotonic_s() > until_s:
+                    raise TimeoutError
             if outcome["state"] != "done":
                 raise ChangeUndoneError(job.root, outcome["reason"])
         except BaseException:
@@ -121,7 +130,7 @@ class Branch:
 
 
 def prepare(
-    file: str,
+    file: str | LoadedFile,
     root: str,
     *,
     at_us: int | None = None,
@@ -143,6 +152,7 @@ def prepare(
     job_root.check_trusted()
     here, target = display_uri(job_root.uri), JobRoot(new_root or fresh_root(root, "branch"))
     place = display_uri(target.uri)
+    stored = job_root.store.get(PLAN) if job_root.store.exists(PLAN) else b""
     present = job_root.read_plan(to_run=True)
     if present is None:
         raise NoJobError(here)
@@ -150,19 +160,20 @@ def prepare(
         raise ChangeRefusedError(here, "it has finished: run the query in another root")
     if target.store.list():
         raise UsageError(f"{place} is not empty: choose another --root")
-    saved = None if at_us is None else _savepoint_at(job_root, present, at_us)
+    saved = None if at_us is None else _savepoint_at(job_root, present, stored, at_us)
     old = present if saved is None else saved_plan(job_root, saved.name, here)
     there = isolated(plan_in(plan_without_place(old), place))
     try:
         target.make_private()
-        query, new = next_plan(target, load_query(file), like=job_root)
+        loaded = load_file(file)
+        query, new = next_plan(target, loaded.query, like=job_root)
         comparison = compare(there, isolated(new))
         on_compared(comparison)
         if comparison.refusals:
             raise ChangeRefusedError(here, comparison.refusal)
-        change = change_to(file, comparison)
+        change = change_to(loaded.file, comparison)
         if saved is None:
-            time_us = _fill_from_image(job_root, present, target, there, at_us)
+            time_us = _fill_from_image(job_root, present, stored, target, there, at_us)
         else:
             time_us = _fill_from_savepoint(job_root, saved, target)
         pending.request(target, change, query, isolated(new))
@@ -209,23 +220,28 @@ def discard(root: JobRoot) -> None:
         root.store.delete(path)
 
 
-def _savepoint_at(root: JobRoot, plan: PhysicalPlan, at_us: int) -> Savepoint | None:
+def _savepoint_at(root: JobRoot, plan: PhysicalPlan, stored: bytes, at_us: int) -> Savepoint | None:
     """Return the newest savepoint at or before a time; None if a checkpoint is newer."""
     early = [one for one in list_savepoints(root.store) if one.time_us <= at_us]
     newest = max(early, key=lambda one: (one.time_us, one.created_us), default=None)
     if newest is not None:
         with contextlib.suppress(NotRetainedError, NoCheckpointError, CorruptCheckpointError):
-            if find_image(root, plan, at_us).time_us > newest.time_us:
+            if find_image(root, plan, stored, at_us).time_us > newest.time_us:
                 return None
     return newest
 
 
 def _fill_from_image(
-    root: JobRoot, plan: PhysicalPlan, target: JobRoot, there: PhysicalPlan, at_us: int | None
+    root: JobRoot,
+    plan: PhysicalPlan,
+    stored: bytes,
+    target: JobRoot,
+    there: PhysicalPlan,
+    at_us: int | None,
 ) -> int:
-    image = copy_image(root, plan, target, there, at_us)
-    query = root.store.get(QUERY)
-    write_job(target, there, image.copied, query, _settings(root.settings(), there))
+    query, settings = root.store.get(QUERY), root.settings()  # of this plan: the copy checks it
+    image = copy_image(root, plan, stored, target, there, at_us)
+    write_job(target, there, image.copied, query, _settings(settings, there))
     return image.time_us
 
 
@@ -240,5 +256,5 @@ def _fill_from_savepoint(root: JobRoot, savepoint: Savepoint, target: JobRoot) -
 
 
 def _settings(settings: dict[str, Any], plan: PhysicalPlan) -> dict[str, Any]:
-    options = {k: v for k, v in settings["options"].items() if k not in _OF_DELIVERIES}
+    options = {k: v for k, v in settings["options"].items() if k not in _OF_JOB}
     return {**settings, "options": options, "output": unplaced(plan.output, plan.root)}

@@ -40,12 +40,15 @@ if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.job import Job
     from jobmanager.replay.rows.diffing import VersionDiff
+    from jobmanager.storage.query_file import LoadedFile
     from planner.physical.plan import PhysicalPlan
 
 #: Time between two reads of the outputs.
 LOOK_S = 0.1
 #: Wall time that a canary may take: this many times its event time, and a constant.
 WALL_TIMES_MAX, WALL_MORE_S = 3, 600.0
+#: Rows of both outputs that a canary compares; they are in memory.
+ROWS_MAX = 4_000_000
 _HASH_DIGITS = 12
 
 
@@ -80,19 +83,27 @@ class Canary:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the rows are equal in the columns that both queries have."""
-        return all(difference.has_equal_rows for difference in self.differences.values())
+        """Whether the rows are equal in the columns that both queries have, and there are some."""
+        equal = all(difference.has_equal_rows for difference in self.differences.values())
+        return equal and not self.without_rows
+
+    @property
+    def without_rows(self) -> list[str]:
+        """The outputs without rows in the range: for them nothing was compared."""
+        found = self.differences.items()
+        return [name for name, d in found if not (d.old_rows or d.new_rows)]
 
     @property
     def hash(self) -> str:
         """The hash that approves these differences.
 
         It is that of the comparison of the stages and of the kinds of differences: which columns
-        differ, and whether rows are missing or added. Numbers of rows do not count, so that another
-        canary with differences of the same kinds has the same hash.
+        differ, whether rows are missing or added, and which outputs have no rows. Numbers of rows
+        do not count, so that another canary with the same kinds has the same hash.
         """
+        empty = self.without_rows
         kinds = [
-            [name, sorted(d.columns), d.only_old > d.changed, d.only_new > d.changed]
+            [name, sorted(d.columns), d.only_old > d.changed, d.only_new > d.changed, name in empty]
             for name, d in sorted(self.differences.items())
         ]
         text = json.dumps([self.comparison, kinds])
@@ -105,7 +116,10 @@ class Canary:
             return f"{lines[0]} equal, {rows:,} rows"
         for name, difference in self.differences.items():
             prefix = f"output {name}: " if len(self.differences) > 1 else ""
-            lines.append(f"{prefix}{difference}")
+            is_empty = name in self.without_rows
+            lines.append(
+                prefix + ("no rows, nothing was compared" if is_empty else f"{difference}")
+            )
         return "\n".join([*lines, f"difference {self.hash}"])
 
     def to_json(self) -> dict[str, Any]:
@@ -116,7 +130,7 @@ class Canary:
 
 
 def run_canary(
-    file: str,
+    file: str | LoadedFile,
     root: str,
     duration_us: int,
     *,
@@ -132,7 +146,8 @@ def run_canary(
 
     Raises:
         CanaryError: the job does not run, or its output has rows without an end.
-        CanaryFailedError: the branch failed, the job was changed, or event time did not advance.
+        CanaryFailedError: the branch failed, the job was changed, event time did not advance, or
+            the range has more than ``ROWS_MAX`` rows.
         ChangeRefusedError, ChangeUndoneError: the query cannot continue the state.
     """
     job_root = JobRoot(root, trust=trust)
@@ -147,13 +162,17 @@ def run_canary(
         raise CanaryError(here, reason)
     made = prepare(file, root, new_root=fresh_root(root, "canary"), trust=trust)
     on_started(made)
+    until_s = SystemClock().monotonic_s() + _wall_s(duration_us)
     try:
-        job = made.start(config=config)
+        job = made.start(config=config, until_s=until_s)
     except JobFailedError as error:
         raise CanaryFailedError(here, str(error)) from error
+    except TimeoutError as error:
+        reason = f"its query has not begun within {_wall_s(duration_us):,.0f} s"
+        raise CanaryFailedError(here, reason) from error
     try:
         beside = _Beside(job_root, plan, made, job)
-        begin_us, end_us = beside.wait(duration_us)
+        begin_us, end_us = beside.wait(duration_us, until_s)
         return Canary(comparison, begin_us, end_us, beside.differences(begin_us, end_us))
     except JobFailedError as error:
         raise CanaryFailedError(here, str(error)) from error
@@ -164,20 +183,31 @@ def run_canary(
         made.delete()
 
 
+def _wall_s(duration_us: int) -> float:
+    """Return the wall time that a canary may take."""
+    return WALL_TIMES_MAX * duration_us / 1e6 + WALL_MORE_S
+
+
 class _Output:
     """The rows of one output partition from a seq on, and the time up to which it is complete."""
 
     def __init__(self, uri: str, first_seq: int) -> None:
         self._reader = open_reader(open_store(uri), first_seq)
         self.events: list[pa.RecordBatch] = []
+        self.rows = 0
         #: No later row starts before this time.
         self.reached_us = int(MIN_TIME)
 
-    def read(self) -> None:
-        while (items := self._reader.read_next()) is not None:
+    def read(self, until_us: int) -> None:
+        """Read the items up to a time, and not much more than ``ROWS_MAX`` rows."""
+        while self.reached_us < until_us and self.rows <= ROWS_MAX:
+            items = self._reader.read_next()
+            if items is None:
+                return
             last = items.batch.slice(items.batch.num_rows - 1)
             self.reached_us = int(int64_column(last, VS)[0])
             self.events.append(only_events(items.batch))
+            self.rows += self.events[-1].num_rows
 
     def close(self) -> None:
         self._reader.close()
@@ -211,20 +241,20 @@ class _Beside:
             self._begin_us = max(self._begin_us, int(int64_column(items.batch, VS)[0]) + is_event)
         return _Output(live[1], first_seq), _Output(own[1], first_seq)
 
-    def wait(self, duration_us: int) -> tuple[int, int]:
+    def wait(self, duration_us: int, until_s: float) -> tuple[int, int]:
         """Wait until both outputs contain all rows of the range. Return the range.
+
+        ``until_s``: the monotonic time at which to give up.
 
         Raises:
             CanaryFailedError: the job has ended or was changed, or event time does not advance.
             JobFailedError: the branch has failed.
         """
-        wall_s = WALL_TIMES_MAX * duration_us / 1e6 + WALL_MORE_S
-        until_s = self._clock.monotonic_s() + wall_s
         everything = [one for pairs in self._outputs.values() for pair in pairs for one in pair]
         begin_us = max(self._begin_us, self._began_us)
         while True:  # ends: at until_s
-            for one in everything:
-                one.read()
+            until_us = INF_TIME if begin_us == MIN_TIME else begin_us + duration_us
+            self._read(everything, min(until_us, INF_TIME))
             reached_us = min(one.reached_us for one in everything)
             if begin_us == MIN_TIME:  # nothing had been read: the range begins with the input
                 begin_us = reached_us
@@ -234,9 +264,21 @@ class _Beside:
                 return self._begin_us, begin_us + duration_us
             self._check_job()
             if self._clock.monotonic_s() > until_s:
-                reason = f"the outputs have not reached its end within {wall_s:,.0f} s"
+                reason = (
+                    f"the outputs have not reached its end within {_wall_s(duration_us):,.0f} s"
+                )
                 raise CanaryFailedError(self._here, reason)
             self._pause()
+
+    def _read(self, outputs: list[_Output], until_us: int) -> None:
+        for one in outputs:
+            one.read(until_us)
+            if sum(other.rows for other in outputs) > ROWS_MAX:
+                reason = (
+                    f"both outputs have more than {ROWS_MAX:,} rows in its range, the most that it "
+                    "compares; give a shorter duration"
+                )
+                raise CanaryFailedError(self._here, reason)
 
     def _pause(self) -> None:
         """Wait a moment. Raises JobFailedError or CanaryFailedError if the branch is gone."""

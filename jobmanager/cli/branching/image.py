@@ -68,15 +68,26 @@ class NotCopiedError(OperatingError):
 
 @error_class
 class NotRetainedError(UsageError):
-    """No checkpoint from before a time is left."""
+    """No state from before a time is left."""
 
     root: str
-    vertex: str
+    reason: str
 
-    message = (
-        "{root} has no savepoint at or before that time, and no checkpoint of {vertex} from then "
-        "is left: start jobs with --retain to keep more, or name a later time"
-    )
+    message = "{root} has no savepoint at or before that time, and {reason}"
+
+    @classmethod
+    def of_vertex(cls, root: JobRoot, vertex: str) -> NotRetainedError:
+        """No checkpoint of a vertex from before the time is left."""
+        left = f"no checkpoint of {vertex} from then is left"
+        more = "start jobs with --retain to keep more, or name a later time"
+        return cls(display_uri(root.uri), f"{left}: {more}")
+
+    @classmethod
+    def of_ended_source(cls, root: JobRoot, vertex: str) -> NotRetainedError:
+        """A source has read its whole input: its last checkpoint is later than any time."""
+        ended = f"its source {vertex} has ended, so no checkpoint counts as one from then"
+        more = f"name the time of a savepoint (jobmanager savepoint {display_uri(root.uri)})"
+        return cls(display_uri(root.uri), f"{ended}: {more}, or leave out @TIME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,36 +119,45 @@ class Image:
         return replace(copy, vertices=rows)
 
 
-def find_image(root: JobRoot, plan: PhysicalPlan, at_us: int | None) -> Image:
+def find_image(root: JobRoot, plan: PhysicalPlan, stored: bytes, at_us: int | None) -> Image:
     """Return the newest state of a job, or the newest retained one at or before an event time.
 
+    ``stored``: the content of the plan's file, read before ``plan``.
+
     Raises:
-        ChangePendingError: the job is being changed at this moment.
+        ChangePendingError: the job is being changed, or was changed since ``stored`` was read.
         NotRetainedError: no checkpoint from before ``at_us`` is left.
         NoCheckpointError: a necessary checkpoint was found corrupt.
     """
-    if pending.committed(root.store) is not None:
-        raise ChangePendingError(display_uri(root.uri))
+    notices = [notice for _, notice in read_notices(root.store)]
+    _check_unchanged(root, stored)  # then the log is that of the plan
     manager = JobManager(Topology(plan.vertices), JobConfig())
-    manager.recall([notice for _, notice in read_notices(root.store)])
+    manager.recall(notices)
     job = manager.job
     if at_us is not None:
         _restrict(root, plan, job, at_us)
     marks = kept_marks(job)
     for stream, seq in job.collected.items():
-        if (marks.get(stream) or seq) < seq:
-            raise NotRetainedError(
-                display_uri(root.uri), job.topology.streams[stream].writer.vertex
-            )
+        mark = marks.get(stream)
+        if mark is not None and mark < seq:
+            raise NotRetainedError.of_vertex(root, job.topology.streams[stream].writer.vertex)
     sources = [v.id for v in plan.vertices if v.source is not None]
     times = [_time(root, plan, job, v, job.tracker.refs(v)[0]) for v in sources]
     return Image(plan, job, marks, min(times, default=MIN_TIME))
+
+
+def _check_unchanged(root: JobRoot, stored: bytes) -> None:
+    """Raise ChangePendingError if a change has begun or was completed since the plan was read."""
+    if pending.committed(root.store) is not None or root.store.get(PLAN) != stored:
+        raise ChangePendingError(display_uri(root.uri))
 
 
 def _restrict(root: JobRoot, plan: PhysicalPlan, job: JobState, at_us: int) -> None:
     """Forget checkpoints of all vertices that contain rows from after a time."""
     tracker = job.tracker
     for vertex in job.topology.vertices.values():
+        if vertex.is_source and job.vertices[vertex.id].is_finished:
+            raise NotRetainedError.of_ended_source(root, vertex.id)
         for ref in reversed(tracker.refs(vertex.id)):
             if vertex.is_source:
                 is_early = _time(root, plan, job, vertex.id, ref) <= at_us
@@ -150,7 +170,7 @@ def _restrict(root: JobRoot, plan: PhysicalPlan, job: JobState, at_us: int) -> N
                 tracker.restore(vertex.id, refs[: refs.index(ref) + 1])
                 break
         else:
-            raise NotRetainedError(display_uri(root.uri), vertex.id)
+            raise NotRetainedError.of_vertex(root, vertex.id)
 
 
 def _time(root: JobRoot, plan: PhysicalPlan, job: JobState, vertex: str, ref: CheckpointRef) -> int:
@@ -163,9 +183,16 @@ def _time(root: JobRoot, plan: PhysicalPlan, job: JobState, vertex: str, ref: Ch
 
 
 def copy_image(
-    root: JobRoot, plan: PhysicalPlan, target: JobRoot, there: PhysicalPlan, at_us: int | None
+    root: JobRoot,
+    plan: PhysicalPlan,
+    stored: bytes,
+    target: JobRoot,
+    there: PhysicalPlan,
+    at_us: int | None,
 ) -> Image:
     """Copy a state of the job to another root. ``there``: the plan in that root.
+
+    ``plan``, ``stored``, ``at_us``: see :func:`find_image`.
 
     Raises:
         NotCopiedError: the job deletes files faster than they can be copied.
@@ -174,7 +201,7 @@ def copy_image(
     gone, copies = "", _Copies(root.store, target.store)
     for _ in range(COPIES_MAX):
         try:
-            return _copied(root, plan, target, there, at_us, copies)
+            return _copied(root, plan, stored, target, there, at_us, copies)
         except (FileNotFoundError, CorruptCheckpointError) as error:
             gone = str(error)
     raise NotCopiedError(display_uri(root.uri), gone)
@@ -211,14 +238,14 @@ class _Copies:
 def _copied(
     root: JobRoot,
     plan: PhysicalPlan,
+    stored: bytes,
     target: JobRoot,
     there: PhysicalPlan,
     at_us: int | None,
     copies: _Copies,
 ) -> Image:
-    before = root.store.get(PLAN)
     copies.copy_folder(INTAKE)
-    image = find_image(root, plan, at_us)
+    image = find_image(root, plan, stored, at_us)
     for vertex in plan.vertices:
         ref = image.ref(vertex.id)
         for path in (ref.name, *ref.parts):
@@ -227,8 +254,7 @@ def _copied(
     _copy_channels(root, target, image, copies)
     copies.copy_folder(INTAKE)
     copies.copy_folder(INPUTS)
-    if root.store.get(PLAN) != before or pending.committed(root.store) is not None:
-        raise ChangePendingError(display_uri(root.uri))
+    _check_unchanged(root, stored)
     for vertex in there.vertices:
         edges = [(edge, uri) for edge in vertex.outputs for uri in edge.uris]
         for (edge, uri), end in zip(edges, image.ends(vertex.id), strict=True):

@@ -21,7 +21,7 @@ from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import time_of
 from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.savepoints import expire, list_savepoints
-from planner.durations import duration_us, time_us
+from planner.durations import format_us, positive_duration_us, time_us
 from rstream.errors import UsageError
 from rstream.items.json_text import json_text
 from rstream.types import INF_TIME
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jobmanager.cli.branching.canary import Canary
     from jobmanager.driver.running.changes.compare import Comparison
     from jobmanager.driver.running.deploying import Deployment
+    from jobmanager.storage.query_file import LoadedFile
     from jobmanager.storage.savepoints import Savepoint
 
 #: Verdicts of stages that lose no state.
@@ -119,22 +120,28 @@ def deploy(
     as_json: options.AsJson = False,
 ) -> None:
     if rollback:
+        if approve or dry_run or canary is not None:
+            other = "--approve" if approve else "--dry-run" if dry_run else "--canary"
+            raise UsageError(f"deploy --rollback takes no {other}: leave it out")
         _roll_back(root or target, trust=trust, as_json=as_json)
         return
     if root is None or os.path.isfile(root):
         raise UsageError("deploy takes the new query and then the root: deploy NEW.py ROOT")
     show = (lambda _: None) if as_json else show_comparison
+    loaded: str | LoadedFile = target
     more = {}
     if canary is not None:
+        duration_us = positive_duration_us(canary, what="--canary")
         compared = deploy_query(target, root, dry_run=True, trust=trust, on_compared=show)
-        tried = _tried(compared, target, root, canary, trust=trust, as_json=as_json)
+        loaded = compared.loaded  # the canary tries the query that is deployed
+        tried = _tried(compared, root, duration_us, trust=trust, as_json=as_json)
         show, more = (lambda _: None), {"canary": tried.to_json()}
         if not (tried.is_equal or yes or approve == tried.hash):
             _refuse_canary(compared, tried, root, as_json=as_json)
         yes = False
         approve = compared.comparison.hash
     shown = deploy_query(
-        target, root, yes=yes, approve=approve, dry_run=dry_run, trust=trust, on_compared=show
+        loaded, root, yes=yes, approve=approve, dry_run=dry_run, trust=trust, on_compared=show
     )
     if as_json:
         print(json_text({**shown.to_json(), **more}))
@@ -147,32 +154,34 @@ def deploy(
 
 
 def _tried(
-    compared: Deployment, target: str, root: str, canary: str, *, trust: bool, as_json: bool
+    compared: Deployment, root: str, duration_us: int, *, trust: bool, as_json: bool
 ) -> Canary:
     """Run a canary and show the difference of its rows."""
     from jobmanager.cli.branching.canary import run_canary
 
     if compared.comparison.refusals:
         raise ChangeRefusedError(root, compared.comparison.refusal)
-    duration = duration_us(canary, what="--canary")
 
     def begin(made: Branch) -> None:
-        place = display_uri(made.root.uri)
-        print(f"canary in {place} for {canary} of event time; it delivers nothing", file=sys.stderr)
+        place, span = display_uri(made.root.uri), format_us(duration_us)
+        print(f"canary in {place} for {span} of event time; it delivers nothing", file=sys.stderr)
 
-    hash_ = compared.comparison.hash
-    tried = run_canary(target, root, duration, comparison=hash_, trust=trust, on_started=begin)
+    hash_, loaded = compared.comparison.hash, compared.loaded
+    tried = run_canary(loaded, root, duration_us, comparison=hash_, trust=trust, on_started=begin)
     if not as_json:
         print(tried, flush=True)
     return tried
 
 
 def _refuse_canary(compared: Deployment, tried: Canary, root: str, *, as_json: bool) -> NoReturn:
-    """Leave the job unchanged, because the rows of the canary differ."""
+    """Leave the job unchanged: the rows of the canary differ, or an output has none."""
     if as_json:
         print(json_text({**compared.to_json(), "canary": tried.to_json()}))
+    reason = "the rows differ"
+    if all(difference.has_equal_rows for difference in tried.differences.values()):
+        reason = f"output {', '.join(tried.without_rows)} has no rows to compare"
     print(
-        f"{root} was not changed: the rows differ; give --yes, or --approve {tried.hash}",
+        f"{root} was not changed: {reason}; give --yes, or --approve {tried.hash}",
         file=sys.stderr,
     )
     raise typer.Exit(EXIT_DEGRADED)

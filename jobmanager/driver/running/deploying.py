@@ -29,7 +29,7 @@ from jobmanager.errors import JobRunningError, NoJobError
 from jobmanager.options import applied, configured, merged, planned
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.ownership import give_back, owned
-from jobmanager.storage.query_file import folders_of, load_query, query_file
+from jobmanager.storage.query_file import folders_of, load_file
 from jobmanager.storage.root import CHANGE, JobRoot, display_uri
 from jobmanager.storage.savepoints import check_name
 from jobmanager.storage.shown import shown_status
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from jobmanager.driver.running.changes.compare import Comparison
     from jobmanager.driver.running.changes.pending import Change
+    from jobmanager.storage.query_file import LoadedFile, QueryFile
     from planner.physical.plan import PhysicalPlan
 
 #: How often to check the outcome of a change in another process.
@@ -52,6 +53,7 @@ class Deployment:
     """A deployment: its comparison, and its outcome. None: the comparison was only shown."""
 
     comparison: Comparison
+    loaded: LoadedFile
     outcome: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def compared(root: JobRoot, query: Query | Stream) -> Comparison:
 
 
 def deploy(
-    target: str,
+    target: str | LoadedFile,
     root: str,
     *,
     yes: bool = False,
@@ -107,22 +109,22 @@ def deploy(
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
     old = _plan_of(job_root)
-    query, plan = next_plan(job_root, load_query(target))
+    loaded = load_file(target)
+    query, plan = next_plan(job_root, loaded.query)
     comparison = compare(old, plan)
     on_compared(comparison)
     if dry_run:
-        return Deployment(comparison)
+        return Deployment(comparison, loaded)
     if comparison.refusals:
         raise ChangeRefusedError(display_uri(job_root.uri), comparison.refusal)
     if not yes and approve != comparison.hash:
         raise NotApprovedError(display_uri(job_root.uri), comparison.hash, approve)
-    change = change_to(target, comparison)
-    return Deployment(comparison, _done(job_root, change, query, plan, wait_s))
+    change = change_to(loaded.file, comparison)
+    return Deployment(comparison, loaded, _done(job_root, change, query, plan, wait_s))
 
 
-def change_to(target: str, comparison: Comparison) -> Change:
+def change_to(file: QueryFile, comparison: Comparison) -> Change:
     """Return the change to the query of a file."""
-    file = query_file(target)
     settings = {"query_file": file.to_json(), "folders": folders_of(file)}
     return new_change("deploy", approved=comparison.hash, settings=settings)
 

@@ -14,8 +14,8 @@ import pytest
 from jobmanager.cli.branching import image
 from jobmanager.cli.branching.branch import prepare
 from jobmanager.cli.branching.image import NotRetainedError
-from jobmanager.driver.running.changes.errors import ChangeRefusedError
-from jobmanager.driver.running.deploying import take_savepoint
+from jobmanager.driver.running.changes.errors import ChangePendingError, ChangeRefusedError
+from jobmanager.driver.running.deploying import rescale, take_savepoint
 from jobmanager.storage.root import JobRoot
 from rstream import open_reader
 from rstream.errors import UsageError
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from jobmanager import Job
 
 TOTALS = COUNTS.replace("n=ss", 't=ss.agg.sum("x"), n=ss')
+#: Counts over a followed log and a source that ends.
+ENDED = COUNTS.replace(
+    "rows",
+    'rows.select("key", "x").union(ss.Stream.from_items({"key": "int64", "x": "int64"}, '
+    "[ss.event(1, key=1, x=1)]))",
+)
 
 
 def ended(job: Job) -> Job:
@@ -83,6 +89,10 @@ def test_a_branch_of_the_same_query_gives_the_same_later_output(seed: int, tmp_p
         assert job.status()["events_in"] <= live.status()["events_in"] == changed.appended * ROWS
 
 
+def has_ended_source(status: dict[str, Any]) -> bool:
+    return any(v["state"] == "finished" for v in status.get("vertices", ()))
+
+
 def files_of(root: str) -> dict[str, bytes]:
     store = JobRoot(root).store
     return {path: store.get(path) for path in store.list()}
@@ -93,7 +103,9 @@ def test_a_branch_writes_nothing_to_the_job_and_delivers_nothing(tmp_path: Path)
     changed, folder = ChangedJob(tmp_path), tmp_path / "delivered"
     to = f'.deliver(ss.sinks.parquet({str(folder)!r}, roll="0s"))'
     changed.append(2)
-    job = changed.run(changed.query("old", f"{COUNTS}{to}"), retention="delivered")
+    scaled = {"max": 2, "dry_run": True}
+    old = changed.query("old", f"{COUNTS}{to}")
+    job = changed.run(old, retention="delivered", autoscale=scaled)
     changed.has_read_all()
     job.stop()
     job.wait(WAIT_S)
@@ -101,6 +113,8 @@ def test_a_branch_writes_nothing_to_the_job_and_delivers_nothing(tmp_path: Path)
     changed.append(2)
     made = prepare(changed.query("new", f"{TOTALS}{to}"), changed.root)
     assert made.switched_off == (f"parquet:{folder}",)
+    assert "autoscale" in JobRoot(changed.root).settings()["options"]
+    assert not {"autoscale", "retention"} & JobRoot(made.root.uri).settings()["options"].keys()
     decisions = {path for path in before[0] if path.startswith("intake/")}
     assert decisions
     assert decisions <= files_of(made.root.uri).keys()
@@ -147,10 +161,10 @@ def test_a_branch_that_cannot_be_leaves_no_root(
 ) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(1)
-    changed.run(changed.query("counts", COUNTS))
-    changed.has_read_all()
+    job = changed.run(changed.query("counts", ENDED), parallelism=1)
+    changed.watch.until(has_ended_source)
     there = sorted(path.name for path in tmp_path.iterdir())
-    fewer = changed.query("fewer", f'{COUNTS}.select("key")')
+    fewer = changed.query("fewer", f'{ENDED}.select("key")')
     with pytest.raises(ChangeRefusedError, match="'n' of the output would be removed"):
         prepare(fewer, changed.root)
     with pytest.raises(UsageError, match="is not empty: choose another --root"):
@@ -158,7 +172,15 @@ def test_a_branch_that_cannot_be_leaves_no_root(
     with monkeypatch.context() as planted:
         planted.setattr(image, "COPIES_MAX", 0)
         with pytest.raises(image.NotCopiedError, match="Take a savepoint first"):
-            prepare(changed.query("totals", TOTALS), changed.root)
-    added = {"fewer.py", "totals.py", "__pycache__"}
+            prepare(changed.query("ended", ENDED), changed.root)
+    with pytest.raises(ChangePendingError):  # a change is completed while the state is copied
+        prepare(
+            changed.query("ended", ENDED),
+            changed.root,
+            on_compared=lambda _: rescale(changed.root, parallelism=2, wait_s=WAIT_S) and None,
+        )
+    added = {"fewer.py", "totals.py", "ended.py", "__pycache__"}
     assert {path.name for path in tmp_path.iterdir()} - set(there) <= added
-    changed.finish()
+    job.cancel()
+    assert job.wait(WAIT_S)["state"] == "cancelled"
+    changed.close()

@@ -13,12 +13,17 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
-from jobmanager.cli.branching.canary import CanaryError, CanaryFailedError, run_canary
+from jobmanager.cli.branching import canary
+from jobmanager.cli.branching.canary import Canary, CanaryError, CanaryFailedError, run_canary
+from jobmanager.cli.verbs.change import deploy
 from jobmanager.driver.running.deploying import compared
+from jobmanager.replay.rows import diffing
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
+from rstream.errors import UsageError
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 
@@ -72,6 +77,26 @@ def roots(changed: ChangedJob) -> list[str]:
     return sorted(path.name for path in changed.folder.glob("job*"))
 
 
+def test_an_output_without_rows_is_not_equal() -> None:
+    none, one = (pa.table({"n": pa.array(values, pa.int64())}) for values in ([], [1]))
+    empty, equal = diffing.compared(none, none, ()), diffing.compared(one, one, ())
+    some = Canary("a", 0, 1, {"counts": equal, "alerts": empty})
+    assert not some.is_equal
+    assert "output alerts: no rows, nothing was compared" in str(some)
+    both = Canary("a", 0, 1, {"counts": equal, "alerts": equal})
+    assert both.is_equal
+    assert both.hash != some.hash
+
+
+def test_options_that_cannot_be() -> None:
+    with pytest.raises(UsageError, match="--canary '0s' has to be longer than zero"):
+        deploy("NEW.py", "ROOT", canary="0s")
+    with pytest.raises(UsageError, match="deploy --rollback takes no --canary"):
+        deploy("ROOT", rollback=True, canary="5m")
+    with pytest.raises(UsageError, match="deploy --rollback takes no --dry-run"):
+        deploy("ROOT", rollback=True, dry_run=True)
+
+
 @pytest.mark.slow
 def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path) -> None:
     changed = begun(tmp_path)
@@ -101,11 +126,22 @@ def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_canary_that_fails_changes_nothing(tmp_path: Path) -> None:
+def test_a_canary_that_fails_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = begun(tmp_path)
     wrong = changed.query("wrong", TOTALS.replace('sum("x")', 'sum(ss.col("t").cast("int8"))'))
     with feeding(changed), pytest.raises(CanaryFailedError, match="continues unchanged"):
         run_canary(wrong, changed.root, 60_000_000, comparison="a", config=QUICK)
+    totals = changed.query("totals", TOTALS)
+    with monkeypatch.context() as planted, feeding(changed):
+        planted.setattr(canary, "ROWS_MAX", 1)
+        with pytest.raises(CanaryFailedError, match="more than 1 rows in its range"):
+            run_canary(totals, changed.root, 60_000_000, comparison="a", config=QUICK)
+        planted.setattr(canary, "WALL_TIMES_MAX", 0)
+        planted.setattr(canary, "WALL_MORE_S", 0.0)
+        with pytest.raises(CanaryFailedError, match="its query has not begun within 0 s"):
+            run_canary(totals, changed.root, SPAN_US, comparison="a", config=QUICK)
     assert roots(changed) == ["job"]
     check_unchanged(changed)
     with pytest.raises(CanaryError, match="it is finished, so there is no output"):
@@ -132,6 +168,9 @@ def test_the_command_deploys_equal_rows_and_approved_differences(tmp_path: Path)
         assert not shown["canary"]["equal"]
         assert generation(changed) == 0
         tried = deploying(changed, totals)
+        assert tried.stderr is not None
+        assert "canary in" in tried.stderr.readline()
+        changed.query("totals", FEWER)  # the file is edited: the query that was tried is deployed
         out, err = tried.communicate(timeout=WAIT_S)
         assert tried.returncode == 0, err
         assert "equal, " in out
