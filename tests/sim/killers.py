@@ -114,7 +114,7 @@ KILLERS = {
     "a_tombstone_comes_without_a_row": 200,
     "a_range_is_owned_twice": 2,
     "a_row_at_a_bound_goes_to_the_range_before": 10013,
-    "a_range_ends_one_slot_too_late": 10014,
+    "a_range_ends_one_slot_too_late": 10047,
     "a_row_is_left_behind": 1,
     "a_file_goes_that_a_savepoint_names": 200,
     "rows_are_left_out_at_the_change": 200,
