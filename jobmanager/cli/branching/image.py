@@ -158,6 +158,7 @@ def _restrict(root: JobRoot, plan: PhysicalPlan, job: JobState, at_us: int) -> N
     for vertex in job.topology.vertices.values():
         if vertex.is_source and job.vertices[vertex.id].is_finished:
             raise NotRetainedError.of_ended_source(root, vertex.id)
+    for vertex in job.topology.vertices.values():
         for ref in reversed(tracker.refs(vertex.id)):
             if vertex.is_source:
                 is_early = _time(root, plan, job, vertex.id, ref) <= at_us

@@ -179,6 +179,8 @@ def test_a_branch_that_cannot_be_leaves_no_root(
             changed.root,
             on_compared=lambda _: rescale(changed.root, parallelism=2, wait_s=WAIT_S) and None,
         )
+    with pytest.raises(NotRetainedError, match=r"source .* has ended.* name the time of a savepo"):
+        prepare(changed.query("ended", ENDED), changed.root, at_us=1)
     added = {"fewer.py", "totals.py", "ended.py", "__pycache__"}
     assert {path.name for path in tmp_path.iterdir()} - set(there) <= added
     job.cancel()
