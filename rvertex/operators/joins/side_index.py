@@ -3,9 +3,9 @@
 Invariants: (1) a row has no influence once the frontier has reached its ``ve``, and dead rows never
 outnumber living ones by more than a merge in progress; (2) runs are immutable and sorted by (code,
 ordinal). A run is more than ``_GROWTH`` times as long as the next one when that is begun, unless
-both together are large, so there are few runs; (3) a probe takes time in its matches and the number
-of runs, never in expired rows or rows of other keys; (4) a row is copied a logarithmic number of
-times.
+both together are large; on scratch, short ones are merged when a run is half dead; (3) a probe
+takes time in its matches and the number of runs, never in expired rows or rows of other keys; (4) a
+row is copied a logarithmic number of times.
 
 Theory: a log-structured merge of runs. In a run the rows of a key are adjacent. A table from codes
 to positions finds them, and a tree of maxima over ``ve`` finds the living ones. If the state
@@ -35,6 +35,7 @@ from rvertex.operators.joins.stored_rows import (
     StoredRows,
     StoredRun,
     stored_runs,
+    without_dead,
 )
 from rvertex.state.memory import UNLIMITED
 
@@ -171,7 +172,6 @@ class JoinSide:
         self._stored, self._on = stored, tuple(on)
         self.holder = memory.holder()
         self._runs: list[IndexedRun] = []
-        #: Runs on scratch, oldest first.
         self._stored_runs: list[StoredRun] = []
         self._free_maps: list[CodeMap] = []
         #: Ordinal of the next row: its number among all rows of this side so far.
@@ -234,13 +234,14 @@ class JoinSide:
             rest = [batch for batch in batches if not self.holder.is_stored(batch)]
             table = pa.Table.from_batches(rest, table.schema)
         if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
-            if len(loaded := restored_rows(table, frontier, keys, self._on)):
-                self._runs.append(IndexedRun(loaded, self._open_map()))
-            self._keep_to_memory(frontier)
-            return
-        ve, ordinal, rows = living_rows(table, frontier)
-        codes = keys.codes([rows.column(name) for name in self._on])
-        self.insert(Rows(codes, ve, ordinal, rows), frontier)
+            loaded = restored_rows(table, frontier, keys, self._on)
+        else:
+            ve, ordinal, rows = living_rows(table, frontier)
+            codes = keys.codes([rows.column(name) for name in self._on])
+            loaded = Rows(codes, ve, ordinal, rows)
+        if len(loaded):
+            self._runs.append(IndexedRun(loaded, self._open_map()))
+        self._keep_to_memory(frontier)
 
     def renumber(self, keys: KeyIndex, frontier: int) -> None:
         """Give the living rows in memory the codes of a new index."""
@@ -251,6 +252,8 @@ class JoinSide:
                 codes = keys.codes(rows.keys(self._on))
                 again = Rows(codes, rows.ve, rows.ordinal, rows.stored)
                 self._runs.append(IndexedRun(again, self._open_map()))
+        if self.holder.may_spill:
+            self._report()
 
     def _merges(self, last: IndexedRun, rows: Rows) -> bool:
         """Whether the last run is merged with the new rows."""
@@ -264,12 +267,15 @@ class JoinSide:
             limit = min(limit, _MERGED_RUNS * self.holder.run_bytes)
         return merged_bytes <= limit
 
+    def _report(self) -> None:
+        used_bytes = sum(run.nbytes for run in self._runs)
+        self.holder.used_bytes = used_bytes + sum(run.memory_bytes for run in self._stored_runs)
+
     def _keep_to_memory(self, frontier: int) -> None:
         """Report the bytes of the rows; over the budget, move all rows in memory to scratch."""
         if not self.holder.may_spill:
             return
-        used_bytes = sum(run.nbytes for run in self._runs)
-        self.holder.used_bytes = used_bytes + sum(run.memory_bytes for run in self._stored_runs)
+        self._report()
         is_due = self.holder.must_spill
         if not is_due and not self._stored_runs:
             return
@@ -280,13 +286,12 @@ class JoinSide:
         batches = [batch for run in self._runs for batch in self._batches(run.rows)]
         self._stored_runs += stored_runs(batches, frontier, self._on, self.holder, writes=True)
         self._runs, self._free_maps = [], []
-        self.holder.used_bytes = sum(run.memory_bytes for run in self._stored_runs)
+        self._report()
 
     def expire(self, frontier: int) -> None:
         """Drop rows with ``ve <= frontier``, once that removes a whole run or half of one."""
-        half_dead_at = [run.half_dead_at for run in self._runs]
-        half_dead_at += [run.half_dead_at for run in self._stored_runs]
-        if min(half_dead_at, default=INF_TIME) > frontier:
+        runs: list[IndexedRun | StoredRun] = [*self._runs, *self._stored_runs]
+        if min((run.half_dead_at for run in runs), default=INF_TIME) > frontier:
             return
         kept: list[IndexedRun] = []
         for run in self._runs:
@@ -297,11 +302,7 @@ class JoinSide:
             if len(rows):
                 kept.append(IndexedRun(rows, self._open_map()))
         self._runs = kept
-        stored = (
-            run if run.half_dead_at > frontier else run.living(frontier)
-            for run in self._stored_runs
-        )
-        self._stored_runs = [run for run in stored if run is not None]
+        self._stored_runs = without_dead(self._stored_runs, frontier, self._on, self.holder)
         self._keep_to_memory(frontier)
 
     def table(self) -> pa.Table:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from rstream.items.batch import SEQ, VE
 from rstream.items.dictionaries import compact, has_dictionaries, is_dictionary, plain_array
 from rstream.items.hashing import hash_rows
+from rstream.types import MIN_TIME
 from rvertex.events.arrays import numbers
 from rvertex.events.group_scan import heads_of
 from rvertex.operators.joins.max_tree import MaxTree
@@ -71,6 +72,17 @@ class StoredRows:
         """Return the rows in this order, without a copy."""
         at = order if self._at is None else self._at.take(order)
         return StoredRows(self.batches, at, self.names)
+
+    @classmethod
+    def joined(cls, parts: Sequence[StoredRows]) -> StoredRows:
+        """Return the rows of at least one part, all with the same columns, without a copy."""
+        firsts = np.cumsum([0, *(part._starts[-1] for part in parts)])
+        at = [
+            first + (np.arange(part.num_rows) if part._at is None else part._at)
+            for first, part in zip(firsts[:-1], parts, strict=True)
+        ]
+        batches = [batch for part in parts for batch in part.batches]
+        return cls(batches, np.concatenate(at), parts[0].names)
 
     def cut(self, nbytes: int) -> StoredRows:
         """Return the same rows in slices of about ``nbytes``."""
@@ -177,10 +189,12 @@ class StoredRun:
         #: The batches that a checkpoint names; ``rows`` reads slices of them.
         self.batches = rows.batches
         self.rows = rows.cut(holder.piece_bytes)
+        self.nbytes = rows.nbytes
         self.ve_max = int(ve.max())
-        half = len(ve) // 2
-        #: The time from which at least half of the rows are dead.
-        self.half_dead_at = int(np.partition(ve, half)[half])
+        stored = sum(batch.num_rows for batch in rows.batches)
+        dying = stored // 2 - (stored - len(ve))  # a checkpoint may have rows that are dead already
+        #: The time from which at least half of the rows in the batches are dead.
+        self.half_dead_at = int(np.partition(ve, dying)[dying]) if dying >= 0 else MIN_TIME
         self._bloom = BloomFilter(hashes[heads_of(hashes)])
         self._hashes = holder.store_array(hashes)
         self._alive = MaxTree(holder.store_array(ve), holder.store_array)
@@ -216,13 +230,10 @@ class StoredRun:
         ends, ordinal = (numbers(rows.column(name)) for name in (VE, ORDINAL))
         return Found(probe, rows, np.arange(len(probe)), ends, ordinal)
 
-    def living(self, frontier: int) -> StoredRun | None:
-        """The rows that end after ``frontier``, in new files; None if there is none."""
+    def living(self, frontier: int) -> tuple[StoredRows, np.ndarray, np.ndarray]:
+        """The rows that end after ``frontier``, their hashes, and their ends."""
         at = np.flatnonzero(self._alive.values > frontier)
-        if len(at) == 0:
-            return None
-        hashes, ve = self._hashes.take(at), self._alive.values.take(at)
-        return _written(self.rows.ordered(at), hashes, ve, self._on, self._holder)
+        return self.rows.ordered(at), self._hashes.take(at), self._alive.values.take(at)
 
     def check(self, frontier: int) -> None:
         """Assert the invariants (linear)."""
@@ -256,7 +267,7 @@ def stored_runs(
         alive = np.flatnonzero(ve > frontier)
         if len(alive) < len(ve):
             hashes, ve = hashes.take(alive), ve.take(alive)
-        order = np.argsort(hashes)
+        order = np.argsort(hashes, kind="stable")  # all vector units sort equal hashes alike
         hashes, ve = hashes.take(order), ve.take(order)
         at = order if len(alive) == sum(b.num_rows for b in group) else alive.take(order)
         del alive, order
@@ -268,6 +279,44 @@ def stored_runs(
             known = None if is_all else holder.store_array(at)
             yield StoredRun(StoredRows(group, known, rows.names), hashes, ve, on, holder)
         group = []
+
+
+def without_dead(
+    runs: Sequence[StoredRun], frontier: int, on: Sequence[str], holder: Holder
+) -> list[StoredRun]:
+    """Rewrite half-dead runs without the rows that end by ``frontier``; merge them with short runs.
+
+    Otherwise a single row that never ends would keep each run for ever.
+    """
+    if all(run.half_dead_at > frontier for run in runs):
+        return list(runs)
+    kept: list[StoredRun] = []
+    groups: list[list[StoredRun]] = [[]]
+    for run in runs:
+        if run.half_dead_at > frontier and 2 * run.nbytes >= holder.run_bytes_min:
+            kept.append(run)
+            continue
+        if groups[-1] and sum(map(len, groups[-1])) + len(run) > _RUN_ROWS:
+            groups.append([])
+        groups[-1].append(run)
+    merged = [_merged(group, frontier, on, holder) for group in groups]
+    return [*(run for run in merged if run is not None), *kept]
+
+
+def _merged(
+    runs: Sequence[StoredRun], frontier: int, on: Sequence[str], holder: Holder
+) -> StoredRun | None:
+    """The rows of at least one run that end after ``frontier``, in new files; None: no rows."""
+    if len(runs) == 1 and runs[0].half_dead_at > frontier:
+        return runs[0]
+    parts = [run.living(frontier) for run in runs]
+    rows, hashes, ve = parts[0]
+    if len(parts) > 1:
+        rows = StoredRows.joined([part[0] for part in parts])
+        hashes, ve = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        order = np.argsort(hashes, kind="stable")
+        rows, hashes, ve = rows.ordered(order), hashes.take(order), ve.take(order)
+    return _written(rows, hashes, ve, on, holder) if len(hashes) else None
 
 
 def _rows_bytes(batch: pa.RecordBatch) -> int:

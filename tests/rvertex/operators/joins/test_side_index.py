@@ -226,6 +226,49 @@ def test_files_have_only_the_used_values_of_a_dictionary(
         )
 
 
+def test_what_remains_of_runs_on_scratch_is_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One endless row in a run kept it for ever."""
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1_000)
+    memory = StateMemory(0, Scratch(str(tmp_path)))
+    side = JoinSide(STORED, ["k"], memory)
+    everything: list[tuple[int, int, int]] = []
+    for step in range(60):
+        frontier, first, codes = 10 * step, side.next_ordinal, np.arange(100)
+        ve = frontier + 5 + np.arange(100) // 2
+        ve[-2:] = 10**9
+        side.insert(rows_of(codes, ve, first), frontier)
+        side.next_ordinal += 100
+        everything += zip(codes.tolist(), ve.tolist(), range(first, first + 100), strict=True)
+        everything = [row for row in everything if row[1] > frontier]
+        side.expire(frontier)
+        side.check(frontier)
+        assert side.table().num_rows <= 2 * len(everything) + side.runs
+        assert side.runs <= 8, "5 with living rows, and 120 endless rows of 24 bytes in 3"
+        if step in (9, 11, 49):
+            table, side = side.table(), JoinSide(STORED, ["k"], memory)
+            side.next_ordinal = first + 100
+            side.load(table, frontier, KeyIndex([pa.int64()]))
+            assert side.rows_in_memory == 0 < side.holder.used_bytes
+    probes, vs = np.arange(90, 100), np.full(10, frontier)
+    assert found(side, probes, vs) == scanned(everything, probes, vs)
+
+
+@pytest.mark.parametrize(("restored_at", "frontier"), [(40, 60), (70, 70)])
+def test_dead_rows_of_a_restored_run_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restored_at: int, frontier: int
+) -> None:
+    """Only deaths since the restore had counted, so a restart kept more dead rows than living."""
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1)
+    memory = StateMemory(0, Scratch(str(tmp_path)))
+    side, again = JoinSide(STORED, ["k"], memory), JoinSide(STORED, ["k"], memory)
+    side.insert(rows_of(np.arange(100), 1 + np.arange(100), 0), 0)
+    again.load(side.table(), restored_at, KeyIndex([pa.int64()]))
+    again.expire(frontier)
+    assert again.table().num_rows == len(again) == 100 - frontier
+
+
 def test_dead_rows_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rvertex.operators.joins.side_index._REFERENCED_MIN", 1)
     spec = TemporalJoin(("k",), ("k",), (("left", "k", "k"),))
