@@ -5,6 +5,7 @@ The data is that of :mod:`jobmanager.driver.report`.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,14 @@ class ProgressView:
             self._live.stop()
 
     def show(self, status: dict[str, Any]) -> None:
-        """Show a status; without a terminal at most one line every two seconds."""
+        """Show a status; without a terminal at most one line every two seconds.
+
+        A reader that ends, such as ``head``, does not end the job.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            self._show(status)
+
+    def _show(self, status: dict[str, Any]) -> None:
         self.note(status)
         now = time.monotonic()
         is_open = status["state"] in OPEN_STATES
@@ -86,10 +94,17 @@ class ProgressView:
 
     def note(self, status: dict[str, Any]) -> None:
         """Print the notes of a status that were not printed yet, a line each."""
-        for line in status.get("notes", ()):
-            if line not in self._noted:
+        with contextlib.suppress(BrokenPipeError):
+            for line in status.get("notes", ()):
+                if line in self._noted:
+                    continue
                 self._noted.add(line)
-                self._console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
+                if self._live is None:
+                    print(f"note: {line}", file=sys.stderr, flush=True)
+                else:
+                    self._console.print(
+                        f"note: {line}", markup=False, highlight=False, soft_wrap=True
+                    )
 
     def _rates(self, status: dict[str, Any], now: float) -> dict[str, float]:
         elapsed = max(now - self._shown_s, 1e-3) if self._shown_s else 0.0

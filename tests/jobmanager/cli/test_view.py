@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import re
+import sys
 import time
 from typing import Any
 
@@ -155,3 +158,16 @@ def test_without_a_terminal_lines_are_few(
     assert sum("finished:" in line for line in lines) == 1
     rates = [re.search(r"([\d,]+) events/s", line) for line in lines[1:-1]]
     assert {match and match[1] for match in rates} == {"400"}
+
+
+def test_a_reader_that_ends_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    pipe = os.fdopen(write_end, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", pipe)
+    view = ProgressView()
+    view.show(status(notes=["one"]))
+    view.show(status(state="finished"))
+    view.note({"notes": ["two"]})
+    with contextlib.suppress(BrokenPipeError):
+        pipe.close()
