@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jobmanager.driver.running.changes.pending import COMMIT, FOLDER
+from jobmanager.driver.running.changes.pending import COMMITS, FOLDER
 from jobmanager.storage.documents import read_json_document, read_pickle_document
 from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import PLAN, display_uri
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
     from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.workload import Workload
+
+
+def _generation(plan: PhysicalPlan) -> int:
+    return max(edge.generation for vertex in plan.vertices for edge in vertex.outputs)
 
 
 class ChangeCheckers(Checkers):
@@ -89,7 +93,8 @@ class ChangeCheckers(Checkers):
         return file not in valid_segments(names)
 
     def on_delete(self, path: str) -> None:
-        if path == HOME + COMMIT:
+        plan = plan_on(self.blobs) if path.startswith(f"{HOME}{COMMITS}/") else None
+        if plan is not None and _generation(plan) != _generation(self.workload.plan):
             self._begin_anew()
         if self.is_changing and SEGMENT.fullmatch(path):
             return  # channels of former plans
@@ -104,7 +109,7 @@ class ChangeCheckers(Checkers):
 
     def recoverable(self, when: str) -> None:
         self.savepoints_are_whole(when)
-        if HOME + COMMIT in self.blobs:
+        if self._commits():
             return  # a successor completes the change before anything else
         super().recoverable(when)
 
@@ -112,6 +117,18 @@ class ChangeCheckers(Checkers):
         vertex, name = path.removeprefix(CHECKPOINTS).split("/")[:2]
         if vertex in self._schemas and int(name.split("-")[0]) >= self._first_epoch:
             super().snapshots_are_ordered(path, data)
+
+    def _commits(self) -> list[str]:
+        """Return the files that commit a change; others are empty."""
+        prefix = f"{HOME}{COMMITS}/"
+        paths = [path for path in self.blobs if path.startswith(prefix)]
+        return [path for path in paths if read_json_document(self.blobs[path])["id"]]
+
+    def _outcome(self, commit: str) -> str:
+        """Return the outcome of a committed change; empty if it has none yet."""
+        change = read_json_document(self.blobs[commit])["id"]
+        path = f"{HOME}{FOLDER}/{change}/outcome.json"
+        return str(read_json_document(self.blobs[path])["state"]) if path in self.blobs else ""
 
     def end_of(self, stream: str) -> int:
         """Return the end of a finished writer's stream."""
@@ -175,7 +192,7 @@ class ChangeCheckers(Checkers):
 
     def output_is_complete(self) -> None:
         """All partitions together have each row of an unchanged job once, in order."""
-        left = [name for name in (COMMIT,) if HOME + name in self.blobs]
+        left = [path for path in self._commits() if not self._outcome(path)]
         if left:
             self._world.violate("no change is half", str(left))
         answers = [items.batch for pieces in self._answers.values() for items in pieces]

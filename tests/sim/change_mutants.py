@@ -138,7 +138,8 @@ def a_change_is_closed_before_its_log_begins() -> Mutant:
     original = apply.begin_log
 
     def begin_log(root: Any, copy: Any, shell: Any) -> None:
-        root.store.delete(pending.COMMIT)
+        for path in root.store.list(pending.COMMITS):
+            root.store.delete(path)
         original(root, copy, shell)
 
     return Mutant(apply, "begin_log", begin_log, TRAPS, change=True)

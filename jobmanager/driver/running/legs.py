@@ -112,7 +112,7 @@ def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | Non
     assert plan is not None
     if not following.has_begun:  # the next driver reads the log
         following.log.close(flush=False)
-        root.claim(SystemClock().now_us())
+        root.claim(SystemClock().now_us(), after=root.epoch)
     name, master = settings["executor"], settings["master"]
     runner = open_for_job(plan, name, master, config, job_id, has_claimed=True, former=leg.executor)
     run.is_changing = False

@@ -2,7 +2,7 @@
 
 Theory of operation. First, this module writes everything that the next generation needs to new
 files: a savepoint of the cut, the first checkpoints, the first items of channels. Then it writes
-``commit.json``. Any successor can repeat the later steps: complete the savepoint, replace the plan,
+its commit. Any successor can repeat the later steps: complete the savepoint, replace the plan,
 the query and the settings, and start the log with a copy of the new state.
 
 Invariants: (1) before the commit, the job can continue unchanged; (2) after it, no job manager
@@ -132,6 +132,8 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         return done
     plan = root.read_plan(to_run=True)
     assert plan is not None
+    if shell.following is None:  # a suspended job manager may be about to commit this change
+        pending.commit(root.store, root.epoch, None)
     number, draft = next_generation(root), Draft(root)
     if change.kind != "savepoint":  # an attempt may have died; a savepoint puts no fences
         withdraw_fences(draft.root, plan, number)
@@ -150,12 +152,12 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         root.check_owner()
         if pending.committed(root.store) is not None:
             raise  # a successor completes it
-        withdraw_fences(root, plan, number)
-        if isinstance(error, NotACutError):
-            raise
         if (done := pending.outcome_of(root.store, change.id)) is not None:
             pending.close(root.store, change.id, done)  # only files were left to delete
             return done
+        withdraw_fences(root, plan, number)
+        if isinstance(error, NotACutError):
+            raise
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome)
         return outcome
@@ -175,10 +177,9 @@ def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | No
 def _saved(
     draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
 ) -> dict[str, Any]:
-    root = draft.final
     made = complete(draft, save_cut(draft, plan, cut, change.savepoint, shell.clock.now_us()))
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
-    _close(root, change.id, outcome, shell)
+    _close(draft.final, change.id, outcome, shell)
     return outcome
 
 
@@ -238,7 +239,7 @@ def _commit(
         "ends": ends or {},
         "manifest": savepoint.to_json() if ends is None else None,  # a rollback takes no savepoint
     }
-    root.store.put(pending.COMMIT, json_document(commit))
+    pending.commit(root.store, root.epoch, commit)
     return roll_forward(root, commit, shell)
 
 
@@ -249,8 +250,7 @@ def _rolled_back(
     root = draft.root
     savepoint = read_savepoint(root.store, change.savepoint)
     # Names of hosts and checkpoints since the savepoint must not be given again.
-    epoch, takeovers = cut.job.epoch, cut.job.takeovers
-    savepoint = replace(savepoint, epoch=epoch, takeovers=takeovers)
+    savepoint = replace(savepoint, epoch=cut.job.epoch, takeovers=cut.job.takeovers)
     former = plan_in(
         read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
         display_uri(root.uri),
@@ -314,10 +314,13 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
         JobRunningError: another job manager has taken over.
     """
     store, folder = root.store, f"{pending.FOLDER}/{commit['id']}"
-    if shell.following is None:  # else the owner's log continues, with the copy
-        root.claim(shell.clock.now_us())
+    if shell.following is None:
+        root.claim(shell.clock.now_us(), after=root.epoch)
+    else:  # the owner's log continues, with the copy
+        root.check_owner()
     for uri, end in commit["ends"].items():
         truncate(root.open_store(uri), end, commit["settings"][GENERATION])
+        root.check_owner()
     placed = store.get(f"{folder}/{_PLACED}")
     query = store.get(f"{folder}/{pending.NEXT_QUERY}")
     settings = {**root.settings(), **commit["settings"]}

@@ -1,9 +1,13 @@
 """The pending change of a job: a savepoint, another query, or the former one.
 
 ``change/request.json`` names it; the query and the plan are in ``change/<id>/``. The job manager
-stops the job at a cut, builds the next generation and writes ``change/commit.json``. Before that
-file exists, the job is unchanged. After that, a successor completes the change if this job manager
-dies. The outcome stays in ``change/<id>/outcome.json``.
+stops the job at a cut, builds the next generation and writes ``change/commits/<epoch>.json``.
+Before that file exists, the job is unchanged. After that, a successor completes the change if this
+job manager dies. The outcome stays in ``change/<id>/outcome.json``.
+
+Invariant: a job manager acts on its commit only if it still owns the root after writing it. So a
+successor has read this commit, or the commit has no effect: the successor then writes an empty
+commit before it attempts the change itself, and only the newest commit counts.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 FOLDER = "change"
-REQUEST, COMMIT = f"{FOLDER}/request.json", f"{FOLDER}/commit.json"
+REQUEST, COMMITS = f"{FOLDER}/request.json", f"{FOLDER}/commits"
 OUTCOME, NEXT_PLAN, NEXT_QUERY = "outcome.json", "plan.pkl", "query.pkl"
 Kind = Literal["savepoint", "deploy", "rollback", "rescale"]
 
@@ -92,9 +96,21 @@ def pending(store: BlobStore) -> Change | None:
     return None if request is None else Change(**request)
 
 
+def commit(store: BlobStore, epoch: int, change: dict[str, Any] | None) -> None:
+    """Commit a change. ``epoch``: of the owner. None: cancel the commits of former owners.
+
+    Check the ownership again before you act on the commit.
+    """
+    store.put(f"{COMMITS}/{epoch:010d}.json", json_document(change or {"id": ""}))
+
+
 def committed(store: BlobStore) -> dict[str, Any] | None:
     """Return the committed change, which must be completed; None if there is none."""
-    return _document(store, COMMIT)
+    for path in sorted(store.list(COMMITS), reverse=True):
+        if (change := _document(store, path)) is not None:
+            is_open = change["id"] and outcome_of(store, change["id"]) is None
+            return change if is_open else None
+    return None
 
 
 def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
@@ -107,7 +123,8 @@ def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
 def record(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
     """Write the outcome of a change. No job manager carries it out again after that."""
     store.put(f"{FOLDER}/{change_id}/{OUTCOME}", json_document(outcome))
-    store.delete(COMMIT)
+    for path in store.list(COMMITS):
+        store.delete(path)
 
 
 def tidy(store: BlobStore) -> None:

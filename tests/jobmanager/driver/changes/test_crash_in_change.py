@@ -113,7 +113,7 @@ class FilesStay(CrashingBlobs):
     failures = 0
 
     def delete(self, path: str) -> None:
-        is_done = not self._store.exists(pending.COMMIT)
+        is_done = not self._store.list(pending.COMMITS)
         if is_done and not self.failures and path.endswith(pending.NEXT_QUERY):
             self.failures += 1
             raise StoreError(path, "no answer")

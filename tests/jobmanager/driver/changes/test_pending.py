@@ -17,6 +17,7 @@ from jobmanager.driver.running.changes.apply import (
     _close,
     _delete_channels,
     carry_out,
+    roll_forward,
 )
 from jobmanager.driver.running.changes.errors import ChangePendingError, ChangeWaitsError
 from jobmanager.driver.running.changes.pending import new_change
@@ -99,6 +100,38 @@ def test_a_replaced_job_manager_deletes_nothing() -> None:
     with pytest.raises(JobRunningError):
         work[1]()
     assert blobs.list() == paths
+
+
+def test_a_commit_of_a_replaced_job_manager_has_no_effect() -> None:
+    """It was suspended right before its commit."""
+    blobs = MemoryBlobs({})
+    former, change = owned(blobs), requested(blobs)
+    commit = {"id": change.id, "ends": {}}
+    successor = owned(blobs)
+    pending.commit(blobs, successor.epoch, None)
+    pending.commit(blobs, former.epoch, commit)
+    assert pending.committed(blobs) is None
+    pending.commit(blobs, successor.epoch, {**commit, "kind": "rescale"})
+    found = pending.committed(blobs)
+    assert found is not None
+    assert found["kind"] == "rescale"
+    before = dict(blobs.blobs)
+    for shell in (Shell(), Shell(following=Following(None, None))):  # type: ignore[arg-type]
+        with pytest.raises(JobRunningError):
+            roll_forward(former, commit, shell)
+    assert blobs.blobs == before
+    pending.close(blobs, change.id, DONE)
+    pending.commit(blobs, former.epoch, commit)
+    assert pending.committed(blobs) is None
+
+
+def test_a_successor_completes_a_commit() -> None:
+    """The dead job manager has committed it before."""
+    blobs = MemoryBlobs({})
+    former, commit = owned(blobs), {"id": requested(blobs).id, "ends": {}}
+    pending.commit(blobs, former.epoch, commit)
+    owned(blobs)
+    assert pending.committed(blobs) == commit
 
 
 def test_a_request_of_another_change_stays() -> None:
