@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from jobmanager.config import KEEP_ALL
 from jobmanager.manager import instances, live
 from jobmanager.manager.joining import answered
-from jobmanager.state.job_state import STOPPING, US_PER_S
+from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.low_water_marks import LowWaterMarks, low_water_marks
 from jobmanager.state.messages import CheckpointsKept, DeleteFiles, KeptOfVertex
 from jobmanager.state.tracker import CheckpointRef
@@ -140,8 +140,6 @@ def collect_now_and_then(job: JobState) -> None:
     and rejects the same checkpoints.
     """
     job.uncollected += 1
-    if job.state == STOPPING and job.unanswered:
-        return  # once, when the job has stopped: each time waits for the log
     is_over = all(v.is_finished for v in job.vertices.values())
     is_late = job.checkpointed_us - job.collected_us > COLLECT_WAIT_S * US_PER_S
     vertices = len(job.vertices)

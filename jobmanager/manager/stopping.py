@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.manager.collection import collect_durable, release_volatile
+from jobmanager.manager.collection import release_volatile
 from jobmanager.state.job_state import STOPPING, US_PER_S
 from rvertex.messages import TakeCheckpoint
 
@@ -121,7 +121,6 @@ def end_if_answered(job: JobState) -> None:
     for name in [n for n in job.unanswered if job.vertices[n].is_finished]:
         del job.unanswered[name]
     if not job.unanswered:
-        collect_durable(job)
         release_volatile(job, job.vertices)
         job.end("stopped", "")
 
