@@ -393,7 +393,8 @@ def test_server_is_killed_on_the_way() -> None:
     errors: set[str] = set()
     try:
         while kills < SERVER_KILLS:
-            killer = threading.Timer(dice.random() * 0.05, server.kill)
+            # the later kills wait longer, so that a busy machine commits something
+            killer = threading.Timer(dice.random() * 0.05 * (1 + kills), server.kill)
             killer.start()
             try:
                 while True:  # until the server is gone
