@@ -1,8 +1,8 @@
 """Cost per event as something grows: data, keys, overlapping windows, vertices, state.
 
 Every point is a real job in a separate process (``LocalExecutor``, two hosts, durable output).
-First a small job of the same shape runs, whose cost is that of starting and ending, then the job of
-the point. The cost per event is the difference of both, in processor time and wall time. Points
+First a small job of the same shape runs, which costs only starting and ending, then the job of the
+point. The cost per event is the difference of both, in processor time and wall time. Points
 take turns, in alternating order; medians. A curve *bends* if its most expensive point costs more
 than :data:`BEND` times the cheapest. The last line is one JSON object ``{curve: [[x, ns_per_event,
 peak_bytes], ...]}``.

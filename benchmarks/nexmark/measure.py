@@ -1,8 +1,8 @@
 """A system in a separate process: its orders, times, and the memory of its process tree.
 
 Memory is the proportional set size of the worker and all its descendants, sampled while an order
-runs; the share of Python processes is also reported. Processor time counts the same processes, and
-those that have ended; other work on the machine hardly changes it. On other systems than Linux both
+runs; the share of Python processes is also reported. Processor time counts the same processes and
+the ended ones; other work on the machine hardly changes it. On other systems than Linux both
 are 0.
 """
 

@@ -121,7 +121,8 @@ def _of_output(plan: PlanOfOutputs, part: OutputPart) -> PhysicalPlan:
         return not edge.is_sink or edge.streams[0] in streams
 
     vertices = tuple(replace(v, outputs=tuple(filter(is_there, v.outputs))) for v in plan.vertices)
-    numbers = tuple(plan.stream_order.index(stream) for stream in part.streams)
+    order = plan.stream_order
+    numbers = tuple(order.index(stream) for stream in part.streams)
     return _PlanOfOutput(**{**known, **own, "vertices": vertices}, part=part, numbers=numbers)
 
 

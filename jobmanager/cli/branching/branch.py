@@ -14,14 +14,14 @@ import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.cli.branching.image import NotRetainedError, copy_image, find_image
+from jobmanager.cli.branching.image import NotRetainedError, PresentPlan, copy_image, find_image
 from jobmanager.driver.running import run as jobs
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, ChangeUndoneError
 from jobmanager.driver.running.changes.export import export, saved_plan, write_job
-from jobmanager.driver.running.deploying import change_to, next_plan
-from jobmanager.errors import JobFailedError, NoCheckpointError, NoJobError
+from jobmanager.driver.running.deploying import LOOK_S, change_to, next_plan
+from jobmanager.errors import JobFailedError, NoCheckpointError
 from jobmanager.storage.documents import json_document, pickle_document
 from jobmanager.storage.places import plan_in, plan_without_place, unplaced, with_uris
 from jobmanager.storage.query_file import load_file
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
 
-#: Time between two checks whether the branch has begun.
-LOOK_S = 0.1
 #: Options of a job that a branch does not take over: they refer to its deliveries, or rescale it.
 _OF_JOB = ("retention", "side_retention", "autoscale")
 
@@ -152,16 +150,13 @@ def prepare(
     job_root.check_trusted()
     here, target = display_uri(job_root.uri), JobRoot(new_root or fresh_root(root, "branch"))
     place = display_uri(target.uri)
-    stored = job_root.store.get(PLAN) if job_root.store.exists(PLAN) else b""
-    present = job_root.read_plan(to_run=True)
-    if present is None:
-        raise NoJobError(here)
+    present = PresentPlan.read(job_root)
     if shown_status(job_root, SystemClock().now_us())["state"] == "finished":
         raise ChangeRefusedError(here, "it has finished: run the query in another root")
     if target.store.list():
         raise UsageError(f"{place} is not empty: choose another --root")
-    saved = None if at_us is None else _savepoint_at(job_root, present, stored, at_us)
-    old = present if saved is None else saved_plan(job_root, saved.name, here)
+    saved = None if at_us is None else _savepoint_at(present, at_us)
+    old = present.plan if saved is None else saved_plan(job_root, saved.name, here)
     there = isolated(plan_in(plan_without_place(old), place))
     try:
         target.make_private()
@@ -173,7 +168,7 @@ def prepare(
             raise ChangeRefusedError(here, comparison.refusal)
         change = change_to(loaded.file, comparison)
         if saved is None:
-            time_us = _fill_from_image(job_root, present, stored, target, there, at_us)
+            time_us = _fill_from_image(present, target, there, at_us)
         else:
             time_us = _fill_from_savepoint(job_root, saved, target)
         pending.request(target, change, query, isolated(new))
@@ -220,27 +215,23 @@ def discard(root: JobRoot) -> None:
         root.store.delete(path)
 
 
-def _savepoint_at(root: JobRoot, plan: PhysicalPlan, stored: bytes, at_us: int) -> Savepoint | None:
+def _savepoint_at(present: PresentPlan, at_us: int) -> Savepoint | None:
     """Return the newest savepoint at or before a time; None if a checkpoint is newer."""
-    early = [one for one in list_savepoints(root.store) if one.time_us <= at_us]
+    early = [one for one in list_savepoints(present.root.store) if one.time_us <= at_us]
     newest = max(early, key=lambda one: (one.time_us, one.created_us), default=None)
     if newest is not None:
         with contextlib.suppress(NotRetainedError, NoCheckpointError, CorruptCheckpointError):
-            if find_image(root, plan, stored, at_us).time_us > newest.time_us:
+            if find_image(present, at_us).time_us > newest.time_us:
                 return None
     return newest
 
 
 def _fill_from_image(
-    root: JobRoot,
-    plan: PhysicalPlan,
-    stored: bytes,
-    target: JobRoot,
-    there: PhysicalPlan,
-    at_us: int | None,
+    present: PresentPlan, target: JobRoot, there: PhysicalPlan, at_us: int | None
 ) -> int:
+    root = present.root
     query, settings = root.store.get(QUERY), root.settings()  # of this plan: the copy checks it
-    image = copy_image(root, plan, stored, target, there, at_us)
+    image = copy_image(present, target, there, at_us)
     write_job(target, there, image.copied, query, _settings(settings, there))
     return image.time_us
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.cli.branching.branch import fresh_root, prepare
 from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.deploying import LOOK_S
 from jobmanager.errors import JobFailedError, NoJobError
 from jobmanager.replay.rows.diffing import compared, pairing_keys, rows_between
 from jobmanager.state.held_time import time_of
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from jobmanager.storage.query_file import LoadedFile
     from planner.physical.plan import PhysicalPlan
 
-#: Time between two reads of the outputs.
-LOOK_S = 0.1
 #: Wall time that a canary may take: this many times its event time, and a constant.
 WALL_TIMES_MAX, WALL_MORE_S = 3, 600.0
 #: Rows of both outputs that a canary compares; they are in memory.
@@ -97,9 +96,9 @@ class Canary:
     def hash(self) -> str:
         """The hash that approves these differences.
 
-        It is that of the comparison of the stages and of the kinds of differences: which columns
-        differ, whether rows are missing or added, and which outputs have no rows. Numbers of rows
-        do not count, so that another canary with the same kinds has the same hash.
+        It is computed from the comparison of the stages and from the kinds of differences: which
+        columns differ, whether rows are missing or added, and which outputs have no rows. Numbers
+        of rows do not count, so that another canary with the same kinds has the same hash.
         """
         empty = self.without_rows
         kinds = [

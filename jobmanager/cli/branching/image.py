@@ -22,6 +22,7 @@ from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.errors import ChangePendingError
 from jobmanager.driver.running.changes.snapshots import time_of_input
 from jobmanager.driver.running.inputs import INPUTS
+from jobmanager.errors import NoJobError
 from jobmanager.manager.collection import kept_marks
 from jobmanager.manager.manager import JobManager
 from jobmanager.manager.takeover import copy_of
@@ -91,6 +92,35 @@ class NotRetainedError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
+class PresentPlan:
+    """The plan of a job, and the content of its file, by which a later change is noticed."""
+
+    root: JobRoot
+    plan: PhysicalPlan
+    content: bytes
+
+    @classmethod
+    def read(cls, root: JobRoot) -> PresentPlan:
+        """Read the plan of a root.
+
+        Raises:
+            NoJobError: the root holds no job.
+        """
+        # the content first: if the plan changes in between, the check finds another content
+        content = root.store.get(PLAN) if root.store.exists(PLAN) else b""
+        plan = root.read_plan(to_run=True)
+        if plan is None:
+            raise NoJobError(display_uri(root.uri))
+        return cls(root, plan, content)
+
+    def check_unchanged(self) -> None:
+        """Raise ChangePendingError if a change is committed, or the plan is another one now."""
+        root = self.root
+        if pending.committed(root.store) is not None or root.store.get(PLAN) != self.content:
+            raise ChangePendingError(display_uri(root.uri))
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """A set of checkpoints to start from. ``time_us``: event time that all sources had reached."""
 
@@ -119,18 +149,17 @@ class Image:
         return replace(copy, vertices=rows)
 
 
-def find_image(root: JobRoot, plan: PhysicalPlan, stored: bytes, at_us: int | None) -> Image:
+def find_image(present: PresentPlan, at_us: int | None) -> Image:
     """Return the newest state of a job, or the newest retained one at or before an event time.
 
-    ``stored``: the content of the plan's file, read before ``plan``.
-
     Raises:
-        ChangePendingError: the job is being changed, or was changed since ``stored`` was read.
+        ChangePendingError: the job is being changed, or was changed since its plan was read.
         NotRetainedError: no checkpoint from before ``at_us`` is left.
         NoCheckpointError: a necessary checkpoint was found corrupt.
     """
+    root, plan = present.root, present.plan
     notices = [notice for _, notice in read_notices(root.store)]
-    _check_unchanged(root, stored)  # then the log is that of the plan
+    present.check_unchanged()  # so the log belongs to the plan
     manager = JobManager(Topology(plan.vertices), JobConfig())
     manager.recall(notices)
     job = manager.job
@@ -144,12 +173,6 @@ def find_image(root: JobRoot, plan: PhysicalPlan, stored: bytes, at_us: int | No
     sources = [v.id for v in plan.vertices if v.source is not None]
     times = [_time(root, plan, job, v, job.tracker.refs(v)[0]) for v in sources]
     return Image(plan, job, marks, min(times, default=MIN_TIME))
-
-
-def _check_unchanged(root: JobRoot, stored: bytes) -> None:
-    """Raise ChangePendingError if a change has begun or was completed since the plan was read."""
-    if pending.committed(root.store) is not None or root.store.get(PLAN) != stored:
-        raise ChangePendingError(display_uri(root.uri))
 
 
 def _restrict(root: JobRoot, plan: PhysicalPlan, job: JobState, at_us: int) -> None:
@@ -184,28 +207,23 @@ def _time(root: JobRoot, plan: PhysicalPlan, job: JobState, vertex: str, ref: Ch
 
 
 def copy_image(
-    root: JobRoot,
-    plan: PhysicalPlan,
-    stored: bytes,
-    target: JobRoot,
-    there: PhysicalPlan,
-    at_us: int | None,
+    present: PresentPlan, target: JobRoot, there: PhysicalPlan, at_us: int | None
 ) -> Image:
     """Copy a state of the job to another root. ``there``: the plan in that root.
 
-    ``plan``, ``stored``, ``at_us``: see :func:`find_image`.
+    ``at_us``: see :func:`find_image`.
 
     Raises:
         NotCopiedError: the job deletes files faster than they can be copied.
         ChangePendingError, NotRetainedError, NoCheckpointError: see :func:`find_image`.
     """
-    gone, copies = "", _Copies(root.store, target.store)
+    gone, copies = "", _Copies(present.root.store, target.store)
     for _ in range(COPIES_MAX):
         try:
-            return _copied(root, plan, stored, target, there, at_us, copies)
+            return _copied(present, target, there, at_us, copies)
         except (FileNotFoundError, CorruptCheckpointError) as error:
             gone = str(error)
-    raise NotCopiedError(display_uri(root.uri), gone)
+    raise NotCopiedError(display_uri(present.root.uri), gone)
 
 
 class _Copies:
@@ -237,25 +255,23 @@ class _Copies:
 
 
 def _copied(
-    root: JobRoot,
-    plan: PhysicalPlan,
-    stored: bytes,
+    present: PresentPlan,
     target: JobRoot,
     there: PhysicalPlan,
     at_us: int | None,
     copies: _Copies,
 ) -> Image:
     copies.copy_folder(INTAKE)
-    image = find_image(root, plan, stored, at_us)
-    for vertex in plan.vertices:
+    image = find_image(present, at_us)
+    for vertex in present.plan.vertices:
         ref = image.ref(vertex.id)
         for path in (ref.name, *ref.parts):
             if path and not path.startswith(f"{INTAKE}/"):
                 copies.copy(path)
-    _copy_channels(root, target, image, copies)
+    _copy_channels(present.root, target, image, copies)
     copies.copy_folder(INTAKE)
     copies.copy_folder(INPUTS)
-    _check_unchanged(root, stored)
+    present.check_unchanged()
     for vertex in there.vertices:
         edges = [(edge, uri) for edge in vertex.outputs for uri in edge.uris]
         for (edge, uri), end in zip(edges, image.ends(vertex.id), strict=True):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from jobmanager.storage.query_file import LoadedFile, QueryFile
     from planner.physical.plan import PhysicalPlan
 
-#: How often to check the outcome of a change in another process.
+#: Time between two checks of a change in another process, or of a branch.
 LOOK_S = 0.1
 
 

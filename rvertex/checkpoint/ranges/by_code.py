@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: The column of the log of windows with the time at which a window closes.
 _CLOSES = "c2"
-#: Tables by code: keys, accumulators, results, and what is particular to an operator.
+#: Tables by code: keys, accumulators, results, and the tables of single operators.
 _BY_CODE = ("groups", "open", "assigner", "endpoints", "sessions", "began", "carried")
 _BY_CODE_STARTS = ("key", "at", "place")
 #: Tables by code whose numbers are rows of a table of values, and that table.

@@ -355,7 +355,7 @@ def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell)
 
 
 def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
-    """Begin the log with a copy of the state: that of the next driver, or a new one of a root.
+    """Begin the log of the next driver, or a new log of a root, with a copy of the state.
 
     The caller owns the root; to begin a new log it has just claimed it.
     """

@@ -57,12 +57,12 @@ def compared(node: exp.Expr, engine: str) -> exp.Expr | None:
 
 def _compared_by_duckdb(node: exp.Expr, pairs: list[tuple[exp.Expr, exp.Expr]]) -> exp.Expr:
     """Return a test of rows that is never null, since null is the greatest value of DuckDB."""
+    is_less = type(node) in (exp.LT, exp.LTE)
     text = "TRUE" if type(node) in (exp.LTE, exp.GTE) else "FALSE"
     values: dict[str, exp.Expr] = {}
     for at, (a, b) in reversed(list(enumerate(pairs))):
         less, same = _LESS.format(at), _SAME.format(at)
         text = f"CASE WHEN {less} THEN TRUE WHEN {same} THEN {text} ELSE FALSE END"
-        is_less = type(node) in (exp.LT, exp.LTE)
         values |= {f"a{at}": a if is_less else b, f"b{at}": b if is_less else a}
     return exp.Paren(this=_filled(text, values))
 
