@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
     """Formats a record as JSON: time, level, logger, message, and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON."""
+        """Return the record as one line of JSON."""
         fields = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z",
@@ -60,7 +60,7 @@ class Repeated(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is new."""
+        """Return whether the record is new."""
         key = f"{record.name} {_VARYING.sub('', record.getMessage())}"
         if record.created - self._last.get(key, float("-inf")) < REPEAT_S_MIN:
             return False

@@ -14,10 +14,10 @@ class Clock(Protocol):
     """A source of time."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970, UTC."""
+        """Return microseconds since 1970, UTC."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never go backwards, from an arbitrary start."""
+        """Return seconds that never go backwards, from an arbitrary start."""
 
 
 class SystemClock:

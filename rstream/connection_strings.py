@@ -36,7 +36,7 @@ def resolved_string(dsn: str) -> str:
 
 
 def holds_password(dsn: str) -> bool:
-    """Whether a connection string contains a password itself, not a reference."""
+    """Return whether a connection string contains a password itself, not a reference."""
     return not is_reference(dsn) and any(not is_reference(text) for text in _passwords(dsn))
 
 

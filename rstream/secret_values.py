@@ -43,7 +43,7 @@ _USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@
 
 
 def is_reference(text: str) -> bool:
-    """Whether ``text`` is a reference to a secret."""
+    """Return whether ``text`` is a reference to a secret."""
     return text.startswith((ENV, FILE))
 
 
@@ -82,7 +82,7 @@ def _content(what: str, text: str) -> str:
 
 
 def is_secret_option(name: str) -> bool:
-    """Whether an option of that name holds a secret, by the names that client libraries use."""
+    """Return whether an option of that name holds a secret, by the names that client libraries use."""
     return _OPTION.search(name.lower()) is not None
 
 
@@ -98,7 +98,7 @@ def password_of(url: str) -> str | None:
 
 
 def has_literal_password(url: str) -> bool:
-    """Whether a URL contains a password itself, not a reference."""
+    """Return whether a URL contains a password itself, not a reference."""
     return not is_reference(password_of(url) or ENV)
 
 

@@ -21,7 +21,7 @@ INF_TIME = Timestamp(2**63 - 1)
 
 
 def implements(value: object, protocol: Callable[..., T]) -> TypeGuard[T]:
-    """Whether the class of ``value`` has the methods of a protocol that has only methods.
+    """Return whether the class of ``value`` has the methods of a protocol that has only methods.
 
     Python caches the answer per class; ``isinstance`` of a protocol takes up to 0.1 ms per call.
     """

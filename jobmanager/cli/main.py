@@ -181,7 +181,7 @@ class _Verbs(Mapping[str, Any]):
 
 @functools.cache
 def _command(verb: str) -> Any:
-    """The command of a verb with its options."""
+    """Return the command of a verb with its options."""
     home, text = VERBS[verb]
     module, _, name = home.partition(":")
     alone = typer.Typer(add_completion=False)
@@ -197,7 +197,7 @@ class _Commands(TyperGroup):
         self.commands: Any = _Verbs()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All verbs, in the order of the page."""
+        """Return all verbs, in the order of the page."""
         return list(VERBS)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

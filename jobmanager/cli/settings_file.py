@@ -75,7 +75,7 @@ def _option(name: str) -> str:
 
 
 def _options(command: Any) -> dict[str, str]:
-    """The options of a verb, as on the command line, and the names of their parameters."""
+    """Return the options of a verb, as on the command line, and the names of their parameters."""
     return {
         option: parameter.name
         for parameter in command.params

@@ -153,7 +153,7 @@ def vertex_table(
 
 
 def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
-    """The columns that fit as a whole: a cut number would be misread."""
+    """Return the columns that fit as a whole: a cut number would be misread."""
     columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
     needed = {
         name: max([len(name), *(len(cells.get(name, "")) for cells in rows)]) for name in columns
@@ -166,7 +166,7 @@ def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
 
 
 def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
-    """A line for each partition of a live log: rows left to read, and age of its newest row."""
+    """Return a line for each partition of a live log: rows left to read, and age of its newest row."""
     if row["state"] == "finished":
         return []
     return [
@@ -182,7 +182,7 @@ def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _delivery_cells(row: dict[str, Any]) -> dict[str, str]:
-    """A line for a partition of a delivery: delivered rows, and items left to deliver."""
+    """Return a line for a partition of a delivery: delivered rows, and items left to deliver."""
     return {
         "vertex": f"to {row['delivery']}, {row['partition']}",
         "state": row["state"],
@@ -192,7 +192,7 @@ def _delivery_cells(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
-    """A line for each instance, if the vertex has several, or one with a special role."""
+    """Return a line for each instance, if the vertex has several, or one with a special role."""
     instances = row.get("instances", [])
     if row["state"] == "finished" or [i["role"] for i in instances] in ([], ["primary"]):
         return []
@@ -211,7 +211,7 @@ def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
-    """What the table can show of a vertex, by column."""
+    """Return what the table can show of a vertex, by column."""
     return {
         "vertex": row["vertex"],
         "state": row["state"],
@@ -270,14 +270,14 @@ def state_line(status: dict[str, Any]) -> str:
 
 
 def _lost_rows(status: dict[str, Any]) -> str:
-    """Rows that are missing in the result, if any."""
+    """Return rows that are missing in the result, if any."""
     kinds = {"late": "late_events", "bad": "bad_rows", "poisoned": "poisoned_events"}
     counts = {kind: status.get(key, 0) for kind, key in kinds.items()}
     return "".join(f", {n:,} {kind}" for kind, n in counts.items() if n)
 
 
 def _health(status: dict[str, Any]) -> str:
-    """What a running job waits for, or what is wrong with it."""
+    """Return what a running job waits for, or what is wrong with it."""
     line = health_line(status) if status["state"] in OPEN_STATES else ""
     return f", {in_one_line(line)}" if line else ""
 

@@ -118,11 +118,11 @@ class Answer:
             yield from self._rows.table(paired(events)).to_batches()
 
     def to_arrow(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return pa.Table.from_batches(self.batches(), schema=self.schema)
 
     def to_pandas(self) -> Any:
-        """All rows, as a DataFrame of pandas.
+        """Return all rows, as a DataFrame of pandas.
 
         Raises:
             UsageError: pandas is not installed.
@@ -133,7 +133,7 @@ class Answer:
             raise _missing("pandas") from error
 
     def to_polars(self) -> Any:
-        """All rows, as a DataFrame of Polars.
+        """Return all rows, as a DataFrame of Polars.
 
         Raises:
             UsageError: Polars is not installed.
@@ -230,7 +230,7 @@ def read_table(
 
 
 def alive(plan: PhysicalPlan, at_us: int | None) -> pa.Table:
-    """The rows of the output of ``plan`` that are alive; see :func:`read_table`."""
+    """Return the rows of the output of ``plan`` that are alive; see :func:`read_table`."""
     return CurrentTable(plan).read(at_us)
 
 
@@ -245,7 +245,7 @@ class CurrentTable:
         self._lock = threading.Lock()
 
     def read(self, at_us: int | None = None) -> pa.Table:
-        """The rows alive now, or at a time; see :func:`read_table`."""
+        """Return the rows alive now, or at a time; see :func:`read_table`."""
         with self._lock:
             parts = [self._of(uri, copies, at_us) for uri, copies in self._streams]
         tables = [self._rows.table(events) for events in parts if events is not None]

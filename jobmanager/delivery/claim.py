@@ -93,7 +93,7 @@ class DeliveryClaim:
             self._is_begun = True
 
     def has_begun(self) -> bool:
-        """Whether :meth:`note_begun` was called, by this process or an earlier one."""
+        """Return whether :meth:`note_begun` was called, by this process or an earlier one."""
         self._is_begun = self._is_begun or self._store.exists(self._begun)
         return self._is_begun
 
@@ -110,7 +110,7 @@ class DeliveryClaim:
         return self._begins
 
     def is_newest(self) -> bool:
-        """Whether no other process has claimed the delivery since."""
+        """Return whether no other process has claimed the delivery since."""
         return self._newest() == self.epoch
 
     def _delete_older(self) -> None:

@@ -168,7 +168,7 @@ class OutputTap:
         return self._reader
 
     def _is_good(self, writers: Writers) -> bool:
-        """Whether to keep the reader. A broken one stays until its received items are read."""
+        """Return whether to keep the reader. A broken one stays until its received items are read."""
         if isinstance(self._reader, PushedReader) and self._reader.is_broken:
             return self._reader.wait(0)
         return self._reader is not None and self._endpoint in writers.endpoints
@@ -211,6 +211,6 @@ def first_kept(store: BlobStore) -> int:
 
 
 def _is_end(items: Items) -> bool:
-    """Whether these are the last items of a stream: they end with ``CTI(INF_TIME)``."""
+    """Return whether these are the last items of a stream: they end with ``CTI(INF_TIME)``."""
     last = items.batch.slice(items.batch.num_rows - 1)
     return int(kinds(last)[0]) == CTI and last.column(VS)[0].as_py() == INF_TIME

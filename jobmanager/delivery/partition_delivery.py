@@ -283,14 +283,14 @@ class PartitionDelivery:
         return LOOK_INTERVAL_S
 
     def _is_progress_due(self, since_s: float) -> bool:
-        """Whether a commit without rows is due, ``since_s`` after the last commit."""
+        """Return whether a commit without rows is due, ``since_s`` after the last commit."""
         limits = self._limits
         if self._is_ahead():
             return since_s >= limits.progress_interval_s
         return self._commits > 0 and since_s >= limits.reminder_interval_s
 
     def _is_ahead(self) -> bool:
-        """Whether items beyond the delivered ones were read, even if they contain no rows."""
+        """Return whether items beyond the delivered ones were read, even if they contain no rows."""
         return self._output.next_seq > self._delivered_seq
 
     def _commit(self) -> None:

@@ -79,7 +79,7 @@ def mark(job_id: str, former: bytes | None) -> bytes:
 
 
 def is_marked(content: bytes | None, job_id: str) -> bool:
-    """Whether the content ``content`` of ``_PUBLISHED`` has this job's id."""
+    """Return whether the content ``content`` of ``_PUBLISHED`` has this job's id."""
     return job_id in _published(content)
 
 
@@ -161,5 +161,5 @@ def _take_place(store: BlobStore, job_id: str) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether readers of tables ignore a file of this name."""
+    """Return whether readers of tables ignore a file of this name."""
     return any(part.startswith(("_", ".")) for part in name.split("/"))

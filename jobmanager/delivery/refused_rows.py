@@ -129,7 +129,7 @@ def read_refused(store: BlobStore, delivery: str, schema: pa.Schema) -> pa.Table
 
 
 def has_refused(store: BlobStore, delivery: str) -> bool:
-    """Whether this delivery has dead letters."""
+    """Return whether this delivery has dead letters."""
     return bool(store.list(f"{FOLDER}/{folder_name(delivery)}"))
 
 

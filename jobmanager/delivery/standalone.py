@@ -160,7 +160,7 @@ class _Watch:
         self._failing_s: float | None = None
 
     def has_ended(self) -> bool:
-        """Whether the job has ended; False while its root cannot be read.
+        """Return whether the job has ended; False while its root cannot be read.
 
         Raises:
             OperatingError: the root could not be read for STORE_WAIT_S.

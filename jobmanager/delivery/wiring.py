@@ -44,7 +44,7 @@ class Task(Protocol):
         """Wait until the body has ended, at most ``timeout`` seconds."""
 
     def is_alive(self) -> bool:
-        """Whether the body has not ended."""
+        """Return whether the body has not ended."""
 
 
 class DeliveryWiring(Protocol):

@@ -56,11 +56,11 @@ class Job(Readable):
         return self.plan.output_named(None)
 
     def _repr_html_(self) -> str:
-        """The status, as notebooks show it."""
+        """Return the status, as notebooks show it."""
         return status_html(self.status())
 
     def status(self) -> dict[str, Any]:
-        """The latest status; see ``jobmanager status``."""
+        """Return the latest status; see ``jobmanager status``."""
         return dict(self._run.status)
 
     def cancel(self) -> None:

@@ -28,7 +28,7 @@ class Writer(Protocol):
         """The plan of the job."""
 
     def status(self) -> dict[str, Any]:
-        """The latest status."""
+        """Return the latest status."""
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended."""

@@ -68,7 +68,7 @@ def server_options(app: object, *, connections_max: int, shutdown_wait_s: int) -
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to the address."""
+    """Return whether only this machine can connect to the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

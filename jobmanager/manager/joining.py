@@ -150,7 +150,7 @@ def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef
 
 
 def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
-    """Whether all inputs from a checkpoint on are durable, or will be in a writer's memory.
+    """Return whether all inputs from a checkpoint on are durable, or will be in a writer's memory.
 
     This includes writers that wait for their hosts, because their first seqs are already known.
     """
@@ -210,7 +210,7 @@ def _patience_us(job: JobState) -> float:
 
 
 def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
-    """Whether the twin has in memory all items that readers may request of the old instance."""
+    """Return whether the twin has in memory all items that readers may request of the old instance."""
     for stream in vertex.shape.outputs:
         if stream.is_durable or stream.reader is None or job.is_retired(stream.reader.vertex):
             continue

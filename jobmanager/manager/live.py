@@ -46,7 +46,7 @@ def tell_end(job: JobState, vertex: VertexState, instance: InstanceState) -> Non
 
 
 def is_endless(job: JobState) -> bool:
-    """Whether vertices may wait for input without limit."""
+    """Return whether vertices may wait for input without limit."""
     return any(v.shape.is_live and not v.is_finished for v in job.vertices.values())
 
 
@@ -61,7 +61,7 @@ def request_at_end(job: JobState) -> StopRequested | FinishRequested | None:
 
 
 def _has_worked_all_up(job: JobState) -> bool:
-    """Whether all sources are at their ends, and all vertices have processed their input.
+    """Return whether all sources are at their ends, and all vertices have processed their input.
 
     A report has the consumed and written seqs of a vertex at one moment. So if all sources are at
     their ends, and each reader has consumed all written items, no more items follow. Items that
@@ -81,7 +81,7 @@ def _has_worked_all_up(job: JobState) -> bool:
 
 
 def _is_at_end(vertex: VertexState, leader: InstanceState) -> bool:
-    """Whether the vertex has no source, or a live source that it has read to its end."""
+    """Return whether the vertex has no source, or a live source that it has read to its end."""
     if not vertex.shape.is_source:
         return True
     return bool(leader.logs) and all(log.at_end for log in leader.logs)

@@ -148,7 +148,7 @@ class JobManager:
         return takeover.copy_of(self.job)
 
     def is_stale(self, notice: Notice) -> bool:
-        """Whether the sender has been replaced. Such a notice is not logged."""
+        """Return whether the sender has been replaced. Such a notice is not logged."""
         kinds = (
             VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost | OutputLost
         )

@@ -58,7 +58,7 @@ def _furthest(job: JobState, name: str) -> InstanceState | None:
 
 
 def _have_caught_up(job: JobState) -> bool:
-    """Whether all vertices without a request have written as many items as before a failure.
+    """Return whether all vertices without a request have written as many items as before a failure.
 
     After a restart, a source reads again from its checkpoint. If it stopped too early, its readers
     would wait for items that they had consumed before the failure.
@@ -99,7 +99,7 @@ def written(job: JobState, stream: StreamShape) -> int:
 
 
 def _is_due(job: JobState, name: str) -> bool:
-    """Whether all writers of a vertex have answered."""
+    """Return whether all writers of a vertex have answered."""
     shape = job.topology.vertices[name]
     return not any(stream.writer.vertex in job.unanswered for stream in shape.inputs)
 

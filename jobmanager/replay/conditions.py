@@ -47,7 +47,7 @@ class Condition:
         return mask
 
     def shown(self, events: pa.RecordBatch) -> pa.Table:
-        """The events as rows that a user reads."""
+        """Return the events as rows that a user reads."""
         declared = as_declared(events, event_schema(self.payload))
         return self.rows.table(pa.Table.from_batches([declared]))
 

@@ -125,7 +125,7 @@ class RecordedLog:
             self._reader.skip_to(k, position)
 
     def _is_over(self, k: int) -> bool:
-        """Whether all recorded rows of a partition were offered, or no more can be."""
+        """Return whether all recorded rows of a partition were offered, or no more can be."""
         channel = self._log.channels[k]
         if channel.is_ended or channel.is_stopped or channel.is_awaited or k in self._ahead:
             return True

@@ -75,6 +75,6 @@ def same_meaning(old: PhysicalPlan, new: PhysicalPlan) -> Callable[[VertexSpec],
 
 
 def _files(plan: PhysicalPlan) -> Mapping[str, object]:
-    """The files that a plan reads, each with its version."""
+    """Return the files that a plan reads, each with its version."""
     sources = [v.source for v in plan.vertices if v.source is not None]
     return {unit.path: unit.version for s in sources for unit in s.units if unit.path}

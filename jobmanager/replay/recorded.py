@@ -69,7 +69,7 @@ class Recorded:
         return self
 
     def vertex(self, name: str) -> VertexSpec:
-        """The vertex of that name.
+        """Return the vertex of that name.
 
         Raises:
             CannotReplayError: there is no such vertex.
@@ -110,7 +110,7 @@ class Recorded:
         return oldest
 
     def snapshot(self, checkpoint: Retained, spec: VertexSpec) -> Snapshot:
-        """The state of a retained checkpoint.
+        """Return the state of a retained checkpoint.
 
         Raises:
             CorruptCheckpointError, CheckpointFormatError, SnapshotSchemaError: the checkpoint is
@@ -126,7 +126,7 @@ class Recorded:
         return self._finished.get(vertex)
 
     def log(self, stream: str, uri: str) -> DurableLog:
-        """The durable part of a stream."""
+        """Return the durable part of a stream."""
         return DurableLog(open_store(uri), stream)
 
     def _retained(self, name: str) -> Retained | None:

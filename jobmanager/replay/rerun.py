@@ -65,7 +65,7 @@ class VertexRun:
         return _QueueFeed(self, stream)
 
     def queue(self, stream: str) -> deque[Items]:
-        """The items of a stream that were kept and not read."""
+        """Return the items of a stream that were kept and not read."""
         return self._queues[stream]
 
     def turn(self) -> bool:
@@ -160,7 +160,7 @@ class Stopping(Protocol):
     vertex: str
 
     def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
-        """The run that is stopped."""
+        """Return the run that is stopped."""
 
     def before_step(self, ports: list[Run]) -> None:
         """Called with the runs of each step, one per port."""
@@ -231,7 +231,7 @@ class Rerun:
             run.close()
 
     def _starts(self, begins: Mapping[str, Retained | None]) -> dict[str, Retained | None]:
-        """The vertices that have to run, each with the checkpoint that it starts from."""
+        """Return the vertices that have to run, each with the checkpoint that it starts from."""
         starts = dict(begins)
         needs: dict[str, dict[str, int]] = {}
         for spec in reversed(self._shape.vertices.values()):
@@ -248,7 +248,7 @@ class Rerun:
         return starts
 
     def _is_durable(self, channel: InputChannel, seq: int) -> bool:
-        """Whether the recorded items of a channel can be read from ``seq`` on."""
+        """Return whether the recorded items of a channel can be read from ``seq`` on."""
         if self._recorded is None or channel.durability == "volatile":
             return False
         if not self._is_recorded(self._shape.vertices[self._shape.writers[channel.stream]]):
@@ -256,7 +256,7 @@ class Rerun:
         return self._recorded.log(channel.stream, channel.uri).contiguous_end(seq) > seq
 
     def _stored_end(self, channel: InputChannel, seq: int) -> int:
-        """The end of the items from ``seq`` on that a change of the job stored in a channel."""
+        """Return the end of the items from ``seq`` on that a change of the job stored in a channel."""
         if self._recorded is None or not self._recorded.was_changed:
             return seq
         if not self._is_recorded(self._shape.vertices[self._shape.writers[channel.stream]]):
@@ -264,7 +264,7 @@ class Rerun:
         return max(seq, self._recorded.log(channel.stream, channel.uri).contiguous_end(seq))
 
     def _start_for(self, spec: VertexSpec, needed: Mapping[str, int]) -> Retained | None:
-        """The newest checkpoint from which all needed items are emitted again."""
+        """Return the newest checkpoint from which all needed items are emitted again."""
         if self._recorded is None or not self._is_recorded(spec):
             return None
         places = {stream: k for k, stream in enumerate(spec.output_streams)}

@@ -65,7 +65,7 @@ def read_state(
 
 
 def query_state(tables: dict[str, pa.Table], sql: str) -> pa.Table:
-    """The result of a SQL query over such tables, as DuckDB computes it.
+    """Return the result of a SQL query over such tables, as DuckDB computes it.
 
     Raises:
         UsageError: DuckDB is not installed, or refuses the query.

@@ -50,7 +50,7 @@ class Stops:
         return self._run
 
     def first(self, channel: int, batch: pa.RecordBatch) -> int | None:
-        """The first row of items, or of a source, that satisfies the condition."""
+        """Return the first row of items, or of a source, that satisfies the condition."""
         condition = self._conditions.get(self._ports[channel])
         if condition is None:
             return None
@@ -91,7 +91,7 @@ class _StoppedRun(VertexRun):
         self._single_reads = 0
 
     def offered(self, channel: int, items: Items) -> Items:
-        """All items before the first that satisfies the condition, or that item alone."""
+        """Return all items before the first that satisfies the condition, or that item alone."""
         if self.rows_max == 1:
             self._single_reads -= 1
             self.rows_max = 1 if self._single_reads > 0 else STEP_ROWS
@@ -105,7 +105,7 @@ class _StoppedRun(VertexRun):
 
 
 def _by_port(text: str, payloads: dict[int, pa.Schema]) -> dict[int, Condition]:
-    """The condition for each port whose rows have its columns."""
+    """Return the condition for each port whose rows have its columns."""
     conditions: dict[int, Condition] = {}
     errors = []
     for port, payload in payloads.items():

@@ -161,12 +161,12 @@ class JobState:
                 yield vertex, instance
 
     def is_live(self, instance: InstanceState) -> bool:
-        """Whether the instance was ordered to a host that is alive."""
+        """Return whether the instance was ordered to a host that is alive."""
         host = self.hosts[instance.slot]
         return host.state == "ready" and host.name == instance.host
 
     def is_running(self, instance: InstanceState) -> bool:
-        """Whether the instance is live and its state is "running"."""
+        """Return whether the instance is live and its state is "running"."""
         return instance.state == "running" and self.is_live(instance)
 
     def live(self, vertex: str) -> list[InstanceState]:
@@ -207,11 +207,11 @@ class JobState:
         return min(seqs)
 
     def is_serving(self, vertex: str) -> bool:
-        """Whether an instance on a live host can serve the vertex's streams from memory."""
+        """Return whether an instance on a live host can serve the vertex's streams from memory."""
         return bool(self.live(vertex))
 
     def is_retired(self, vertex: str) -> bool:
-        """Whether the vertex has finished and no restart can need its memory."""
+        """Return whether the vertex has finished and no restart can need its memory."""
         state = self.vertices[vertex]
         return state.is_finished and all(
             s.is_durable or (s.reader is not None and self.is_retired(s.reader.vertex))

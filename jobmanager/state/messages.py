@@ -323,5 +323,5 @@ LOG_CODEC: MessageCodec[Notice] = MessageCodec(
 
 
 def is_logged(notice: Notice) -> bool:
-    """Whether a job manager that takes over must see this notice."""
+    """Return whether a job manager that takes over must see this notice."""
     return not isinstance(notice, Progress | HostBusy | OutputObsolete | Tick)

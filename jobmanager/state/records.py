@@ -279,7 +279,7 @@ class VertexState:
             self.store_failing_us, self.store_failures = None, 0
 
     def _is_stuck(self) -> bool:
-        """Whether items of a durable output wait to be stored since the last failure."""
+        """Return whether items of a durable output wait to be stored since the last failure."""
         written = self.best[len(self.best) - len(self.durable) :]
         rows = zip(self.shape.outputs, self.durable, self.store_durable, written, strict=False)
         return any(

@@ -35,13 +35,13 @@ class JobView(Protocol):
         """For each damaged durable stream, the seq from which items must be written again."""
 
     def is_serving(self, vertex: str) -> bool:
-        """Whether an instance on a live host can serve the vertex's streams from memory."""
+        """Return whether an instance on a live host can serve the vertex's streams from memory."""
 
     def is_retired(self, vertex: str) -> bool:
-        """Whether the vertex has finished and all its outputs are durable or not needed."""
+        """Return whether the vertex has finished and all its outputs are durable or not needed."""
 
     def released(self, stream: str) -> int:
-        """The seq below which no serving instance of its writer has the stream in memory."""
+        """Return the seq below which no serving instance of its writer has the stream in memory."""
 
 
 def plan_restarts(

@@ -60,7 +60,7 @@ class StateSizes:
 
 
 def state_lines(status: dict[str, Any]) -> Iterator[str]:
-    """A line for each stage whose vertices have at least 1 MiB of state together."""
+    """Yield a line for each stage whose vertices have at least 1 MiB of state together."""
     stages: dict[str, list[dict[str, Any]]] = {}
     for row in status.get("vertices", ()):
         if row["state"] != "finished":
@@ -72,7 +72,7 @@ def state_lines(status: dict[str, Any]) -> Iterator[str]:
 
 
 def state_text(rows: Iterable[dict[str, Any]]) -> str:
-    """The state of vertices together; empty for less than 1 MiB.
+    """Return the state of vertices together; empty for less than 1 MiB.
 
     Example: state 1.2 GB in 3 runs, 40 M keys, of which 200 MB in memory.
     """

@@ -56,7 +56,7 @@ class CheckpointRef:
         return replace(self, inputs=inputs, reads=reads)
 
     def precedes(self, other: CheckpointRef) -> bool:
-        """Whether this one is at or before ``other`` on every stream."""
+        """Return whether this one is at or before ``other`` on every stream."""
         own, others = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
         return all(a <= b for a, b in zip(own, others, strict=True))
 
@@ -220,7 +220,7 @@ class SnapshotTracker:
 
 
 def _reads_no_later(one: CheckpointRef, other: CheckpointRef) -> bool:
-    """Whether ``one`` reads every input from at or before the reads of ``other``.
+    """Return whether ``one`` reads every input from at or before the reads of ``other``.
 
     The relation is transitive, so checking neighbours is enough.
     """

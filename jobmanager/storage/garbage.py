@@ -140,7 +140,7 @@ def _record(log: NoticeLog, job: JobState, streams: Iterable[_Stream]) -> None:
 
 
 def _is_over(job: JobState, vertex: str) -> bool:
-    """Whether a vertex has no remaining checkpoint with a file."""
+    """Return whether a vertex has no remaining checkpoint with a file."""
     return job.is_retired(vertex) and not any(r.name for r in job.tracker.refs(vertex))
 
 

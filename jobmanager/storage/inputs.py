@@ -106,7 +106,7 @@ def _partitions(plan: PhysicalPlan) -> Iterator[SourcePartition]:
 
 
 def _is_read(path: str, specs: Sequence[SourceSpec]) -> bool:
-    """Whether a job that is planned now would read the file."""
+    """Return whether a job that is planned now would read the file."""
     if all(excluded_by_folders(spec, path, spec.folders) for spec in specs):
         return False
     return not specs[0].traits.has_row_groups or _has_rows(path)
@@ -130,7 +130,7 @@ def _version(path: str) -> FileVersion | None:
 
 
 def _has_rows(path: str) -> bool:
-    """Whether a file has rows. One without rows is in no plan, so it may not be new."""
+    """Return whether a file has rows. One without rows is in no plan, so it may not be new."""
     try:
         return bool(row_groups(path))
     except (CorruptSourceError, SourceVanishedError):

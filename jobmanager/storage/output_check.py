@@ -90,7 +90,7 @@ class OutputCheck:
         return files, events, total.hexdigest()
 
     def is_intact(self) -> bool:
-        """Whether all files of a complete output are still there and unchanged."""
+        """Return whether all files of a complete output are still there and unchanged."""
         is_sealed = all(sealed_names(open_store(uri)) is not None for uri in self._sealed)
         return is_sealed and not self.find({}, contents=True)
 

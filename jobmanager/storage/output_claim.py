@@ -109,7 +109,7 @@ def renew_claim(output: BlobStore, plan: PhysicalPlan, job: str, job_id: str) ->
 
 
 def is_complete(uri: str) -> bool:
-    """Whether the output was marked as complete."""
+    """Return whether the output was marked as complete."""
     return read_success(uri) is not None
 
 

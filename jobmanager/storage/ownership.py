@@ -56,7 +56,7 @@ def upgrade(root: JobRoot) -> None:
 
 
 def is_live_here(root: JobRoot) -> bool:
-    """Whether a job manager of this process works on the root."""
+    """Return whether a job manager of this process works on the root."""
     with _live_lock:
         return root.uri in _live_roots
 

@@ -303,7 +303,7 @@ class JobRoot:
         self.store.put(f"{REQUESTS}/{what}", b"")
 
     def requests(self) -> list[str]:
-        """The open requests to this job manager or an earlier one."""
+        """Return the open requests to this job manager or an earlier one."""
         return [path.rsplit("/", 1)[-1] for path in self.store.list(REQUESTS)]
 
     def forget_request(self, what: str) -> None:

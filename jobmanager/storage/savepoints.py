@@ -109,7 +109,7 @@ def check_name(name: str) -> str:
 
 
 def folder_of(name: str) -> str:
-    """The folder of a savepoint below the job's root."""
+    """Return the folder of a savepoint below the job's root."""
     return f"{FOLDER}/{name}"
 
 
@@ -138,7 +138,7 @@ def read_savepoint(store: BlobStore, name: str) -> Savepoint:
 
 
 def list_savepoints(store: BlobStore) -> list[Savepoint]:
-    """All savepoints, the oldest first."""
+    """Return all savepoints, the oldest first."""
     paths = [path for path in store.list(FOLDER) if path.endswith(f"/{MANIFEST}")]
     savepoints = [read_savepoint(store, path.split("/")[1]) for path in paths]
     return sorted(savepoints, key=lambda savepoint: (savepoint.created_us, savepoint.name))

@@ -192,7 +192,7 @@ def roots_in(folder: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _may_be(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is a folder, or its type cannot be read."""
+    """Return whether the entry is a folder, or its type cannot be read."""
     try:
         return entry.is_dir()
     except OSError:

@@ -28,7 +28,7 @@ def write_checksum(data: pa.Buffer) -> None:
 
 
 def has_changed(file: pa.NativeFile) -> bool:
-    """Whether a segment's checksum differs from its bytes; False if it has no checksum."""
+    """Return whether a segment's checksum differs from its bytes; False if it has no checksum."""
     at = _place(file)
     if not at:
         return False

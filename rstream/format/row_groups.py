@@ -95,7 +95,7 @@ def digest_of(parts: Sequence[Items]) -> StreamDigest:
 
 
 def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
-    """Whether each column has one dictionary, worth keeping, for all batches of a row group."""
+    """Return whether each column has one dictionary, worth keeping, for all batches of a row group."""
     if len(batches) == 1:
         return True
     schema = batches[0].schema
@@ -115,7 +115,7 @@ def _carried(schema: pa.Schema) -> list[int]:
 
 
 def pays(column: pa.DictionaryArray) -> bool:
-    """Whether each value of a dictionary occurs at least ``REPEATS_MIN`` times on average."""
+    """Return whether each value of a dictionary occurs at least ``REPEATS_MIN`` times on average."""
     return len(column.dictionary) * REPEATS_MIN <= len(column)
 
 

@@ -102,7 +102,7 @@ class Listing:
         return self.bases[-1]
 
     def live(self) -> list[tuple[int, int]]:
-        """The commits that are not in a segment: number and first seq."""
+        """Return the commits that are not in a segment: number and first seq."""
         return [commit for commit in self.commits if commit[0] >= self.base[0]]
 
 

@@ -185,6 +185,6 @@ def open_log(uri_or_store: str | BlobStore, from_seq: int | None = None) -> Appe
 
 
 def is_log(uri_or_store: str | BlobStore) -> bool:
-    """Whether there is a log in this folder."""
+    """Return whether there is a log in this folder."""
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     return declared(store) is not None

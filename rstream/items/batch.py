@@ -43,7 +43,7 @@ class Items:
         return self.first_seq + int(self.batch.num_rows)
 
     def from_seq(self, seq: int) -> Items:
-        """The part at and after ``seq`` (zero copy)."""
+        """Return the part at and after ``seq`` (zero copy)."""
         assert self.first_seq <= seq <= self.next_seq, (self.first_seq, seq, self.next_seq)
         if seq == self.first_seq:
             return self
@@ -71,23 +71,23 @@ def item_schema(payload: pa.Schema) -> pa.Schema:
 
 @remembered_by_schema
 def item_schema_of(events: pa.Schema) -> pa.Schema:
-    """The stream schema of events with these columns."""
+    """Return the stream schema of events with these columns."""
     return item_schema(payload_schema(events))
 
 
 def payload_schema(schema: pa.Schema) -> pa.Schema:
-    """The payload columns of an item or event schema."""
+    """Return the payload columns of an item or event schema."""
     return pa.schema([f for f in schema if f.name not in RESERVED])
 
 
 def event_schema(payload: pa.Schema) -> pa.Schema:
-    """The schema of events alone (no ``_kind``), as used inside a vertex."""
+    """Return the schema of events alone (no ``_kind``), as used inside a vertex."""
     head = [pa.field(VS, pa.int64(), nullable=False), pa.field(VE, pa.int64(), nullable=False)]
     return pa.schema(head + [pa.field(f.name, f.type) for f in payload])
 
 
 def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray:
-    """Column ``name`` as int64[n], zero copy. The column has no nulls."""
+    """Return the column ``name`` as int64[n], zero copy. The column has no nulls."""
     return batch.column(name).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
 
 
@@ -100,7 +100,7 @@ def lifetimes(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
 
 
 def kinds(batch: pa.RecordBatch) -> np.ndarray:
-    """The ``_kind`` column as int8[n], zero copy."""
+    """Return the ``_kind`` column as int8[n], zero copy."""
     return batch.column(KIND).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
 
 
@@ -130,7 +130,7 @@ def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> Non
 
 
 def cti_batch(time: int, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of one CTI at ``time`` (item schema)."""
+    """Return a batch of one CTI at ``time`` (item schema)."""
     columns = [
         pa.array([CTI], pa.int8()),
         pa.array([time], pa.int64()),
@@ -141,7 +141,7 @@ def cti_batch(time: int, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def only_events(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The events of a batch of items, without ``_kind`` (zero copy if there is no CTI)."""
+    """Return the events of a batch of items, without ``_kind`` (zero copy if there is no CTI)."""
     mask = kinds(batch) == EVENT
     if not mask.all():
         batch = batch.filter(pa.array(mask))
@@ -167,7 +167,7 @@ def is_wider(schema: pa.Schema, other: pa.Schema) -> bool:
 
 
 def widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with all columns of ``schema``; a missing column is null."""
+    """Return the batch with all columns of ``schema``; a missing column is null."""
     if batch.schema.names == schema.names:
         return batch
     names = set(batch.schema.names)

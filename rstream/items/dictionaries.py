@@ -96,13 +96,13 @@ class Known:
 
 
 def is_dictionary(kind: pa.DataType) -> bool:
-    """Whether values of this type are dictionary-encoded."""
+    """Return whether values of this type are dictionary-encoded."""
     return bool(pa.types.is_dictionary(kind))
 
 
 @remembered_by_schema
 def has_dictionaries(schema: pa.Schema) -> bool:
-    """Whether any column is dictionary-encoded."""
+    """Return whether any column is dictionary-encoded."""
     return any(is_dictionary(kind) for kind in schema.types)
 
 
@@ -122,7 +122,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def is_form_of(schema: pa.Schema, declared: pa.Schema) -> bool:
-    """Whether batches with schema ``schema`` are allowed where ``declared`` is expected."""
+    """Return whether batches with schema ``schema`` are allowed where ``declared`` is expected."""
     return schema.names == declared.names and all(
         a.equals(b) or (is_dictionary(a) and a.value_type.equals(b))
         for a, b in zip(schema.types, declared.types, strict=True)

@@ -259,6 +259,6 @@ def _mix(x: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _multiplier(column: int) -> np.uint64:
-    """A fixed odd constant per column position."""
+    """Return a fixed odd constant per column position."""
     seed = np.array([(column + 1) * int(GOLDEN) & _MASK], np.uint64)
     return np.uint64(int(fmix(seed)[0]) | 1)

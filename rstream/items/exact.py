@@ -153,7 +153,7 @@ def exact_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Recor
 
 
 def _is_exact(value: Any, kind: pa.DataType) -> bool:
-    """Whether ``pa.array`` preserves the value or raises by itself."""
+    """Return whether ``pa.array`` preserves the value or raises by itself."""
     if isinstance(value, bool):
         return not kinds.is_floating(kind)
     if kinds.is_integer(kind):
@@ -194,7 +194,7 @@ def _is_exact_time(value: Any, kind: pa.DataType) -> bool:
 
 
 def _has_ns(value: Any, kind: pa.DataType) -> bool:
-    """Whether a pandas time has more digits than the type."""
+    """Return whether a pandas time has more digits than the type."""
     digits = getattr(value, "nanosecond", None) or getattr(value, "nanoseconds", 0)
     return bool(digits) and kind.unit != "ns"
 
@@ -208,18 +208,18 @@ def _true(mask: pa.Array) -> pa.BooleanArray:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether the values are text, of any layout of Arrow."""
+    """Return whether the values are text, of any layout of Arrow."""
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether the values are bytes, of any layout of Arrow."""
+    """Return whether the values are bytes, of any layout of Arrow."""
     is_plain = kinds.is_binary(kind) or kinds.is_large_binary(kind)
     return bool(is_plain or kinds.is_binary_view(kind) or kinds.is_fixed_size_binary(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether the values are lists, of any layout of Arrow."""
+    """Return whether the values are lists, of any layout of Arrow."""
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 

@@ -46,7 +46,7 @@ _DICTIONARIES_MAX = 64
 
 
 def fmix(x: np.ndarray) -> np.ndarray:
-    """The splitmix64 finaliser of uint64[n], in place; returns ``x``."""
+    """Return the splitmix64 finaliser of uint64[n], in place; returns ``x``."""
     x ^= x >> np.uint64(30)
     x *= MIX_1
     x ^= x >> np.uint64(27)
@@ -85,7 +85,7 @@ SLOTS = 2**32
 
 
 def slots_of(columns: Sequence[pa.Array]) -> np.ndarray:
-    """The slot of each row by its key columns, int64[rows] in ``[0, SLOTS)``.
+    """Return the slot of each row by its key columns, int64[rows] in ``[0, SLOTS)``.
 
     Partition ``k`` of ``n`` is the range of slots from ``first_slot(k, n)`` on.
     """
@@ -95,12 +95,12 @@ def slots_of(columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def first_slot(k: int, n: int) -> int:
-    """The first slot of partition ``k`` of ``n``; for ``k = n`` it is SLOTS."""
+    """Return the first slot of partition ``k`` of ``n``; for ``k = n`` it is SLOTS."""
     return -(-k * SLOTS // n)
 
 
 def partition_of(columns: Sequence[pa.Array], n: int) -> np.ndarray:
-    """The partition of each row by its key columns, int64[rows] in ``[0, n)``."""
+    """Return the partition of each row by its key columns, int64[rows] in ``[0, n)``."""
     assert 1 <= n <= _PARTITIONS_MAX, n
     if n == 1:
         return np.zeros(len(columns[0]), np.int64)
@@ -130,7 +130,7 @@ def content_words(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def null_rows(array: pa.Array) -> np.ndarray:
-    """The rows that are null, int64[m], increasing."""
+    """Return the rows that are null, int64[m], increasing."""
     if not array.null_count:
         return _NO_ROWS
     bitmap = array.buffers()[0]
@@ -148,13 +148,13 @@ def null_rows(array: pa.Array) -> np.ndarray:
 
 
 def value_words(array: pa.DictionaryArray) -> np.ndarray:
-    """The content hashes of the values of a dictionary; small ones are remembered."""
+    """Return the content hashes of the values of a dictionary; small ones are remembered."""
     known = Known(array.dictionary)
     return _hashes_of(known, True) if known.is_small else hash_column(known.values, exact=True)
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Whether the cost of a slice depends on its length, and not on that of the array."""
+    """Return whether the cost of a slice depends on its length, and not on that of the array."""
     return not (pa.types.is_dictionary(kind) or pa.types.is_nested(kind))
 
 
@@ -170,7 +170,7 @@ def _null_mask(array: pa.Array) -> np.ndarray:
 
 
 def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
-    """Hashes of the values; where the array is null the result is arbitrary."""
+    """Return hashes of the values; where the array is null the result is arbitrary."""
     kind = array.type
     words = _plain_words(array, exact)
     if words is not None:
@@ -217,7 +217,7 @@ def _hashes_of(known: Known, exact: bool) -> np.ndarray:
 
 
 def _plain_words(array: pa.Array, exact: bool) -> np.ndarray | None:
-    """Values of at most 8 bytes as uint64[n] (maybe a view), or None for any other type.
+    """Return values of at most 8 bytes as uint64[n] (maybe a view), or None for any other type.
 
     Where the array is null the word is arbitrary.
     """
@@ -249,7 +249,7 @@ def _float_words(array: pa.Array, exact: bool) -> np.ndarray:
 
 
 def value_buffer(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
-    """The value buffer of a fixed-width array as a view, nulls included."""
+    """Return the value buffer of a fixed-width array as a view, nulls included."""
     data = array.buffers()[1]
     if data is None:
         return np.zeros(len(array), dtype)
@@ -299,7 +299,7 @@ def _hash_bytes(array: pa.Array) -> np.ndarray:
 
 
 def _words_anywhere(data: pa.Buffer | None, start: int, stop: int) -> np.ndarray:
-    """The little-endian word at each byte of ``[start, stop]``; zeros follow the last byte."""
+    """Return the little-endian word at each byte of ``[start, stop]``; zeros follow the last byte."""
     size = stop - start
     padded = np.zeros(size + 8, np.uint8)
     if data is not None and size:
@@ -308,7 +308,7 @@ def _words_anywhere(data: pa.Buffer | None, start: int, stop: int) -> np.ndarray
 
 
 def _hash_words(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The hashes of byte strings, word by word: the i-th words of all rows at once.
+    """Return the hashes of byte strings, word by word: the i-th words of all rows at once.
 
     ``words`` is by place in bytes; a row is ``[start, start + length)``.
     """

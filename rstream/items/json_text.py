@@ -50,7 +50,7 @@ def _value(value: pa.Scalar) -> Any:
 
 
 def json_texts(column: pa.Array, *, maps_as_objects: bool = False) -> pa.Array:
-    """The JSON text of each value; null stays null."""
+    """Return the JSON text of each value; null stays null."""
     values = plain_values(column)
     if maps_as_objects:
         values = [_with_objects(value, column.type) for value in values]
@@ -76,13 +76,13 @@ def _key(key: Any) -> str:
 
 
 def json_rows(rows: pa.RecordBatch) -> list[bytes]:
-    """Each row as an object, without the columns that the engine adds."""
+    """Return each row as an object, without the columns that the engine adds."""
     names = [name for name in rows.schema.names if name not in RESERVED]
     return [json_text(row).encode() for row in plain_rows(rows.select(names))]
 
 
 def json_text(value: Any) -> str:
-    """One value as JSON."""
+    """Return one value as JSON."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

@@ -86,7 +86,7 @@ def not_utf8(values: pa.BinaryArray) -> np.ndarray:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether the bytes are UTF-8."""
+    """Return whether the bytes are UTF-8."""
     if data.isascii():
         return True
     try:

@@ -116,7 +116,7 @@ class DurableLog:
                 self._leftovers = [s for s in ranges if s.hi <= mark]
 
     def segments(self) -> list[SeqRange]:
-        """The known segments, sorted."""
+        """Return the known segments, sorted."""
         with self._lock:
             return self._index.segments()
 
@@ -147,7 +147,7 @@ class DurableLog:
             return self._index.contiguous_end(seq)
 
     def end(self) -> int:
-        """The end of the durable items without a hole."""
+        """Return the end of the durable items without a hole."""
         with self._lock:
             first = self._index.first_seq
             return self._index.contiguous_end(max(self._mark, first or 0))
@@ -191,7 +191,7 @@ class DurableLog:
             self._index.add(seqs)
 
     def _has_complete(self, file: SeqRange) -> bool:
-        """Whether this file exists and is complete; a put that is not atomic may leave half."""
+        """Return whether this file exists and is complete; a put that is not atomic may leave half."""
         if not self.store.exists(segment_name(file)):
             return False
         try:
@@ -214,7 +214,7 @@ class DurableLog:
                 self.set_aside(seqs)
 
     def _is_gone(self, seqs: SeqRange) -> bool:
-        """Whether another writer has collected a segment since the listing; then list again."""
+        """Return whether another writer has collected a segment since the listing; then list again."""
         if self.store.exists(self._name(seqs)):
             return False
         self.refresh()
@@ -235,7 +235,7 @@ class DurableLog:
                 self.store.delete(segment_name(seqs))
 
     def has_below(self, mark: int) -> bool:
-        """Whether :meth:`collect` would delete anything."""
+        """Return whether :meth:`collect` would delete anything."""
         with self._lock:
             first = self._index.first_seq
             is_above = first is None or first >= mark

@@ -67,7 +67,7 @@ class FlushPolicy:
         return self._is_spilling
 
     def is_due(self, tail: VolatileTail) -> bool:
-        """Whether a cut is due now."""
+        """Return whether a cut is due now."""
         limits = self._limits
         if self._requested_seq > tail.flushing_seq:
             return True

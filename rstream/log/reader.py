@@ -212,7 +212,7 @@ class SegmentReader:
         return self._log.contiguous_end(self._seq)
 
     def read_schema(self) -> pa.Schema | None:
-        """The item schema, None while there is no segment."""
+        """Return the item schema, None while there is no segment."""
         return self._log.read_schema()
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:

@@ -363,7 +363,7 @@ def unsynced(store: BlobStore) -> BlobStore:
 
 
 def is_near(store: BlobStore) -> bool:
-    """Whether reads need no network: the store is in memory or on a disk."""
+    """Return whether reads need no network: the store is in memory or on a disk."""
     folder = store.folder if isinstance(store, PartFiles) else store
     return isinstance(folder, MemoryBlobs) or (isinstance(folder, FsspecBlobs) and folder.is_near)
 

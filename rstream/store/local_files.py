@@ -179,7 +179,7 @@ def link_file(file: str, target: str, *, sync: bool) -> None:
 
 
 def _is_linked(file: str, target: str, *, sync: bool) -> bool:
-    """Whether the file was linked; false on another file system, or one without links."""
+    """Return whether the file was linked; false on another file system, or one without links."""
     if sync:
         sync_file(file)
     try:

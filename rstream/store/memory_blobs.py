@@ -75,7 +75,7 @@ class MemoryBlobs:
 
 
 def get_or_none(store: BlobStore, path: str) -> bytes | None:
-    """The content of a blob, None if there is none."""
+    """Return the content of a blob, None if there is none."""
     with contextlib.suppress(FileNotFoundError):
         return store.get(path)
     return None

@@ -117,7 +117,7 @@ class PartFiles:
         raise AssertionError(f"{self.uri} has no folder {folder}")
 
     def is_own(self, name: str) -> bool:
-        """Whether a name in the folder is of this stream, including temporary files."""
+        """Return whether a name in the folder is of this stream, including temporary files."""
         return name.lstrip("._").startswith(f"{self._name}-")
 
     def _own_name(self, name: str) -> str:

@@ -46,7 +46,7 @@ class BlobStore(Protocol):
         """Delete the blob, if it exists."""
 
     def exists(self, path: str) -> bool:
-        """Whether the blob exists."""
+        """Return whether the blob exists."""
 
     def size(self, path: str) -> int:
         """Return the bytes of the blob. Raises FileNotFoundError if it does not exist."""

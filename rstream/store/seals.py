@@ -25,7 +25,7 @@ def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
 
 
 def is_closing(store: BlobStore) -> bool:
-    """Whether sealing of the stream has started or is complete."""
+    """Return whether sealing of the stream has started or is complete."""
     return store.exists(CLOSING_NAME) or store.exists(SEAL_NAME)
 
 

@@ -27,13 +27,13 @@ _NAME = re.compile(NAME)
 
 
 def segment_name(seqs: SeqRange) -> str:
-    """The file name of a segment."""
+    """Return the file name of a segment."""
     end = f"-g{seqs.generation:06d}" if seqs.generation else ""
     return f"{seqs.lo:0{_DIGITS}d}-{seqs.hi:0{_DIGITS}d}{end}.parquet"
 
 
 def parse_segment_name(name: str) -> SeqRange | None:
-    """The range in a file name, or None if it is not the name of a segment."""
+    """Return the range in a file name, or None if it is not the name of a segment."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None

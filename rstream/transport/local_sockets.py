@@ -99,7 +99,7 @@ def tcp_part(address: str) -> str:
 
 
 def is_left_over(path: str) -> bool:
-    """Whether no process listens at ``path`` any more; False if that is unknown."""
+    """Return whether no process listens at ``path`` any more; False if that is unknown."""
     try:
         age_s = SystemClock().now_us() / 1e6 - os.stat(path).st_mtime
         if age_s < SWEEP_AFTER_S:

@@ -20,7 +20,7 @@ _ENCRYPTED, _SOCKET = "grpc+tls://", "grpc+unix://"
 
 
 def is_on() -> bool:
-    """Whether this process encrypts its connections."""
+    """Return whether this process encrypts its connections."""
     return bool(os.environ.get(TLS_FOLDER))
 
 

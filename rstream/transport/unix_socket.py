@@ -293,7 +293,7 @@ class _Connection:
         return FRAME.pack(ITEMS, len(note), body.size) + note, body
 
     def _is_left(self) -> bool:
-        """Whether the reader has left. It sends nothing after its hello."""
+        """Return whether the reader has left. It sends nothing after its hello."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:

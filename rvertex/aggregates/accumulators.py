@@ -265,7 +265,7 @@ class Extreme:
 
 
 def takes_gaps(accumulator: Accumulator) -> bool:
-    """Whether codes without rows cost the accumulator nothing but array space."""
+    """Return whether codes without rows cost the accumulator nothing but array space."""
     return getattr(accumulator, "takes_gaps", False)
 
 
@@ -278,7 +278,7 @@ def fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.n
 
 
 def is_numpy_ordered(kind: pa.DataType) -> bool:
-    """Whether :class:`Extreme` supports the type."""
+    """Return whether :class:`Extreme` supports the type."""
     types = pa.types
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     return bool(is_number or (types.is_temporal(kind) and not types.is_interval(kind)))

@@ -117,7 +117,7 @@ class Pick:
 
 
 def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:
-    """The first row of each code from ``known`` on; codes are numbered by first appearance."""
+    """Return the first row of each code from ``known`` on; codes are numbered by first appearance."""
     if len(codes) == 0 or int(codes.max()) < known:
         return np.empty(0, np.int64)
     rows = np.flatnonzero(codes >= known)
@@ -130,7 +130,7 @@ def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:
 
 
 def _last_rows(codes: np.ndarray, groups: int) -> np.ndarray:
-    """The last row of each code."""
+    """Return the last row of each code."""
     if groups <= 4 * len(codes):
         rows = np.full(groups, -1)
         # On repeated indices the last assignment wins.

@@ -75,7 +75,7 @@ def _sums(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _is_one(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
-    """Which groups have at most one distinct value."""
+    """Return which groups have at most one distinct value."""
     low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
     np.minimum.at(low, codes, values)
     np.maximum.at(high, codes, values)
@@ -135,7 +135,7 @@ class Mode(Holistic):
 
 
 def _ranks(values: pa.Array) -> np.ndarray:
-    """The dense ranks of values (int64[n]); NaN has the greatest rank."""
+    """Return the dense ranks of values (int64[n]); NaN has the greatest rank."""
     ordered = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     ranks: np.ndarray = pc.rank(ordered, tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks

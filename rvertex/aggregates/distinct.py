@@ -58,12 +58,12 @@ _PIECE_MAX_ROWS = 1 << 18
 
 
 def kept_together(kind: pa.DataType) -> pa.DataType:
-    """The element type of a shared lane: a value, and a bit for each column that has it."""
+    """Return the element type of a shared lane: a value, and a bit for each column that has it."""
     return pa.struct([("value", kind), ("seen", pa.uint8())])
 
 
 def counted(lane: pa.Array, place: int) -> pa.Array:
-    """The number of distinct values of the ``place``-th column of a lane, int64."""
+    """Return the number of distinct values of the ``place``-th column of a lane, int64."""
     kind = lane.type
     if pa.types.is_integer(kind):
         return lane
@@ -262,7 +262,7 @@ def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, 
 
 
 def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
-    """Whether each value of ``column`` is null or equal to that of ``base``."""
+    """Return whether each value of ``column`` is null or equal to that of ``base``."""
     try:
         same = pc.equal(column, base)
     except pa.ArrowNotImplementedError:

@@ -39,7 +39,7 @@ _WORDS, _WIDE_WORDS = 3, 5
 
 
 def has_carry(kind: pa.DataType) -> bool:
-    """Whether sums of this type are exact, and so have a carry column."""
+    """Return whether sums of this type are exact, and so have a carry column."""
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
@@ -138,7 +138,7 @@ class ExactSum:
         self._has_value.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
-        """Values and carries."""
+        """Return values and carries."""
         if pa.types.is_integer(self._kind):
             value, carry = self._part(0)
             if self._sums[1] is not None:
@@ -228,14 +228,14 @@ class ExactSum:
 
 
 def span_of(kind: pa.DataType) -> int:
-    """The weight of a carry of 1, in units of the last decimal place."""
+    """Return the weight of a carry of 1, in units of the last decimal place."""
     if pa.types.is_integer(kind):
         return 2**64
     return 10**76 if pa.types.is_decimal256(kind) else 10**38
 
 
 def exact_means(sums: pa.Array, carries: pa.Array, counts: pa.Array) -> pa.Array:
-    """The doubles nearest to the exact quotients; null where the sum is null."""
+    """Return the doubles nearest to the exact quotients; null where the sum is null."""
     count = np.maximum(counts.to_numpy(zero_copy_only=False), 1)
     carry = numbers(carries)
     scale, kind = getattr(sums.type, "scale", 0), sums.type
@@ -264,7 +264,7 @@ def _words_of(kind: pa.DataType) -> int:
 
 
 def _signed_words(column: pa.Array) -> list[np.ndarray]:
-    """The words of integers or decimals; arbitrary words for nulls."""
+    """Return the words of integers or decimals; arbitrary words for nulls."""
     kind = column.type
     if pa.types.is_decimal256(kind):
         return _carried_up(words(column))

@@ -169,11 +169,11 @@ AN_ORDER = "a type that can be ordered: of a list, map or struct, use one item"
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether the type is an integer, float or decimal."""
+    """Return whether the type is an integer, float or decimal."""
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """Whether values of the type can be compared: false for lists, structs and nulls."""
+    """Return whether values of the type can be compared: false for lists, structs and nulls."""
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))

@@ -178,7 +178,7 @@ class Top(Values):
 
 
 def first_values(codes: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    """The first value of each group; 0 for an empty group."""
+    """Return the first value of each group; 0 for an empty group."""
     first = np.zeros(groups)
     first[codes[::-1]] = values[::-1]
     return first
@@ -192,7 +192,7 @@ def _moments(count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> pa.Arr
 
 
 def _lists(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
-    """The values of each group as a list, in the order given."""
+    """Return the values of each group as a list, in the order given."""
     order = sorting(codes)
     counts = np.bincount(codes, minlength=groups)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

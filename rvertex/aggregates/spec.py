@@ -67,7 +67,7 @@ class AggregateSpec:
 
 
 def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[Lane, ...]:
-    """The distinct lanes that ``aggregates`` over events of ``payload`` need.
+    """Return the distinct lanes that ``aggregates`` over events of ``payload`` need.
 
     Raises:
         UnknownColumnError: an aggregate reads a column that does not exist.
@@ -83,7 +83,7 @@ def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[L
 
 
 def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[Lane, ...]:
-    """The lanes of ``aggregates``, with types from the schema of partial rows."""
+    """Return the lanes of ``aggregates``, with types from the schema of partial rows."""
     lanes: dict[str, Lane] = {}
     for spec, kind in _lane_kinds(aggregates):
         name, members = _place(spec, kind, partial.names)
@@ -96,7 +96,7 @@ def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[L
 
 
 def result_fields(aggregates: Sequence[AggregateSpec], lanes: Sequence[Lane]) -> list[pa.Field]:
-    """The output columns of the aggregates."""
+    """Return the output columns of the aggregates."""
     types = {lane.name: lane.type for lane in lanes}
     fields = []
     for spec in aggregates:
@@ -112,7 +112,7 @@ def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]
 
 
 def is_order_free(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bool:
-    """Whether row order matters only among rows of equal ``vs``.
+    """Return whether row order matters only among rows of equal ``vs``.
 
     It matters for sums of doubles, and for extremes of doubles, as 0.0 and -0.0 are equal.
     """
@@ -176,7 +176,7 @@ def _lane(spec: AggregateSpec, kind: LaneKind, type_: pa.DataType) -> Lane:
 
 
 def _value_type(spec: AggregateSpec, payload: pa.Schema) -> pa.DataType:
-    """The type of an aggregate's values; null if it counts rows."""
+    """Return the type of an aggregate's values; null if it counts rows."""
     if spec.column is None:
         return pa.null()
     kind = _column_type(payload, spec.column)

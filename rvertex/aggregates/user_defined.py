@@ -92,7 +92,7 @@ def user_results(custom: Custom, states: pa.Array) -> pa.Array:
 
 
 def result_column(custom: Custom, results: list[Any]) -> pa.Array:
-    """The results of ``result`` as an array of the aggregate's type.
+    """Return the results of ``result`` as an array of the aggregate's type.
 
     Raises:
         UserResultError: a value does not fit the type.
@@ -143,10 +143,10 @@ class UserAggregate(Protocol):
     type: pa.DataType
 
     def init(self) -> Any:
-        """The state before any value."""
+        """Return the state before any value."""
 
     def add(self, state: Any, values: pa.Array) -> Any:
-        """The state after ``values``."""
+        """Return the state after ``values``."""
 
     def result(self, state: Any) -> Any:
-        """A Python value of ``type``, or None."""
+        """Return a Python value of ``type``, or None."""

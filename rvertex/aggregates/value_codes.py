@@ -38,7 +38,7 @@ class ValueCodes:
         self.is_direct = pa.types.is_signed_integer(kind)
 
     def of(self, values: pa.Array) -> np.ndarray | None:
-        """The code of each value, int64[n]; None: a distance does not fit.
+        """Return the code of each value, int64[n]; None: a distance does not fit.
 
         After None, the caller must call :meth:`give_up_distances` and recode with :meth:`again`.
         """
@@ -69,7 +69,7 @@ class ValueCodes:
         return self._from_distances(codes) if self.is_direct else self._sorted().take(codes)
 
     def ranks(self) -> np.ndarray | None:
-        """The rank of each code by value, int64[n]; None: codes sort as their values do."""
+        """Return the rank of each code by value, int64[n]; None: codes sort as their values do."""
         if self.is_direct:
             return None
         order = self._order()
@@ -106,7 +106,7 @@ class ValueCodes:
 
 
 def _ascending(values: pa.Array) -> np.ndarray:
-    """The positions of distinct values in ascending order, int64[n]."""
+    """Return the positions of distinct values in ascending order, int64[n]."""
     if pa.types.is_float16(values.type):
         values = values.cast(pa.float32())
     try:

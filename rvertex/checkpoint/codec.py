@@ -305,7 +305,7 @@ def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
 
 
 def _is_read(magic: bytes) -> bool:
-    """Whether this release can read manifests with this magic."""
+    """Return whether this release can read manifests with this magic."""
     number, newest = magic[-_NUMBER_BYTES:], int(MAGIC[-_NUMBER_BYTES:])
     return number.isdigit() and OLDEST <= int(number) <= newest
 

@@ -63,7 +63,7 @@ class Intake:
         return self._pending is not None
 
     def holds(self, partition: int) -> bool:
-        """Whether an entry of the partition is being written, so that its rows must wait."""
+        """Return whether an entry of the partition is being written, so that its rows must wait."""
         return self._pending is not None and any(
             entry.partition == partition for entry in self._pending[0]
         )

@@ -97,7 +97,7 @@ class Journal:
 
 
 def is_shared(path: str) -> bool:
-    """Whether all instances of a vertex need this file, whichever of them announced it."""
+    """Return whether all instances of a vertex need this file, whichever of them announced it."""
     return path.partition("/")[0] in (VALUES, PRODUCTIONS, STATES, INTAKE)
 
 

@@ -73,12 +73,12 @@ class World:
 
 
 def has_context(operator: OperatorSpec) -> bool:
-    """Whether an operator's user code has a context, so that it may draw values."""
+    """Return whether an operator's user code has a context, so that it may draw values."""
     return isinstance(operator, KeyedProcessing | UserOperator | Lookup | CallOnce)
 
 
 def draws_values(operator: OperatorSpec) -> bool:
-    """Whether an operator's user code draws values, according to its bytecode."""
+    """Return whether an operator's user code draws values, according to its bytecode."""
     match operator:
         case KeyedProcessing(process=code) | UserOperator(code=code):
             return code.draws_values

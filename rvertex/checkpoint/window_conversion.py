@@ -47,7 +47,7 @@ def same_windows(
     old: AnyWindows,
     new: AnyWindows,
 ) -> bool:
-    """Whether both aggregate by the same keys over the same windows, in as many phases."""
+    """Return whether both aggregate by the same keys over the same windows, in as many phases."""
     free = ("aggregates", "any_order")
     names = [f.name for f in fields(old) if f.name not in free]
     return type(old) is type(new) and all(getattr(old, n) == getattr(new, n) for n in names)
@@ -59,7 +59,7 @@ def converted_panes(
     state: OperatorState,
     further: int = 0,
 ) -> OperatorState | None:
-    """The open panes of a first phase; ``old``, ``new``: aggregates and the events' columns.
+    """Return the open panes of a first phase; ``old``, ``new``: aggregates and the events' columns.
 
     ``further``: number of accumulators of a group behind its lanes, which both have.
 
@@ -87,7 +87,7 @@ def converted_panes(
 
 
 def _fit(before: Sequence[Lane], after: Sequence[Lane]) -> bool:
-    """Whether lanes that both have are stored with the same set of columns."""
+    """Return whether lanes that both have are stored with the same set of columns."""
     kept = {(lane.kind.name, column): lane.name for lane in before for column in _columns(lane)}
     return all(
         kept.get((lane.kind.name, column), lane.name) == lane.name
@@ -110,7 +110,7 @@ def _groups(
     tables: Mapping[str, pa.Table],
     payload: pa.Schema,
 ) -> dict[str, pa.Table]:
-    """The tables of one set of groups."""
+    """Return the tables of one set of groups."""
     groups = tables["present" if "present" in tables else "groups"].num_rows
     made = {name: table for name, table in tables.items() if not name.startswith("lane")}
     places = {(lane.name, str(lane.type)): i for i, lane in enumerate(before)}

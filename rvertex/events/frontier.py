@@ -92,6 +92,6 @@ def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Adv
 
 
 def _is_sorted(vs: np.ndarray) -> bool:
-    """Whether times do not decrease; unsorted rows are mostly detected at the start."""
+    """Return whether times do not decrease; unsorted rows are mostly detected at the start."""
     few = vs[:_BLOCK_ROWS]
     return bool((few[1:] >= few[:-1]).all() and (vs[1:] >= vs[:-1]).all())

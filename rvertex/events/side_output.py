@@ -40,7 +40,7 @@ class DeclaresSideOutputs(Protocol):
     """The specification of an operator or source that may have side outputs."""
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """Its side outputs, given the payload schema of each port."""
+        """Return its side outputs, given the payload schema of each port."""
 
 
 @runtime_checkable
@@ -55,14 +55,14 @@ class HasSideOutputs(Protocol):
 
 
 def side_outputs_of(spec: object, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-    """The side outputs of an operator; most have none."""
+    """Return the side outputs of an operator; most have none."""
     return spec.side_outputs(inputs) if implements(spec, DeclaresSideOutputs) else ()
 
 
 def to_side_items(
     events: pa.RecordBatch | None, payload: pa.Schema, *, seq: int, is_end: bool
 ) -> pa.RecordBatch | None:
-    """The next items of a side stream whose next seq is ``seq``; None if there are none."""
+    """Return the next items of a side stream whose next seq is ``seq``; None if there are none."""
     schema = item_schema(payload)
     pieces: list[pa.RecordBatch] = []
     if events is not None and events.num_rows:

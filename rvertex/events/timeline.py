@@ -12,13 +12,13 @@ from rvertex.events.ordering import stable_order
 
 
 def sorting(codes: np.ndarray) -> np.ndarray:
-    """The stable order of int64[n] by value; the identity where they are sorted."""
+    """Return the stable order of int64[n] by value; the identity where they are sorted."""
     order = stable_order(codes)
     return np.arange(len(codes)) if order is None else order
 
 
 def before_each(first: np.ndarray, running: np.ndarray, initial: np.ndarray) -> np.ndarray:
-    """The running value before each row: ``initial`` for the first of a group."""
+    """Return the running value before each row: ``initial`` for the first of a group."""
     before = np.empty_like(running)
     before[1:] = running[:-1]
     return np.where(first, initial, before)

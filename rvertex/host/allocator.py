@@ -60,7 +60,7 @@ class LargeSteps:
         self._not_before_s = -math.inf
 
     def is_due(self, put_out: Iterable[pa.RecordBatch], spilled_bytes: int) -> bool:
-        """Whether to release now, after a step.
+        """Return whether to release now, after a step.
 
         ``put_out``: the output of the step, in which repeated arrays count once. ``spilled_bytes``:
         the total of the host so far.

@@ -153,7 +153,7 @@ class HostEnvironment:
         self._local: dict[tuple[str, int], RStream] = {}
 
     def memory_now(self) -> tuple[Memory, ...]:
-        """The memory of this process and its state; empty if the system does not report it."""
+        """Return the memory of this process and its state; empty if the system does not report it."""
         return tuple(self.state_memory.added_to(memory) for memory in memory_now())
 
     def _open_store(self, uri: str) -> BlobStore:
@@ -188,7 +188,7 @@ class HostEnvironment:
         return endpoints
 
     def is_there(self, stream: str, endpoint: Endpoint) -> bool:
-        """Whether the endpoint is on another host, or its instance on this host is open."""
+        """Return whether the endpoint is on another host, or its instance on this host is open."""
         return endpoint.host != self.host or (stream, endpoint.epoch) in self._local
 
     def open_outputs(self, spec: VertexSpec, seqs: Sequence[int]) -> list[RStream]:

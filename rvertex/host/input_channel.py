@@ -123,7 +123,7 @@ class InputChannelReader:
         return "silent"
 
     def _untried(self) -> bool:
-        """Whether there is an endpoint that was not left since the last received item."""
+        """Return whether there is an endpoint that was not left since the last received item."""
         location = self._env.location(self._channel.stream)
         tried = {*self._ends, None if self._attached is None else self._attached.endpoint}
         return location is not None and any(s not in tried for s in location.endpoints)

@@ -200,7 +200,7 @@ class LogFeed:
         return rows
 
     def _is_over(self, k: int) -> bool:
-        """Whether the partition has been read to its end, and nothing more will be read."""
+        """Return whether the partition has been read to its end, and nothing more will be read."""
         return self._partitions[k].was_at_end and self._finish_s is None
 
     def _note_ends(self) -> None:

@@ -84,7 +84,7 @@ class Processes(Generic[P]):
         self._hosts[process] = host
 
     def is_parked(self, process: P) -> bool:
-        """Whether the process waits for its next host."""
+        """Return whether the process waits for its next host."""
         return process in self._connected and self._connected[process] == self._hosts.get(process)
 
     @property
@@ -112,7 +112,7 @@ class Processes(Generic[P]):
         return process, former
 
     def has_taken(self, host: str) -> bool:
-        """Whether the process of ``host`` has left the place where it waited for it."""
+        """Return whether the process of ``host`` has left the place where it waited for it."""
         process = self.of(host)
         return process not in self._connected or self.is_parked(process)
 

@@ -68,7 +68,7 @@ class DistantReader(Protocol):
         """The reason why it is broken."""
 
     def read_received(self, max_items: int) -> Items | None:
-        """Items that were received earlier; None if all were read."""
+        """Return items that were received earlier; None if all were read."""
 
 
 class Wiring(Protocol):
@@ -78,7 +78,7 @@ class Wiring(Protocol):
     background: Background
 
     def open_store(self, uri: str) -> BlobStore:
-        """The store at ``uri``."""
+        """Return the store at ``uri``."""
 
     def serve(self, bind: str, secret: str) -> StreamService:
         """Start serving streams."""
@@ -105,7 +105,7 @@ class Wiring(Protocol):
         *,
         durable_first: bool,
     ) -> StreamReader:
-        """A reader of a stream on another host; also a DistantReader.
+        """Return a reader of a stream on another host; also a DistantReader.
 
         ``durable_first``: durable items are read from ``store``.
         """
@@ -113,7 +113,7 @@ class Wiring(Protocol):
     def open_log(
         self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
     ) -> LogReader:
-        """A reader of the live log of a source, each partition from its position on."""
+        """Return a reader of the live log of a source, each partition from its position on."""
 
     def close(self) -> None:
         """Close everything that this wiring has opened."""

@@ -20,7 +20,7 @@ class CodeMap:
         self._values = np.full(_CAPACITY_MIN, fill, dtype)
 
     def get(self, codes: np.ndarray) -> np.ndarray:
-        """The values of ``codes`` int64[n], none negative."""
+        """Return the values of ``codes`` int64[n], none negative."""
         values = self._values.take(codes, mode="clip")  # a get does not grow the array
         values[codes >= len(self._values)] = self._fill
         return values

@@ -48,7 +48,7 @@ class OffsetKeys:
         return self._range.width
 
     def codes(self, column: pa.Array, *, grows: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """The rows whose key is in the range (None: all), and their codes, int64."""
+        """Return the rows whose key is in the range (None: all), and their codes, int64."""
         mask = None
         if column.null_count:
             mask = column.is_valid().to_numpy(zero_copy_only=False)
@@ -71,15 +71,15 @@ class OffsetKeys:
         self._present.writable(self._range.width)[codes] = 1
 
     def first_at(self, value: int) -> int:
-        """The first code whose key is at or after ``value``, at most the number of codes."""
+        """Return the first code whose key is at or after ``value``, at most the number of codes."""
         return min(max(int(value) - self._range.base, 0), len(self.occupied()))
 
     def found(self) -> np.ndarray:
-        """The codes that have a key, increasing."""
+        """Return the codes that have a key, increasing."""
         return np.flatnonzero(self.occupied())
 
     def keys(self, codes: np.ndarray) -> pa.Array:
-        """The keys of these codes."""
+        """Return the keys of these codes."""
         return typed(self._range.keys(codes), self._kind)
 
     def save(self) -> dict[str, pa.Table]:

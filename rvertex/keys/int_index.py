@@ -58,7 +58,7 @@ class IntIndex:
         return self._keys[: self._count]
 
     def codes(self, keys: np.ndarray, *, insert: bool) -> np.ndarray:
-        """One code per key of ``keys`` int64[n]; -1 for unknown ones unless ``insert``."""
+        """Return one code per key of ``keys`` int64[n]; -1 for unknown ones unless ``insert``."""
         if len(keys) == 0:
             return np.empty(0, np.int64)
         if self._is_direct and insert:

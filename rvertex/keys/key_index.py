@@ -81,7 +81,7 @@ class KeyIndex:
         return np.full(rows, 0 if self._has_empty_key else UNKNOWN, np.int64)
 
     def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
-        """The key columns of ``codes`` int64[m], or of all codes in order. Costs time in m."""
+        """Return the key columns of ``codes`` int64[m], or of all codes in order. Costs time in m."""
         if codes is None and len(self._columns) == 1:
             return [self._columns[0].all_values()]
         if codes is None:
@@ -156,7 +156,7 @@ class _NullableColumn:
         return codes
 
     def all_values(self) -> pa.Array:
-        """The values of all codes in order; 64-bit values are not copied."""
+        """Return the values of all codes in order; 64-bit values are not copied."""
         if self._null_code is None and isinstance(self._inner, _BitsColumn):
             return self._typed(self._inner.values(slice(None)))
         return self.values(np.arange(len(self)))
@@ -263,7 +263,7 @@ def _bit_width(type_: pa.DataType) -> int | None:
 
 
 def _bits(column: pa.Array) -> np.ndarray:
-    """The values as int64[n]; the column has no nulls. Zero copy for 64-bit integers."""
+    """Return the values as int64[n]; the column has no nulls. Zero copy for 64-bit integers."""
     if pa.types.is_boolean(column.type):
         return column.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
     width = column.type.bit_width // 8

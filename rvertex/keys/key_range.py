@@ -32,30 +32,30 @@ class KeyRange:
         return self.base + self.width <= _ABOVE
 
     def covers(self, low: int, high: int) -> bool:
-        """Whether the range contains ``low``, ``high`` and so all keys between them."""
+        """Return whether the range contains ``low``, ``high`` and so all keys between them."""
         return self.base <= low and high < self.base + self.width
 
     def distances(self, keys: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The distance of each of ``keys``, int64[n]; ``out`` may be ``keys`` itself."""
+        """Return the distance of each of ``keys``, int64[n]; ``out`` may be ``keys`` itself."""
         return np.subtract(keys, self._first, out=out) if self.base else keys
 
     def holds(self, distances: np.ndarray) -> np.ndarray:
-        """Whether each distance, int64[n], belongs to a key of the range: bool[n]."""
+        """Return whether each distance, int64[n], belongs to a key of the range: bool[n]."""
         mask: np.ndarray = distances.view(np.uint64) < self._places
         return mask
 
     def keys(self, distances: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The key at each distance, int64[n]; ``out`` may be ``distances`` itself."""
+        """Return the key at each distance, int64[n]; ``out`` may be ``distances`` itself."""
         keys: np.ndarray = np.add(distances, self._first, out=out)
         return keys
 
 
 def base_below(low: int, room: int) -> int:
-    """A base that leaves ``room`` keys below ``low``, or as many as int64 has."""
+    """Return a base that leaves ``room`` keys below ``low``, or as many as int64 has."""
     return max(low - room, _LEAST)
 
 
 def greatest_distance(distances: np.ndarray, mask: np.ndarray | None) -> int:
-    """The greatest distance, unsigned, of those in ``mask`` or of all; 0 if there are none."""
+    """Return the greatest distance, unsigned, of those in ``mask`` or of all; 0 if there are none."""
     far = distances.view(np.uint64)
     return int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))

@@ -38,15 +38,15 @@ class KeyTable:
         return len(self._index)
 
     def codes(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-        """The codes of the keys, int64[rows]; new keys are added."""
+        """Return the codes of the keys, int64[rows]; new keys are added."""
         return self._index.codes_of_rows(columns, rows)
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-        """The codes of the keys, int64[rows]; -1 for keys that are not in the table."""
+        """Return the codes of the keys, int64[rows]; -1 for keys that are not in the table."""
         return self._index.codes_of_rows(columns, rows, insert=False)
 
     def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
-        """The key columns of ``codes``, or of all in code order."""
+        """Return the key columns of ``codes``, or of all in code order."""
         return self._index.keys(codes)
 
     def is_crowded(self, beside: int = 0) -> bool:

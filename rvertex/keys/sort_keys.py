@@ -50,7 +50,7 @@ class NumberedKeys(Protocol):
         """An upper bound (exclusive) of the numbers; at least 1."""
 
     def keys(self, codes: np.ndarray) -> list[pa.Array]:
-        """The key columns for numbers that occur in ``codes``."""
+        """Return the key columns for numbers that occur in ``codes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def packed_keys(columns: Sequence[pa.Array], rows: int) -> PackedKeys | None:
 
 
 def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
-    """The order of ``groups`` different keys, int64[groups]."""
+    """Return the order of ``groups`` different keys, int64[groups]."""
     packed = packed_keys(keys, groups)
     if packed is not None:
         order = stable_order(packed.codes)
@@ -139,7 +139,7 @@ def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
 
 
 def is_packable(column: pa.Array) -> bool:
-    """Whether its values are integers or times that int64 holds in their order, none null."""
+    """Return whether its values are integers or times that int64 holds in their order, none null."""
     types, kind = pa.types, column.type
     is_number = types.is_integer(kind) and kind != pa.uint64()
     is_time = types.is_temporal(kind) and not types.is_interval(kind)
@@ -156,13 +156,13 @@ def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def is_dense(span: int, values: int) -> bool:
-    """Whether ``values`` values within ``span`` are ranked by counting instead of sorting."""
+    """Return whether ``values`` values within ``span`` are ranked by counting instead of sorting."""
     per_value = _DENSE_PER_MANY if values > _MANY_VALUES else _DENSE_PER_VALUE
     return span <= max(per_value * values, _DENSE_CELLS_MIN)
 
 
 def ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct values int64[m], ascending, and the rank of each of ``values``, int64[n]."""
+    """Return distinct values int64[m], ascending, and the rank of each of ``values``, int64[n]."""
     if len(values) == 0:
         return values.astype(np.int64), values.astype(np.int64)
     low = int(values.min())

@@ -24,7 +24,7 @@ _CHUNK_BYTES_MAX = 32 << 20
 
 
 def is_wide(kind: pa.DataType) -> bool:
-    """Whether values of a type can be kept in a :class:`WideIndex`."""
+    """Return whether values of a type can be kept in a :class:`WideIndex`."""
     types = pa.types
     is_text = types.is_string(kind) or types.is_large_string(kind)
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind)
@@ -64,7 +64,7 @@ class WideIndex:
         return codes
 
     def values(self, codes: np.ndarray) -> pa.Array:
-        """The values of ``codes`` int64[n]."""
+        """Return the values of ``codes`` int64[n]."""
         if len(self._chunks) == 1:
             return self._chunks[0].take(pa.array(codes))
         chunk = self._starts.searchsorted(codes, side="right") - 1
@@ -80,7 +80,7 @@ class WideIndex:
         return pa.concat_arrays(parts).take(pa.array(place))
 
     def _have(self, codes: np.ndarray, values: pa.Array) -> bool:
-        """Whether these codes have these values."""
+        """Return whether these codes have these values."""
         return len(codes) == 0 or bool(pc.all(pc.equal(self.values(codes), values)).as_py())
 
     def _one_by_one(self, values: pa.Array, hashes: np.ndarray, *, insert: bool) -> np.ndarray:

@@ -45,7 +45,7 @@ class ForwardCtis:
     operator: OperatorSpec
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The schema of the wrapped operator."""
+        """Return the schema of the wrapped operator."""
         return self.operator.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
@@ -53,7 +53,7 @@ class ForwardCtis:
         return horizon_of(self.operator, durations)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The output duration of the wrapped operator."""
+        """Return the output duration of the wrapped operator."""
         return output_duration_of(self.operator, durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> CtiForwarder:
@@ -89,7 +89,7 @@ class CtiForwarder:
         return first
 
     def snapshot(self) -> OperatorState:
-        """The wrapped operator's state, and the waiting CTIs."""
+        """Return the wrapped operator's state, and the waiting CTIs."""
         return joined_states({_INSIDE: self._operator.snapshot()}, {"held": self._held.save()}, {})
 
     def load(self, state: OperatorState) -> None:

@@ -95,7 +95,7 @@ class HeldCtis:
 
 
 def _last_of_use(times: np.ndarray) -> np.ndarray:
-    """The last instant of the block of each CTI: a later CTI thins the cell of that CTI.
+    """Return the last instant of the block of each CTI: a later CTI thins the cell of that CTI.
 
     The cell is the smallest that contains the CTI and the next of ``times``. The last CTI has no
     next one, and no cell spans time 0. In these cases the block is half of the time axis.

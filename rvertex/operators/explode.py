@@ -32,7 +32,7 @@ class Explode(RowByRow):
     column: str
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema, with the list column replaced by its element type.
+        """Return the input's schema, with the list column replaced by its element type.
 
         Raises:
             UnknownColumnError: there is no such column.

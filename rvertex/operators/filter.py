@@ -35,7 +35,7 @@ class Filter(RowByRow):
     edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema.
+        """Return the input's schema.
 
         Raises:
             OperatorTypeError: the predicate is not boolean.

@@ -36,24 +36,24 @@ class Reaching(Protocol):
     """What a specification implements beyond OperatorSpec if it knows its horizon."""
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The horizon in microseconds, None if it has no bound."""
+        """Return the horizon in microseconds, None if it has no bound."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The greatest lifetime of output events in microseconds, None if it has no bound."""
+        """Return the greatest lifetime of output events in microseconds, None if it has no bound."""
 
 
 def horizon_of(operator: OperatorSpec, durations: Durations) -> int | None:
-    """The horizon of one operator; None if it has no bound or is not declared."""
+    """Return the horizon of one operator; None if it has no bound or is not declared."""
     return operator.horizon_us(durations) if implements(operator, Reaching) else None
 
 
 def output_duration_of(operator: OperatorSpec, durations: Durations) -> int | None:
-    """The greatest lifetime of its output events; None if unbounded or not declared."""
+    """Return the greatest lifetime of its output events; None if unbounded or not declared."""
     return operator.output_duration(durations) if implements(operator, Reaching) else None
 
 
 def chain_horizon(operators: Sequence[OperatorSpec], durations: Durations) -> int | None:
-    """The sum of the horizons of a chain; ``durations``: of the first operator's ports."""
+    """Return the sum of the horizons of a chain; ``durations``: of the first operator's ports."""
     total = 0
     for operator in operators:
         horizon = horizon_of(operator, durations)
@@ -65,26 +65,26 @@ def chain_horizon(operators: Sequence[OperatorSpec], durations: Durations) -> in
 
 
 def chain_output_duration(operators: Sequence[OperatorSpec], durations: Durations) -> int | None:
-    """The greatest lifetime of the events that a chain of operators emits."""
+    """Return the greatest lifetime of the events that a chain of operators emits."""
     for operator in operators:
         durations = (output_duration_of(operator, durations),)
     return durations[0]
 
 
 def sum_us(*durations: int | None) -> int | None:
-    """The sum, None if any term is None."""
+    """Return the sum, None if any term is None."""
     known = [d for d in durations if d is not None]
     return sum(known) if len(known) == len(durations) else None
 
 
 def greatest_us(durations: Durations) -> int | None:
-    """The maximum, None if any term is None."""
+    """Return the maximum, None if any term is None."""
     known = [d for d in durations if d is not None]
     return max(known) if len(known) == len(durations) else None
 
 
 def least_us(durations: Durations) -> int | None:
-    """The minimum of the terms that are not None."""
+    """Return the minimum of the terms that are not None."""
     return min((d for d in durations if d is not None), default=None)
 
 

@@ -38,7 +38,7 @@ class Evaluator(Protocol):
     """A vectorised expression, as the planner's expressions are."""
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """One value per row of ``batch`` (columns ``_vs, _ve, payload``)."""
+        """Return one value per row of ``batch`` (columns ``_vs, _ve, payload``)."""
 
 
 def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list[pa.Array]:
@@ -81,7 +81,7 @@ class OperatorSpec(Protocol):
         """Payload schema of the output, given the payload schema of each port."""
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator in its initial state."""
+        """Return a new operator in its initial state."""
 
 
 class SameColumns:
@@ -91,7 +91,7 @@ class SameColumns:
     holds_ctis: ClassVar[bool] = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
+        """Return the input's schema."""
         (payload,) = inputs
         return payload
 
@@ -210,7 +210,7 @@ class ShowsState(Protocol):
 
 
 def held_tables(operator: Operator) -> dict[str, pa.Table]:
-    """The state of an operator for a user: keys, open windows, rows that may still match."""
+    """Return the state of an operator for a user: keys, open windows, rows that may still match."""
     if implements(operator, ShowsState):
         return operator.held_tables()
     return dict(operator.snapshot().tables)

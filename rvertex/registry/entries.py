@@ -33,7 +33,7 @@ class Entry:
     released: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Stored form."""
+        """Return the stored form."""
         claims = [[part.token, part.next_seq, part.ids, part.times_us] for part in self.claims]
         content = [_VERSION, self.floor_us, claims, self.delivered, self.released]
         data: bytes = msgpack.packb(content)

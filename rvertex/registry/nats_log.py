@@ -143,7 +143,7 @@ class NatsLog:
         return f"{self._name}-{shard}"
 
     async def _jetstream(self, stream: str) -> Any:
-        """The client, once the stream exists."""
+        """Return the client, once the stream exists."""
         if self._client is None:
             self._client = await nats.connect(
                 self._servers,

@@ -93,14 +93,14 @@ class Shard:
         return verdicts
 
     def trimmable(self) -> int:
-        """The number of the first entry that is still needed."""
+        """Return the number of the first entry that is still needed."""
         seq, floor_us = self._raised
         while self._entries and self._entries[0][1] < floor_us and self._entries[0][0] < seq:
             self._entries.popleft()
         return min(seq, self._entries[0][0]) if self._entries else max(seq, 0)
 
     def undelivered(self) -> dict[bytes, str]:
-        """Ids that were claimed and whose output has not been noted, with their tokens."""
+        """Return ids that were claimed and whose output has not been noted, with their tokens."""
         return {id_: token for (_, id_), token in self._open.items()}
 
     def has_open(self, token: str, next_seq: int) -> bool:

@@ -64,17 +64,17 @@ class ShardMap:
 
     @classmethod
     def of(cls, shards: int) -> ShardMap:
-        """The first map of a registry."""
+        """Return the first map of a registry."""
         return cls((MIN_TIME,), (shards,))
 
     def shard_of(self, id_: bytes, time_us: int) -> int:
-        """The shard of an id with this time."""
+        """Return the shard of an id with this time."""
         count = self.counts[bisect_right(self.starts_us, time_us) - 1]
         digest = hashlib.blake2b(id_, digest_size=_HASH_BYTES).digest()
         return int.from_bytes(digest, "little") % count
 
     def proposed(self, shards: int, now_us: int, margin_us: int) -> ShardMap | None:
-        """The map with a proposal of another number of shards, from two margins ahead on.
+        """Return the map with a proposal of another number of shards, from two margins ahead on.
 
         None: another change is already planned.
         """
@@ -86,11 +86,11 @@ class ShardMap:
         return replace(self, starts_us=starts_us, counts=counts, is_confirmed=False)
 
     def confirmed(self) -> ShardMap:
-        """The map with its proposal as a change."""
+        """Return the map with its proposal as a change."""
         return replace(self, is_confirmed=True)
 
     def withdrawn(self) -> ShardMap:
-        """The map without its proposal."""
+        """Return the map without its proposal."""
         assert not self.is_confirmed, self
         starts_us, counts = self.starts_us[:-1], self.counts[:-1]
         return replace(self, starts_us=starts_us, counts=counts, is_confirmed=True)
@@ -101,7 +101,7 @@ class ShardMap:
         return until_us if self.is_confirmed else min(until_us, self.starts_us[-1])
 
     def to_bytes(self) -> bytes:
-        """Stored form."""
+        """Return the stored form."""
         use = None if self.use is None else [self.use.answer, self.use.keep_us]
         content = [_VERSION, self.starts_us, self.counts, self.is_confirmed, use]
         data: bytes = msgpack.packb(content)

@@ -188,7 +188,7 @@ class FunctionDestination:
 
 
 def _refuses_rows(error: BaseException) -> bool:
-    """Whether a call failed because of its rows, so that other rows may succeed."""
+    """Return whether a call failed because of its rows, so that other rows may succeed."""
     if _status(error) in _HTTP_ROWS:
         return True
     is_answer = isinstance(error, json.JSONDecodeError)  # from the response of a broken receiver

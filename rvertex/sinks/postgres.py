@@ -251,7 +251,7 @@ class PostgresDestination:
         return pa.schema([*fields, *seq])
 
     def _row_hashes(self, table: pa.RecordBatch) -> np.ndarray:
-        """A hash per row, int64, that ignores the column with the row's end."""
+        """Return a hash per row, int64, that ignores the column with the row's end."""
         columns = [table.column(c.name) for c in self._columns if c.name != self._end]
         return hash_rows(columns, exact=True).view(np.int64)
 

@@ -80,7 +80,7 @@ class PostgresColumn:
         return values if values.type.equals(self.sent) else values.cast(self.sent)
 
     def fits(self, kind: str) -> bool:
-        """Whether an existing column of type ``kind`` stores every value unchanged."""
+        """Return whether an existing column of type ``kind`` stores every value unchanged."""
         if kind == self.kind:
             return True
         if self.kind == "text":
@@ -95,7 +95,7 @@ class PostgresColumn:
 
 
 def columns_of(destination: str, schema: pa.Schema) -> tuple[PostgresColumn, ...]:
-    """The PostgreSQL columns for a table of ``schema``.
+    """Return the PostgreSQL columns for a table of ``schema``.
 
     Raises:
         DestinationSchemaError: PostgreSQL cannot store a column's name or type.

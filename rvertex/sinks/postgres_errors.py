@@ -69,17 +69,17 @@ _UNREADABLE = ("connection option", "connection info string", "invalid URI", " U
 
 
 def sqlstate(error: Exception) -> str:
-    """The SQLSTATE of an error; empty if the connection was lost."""
+    """Return the SQLSTATE of an error; empty if the connection was lost."""
     return str(getattr(error, "sqlstate", None) or "")
 
 
 def refusal_of(state: str) -> Refusal | None:
-    """Why an error with this SQLSTATE ends the delivery; None: retry."""
+    """Return why an error with this SQLSTATE ends the delivery; None: retry."""
     return REFUSALS[state] if state in REFUSALS else REFUSALS.get(state[:2])
 
 
 def login_refusal(reason: str) -> Refusal | None:
-    """Why a failed connection ends the delivery; None: retry."""
+    """Return why a failed connection ends the delivery; None: retry."""
     if any(word in reason for word in _UNREADABLE) or _REFUSED_LOGINS.search(reason):
         return Refusal(False, _LOGIN)
     return None

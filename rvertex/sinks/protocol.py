@@ -59,7 +59,7 @@ class DeliveredRows:
         return np.flatnonzero((self.seqs >= first_seq) & (self.seqs < next_seq))
 
     def is_end(self, at: int) -> bool:
-        """Whether a row of the table is an end."""
+        """Return whether a row of the table is an end."""
         if self.ends is not None:
             return bool(self.ends[at])
         names = self.table.schema.names

@@ -106,7 +106,7 @@ class SinkSpec:
         return ()
 
     def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
-        """The limits of its delivery."""
+        """Return the limits of its delivery."""
         return limits
 
     def check(self, schema: pa.Schema) -> None:
@@ -339,7 +339,7 @@ class OnceSink(SinkSpec):
 
 
 def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
-    """The destination of one partition, not yet opened; its client library is imported here."""
+    """Return the destination of one partition, not yet opened; its client library is imported here."""
     opened: Destination = import_module(spec.home).open_destination(spec, place)
     return opened
 
@@ -350,13 +350,13 @@ def name_of(spec: SinkSpec) -> str:
 
 
 def keeps_refused(spec: SinkSpec) -> bool:
-    """Whether rows that the destination refuses go to dead letters."""
+    """Return whether rows that the destination refuses go to dead letters."""
     # Specs of older plans have no such field.
     return getattr(spec, "on_bad_row", "fail") == "dead_letter"
 
 
 def takes_changes(spec: SinkSpec) -> bool:
-    """Whether it accepts rows when they begin, and their ends later."""
+    """Return whether it accepts rows when they begin, and their ends later."""
     return spec.keeps_keys or spec.needs_changes
 
 

@@ -103,7 +103,7 @@ def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str
 
 
 def is_single_file(format: Format, path: str) -> bool:
-    """Whether the path names one file, so that no other file can be added.
+    """Return whether the path names one file, so that no other file can be added.
 
     Raises:
         SourceNotFoundError: as :func:`list_files`.
@@ -293,7 +293,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _is_data(name: str, format: Format) -> bool:
-    """Whether the suffix of a visible name is one of the format, or indicates nothing."""
+    """Return whether the suffix of a visible name is one of the format, or indicates nothing."""
     name = name.rpartition("/")[2].lower()
     if name.endswith((*_TEMPORARY, *_BESIDE)) or name.startswith(_LOCKS) or name in _OF_DESKTOPS:
         return False

@@ -38,7 +38,7 @@ NAMED_MAX = 3
 
 
 def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a checked conversion preserves each value or raises."""
+    """Return whether a checked conversion preserves each value or raises."""
     there, wanted = _plain(there), _plain(wanted)
     if there.equals(wanted) or kinds.is_null(there):
         return True

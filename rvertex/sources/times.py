@@ -41,7 +41,7 @@ class Fault:
 
 
 def is_time_type(kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold times."""
+    """Return whether a column of this type can hold times."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_timestamp(kind)

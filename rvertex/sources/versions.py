@@ -41,7 +41,7 @@ class FileVersion:
     stamps: tuple[tuple[str, str], ...]
 
     def is_same(self, other: FileVersion) -> bool:
-        """Whether both can be the same file, by the most reliable stamp that both have.
+        """Return whether both can be the same file, by the most reliable stamp that both have.
 
         A store may return fewer attributes for one file than in the listing of a folder.
         """

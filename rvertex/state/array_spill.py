@@ -55,7 +55,7 @@ class _Place:
         self.get, self.put = get, put
 
     def item(self, at: int) -> _Place:
-        """The reference to item ``at`` of the tuple at this place."""
+        """Return the reference to item ``at`` of the tuple at this place."""
         return _Place(lambda: self.get()[at], partial(self._put_item, at))
 
     def _put_item(self, at: int, value: Any) -> None:
@@ -70,7 +70,7 @@ def _references(place: _Place) -> int:
 
 
 def _own_references() -> int:
-    """What :func:`_references` returns if only the owner refers to the value; 0 if unknown.
+    """Return what :func:`_references` returns if only the owner refers to the value; 0 if unknown.
 
     It is measured, since versions of Python count the references of a call differently. If a Python
     does not count the reference of a second owner, no writable array is moved.
@@ -243,14 +243,14 @@ class _Look:
 
 
 def _is_state(value: object) -> bool:
-    """Whether the search enters an object: it is ours. Objects of user code are left alone."""
+    """Return whether the search enters an object: it is ours. Objects of user code are left alone."""
     module = type(value).__module__
     is_own = module.startswith("rvertex.") and not module.startswith("rvertex.user_code.")
     return is_own and not isinstance(value, type | Holder | StateMemory | Scratch)
 
 
 def _attributes(value: object) -> Iterator[tuple[object, _Place]]:
-    """The values in an object's slots and dictionary; properties are not called."""
+    """Yield the values in an object's slots and dictionary; properties are not called."""
     for kind in type(value).__mro__:
         for member in vars(kind).values():
             if isinstance(member, MemberDescriptorType):

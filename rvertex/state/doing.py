@@ -39,7 +39,7 @@ _thread = _Thread()
 
 
 def doing() -> Doing:
-    """The notes of the calling thread, always the same object."""
+    """Return the notes of the calling thread, always the same object."""
     return _thread.doing
 
 

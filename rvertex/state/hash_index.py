@@ -92,7 +92,7 @@ class HashIndex:
         hashes: np.ndarray,
         store: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]],
     ) -> HashIndex:
-        """An index of these hashes. ``store``: writes batches to scratch, or returns them."""
+        """Return an index of these hashes. ``store``: writes batches to scratch, or returns them."""
         assert 0 < len(hashes) <= _ROW_MASK, len(hashes)
         entries = hashes << _ROW_BITS
         entries |= np.arange(len(hashes), dtype=np.uint64)
@@ -119,7 +119,7 @@ class HashIndex:
         return needles[pairs], rows.view(np.int64)
 
     def _first_at(self, wanted: np.ndarray) -> np.ndarray:
-        """The number of the first entry at or after each of sorted values."""
+        """Return the number of the first entry at or after each of sorted values."""
         block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
         first = self._starts[block]
         for k, at in by_block(block):
@@ -127,21 +127,21 @@ class HashIndex:
         return first
 
     def _entries(self, numbers: np.ndarray) -> np.ndarray:
-        """The entries with these sorted numbers."""
+        """Return the entries with these sorted numbers."""
         block = self._starts.searchsorted(numbers, side="right") - 1
         parts = [self.blocks[k][numbers[at] - self._starts[k]] for k, at in by_block(block)]
         return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Each block number of a non-decreasing array, and the slice of its occurrences."""
+    """Yield each block number of a non-decreasing array, and the slice of its occurrences."""
     starts = np.flatnonzero(heads_of(blocks)).tolist()
     for lo, hi in itertools.pairwise([*starts, len(blocks)]):
         yield int(blocks[lo]), slice(lo, hi)
 
 
 def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
-    """Whether keys are equal row by row, bool[n]. Null equals null, NaN equals NaN."""
+    """Return whether keys are equal row by row, bool[n]. Null equals null, NaN equals NaN."""
     same = np.ones(len(left[0]), bool)
     for a, b in zip(left, right, strict=True):
         both = _both(pc.is_null(a), pc.is_null(b))

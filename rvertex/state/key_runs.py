@@ -83,7 +83,7 @@ class SortedRun:
         return [block.column(name) for name in self.names]
 
     def first_at(self, place: Place) -> int:
-        """The number of the first row whose key is at or after ``place``."""
+        """Return the number of the first row whose key is at or after ``place``."""
         at = bisect.bisect_left(self.fences, place)
         if at == 0:
             return 0
@@ -93,7 +93,7 @@ class SortedRun:
         return begin + _first_at(self._keys(self.blocks[at - 1]), end - begin, place)
 
     def rows(self, lo: int, hi: int) -> Iterator[pa.RecordBatch]:
-        """Rows ``[lo, hi)``, by reference."""
+        """Yield rows ``[lo, hi)``, by reference."""
         if hi <= lo:
             return
         at = bisect.bisect_right(self.starts, lo) - 1
@@ -120,7 +120,7 @@ class KeyRuns:
         self._restored_runs = 0
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return sum(int(b.num_rows) for b in self._gathered) + sum(map(len, self._runs))
 
     @property
@@ -195,7 +195,7 @@ class KeyRuns:
         self._restored = tables["runs"].to_batches() if self._runs else []
 
     def _sorted_blocks(self) -> list[pa.RecordBatch]:
-        """The gathered rows by key, which are gathered no more."""
+        """Return the gathered rows by key, which are gathered no more."""
         rows = join_batches(self._gathered)
         self._gathered = []
         order = stable_key_order([rows.column(name) for name in self._names], rows.num_rows)
@@ -220,7 +220,7 @@ class KeyRuns:
             self._runs.append(SortedRun(self._names, blocks, level + 1, len(self._runs)))
 
     def is_large(self, batches: Sequence[pa.RecordBatch]) -> bool:
-        """Whether a range is far larger than a piece, as a rule because of one key."""
+        """Return whether a range is far larger than a piece, as a rule because of one key."""
         nbytes: int = sum(batch.nbytes for batch in batches)
         return nbytes > _LARGE * self._holder.piece_bytes
 
@@ -248,20 +248,20 @@ class SortedColumns:
         return len((self._keys or self._lanes)[0])
 
     def piece_rows(self, piece_bytes: int) -> int:
-        """The number of rows of a piece."""
+        """Return the number of rows of a piece."""
         nbytes: int = sum(column.nbytes for column in (*self._keys, *self._lanes))
         return max(piece_bytes * len(self) // max(nbytes, 1), 1)
 
     def cuts(self, rows: int) -> list[Place]:
-        """The keys at which to cut into pieces of ``rows``."""
+        """Return the keys at which to cut into pieces of ``rows``."""
         return [place_of(self._keys, i) for i in range(rows, len(self), rows)]
 
     def first_at(self, place: Place) -> int:
-        """The number of the first row whose key is at or after ``place``."""
+        """Return the number of the first row whose key is at or after ``place``."""
         return _first_at(self._keys, len(self), place)
 
     def rows(self, lo: int, hi: int) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Key columns and other columns of rows ``[lo, hi)``."""
+        """Return the key columns and other columns of rows ``[lo, hi)``."""
         keys = [column.slice(lo, hi - lo) for column in self._keys]
         if self._order is None:
             return keys, [column.slice(lo, hi - lo) for column in self._lanes]
@@ -310,7 +310,7 @@ def sorted_runs(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> list
 def in_key_order(
     batches: Sequence[pa.RecordBatch], names: Sequence[str], holder: Holder
 ) -> pa.RecordBatch:
-    """The rows of at least one batch, each sorted by the keys ``names``, as one."""
+    """Return the rows of at least one batch, each sorted by the keys ``names``, as one."""
     rows = holder.joined(batches)
     if sum(b.num_rows > 0 for b in batches) == 1:
         return rows
@@ -319,7 +319,7 @@ def in_key_order(
 
 
 def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:
-    """Keys at which to cut into pieces of about ``rows_max`` rows."""
+    """Return keys at which to cut into pieces of about ``rows_max`` rows."""
     samples = sorted(
         (sample, block.num_rows)
         for run in runs
@@ -336,7 +336,7 @@ def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:
 
 
 def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
-    """The stable sort order of rows by key; None if they are already sorted."""
+    """Return the stable sort order of rows by key; None if they are already sorted."""
     packed = packed_keys(keys, rows)
     if packed is not None:
         return stable_order(packed.codes)
@@ -344,7 +344,7 @@ def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
 
 
 def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
-    """The number of the first row of sorted rows whose key is at or after ``place``."""
+    """Return the number of the first row of sorted rows whose key is at or after ``place``."""
     if len(keys) == 1 and place[0] == _NUMBER and is_packable(keys[0]):
         return int(np.searchsorted(numbers(keys[0]), place[1]))
     low, high = 0, rows
@@ -358,12 +358,12 @@ def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
 
 
 def is_value(place: Place) -> bool:
-    """Whether the first key of a place is a value, not NaN or null."""
+    """Return whether the first key of a place is a value, not NaN or null."""
     return bool(place[0] == _NUMBER)
 
 
 def place_of(keys: Sequence[pa.Array], row: int) -> Place:
-    """The key of a row in comparable form."""
+    """Return the key of a row in comparable form."""
     return tuple(part for key in keys for part in _part(key[row]))
 
 
@@ -377,7 +377,7 @@ def _part(value: pa.Scalar) -> tuple[int, Any]:
 
 
 def plain_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows without dictionaries."""
+    """Return the same rows without dictionaries."""
     columns = [_plain(column) for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
@@ -394,5 +394,5 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def blocks_of(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """The rows in batches of at most ``BLOCK_ROWS``."""
+    """Return the rows in batches of at most ``BLOCK_ROWS``."""
     return [rows.slice(at, BLOCK_ROWS) for at in range(0, rows.num_rows, BLOCK_ROWS)]

@@ -61,7 +61,7 @@ class LogPart:
         self.__post_init__()
 
     def times(self) -> list[np.ndarray]:
-        """The expiry times of each block."""
+        """Return the expiry times of each block."""
         return [block.column(self.until).to_numpy() for block in self.blocks]
 
     def count(self) -> None:
@@ -83,7 +83,7 @@ class LogPart:
         return np.concatenate(positions)
 
     def take(self, at: np.ndarray, holder: Holder) -> pa.RecordBatch:
-        """The rows at increasing positions."""
+        """Return the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
             self.blocks[k].take(pa.array(at[local] - self.starts[k]))
@@ -92,7 +92,7 @@ class LogPart:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def numbers(self, at: np.ndarray) -> np.ndarray:
-        """The numbers of the rows at increasing positions."""
+        """Return the numbers of the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
             self.blocks[k].column(0).to_numpy()[at[local] - self.starts[k]]
@@ -101,18 +101,18 @@ class LogPart:
         return np.concatenate([np.empty(0, np.int64), *parts])
 
     def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-        """Each block with these columns, and which of its rows are current."""
+        """Yield each block with these columns, and which of its rows are current."""
         for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
             yield block.select(columns), self.current[lo:hi]
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The current rows, block by block."""
+        """Yield the current rows, block by block."""
         for block, mask in self.masked(self.blocks[0].schema.names):
             kept = block if mask.all() else block.filter(pa.array(mask))
             if kept.num_rows:
                 yield kept
 
     def hashes(self, keys: Sequence[str]) -> np.ndarray:
-        """The hashes of all rows by their keys, uint64[rows]."""
+        """Return the hashes of all rows by their keys, uint64[rows]."""
         each = [hash_rows([block.column(name) for name in keys]) for block in self.blocks]
         return np.concatenate(each)

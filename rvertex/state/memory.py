@@ -84,12 +84,12 @@ class StateMemory:
         self._lock = threading.RLock()
 
     def holder(self) -> Holder:
-        """A new holder. Its bytes count until it is garbage-collected."""
+        """Return a new holder. Its bytes count until it is garbage-collected."""
         self.add(0, holders=1)
         return Holder(self)
 
     def of_vertex(self) -> StateMemory:
-        """A memory for one vertex: the host's budget, with separate counts."""
+        """Return a memory for one vertex: the host's budget, with separate counts."""
         return StateMemory(self.budget_bytes, self.scratch, self.host)
 
     def add(self, nbytes: int, holders: int = 0, keys: int = 0) -> None:
@@ -110,7 +110,7 @@ class StateMemory:
         return stored
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
-        """The same array on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        """Return the same array on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
         stored = self.scratch.store_array(array, self.stored)
         self.spills += 1
         self.spilled_bytes += stored.nbytes
@@ -122,7 +122,7 @@ class StateMemory:
             self.scratch.drop_pages(max(budget // _PAGES_PART // 2, PAGES_BYTES_MIN))
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
-        """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
+        """Return a part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
         self.drop_pages()  # the part was read to be checked
         if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
@@ -137,7 +137,7 @@ class StateMemory:
         return self.budget_bytes is not None and total_bytes > self.budget_bytes
 
     def added_to(self, memory: Memory) -> Memory:
-        """The memory that a host reports, with the bytes of its state added."""
+        """Return the memory that a host reports, with the bytes of its state added."""
         return replace(
             memory,
             state_bytes=self.used_bytes,
@@ -238,7 +238,7 @@ class Holder:
             self._memory.drop_pages()
 
     def joined(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """The rows of at least one batch, which may be slices on scratch, as one.
+        """Return the rows of at least one batch, which may be slices on scratch, as one.
 
         Short slices of many files map far more than their size. Pages are dropped between groups.
         """
@@ -257,11 +257,11 @@ class Holder:
         return self._memory.store(batches)
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
-        """The same array on scratch. Raises as :meth:`store`."""
+        """Return the same array on scratch. Raises as :meth:`store`."""
         return self._memory.store_array(array)
 
     def is_stored(self, batch: pa.RecordBatch) -> bool:
-        """Whether the bytes of a batch with columns are on scratch."""
+        """Return whether the bytes of a batch with columns are on scratch."""
         buffers = [b for column in batch.columns for b in column.buffers() if b is not None]
         return all(self._memory.scratch.holds(b.address) for b in buffers if b.size)
 
@@ -308,7 +308,7 @@ def held_bytes(*roots: object) -> int:
 
 
 def _all_bytes(items: Iterable[Any]) -> int:
-    """The bytes of objects; what most of them are is counted here, without a call for each."""
+    """Return the bytes of objects; what most of them are is counted here, without a call for each."""
     total = 0
     for held in items:
         kind = type(held)

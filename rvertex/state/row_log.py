@@ -102,7 +102,7 @@ class RowLog:
                 parts[k - 1 : k + 1] = self._merged([before, last])
 
     def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
-        """The current, not held rows of these keys, in any order; ``hold``: hold them."""
+        """Return the current, not held rows of these keys, in any order; ``hold``: hold them."""
         found = []
         for part, candidates, _, at in self._matches(columns):
             rows = np.flatnonzero(heads_of(at))
@@ -120,7 +120,7 @@ class RowLog:
         return values
 
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
-        """Which of these numbers belong to current, not held rows, bool[n]."""
+        """Return which of these numbers belong to current, not held rows, bool[n]."""
         free = [part.numbers(at) for part, at in self._free(numbers)]
         is_free: np.ndarray = np.isin(numbers, np.concatenate([np.empty(0, np.int64), *free]))
         return is_free
@@ -136,7 +136,7 @@ class RowLog:
         return batches
 
     def take_all(self) -> list[pa.RecordBatch]:
-        """All current rows; they are held afterwards."""
+        """Return all current rows; they are held afterwards."""
         for part in self._parts:
             part.held[:] = True
             part.count()
@@ -161,15 +161,15 @@ class RowLog:
             self._parts = [part for part in self._parts if part.last > now]
 
     def current(self) -> list[pa.RecordBatch]:
-        """All current rows."""
+        """Return all current rows."""
         return [rows for part in self._parts for rows in part.rest()]
 
     def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-        """All rows, with these columns, and which of them are current; without copies."""
+        """Return all rows, with these columns, and which of them are current; without copies."""
         return (pair for part in self._parts for pair in part.masked(columns))
 
     def save(self) -> dict[str, pa.Table]:
-        """All rows by reference, and the mask of current rows."""
+        """Return all rows by reference, and the mask of current rows."""
         parts = self._parts
         masks = [pa.record_batch([pa.array(p.current)], schema=_MASK) for p in parts]
         blocks = [block for part in parts for block in part.blocks]
@@ -278,14 +278,14 @@ class RowLog:
                 yield part, candidates, needle[same], at[same]
 
     def _index_of(self, part: LogPart) -> HashIndex:
-        """The index of a part, which is made at its first use."""
+        """Return the index of a part, which is made at its first use."""
         if part.index is None:
             store = self.holder.store if part.is_stored else list
             part.index = HashIndex.of(part.hashes(self._keys), store)
         return part.index
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
-        """Each part, and the positions of its current, not held rows with these numbers."""
+        """Yield each part, and the positions of its current, not held rows with these numbers."""
         for part, here in self.holder.read_once(self._split(np.unique(numbers))):
             at = part.positions(here)
             yield part, at[part.current[at] & ~part.held[at]]
@@ -303,7 +303,7 @@ class RowLog:
         self._parts = parts
 
     def _split(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
-        """Each part that contains some of these sorted numbers, and these numbers."""
+        """Yield each part that contains some of these sorted numbers, and these numbers."""
         if not self._parts:
             return
         firsts = np.array([part.firsts[0] for part in self._parts])

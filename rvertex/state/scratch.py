@@ -83,7 +83,7 @@ class Scratch:
     def store(
         self, batches: Sequence[pa.RecordBatch], usage: Usage | None = None
     ) -> list[pa.RecordBatch]:
-        """The same batches (at least one, all of one schema), mapped from a new file.
+        """Return the same batches (at least one, all of one schema), mapped from a new file.
 
         ``usage``: counts the file while it is in use.
 
@@ -99,7 +99,7 @@ class Scratch:
         return mapped_batches
 
     def store_bytes(self, data: bytes | memoryview, usage: Usage | None = None) -> pa.Buffer:
-        """The same bytes, mapped from a new file. Raises as :meth:`store`."""
+        """Return the same bytes, mapped from a new file. Raises as :meth:`store`."""
         return self._write(len(data), lambda file: file.write(data), usage)
 
     def store_array(self, array: np.ndarray, usage: Usage | None = None) -> np.ndarray:
@@ -145,7 +145,7 @@ class Scratch:
         return self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes
 
     def holds(self, address: int) -> bool:
-        """Whether a memory address is inside the mapping of a scratch file."""
+        """Return whether a memory address is inside the mapping of a scratch file."""
         with self._lock:
             at = bisect.bisect_right(self._starts, address) - 1
             return at >= 0 and address < self._ends[self._starts[at]]

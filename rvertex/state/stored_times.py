@@ -57,11 +57,11 @@ class StoredTimes:
             self._runs[-2:] = [self._run(*(np.concatenate(pair) for pair in both))]
 
     def next_at(self) -> int:
-        """The least time; INF_TIME if there is none."""
+        """Return the least time; INF_TIME if there is none."""
         return min((int(times[0]) for times, _ in self._runs), default=INF_TIME)
 
     def least(self, has_row: Callable[[np.ndarray], np.ndarray]) -> int:
-        """The least time of an entry whose row exists; the entries before it are removed.
+        """Return the least time of an entry whose row exists; the entries before it are removed.
 
         ``has_row``: maps row numbers to whether the row exists, bool[n].
         """

@@ -124,7 +124,7 @@ class ValueShell(Protocol):
         """Wall time, microseconds UTC."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
 
 
 @runtime_checkable
@@ -146,7 +146,7 @@ class CallsOutside(Protocol):
 
 
 def calls_outside(operator: object) -> TypeGuard[CallsOutside]:
-    """Whether it makes asynchronous calls. ``implements`` cannot check attributes."""
+    """Return whether it makes asynchronous calls. ``implements`` cannot check attributes."""
     return hasattr(operator, "step_rows_max") and hasattr(operator, "call_counts")
 
 

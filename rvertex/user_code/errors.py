@@ -199,7 +199,7 @@ def shown(value: object) -> str:
 
 
 def _is_ours(filename: str) -> bool:
-    """Whether a frame belongs to our operators, which call the user's code."""
+    """Return whether a frame belongs to our operators, which call the user's code."""
     path = "/" + filename.replace("\\", "/")  # Cython reports relative paths: pyarrow/table.pxi
     return any(part in path for part in ("/rvertex/", "/pyarrow/", "<keyed state"))
 

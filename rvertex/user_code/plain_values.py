@@ -83,7 +83,7 @@ def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _holds_integers(kind: pa.DataType) -> bool:
-    """Whether values of the type are integers or contain some."""
+    """Return whether values of the type are integers or contain some."""
     if pa.types.is_dictionary(kind):
         return _holds_integers(kind.value_type)
     if pa.types.is_nested(kind):

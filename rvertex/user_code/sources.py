@@ -61,7 +61,7 @@ _UNREADABLE = (OSError, KeyError, zipfile.BadZipFile)
 
 
 def is_users(kind: type) -> bool:
-    """Whether a class is from the user's code."""
+    """Return whether a class is from the user's code."""
     module = sys.modules.get(kind.__module__)
     if module is None or kind.__module__ == "__main__":
         return True
@@ -74,7 +74,7 @@ def is_users(kind: type) -> bool:
 
 
 def is_library(filename: str) -> bool:
-    """Whether a file belongs to Python, a package or this project, so edits are not checked."""
+    """Return whether a file belongs to Python, a package or this project, so edits are not checked."""
     if not filename or filename.startswith("<frozen"):
         return True
     path = os.path.abspath(filename)
@@ -114,7 +114,7 @@ def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
 
 
 def has_changed(path: Path, digest: str) -> bool:
-    """Whether a file's syntax tree differs from its digest; False if the file is gone."""
+    """Return whether a file's syntax tree differs from its digest; False if the file is gone."""
     try:
         if _hash(_bytes_of(path)) == digest.partition(_BETWEEN)[0]:
             return False  # fast path without parsing: each host checks before it starts

@@ -29,12 +29,12 @@ _TICKS = {"s": 1, "ms": 1, "us": 1, "ns": 1_000}
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Whether it is a time or a duration that Arrow stores as an integer."""
+    """Return whether it is a time or a duration that Arrow stores as an integer."""
     return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
 def holds_times(kind: pa.DataType) -> bool:
-    """Whether values of the type are or contain times, at any depth."""
+    """Return whether values of the type are or contain times, at any depth."""
     if is_time(kind):
         return True
     return any(holds_times(kind.field(i).type) for i in range(kind.num_fields))

@@ -57,7 +57,7 @@ class PartitionFacts:
     is_ended: bool
 
     def is_idle(self, now_s: float, idle_after_s: float) -> bool:
-        """Whether no row arrived for long enough and the log has confirmed it."""
+        """Return whether no row arrived for long enough and the log has confirmed it."""
         end = self.end
         if self.is_ended or end is None or end.position > self.position:
             return False

@@ -105,7 +105,7 @@ class LogChannel:
         self._pending.append(entry)
 
     def lacks_clock(self, rows: LogRows) -> bool:
-        """Whether a row looks too early, and a new "clock" entry must decide it."""
+        """Return whether a row looks too early, and a new "clock" entry must decide it."""
         return self._early is not None and self._early.lack(rows, self._known_clocks())
 
     def clock_entry(self, partition: int, index: int, now_us: int, until: int) -> LogEntry:

@@ -103,7 +103,7 @@ class Merge:
         return self._last_cti == INF_TIME
 
     def wants(self, i: int) -> bool:
-        """Whether to read more of channel ``i``: its promise is the least, or there is room."""
+        """Return whether to read more of channel ``i``: its promise is the least, or it has room."""
         channel = self._channels[i]
         if channel.bound == INF_TIME:
             return False
@@ -146,7 +146,7 @@ class Merge:
         return None if all(run.is_empty for run in runs) else runs
 
     def _in_rank(self) -> list[tuple[int, _Channel, int]]:
-        """All channels and lanes in the order of ties: index of a channel, items and port."""
+        """Return all channels and lanes in the order of ties: by channel index, item and port."""
         plain = list(zip(range(len(self._channels)), self._channels, self._ports, strict=True))
         if not self._carried:
             return plain

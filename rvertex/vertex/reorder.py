@@ -295,7 +295,7 @@ class Reorder:
             self._emit_ctis(_on_grid(np.array([time]), self._cti_every_us))
 
     def _is_below(self, vs: np.ndarray) -> bool:
-        """Whether rows are late because the frontier was raised beyond the delay."""
+        """Return whether rows are late because the frontier was raised beyond the delay."""
         assert isinstance(self._delay_us, int)
         is_raised = self._frontier > self.max_vs - self._delay_us
         return is_raised and int(vs.min()) < self._frontier

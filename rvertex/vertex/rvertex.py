@@ -263,11 +263,11 @@ class RVertex:
         return [held_tables(operator) for operator in self._operators]
 
     def digests(self) -> tuple[bytes, ...]:
-        """Running digest of each output over ``[0, output seq)``."""
+        """Return the running digest of each output over ``[0, output seq)``."""
         return tuple(d.to_bytes() for d in self._digests)
 
     def wants(self, channel: int) -> bool:
-        """Whether to offer more items of this input now."""
+        """Return whether to offer more items of this input now."""
         return not self.is_finished and self._input.wants(channel)
 
     def rows_wanted(self, channel: int, rows_max: int) -> int:

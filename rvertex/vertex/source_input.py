@@ -127,7 +127,7 @@ class SourceInput:
         return self._reorder.max_vs
 
     def wants(self, channel: int) -> bool:
-        """Whether to offer more rows: always, unless a replay has reached its end."""
+        """Return whether to offer more rows: always, unless a replay has reached its end."""
         assert channel == 0, channel
         return self._reorder.consumed != self._stop_row
 

@@ -181,6 +181,6 @@ class Snapshot:
         return self.inputs if self.replay_from is None else self.replay_from.inputs
 
     def precedes(self, other: Snapshot) -> bool:
-        """Whether ``self <= other`` in every sequence number."""
+        """Return whether ``self <= other`` in every sequence number."""
         own, others = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
         return all(a <= b for a, b in zip(own, others, strict=True))

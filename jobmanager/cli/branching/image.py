@@ -131,11 +131,11 @@ class Image:
     time_us: int
 
     def ref(self, vertex: str) -> CheckpointRef:
-        """The checkpoint from which a vertex starts."""
+        """Return the checkpoint from which a vertex starts."""
         return self.job.tracker.refs(vertex)[0]
 
     def ends(self, vertex: str) -> tuple[int, ...]:
-        """The ends (seqs) of a vertex's outputs in this state."""
+        """Return the ends (seqs) of a vertex's outputs in this state."""
         state = self.job.vertices[vertex]
         return state.ends if state.is_finished else self.ref(vertex).outputs
 

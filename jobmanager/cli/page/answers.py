@@ -44,7 +44,7 @@ Notices = list[tuple[int, "Notice"]]
 
 
 def plan_of(root: str) -> PhysicalPlan:
-    """The plan of a job. Raises NoJobError."""
+    """Return the plan of a job. Raises NoJobError."""
     plan = JobRoot(root).read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
@@ -52,7 +52,7 @@ def plan_of(root: str) -> PhysicalPlan:
 
 
 def drawn_plan(root: str) -> dict[str, Any]:
-    """The plan as a graph with positions."""
+    """Return the plan as a graph with positions."""
     shown = document(plan_of(root))
     return shown | {"stages": laid_out(shown["stages"])}
 
@@ -71,7 +71,7 @@ def timeline_of(notices: Notices) -> list[dict[str, Any]]:
 
 
 def log_lines(notices: Notices) -> list[dict[str, Any]]:
-    """The log with checkpoints, and the traces of failures, the latest last."""
+    """Return the log with checkpoints, and the traces of failures, the latest last."""
     lines = []
     for at_us, notice in notices:
         text = sentence(notice)
@@ -83,14 +83,14 @@ def log_lines(notices: Notices) -> list[dict[str, Any]]:
 
 
 def savepoints_of(root: str) -> list[dict[str, Any]]:
-    """The savepoints of a job, the oldest first."""
+    """Return the savepoints of a job, the oldest first."""
     keys = ("name", "created_us", "time_us", "generation", "plan_hash")
     rows = [asdict(one) for one in list_savepoints(JobRoot(root).store)]
     return [{key: row[key] for key in keys} | {"vertices": len(row["vertices"])} for row in rows]
 
 
 def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any]:
-    """Rows as texts. If the job has one output, each row has the SQL condition for ``why``.
+    """Return rows as texts. If the job has one output, each row has the SQL condition for ``why``.
 
     ``output``: the name of an output, or of a source, step or delivery; empty: the first.
     """
@@ -109,7 +109,7 @@ def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any
 
 
 def shown_rows(table: pa.Table, count: int, outputs: list[str]) -> dict[str, Any]:
-    """Rows of a table as :func:`rows_of` returns them."""
+    """Return rows of a table as :func:`rows_of` returns them."""
     rows = _shown(table.slice(0, min(count, ROWS_MAX)))
     return {"outputs": outputs, "conditions": [], "rows": rows}
 
@@ -168,7 +168,7 @@ def _literal(value: Any) -> str:
 
 
 def _shown(table: pa.Table) -> list[dict[str, str]]:
-    """Rows with all values as texts, because a browser would round large numbers."""
+    """Return rows with all values as texts, because a browser would round large numbers."""
     return [{key: _text(value) for key, value in row.items()} for row in plain_rows(table)]
 
 
@@ -179,7 +179,7 @@ def _text(value: Any) -> str:
 
 
 def text_rows(lines: list[str]) -> list[dict[str, str]]:
-    """Rows that a command printed as JSON, with all values as texts."""
+    """Return rows that a command printed as JSON, with all values as texts."""
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     return [{k: v if isinstance(v, str) else json.dumps(v) for k, v in r.items()} for r in rows]
 

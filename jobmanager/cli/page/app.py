@@ -219,7 +219,7 @@ class _Page:
         return Response(text, headers=_HEADERS, media_type="application/json")
 
     async def health(self, _: Request) -> Response:
-        """Whether the server can read its folder; probes ask without a token."""
+        """Return whether the server can read its folder; probes ask without a token."""
         if self._trouble:
             return _json({"status": "failing", "error": self._trouble}, 503)
         return _json({"status": "ok"})
@@ -251,21 +251,21 @@ class _Page:
         return _json(await run_in_threadpool(self._board.table, name, kind, int(rows), output))
 
     async def table(self, request: Request) -> Response:
-        """All rows that are alive now, or ``?at=TIME``, as a stream of Arrow."""
+        """Return all rows that are alive now, or ``?at=TIME``, as a stream of Arrow."""
         name, at = request.path_params["name"], request.query_params.get("at")
         output = request.query_params.get("output", "")
         body = await run_in_threadpool(lambda: _arrow(self._board.current(name, at, output)))
         return Response(body, headers=_HEADERS, media_type="application/vnd.apache.arrow.stream")
 
     async def why(self, request: Request) -> Response:
-        """The input rows of one result row; ``row``: a SQL condition that selects it."""
+        """Return the input rows of one result row; ``row``: a SQL condition that selects it."""
         root = self._recomputing(request)
         row = request.query_params.get("row", "")
         (line, *_) = await run_in_threadpool(run_verb, "why", root, f"--row={row}")
         return Response(line, headers=_HEADERS, media_type="application/json")
 
     async def capsule(self, request: Request) -> Response:
-        """The capsule of one result row; ``row``: a SQL condition that selects it."""
+        """Return the capsule of one result row; ``row``: a SQL condition that selects it."""
         root = self._recomputing(request)
         row = request.query_params.get("row", "")
         with tempfile.TemporaryDirectory() as folder:
@@ -275,7 +275,7 @@ class _Page:
         return Response(body, headers=_HEADERS, media_type="application/zip")
 
     async def at(self, request: Request) -> Response:
-        """The rows alive at ``us``, or with ``stage`` the state of a stage then."""
+        """Return the rows alive at ``us``, or with ``stage`` the state of a stage then."""
         root, query = self._recomputing(request), request.query_params
         us, stage = query.get("us", ""), query.get("stage", "")
         if not us.lstrip("-").isdigit():
@@ -290,23 +290,23 @@ class _Page:
         return _json({"rows": text_rows(lines)})
 
     def _recomputing(self, request: Request) -> str:
-        """The root of the job. Refuses requests that a page of another site sent."""
+        """Return the root of the job. Refuses requests that a page of another site sent."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise UsageError("requests from pages of other sites may not recompute")
         return self._board.root(request.path_params["name"])
 
     async def compare(self, request: Request) -> Response:
-        """The effect of deploying ``file``, a query on this machine, on each stage."""
+        """Return the effect of deploying ``file``, a query on this machine, on each stage."""
         root, file = self._next_query(request)
         return await _result_of("deploy", file, root, "--dry-run")
 
     async def diff(self, request: Request) -> Response:
-        """The result rows that the query in ``file`` changes, over the recorded input."""
+        """Return the result rows that the query in ``file`` changes, over the recorded input."""
         root, file = self._next_query(request)
         return await _result_of("diff", root, file)
 
     def _next_query(self, request: Request) -> tuple[str, str]:
-        """The root of a job, and the file of its next query."""
+        """Return the root of a job, and the file of its next query."""
         file = request.query_params.get("file", "")
         if not file or file.startswith("-"):
             raise UsageError("name the file of the new query, as seen by the server")
@@ -333,7 +333,7 @@ class _Page:
         return Response(text, headers=_HEADERS, media_type="text/plain; version=0.0.4")
 
     async def events(self, _: Request) -> Response:
-        """The list of jobs, again after each look, as server-sent events."""
+        """Return the list of jobs, again after each look, as server-sent events."""
         if self._viewers >= VIEWERS_MAX:
             return _json(
                 {"error": f"{VIEWERS_MAX} viewers is the limit; request /api/jobs instead"}, 503

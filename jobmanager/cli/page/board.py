@@ -75,7 +75,7 @@ class SeenJob:
             return self._read[what]
 
     def notices(self) -> list[tuple[int, Notice]]:
-        """The job's log."""
+        """Return the job's log."""
         notices: list[tuple[int, Notice]] = self.once("notices", lambda: log_of(self.root))
         return notices
 
@@ -143,7 +143,7 @@ class Board:
         return SeenJob(root, status, former, looks)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The jobs for the list, jobs that need attention first."""
+        """Return the jobs for the list, jobs that need attention first."""
         rows = [
             {
                 key: job.status.get(key)
@@ -156,7 +156,7 @@ class Board:
         return sorted(rows, key=lambda row: (_ORDER[row["health"]], row["name"]))
 
     def job(self, name: str) -> SeenJob:
-        """A job by the name of its folder.
+        """Return a job by the name of its folder.
 
         Raises:
             NoJobError: there is none, as of the last look.
@@ -166,11 +166,11 @@ class Board:
         return self.jobs[name]
 
     def root(self, name: str) -> str:
-        """The root of a job, for verbs that change it or recompute from it."""
+        """Return the root of a job, for verbs that change it or recompute from it."""
         return self.job(name).root
 
     def details(self, name: str) -> dict[str, Any]:
-        """The status of a job with its looks, rates and findings."""
+        """Return the status of a job with its looks, rates and findings."""
         job = self.job(name)
         return {"name": name, "status": job.status, "looks": list(job.looks)} | {
             "outputs": answers.freshness(job.status),
@@ -185,7 +185,7 @@ class Board:
         return text
 
     def plan(self, name: str) -> dict[str, Any]:
-        """The plan of a job as a graph with positions."""
+        """Return the plan of a job as a graph with positions."""
         root = self.job(name).root
         stored = get_or_none(JobRoot(root).store, PLAN)
         known, drawn = self._plans.get(root, (None, {}))
@@ -195,25 +195,25 @@ class Board:
         return drawn
 
     def timeline(self, name: str) -> list[dict[str, Any]]:
-        """What happened to a job, the latest last, without checkpoints."""
+        """Return what happened to a job, the latest last, without checkpoints."""
         return answers.timeline_of(self.job(name).notices())
 
     def logs(self, name: str) -> list[dict[str, Any]]:
-        """The log of a job, with checkpoints and traces of failures, the latest last."""
+        """Return the log of a job, with checkpoints and traces of failures, the latest last."""
         return answers.log_lines(self.job(name).notices())
 
     def savepoints(self, name: str) -> list[dict[str, Any]]:
-        """The savepoints of a job."""
+        """Return the savepoints of a job."""
         return answers.savepoints_of(self.job(name).root)
 
     def moments(self, name: str) -> dict[str, Any]:
-        """The range of event times for which the state can be recomputed."""
+        """Return the range of event times for which the state can be recomputed."""
         root = self.job(name).root
         moments: dict[str, Any] = self.job(name).once("moments", lambda: answers.moments_of(root))
         return moments
 
     def findings(self, name: str) -> list[dict[str, Any]]:
-        """The doctor's findings for a job."""
+        """Return the doctor's findings for a job."""
         job, now_us = self.job(name), self._clock.now_us()
         key = (job.root, job.status.get("written_us"), job.status["state"])
         at_us, known, rows = self._examined.get(name, (0, None, []))
@@ -228,7 +228,7 @@ class Board:
         return rows
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
-        """All jobs: name, and status with findings."""
+        """Return all jobs: name, and status with findings."""
         jobs = list(self.jobs.items())
         return [(name, {**job.status, "findings": self.findings(name)}) for name, job in jobs]
 
@@ -242,11 +242,11 @@ class Board:
         return answers.rows_of(self.job(name).root, kind, rows, output)
 
     def outputs(self, name: str) -> list[str]:
-        """The names of a job's outputs."""
+        """Return the names of a job's outputs."""
         return [one.name for one in self._physical(name).of_outputs]
 
     def current(self, name: str, at: str | None = None, output: str = "") -> pa.Table:
-        """The rows of a job that are alive now, or at event time ``at``.
+        """Return the rows of a job that are alive now, or at event time ``at``.
 
         For now, the stream is read on from the end of the previous request.
 
@@ -263,7 +263,7 @@ class Board:
         return known[1].read()
 
     def schema(self, name: str, output: str = "") -> pa.Schema:
-        """The columns of :meth:`current`."""
+        """Return the columns of :meth:`current`."""
         return clean_rows(self._of_output(name, output)).schema
 
     def _of_output(self, name: str, output: str) -> PhysicalPlan:

@@ -240,7 +240,7 @@ class BundledJobs:
         self.root(name)
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
-        """The job for metrics."""
+        """Return the job for metrics."""
         details = self._answer(self._name, "details")
         return [(self._name, {**details["status"], "findings": details["findings"]})]
 

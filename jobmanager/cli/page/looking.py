@@ -25,7 +25,7 @@ Status = dict[str, Any]
 
 
 def look_at(root: str, now_us: int, *, must_exist: bool = False) -> Status:
-    """The status, with ``change``: the id and the kind of a change that is requested.
+    """Return the status, with ``change``: the id and the kind of a change that is requested.
 
     ``must_exist``: raise the errors of :func:`shown_status`; else a broken job gets a status with
     the error.
@@ -51,7 +51,7 @@ def case_of(root: str, before: Status, status: Status, now_us: int, read: ReadLo
 
 
 def log_of(root: str) -> list[tuple[int, Notice]]:
-    """The job's log. Raises StreamEngineError if it cannot be read."""
+    """Return the job's log. Raises StreamEngineError if it cannot be read."""
     return read_notices(JobRoot(root).store)
 
 

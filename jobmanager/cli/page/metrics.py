@@ -374,7 +374,7 @@ class _Families:
         self._jobs = jobs
 
     def collect(self) -> Iterator[Any]:
-        """One metric family per metric, with the samples of all jobs."""
+        """Yield one metric family per metric, with the samples of all jobs."""
         for metric in METRICS:
             make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = make(PREFIX + metric.name, metric.help, labels=("job", *metric.labels))
@@ -385,5 +385,5 @@ class _Families:
 
 
 def exposition(jobs: Sequence[tuple[str, Status]]) -> bytes:
-    """The response to a scrape, as text; ``jobs``: name and status of each job."""
+    """Return the response to a scrape, as text; ``jobs``: name and status of each job."""
     return generate_latest(_Families(jobs))

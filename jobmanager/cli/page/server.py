@@ -22,7 +22,7 @@ _SHUTDOWN_WAIT_S = 2
 
 
 def exports_of(board: Board | BundledJobs, otlp: str | None, lineage: str | None) -> list[Export]:
-    """The exports of the board's data to other systems.
+    """Return the exports of the board's data to other systems.
 
     Raises:
         UsageError: the packages of OpenTelemetry are missing, or the board is a bundle.

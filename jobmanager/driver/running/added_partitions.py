@@ -76,7 +76,7 @@ def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None
 
 
 def may_go_on(state: str, plan: PhysicalPlan) -> bool:
-    """Whether a job in this final state can be resumed and read more of its topics."""
+    """Return whether a job in this final state can be resumed and read more of its topics."""
     return state in _LEFT and bool(topics_of(plan))
 
 
@@ -144,7 +144,7 @@ def topics_of(plan: PhysicalPlan) -> dict[tuple[str, str], dict[str, SourceParti
 
 
 def _may_grow(vertex: VertexSpec) -> bool:
-    """Whether a vertex reads an unbounded topic."""
+    """Return whether a vertex reads an unbounded topic."""
     source = vertex.source
     return (
         source is not None

@@ -41,7 +41,7 @@ class Day:
 
 
 def is_begun(root: str | None, *, continue_: bool, finish: bool, has_query: bool) -> bool:
-    """Whether the root has a job that ``continue_=True`` continues.
+    """Return whether the root has a job that ``continue_=True`` continues.
 
     Raises:
         UsageError: the root is missing, or ``finish`` is given without ``continue_``.

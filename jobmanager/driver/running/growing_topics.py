@@ -169,7 +169,7 @@ class GrowingTopics:
 
 
 def _has_more(job: JobState, readers: Readers) -> bool:
-    """Whether an instance reports more partitions of a topic than its readers know."""
+    """Return whether an instance reports more partitions of a topic than its readers know."""
     known = max(unit.log_partitions for reader in readers.values() for unit in reader.log_units)
     instances = (i for name in readers for i in job.vertices[name].instances)
     return bool(known) and any(instance.log_partitions > known for instance in instances)

@@ -49,7 +49,7 @@ def with_inputs_in(query: Query, root: JobRoot) -> Query:
 
 
 def has_inputs(query: Query) -> bool:
-    """Whether the query has in-memory tables."""
+    """Return whether the query has in-memory tables."""
     return any(_is_given(node) for node in topological(query.root))
 
 

@@ -55,12 +55,12 @@ class AnswerCondition:
         return mask
 
     def shown(self, events: pa.RecordBatch) -> pa.Table:
-        """The events as rows of the output files."""
+        """Return the events as rows of the output files."""
         return self._condition.shown(events)
 
 
 def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
-    """The only durable result row that satisfies the condition.
+    """Return the only durable result row that satisfies the condition.
 
     Raises:
         NoSuchRowError: no row satisfies it, or several do.
@@ -82,7 +82,7 @@ def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
 
 
 def recorded_events(plan: PhysicalPlan) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The durable events of the result, each batch with its stream.
+    """Yield the durable events of the result, each batch with its stream.
 
     A column that a change of the query added is null before the change.
     """

@@ -57,7 +57,7 @@ class Answers:
             answers.append(answer)
 
     def find(self, key: str, at: int) -> bytes | None:
-        """The answer at a time, or the first one if all are later; None: there is none."""
+        """Return the answer at a time, or the first one if all are later; None: there is none."""
         self.used.add(key)
         times, answers = self.known.get(key, ((), ()))
         return answers[max(0, bisect_right(times, at) - 1)] if answers else None
@@ -81,7 +81,7 @@ class Answered(SameLifetimes):
         return self.spec.side_outputs(inputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> _AnsweredOperator:
-        """A new operator."""
+        """Return a new operator."""
         (payload,) = inputs
         return _AnsweredOperator(self, payload)
 
@@ -104,7 +104,7 @@ class _AnsweredOperator(Stateless, AskingOperator):
 
 
 def with_answers(vertices: Mapping[str, VertexSpec], recorded: Recorded) -> dict[str, VertexSpec]:
-    """The vertices, with recorded answers instead of calls.
+    """Return the vertices, with recorded answers instead of calls.
 
     Raises:
         CannotReplayError: answers, or the input of a vertex with calls, are not retained.
@@ -139,7 +139,7 @@ def _note_all(noting: Mapping[str, VertexSpec], recorded: Recorded) -> None:
 
 
 def with_used_answers(vertices: Mapping[str, VertexSpec]) -> dict[str, VertexSpec]:
-    """The vertices, with only the answers that rows used since the last call."""
+    """Return the vertices, with only the answers that rows used since the last call."""
     return {v: replace(s, operators=tuple(map(_used, s.operators))) for v, s in vertices.items()}
 
 
@@ -221,7 +221,7 @@ def _known(operator: Any, noting: Any) -> Any:
 
 
 def _keys_of(spec: Asking, payload: pa.Schema) -> tuple[str, ...]:
-    """The columns on which an answer depends."""
+    """Return the columns on which an answer depends."""
     names = spec.keys if isinstance(spec, CallOnce) else spec.read
     return tuple(names) or tuple(payload.names)
 

@@ -157,7 +157,7 @@ class _Search:
         return len(self._order)
 
     def found(self, causes_max: int) -> Bisection:
-        """The causes of wrong rows, at most ``causes_max``."""
+        """Return the causes of wrong rows, at most ``causes_max``."""
         causes: dict[int, Cause] = {}
         explained = np.empty(0, np.uint64)
         for _ in range(causes_max):
@@ -264,7 +264,7 @@ class _Order:
         return len(self._sources)
 
     def prefix(self, count: int) -> Slice:
-        """The first ``count`` rows."""
+        """Return the first ``count`` rows."""
         taken = np.bincount(self._sources[:count], minlength=len(self._names))
         return {
             name: _head(self._rows[name], int(n))
@@ -272,7 +272,7 @@ class _Order:
         }
 
     def item(self, place: int) -> tuple[str, Rows]:
-        """The source and the row at a position of the order."""
+        """Return the source and the row at a position of the order."""
         source = int(self._sources[place])
         at = int((self._sources[:place] == source).sum())
         rows = self._rows[self._names[source]]

@@ -80,12 +80,12 @@ class Capsule:
         return Stops(vertex_of(self.plan, vertex or ""), break_)
 
     def is_reproduced(self, stops: Stopping | None = None) -> bool:
-        """Whether a run still emits the row."""
+        """Return whether a run still emits the row."""
         target = content_hashes(self.row)[0]
         return any((content_hashes(events) == target).any() for events in self.events(stops))
 
     def shown(self) -> dict[str, Any]:
-        """The row in the form of the output files."""
+        """Return the row in the form of the output files."""
         return _shown(self.plan, self.row)
 
 
@@ -228,7 +228,7 @@ def _masked(
 
 
 def _marks(name: str, sources: list[Rows]) -> tuple[pa.Array, pa.Array]:
-    """The sorted distinct values of a column in all sources, and a mark for each."""
+    """Return the sorted distinct values of a column in all sources, and a mark for each."""
     columns = [plain_array(r.batch.column(name)) for r in sources if name in r.batch.schema.names]
     kind = columns[0].type
     values = pc.drop_null(pc.unique(pa.chunked_array(columns)))
@@ -254,7 +254,7 @@ def _with_marks(
 
 
 def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan without file names, and without rows stored inside the plan."""
+    """Return the plan without file names, and without rows stored inside the plan."""
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source
@@ -268,13 +268,13 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _secrets(plan: PhysicalPlan) -> set[str]:
-    """The secrets that the query's sources and destinations contain as plain text."""
+    """Return the secrets that the query's sources and destinations contain as plain text."""
     sources = [v.source.spec for v in plan.vertices if v.source is not None]
     return literal_secrets(sources, plan.deliveries)
 
 
 def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, tuple[bytes, bytes]]:
-    """The files of the query, if they have not changed since the job started.
+    """Return the files of the query, if they have not changed since the job started.
 
     Each as it is, and without secrets.
     """
@@ -295,7 +295,7 @@ def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, tuple[bytes,
 
 
 def _with_packages(path: Path, places: Sequence[str]) -> dict[str, Path]:
-    """A module and the packages around it, by their paths below the nearest of ``places``.
+    """Return a module and the packages around it, by their paths below the nearest of ``places``.
 
     ``places``: where Python imports from.
     """

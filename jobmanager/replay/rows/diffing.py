@@ -128,7 +128,7 @@ class VersionDiff:
         }
 
     def to_markdown(self) -> str:
-        """A report for a pull request."""
+        """Return a report for a pull request."""
         lines = ["# Changed rows", "", _headline(self) + ".", ""]
         if self.columns:
             lines += ["| column | changed rows |", "|---|---|"]

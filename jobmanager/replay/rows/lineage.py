@@ -67,7 +67,7 @@ class Shrinking:
         return self._runs.gives(rows, self._target)
 
     def _read_until_it_comes(self) -> dict[str, int]:
-        """The number of rows read from each source when the output row was emitted."""
+        """Return the number of rows read from each source when the output row was emitted."""
         for step in self._runs.steps(None):
             for _, items in step.sink_items():
                 if (content_hashes(only_events(items.batch)) == np.uint64(self._target)).any():
@@ -75,7 +75,7 @@ class Shrinking:
         raise NoSuchRowError("a run over all recorded input does not give it again")
 
     def _last_rows(self, ends: dict[str, int]) -> Slice:
-        """The last n rows before ``ends`` of each source, with a sufficient n."""
+        """Return the last n rows before ``ends`` of each source, with a sufficient n."""
         count = _FIRST_ROWS
         while True:
             rows = self._runs.load({v: (max(0, end - count), end) for v, end in ends.items()})
@@ -162,7 +162,7 @@ def _chosen(rows: Slice, kept: np.ndarray) -> Slice:
 
 
 def _equal(rows: Rows, name: str, value: pa.Scalar) -> np.ndarray | None:
-    """Which rows have ``value`` in a column; None: no such column, or another type."""
+    """Return which rows have ``value`` in a column; None: no such column, or another type."""
     column = _column(rows, name)
     if column is None or column.type != value.type or not value.is_valid:
         return None
@@ -172,7 +172,7 @@ def _equal(rows: Rows, name: str, value: pa.Scalar) -> np.ndarray | None:
 
 
 def _occurs(rows: Rows, other: Rows, name: str) -> np.ndarray | None:
-    """Which rows have a value in column ``name`` that ``other`` has there too."""
+    """Return which rows have a value in column ``name`` that ``other`` has there too."""
     columns = _column(rows, name), _column(other, name)
     if columns[0] is None or columns[1] is None or columns[0].type != columns[1].type:
         return None

@@ -49,7 +49,7 @@ class Rows:
         return len(self.numbers)
 
     def take(self, kept: np.ndarray) -> Rows:
-        """The rows for which ``kept``, bool[n], is true."""
+        """Return the rows for which ``kept``, bool[n], is true."""
         return Rows(self.numbers[kept], self.batch.filter(pa.array(kept)))
 
 
@@ -88,7 +88,7 @@ class SliceRuns:
         self.count = 0
 
     def plan_of(self, plan: PhysicalPlan, rows: Slice) -> PhysicalPlan:
-        """The plan with the recorded answers of calls that a run of this slice needs."""
+        """Return the plan with the recorded answers of calls that a run of this slice needs."""
         with_used_answers(self.vertices)
         for _ in self.steps(rows):
             pass
@@ -96,7 +96,7 @@ class SliceRuns:
         return replace(plan, vertices=tuple(known.get(v.id, v) for v in plan.vertices))
 
     def load(self, ranges: Mapping[str, tuple[int, int]] | None = None) -> Slice:
-        """The rows of all sources; with ``ranges`` the rows ``[lo, hi)`` of each source."""
+        """Return the rows of all sources; with ``ranges`` the rows ``[lo, hi)`` of each source."""
         return {v: self._loaded(v, *(ranges[v] if ranges else (0, None))) for v in self.sources}
 
     def _loaded(self, vertex: str, lo: int, hi: int | None) -> Rows:
@@ -152,7 +152,7 @@ class Step:
     rerun: Rerun
 
     def sink_items(self) -> Iterator[tuple[str, Items]]:
-        """The items for the main output, with the stream of each."""
+        """Yield the items for the main output, with the stream of each."""
         at = 0
         for edge in self.spec.outputs:
             for stream in edge.streams:
@@ -162,7 +162,7 @@ class Step:
                     yield stream, items
 
     def read(self, sources: Iterable[str]) -> dict[str, int]:
-        """The number of rows read from each source up to this step."""
+        """Return the number of rows read from each source up to this step."""
         return {v: self.rerun.runs[v].vertex.read_positions[0] for v in sources}
 
 
@@ -182,7 +182,7 @@ class _Feed:
 
 
 def sinks_of(plan: PhysicalPlan) -> list[str]:
-    """The vertices that write the output."""
+    """Return the vertices that write the output."""
     return [v.id for v in plan.vertices if any(edge.is_sink for edge in v.outputs)]
 
 
@@ -209,7 +209,7 @@ def _without_numbers(spec: VertexSpec) -> VertexSpec:
 
 
 def log_rows(spec: VertexSpec, store: BlobStore) -> Rows:
-    """The rows of a live log that the job has used, with their positions in the log.
+    """Return the rows of a live log that the job has used, with their positions in the log.
 
     Rows of all partitions are in one order: by the greatest time so far of their partition.
 

@@ -76,7 +76,7 @@ def _in_comments(text: str, secrets: Sequence[str]) -> Iterator[Edit]:
 
 
 def _in_code(node: ast.AST, changed: set[ast.AST]) -> Iterator[Edit]:
-    """The edits that put changed constants into the code, f-strings as a whole."""
+    """Yield the edits that put changed constants into the code, f-strings as a whole."""
     if isinstance(node, ast.JoinedStr | ast.Constant):
         if not changed.isdisjoint(ast.walk(node)):
             assert node.end_lineno is not None
@@ -108,7 +108,7 @@ def _star(tree: ast.AST, secrets: Sequence[str]) -> set[ast.AST]:
 
 
 def _pieces(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of one text: of a constant, of an f-string, or of parts with + between them."""
+    """Yield the parts of one text: of a constant, of an f-string, or of parts with + between them."""
     match node:
         case ast.JoinedStr(values=values):
             yield from values
@@ -141,7 +141,7 @@ def _replace(node: ast.AST, text: str) -> None:
 
 
 def _texts(value: ast.AST) -> Iterator[ast.Constant]:
-    """The texts in a value, without the keys of dicts and lookups, and without formats."""
+    """Yield the texts in a value, without the keys of dicts and lookups, and without formats."""
     children: list[Any]
     match value:
         case ast.Constant(value=str() | bytes()):
@@ -169,7 +169,7 @@ def _is_secret(text: str) -> bool:
 
 
 def _is_type(text: str) -> bool:
-    """Whether a text declares the type of a column."""
+    """Return whether a text declares the type of a column."""
     try:
         return bool(pa.type_for_alias(text.partition("<")[0].partition("[")[0]))
     except ValueError:

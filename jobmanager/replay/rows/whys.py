@@ -129,7 +129,7 @@ def stages_of(runs: SliceRuns, lineage: Lineage) -> tuple[StageRows, ...]:
 
 
 def shown_rows(rows: Rows) -> pa.Table:
-    """Rows as a table for the user, with their row numbers."""
+    """Return rows as a table for the user, with their row numbers."""
     batch = rows.batch
     if batch.schema.names[0] == KIND:
         batch = batch.drop_columns([KIND])

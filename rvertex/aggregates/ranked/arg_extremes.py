@@ -38,12 +38,12 @@ _SIGN = np.int64(2**63 - 1)
 
 
 def ranked_type(rank: pa.DataType, value: pa.DataType) -> pa.DataType:
-    """The struct type of a value with its rank."""
+    """Return the struct type of a value with its rank."""
     return pa.struct(list(zip(FIELDS, (rank, pa.int64(), value), strict=True)))
 
 
 def is_ranked_type(kind: pa.DataType) -> bool:
-    """Whether the type is a :func:`ranked_type` whose rank can be compared."""
+    """Return whether the type is a :func:`ranked_type` whose rank can be compared."""
     return (
         pa.types.is_struct(kind)
         and tuple(field.name for field in kind) == FIELDS
@@ -53,7 +53,7 @@ def is_ranked_type(kind: pa.DataType) -> bool:
 
 
 def has_numbers(kind: pa.DataType) -> bool:
-    """Whether the ranks are numbers, times or booleans, which :class:`Ranked` needs."""
+    """Return whether the ranks are numbers, times or booleans, which :class:`Ranked` needs."""
     return is_numpy_ordered(kind.field(0).type)
 
 
@@ -65,12 +65,12 @@ def plain_ranked(kind: pa.DataType) -> pa.DataType:
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the value of a :func:`ranked_type`."""
+    """Return the type of the value of a :func:`ranked_type`."""
     return kind.field(2).type
 
 
 def values_of(column: pa.Array) -> pa.Array:
-    """The values of the structs; null where the struct is null."""
+    """Return the values of the structs; null where the struct is null."""
     return pc.struct_field(column, 2)
 
 
@@ -180,7 +180,7 @@ class _Winners:
 
 
 def _place(column: pa.Array) -> tuple[pa.DataType, int, int, int]:
-    """A key of a column's buffers. Living columns without nulls are equal if their keys are."""
+    """Return a key of a column's buffers. Living columns without nulls are equal if their keys are."""
     return (column.type, column.buffers()[1].address, column.offset, len(column))
 
 
@@ -205,7 +205,7 @@ def _best_rows(
 
 
 def with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """The rows that have a rank, and their codes."""
+    """Return the rows that have a rank, and their codes."""
     ranks = pc.struct_field(column, 0)
     if not ranks.null_count:
         return codes, column

@@ -86,7 +86,7 @@ class ListedByOrder(Holistic):
         return pc.if_else(empty, pa.scalar(None, self._kind), lists)
 
     def _sorted(self, codes: np.ndarray, structs: pa.Array) -> np.ndarray:
-        """The positions of the rows (int64[n]) by group, then by order, then in row order."""
+        """Return the positions of the rows (int64[n]) by group, then by order, then in row order."""
         ways = self._order.ways
         by = sort_columns([pc.struct_field(structs, i) for i in range(len(ways))], ways)
         place = pa.array(np.arange(len(codes)))
@@ -129,7 +129,7 @@ def _top_type(kind: pa.DataType, argument: Argument) -> pa.DataType:
 
 
 def _top_value(merged: Merged) -> pa.Array:
-    """The last struct field (the value) of the only row of each list."""
+    """Return the last struct field (the value) of the only row of each list."""
     lists = _TOP.finish(merged)
     rows = pc.list_element(pc.if_else(lists.is_null(), _one_null(lists.type), lists), 0)
     return pc.struct_field(rows, rows.type.num_fields - 1)

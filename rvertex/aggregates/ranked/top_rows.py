@@ -149,7 +149,7 @@ class TopRows(Values):
 
 
 def sort_keys(columns: Iterable[str], ways: Ways) -> list[tuple[str, str]]:
-    """The sort keys for Arrow: all ``columns``; value columns in the direction of ``ways``."""
+    """Return the sort keys for Arrow: all ``columns``; value columns in the direction of ``ways``."""
     down = {f"value{i}" for i, (is_down, _) in enumerate(ways) if is_down}
     return [(name, "descending" if name in down else "ascending") for name in columns]
 
@@ -175,7 +175,7 @@ def sort_columns(values: Sequence[pa.Array], ways: Ways) -> dict[str, pa.Array]:
 
 
 def _changes(columns: list[pa.Array]) -> np.ndarray:
-    """Whether each row differs from the row before it."""
+    """Return whether each row differs from the row before it."""
     rows = len(columns[0])
     changed = np.zeros(rows, bool)
     if rows == 0:
@@ -218,7 +218,7 @@ def _finish(merged: Merged) -> pa.Array:
 
 
 def _copies(codes: np.ndarray, columns: Sequence[pa.Array]) -> np.ndarray:
-    """The number of each row among the equal rows of its list, from 1."""
+    """Return the number of each row among the equal rows of its list, from 1."""
     keys = [pa.array(codes), *map(plain_array, columns)]
     same = numbered_keys([key.type for key in keys], keys, len(codes)).codes
     order = np.argsort(same, kind="stable")
@@ -228,7 +228,7 @@ def _copies(codes: np.ndarray, columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _takes(kind: pa.DataType) -> bool:
-    """Whether the type is a struct of comparable sort columns, a time and a row."""
+    """Return whether the type is a struct of comparable sort columns, a time and a row."""
     if not pa.types.is_struct(kind) or kind.num_fields < 2 or kind.field(-1).name != _ROW:
         return False
     return all(has_order(kind.field(i).type) for i in range(kind.num_fields - 2))

@@ -56,7 +56,7 @@ class KeptKeys:
         return tables
 
     def recoded(self, table: pa.Table, column: str) -> pa.Table:
-        """The rows of kept keys, with new codes in ``column``."""
+        """Return the rows of kept keys, with new codes in ``column``."""
         codes = numbers(as_one_array(table.column(column)))
         is_kept = self.mask[codes]
         return _replaced(filtered(table, is_kept), column, self._codes[codes[is_kept]])
@@ -64,7 +64,7 @@ class KeptKeys:
     def distinct_values(
         self, state: OperatorState, sessions: np.ndarray | None = None
     ) -> dict[str, pa.Table]:
-        """The distinct values of kept keys.
+        """Return the distinct values of kept keys.
 
         ``sessions`` int64[keys]: the values are by the number of the key's session, not by code.
         """
@@ -81,7 +81,7 @@ class KeptKeys:
         return tables
 
     def open_windows(self, state: OperatorState, windows: pa.ChunkedArray) -> pa.Table:
-        """The log of windows; ``windows``: the last window of each key."""
+        """Return the log of windows; ``windows``: the last window of each key."""
         log = state.tables["windows"]
         gone = windows.to_numpy()[~self.mask] - state.header["first"]
         closes = log.column(_CLOSES).to_numpy().copy()
@@ -96,7 +96,7 @@ class KeptKeys:
 
 
 def kept_keys(spec: Any, slots: SlotRange, state: OperatorState) -> KeptKeys:
-    """The keys of a key table that are in the range."""
+    """Return the keys of a key table that are in the range."""
     only(spec, slots, spec.keys)
     at = [spec.keys.index(name) for name in slots.keys[0]]
     return KeptKeys(slots.mask([as_one_array(state.tables[f"key{i}"].column(0)) for i in at]))
@@ -119,7 +119,7 @@ def running(
     slots: SlotRange,
     state: OperatorState,
 ) -> OperatorState:
-    """Running aggregates: keys with their totals and distinct values, and waiting rows."""
+    """Return the running aggregates: keys with their totals and distinct values, and waiting rows."""
     keys, own = kept_keys(spec, slots, state), state.tables
     of_session = not isinstance(spec, RunningAggregate)
     sessions = numbers(as_one_array(own["open"].column(1))) if of_session else None
@@ -205,7 +205,7 @@ def edge_sessions(
 
 
 def matches(spec: MatchRows, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
-    """Row patterns: keys, their stored rows, and matches that are not emitted yet."""
+    """Return row patterns: keys, their stored rows, and matches that are not emitted yet."""
     keys, own = kept_keys(spec, slots, state), state.tables
     only(spec, slots, spec.kept)
     of_key = own["of_key"]
@@ -228,7 +228,7 @@ def matches(spec: MatchRows, place: Place, slots: SlotRange, state: OperatorStat
 
 
 def _used(values: pa.Table, places: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of ``values`` whose numbers are in ``places``, and their new numbers there.
+    """Return the rows of ``values`` whose numbers are in ``places``, and their new numbers there.
 
     -1 means no row, and stays.
     """

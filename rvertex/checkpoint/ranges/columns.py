@@ -63,7 +63,7 @@ def _renamed(names: tuple[str, ...], new_names: dict[str, str]) -> Keys | None:
 def keys_of_chain(
     chain: Sequence[OperatorSpec], keys: Keys, ports: Sequence[pa.Schema]
 ) -> list[Keys | None]:
-    """The key columns in the input of each operator, and in the output of the last one."""
+    """Return the key columns in the input of each operator, and in the output of the last one."""
     chain_keys: list[Keys | None] = [keys]
     for spec in chain:
         at = chain_keys[-1]

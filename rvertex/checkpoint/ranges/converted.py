@@ -25,7 +25,7 @@ def converted_shards(
     state: OperatorState,
     reshape: Callable[[pa.Table], pa.Table],
 ) -> OperatorState:
-    """The state of ``spec``, an operator of ``new``, made from ``state`` of the old vertex.
+    """Return the state of ``spec``, an operator of ``new``, made from ``state`` of the old vertex.
 
     ``old``: the vertex with the operators of one shard. ``reshape``: converts rows to the columns
     of the new output.

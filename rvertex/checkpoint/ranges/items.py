@@ -48,7 +48,7 @@ def lane_of(table: pa.Table) -> pa.Table:
 def merge_state(
     channels: int, time: int, reached: int, lanes: Mapping[str, pa.Table]
 ) -> tuple[OperatorState, tuple[int, ...]]:
-    """The state of MERGE at a cut, and its positions: the beginning of each channel.
+    """Return the state of MERGE at a cut, and its positions: the beginning of each channel.
 
     ``lanes``: items in transit, by channel. All later items are at or after ``time``. All items
     released before are at or before ``reached``, so a replay cannot start before that time.

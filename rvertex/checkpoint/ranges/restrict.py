@@ -87,7 +87,7 @@ def restricted(
     state: OperatorState,
     whole: Slots = (0, SLOTS),
 ) -> OperatorState:
-    """The part of ``state`` whose keys have these slots.
+    """Return the part of ``state`` whose keys have these slots.
 
     ``keys``: the hashed columns of each port; None: the operator's input no longer has them.
     ``whole``: the slots that ``state`` covers.
@@ -123,7 +123,7 @@ def _divided(
 
 
 def _emptied(place: Place, state: OperatorState) -> OperatorState:
-    """The state of an operator without groups, for all vertices but the first.
+    """Return the state of an operator without groups, for all vertices but the first.
 
     For the first phase of an aggregate: one vertex gets all groups, because the second phase merges
     them by key.
@@ -241,7 +241,7 @@ def _forwarding(
 def _of_begins(
     spec: EdgeOfBegins, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Rows alive, by number, and waiting ends, filtered by the key in the emitted rows."""
+    """Return rows alive, by number, and waiting ends, filtered by the key in the emitted rows."""
     inner = replace(place, spec=spec.inner, ports=_numbered(place.ports))
     inside = _divided(spec.inner, inner, slots, part_state(state, "inner"))
     own = state.tables
@@ -269,7 +269,7 @@ def _numbered(ports: Sequence[pa.Schema]) -> tuple[pa.Schema, ...]:
 def _deduplicate(
     spec: Deduplicate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Keys with the times until which repeats are dropped; keys on scratch are in a log."""
+    """Return keys with the times until which repeats are dropped; keys on scratch are in a log."""
     mask = by_code.kept_keys(spec, slots, state).mask
     own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
     keys = {name: filtered(own[name], mask) for name in own}
@@ -310,7 +310,7 @@ def _phases(
 def _process(
     spec: KeyedProcessing, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Keys with their fields and timers, waiting rows, and events for begins and ends."""
+    """Return keys with their fields and timers, waiting rows, and events for begins and ends."""
     only(spec, slots, spec.keys)
     own = state.tables
     at = [spec.keys.index(name) for name in slots.keys[0]]

@@ -53,13 +53,13 @@ class Sharded:
     ranges: tuple[tuple[int, int], ...]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The output schema of the chain."""
+        """Return the output schema of the chain."""
         for spec in self.chain:
             inputs = [spec.output_schema(inputs)]
         return inputs[0]
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The side outputs of the chain."""
+        """Return the side outputs of the chain."""
         outputs: list[SideOutput] = []
         for spec in self.chain:
             outputs += side_outputs_of(spec, inputs)
@@ -67,7 +67,7 @@ class Sharded:
         return tuple(outputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Shards:
-        """All shards in their initial state."""
+        """Return all shards in their initial state."""
         return Shards(self, inputs)
 
     def beginning(
@@ -78,7 +78,7 @@ class Sharded:
         after: int = MIN_TIME,
         pending: Sequence[pa.Table | None] = (),
     ) -> OperatorState:
-        """The state of a vertex that continues with these states of the shards' operators.
+        """Return the state of a vertex that continues with these states of the shards' operators.
 
         ``reached``: the last CTI that each shard received. ``after``: the last CTI of the output.
         ``pending``: per shard, emitted items that MERGE has not released.
@@ -125,7 +125,7 @@ class Shards:
         return [operator for shard in self._shards for operator in shard]
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The events of each side output, of all shards in shard order."""
+        """Return the events of each side output, of all shards in shard order."""
         found: list[pa.RecordBatch] = []
         for k, count in enumerate(self._sides):
             if count == 0:
@@ -158,7 +158,7 @@ class Shards:
         return released[0]
 
     def _of_shards(self, ports: Sequence[Run]) -> list[list[Run]]:
-        """The rows of each shard by port."""
+        """Return the rows of each shard by port."""
         by_shard: list[list[Run]] = [[] for _ in self._shards]
         for run, names in zip(ports, self._spec.keys, strict=True):
             events = run.events
@@ -175,7 +175,7 @@ class Shards:
         return by_shard
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """The tables of all shards; see :class:`rvertex.operators.protocol.ShowsState`."""
+        """Return the tables of all shards; see :class:`rvertex.operators.protocol.ShowsState`."""
         found: dict[str, list[pa.Table]] = {}
         for shard in self._shards:
             for k, operator in enumerate(shard):

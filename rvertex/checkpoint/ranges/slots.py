@@ -48,13 +48,13 @@ class SlotRange:
     is_first: bool = True
 
     def mask(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """Which rows of key columns are in the range, bool[n]."""
+        """Return which rows of key columns are in the range, bool[n]."""
         slots = slots_of([as_one_array(pa.chunked_array([c])) for c in columns])
         is_inside: np.ndarray = (slots >= self.lo) & (slots < self.hi)
         return is_inside
 
     def of_table(self, table: pa.Table, port: int) -> np.ndarray:
-        """Which rows of a table with the key columns of ``port`` are in the range, bool[n]."""
+        """Return which rows of a table with the key columns of ``port`` are in the range, bool[n]."""
         names = self.keys[min(port, len(self.keys) - 1)]
         return self.mask([as_one_array(table.column(name)) for name in names])
 
@@ -67,7 +67,7 @@ def only(spec: object, slots: SlotRange, names: Sequence[str]) -> None:
 
 
 def filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:
-    """The rows of a table for which ``mask`` bool[n] is true."""
+    """Return the rows of a table for which ``mask`` bool[n] is true."""
     return table.filter(pa.array(mask))
 
 

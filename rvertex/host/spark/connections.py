@@ -57,7 +57,7 @@ def _keeps_record(record: logging.LogRecord) -> bool:
 
 
 def is_local(master: str) -> bool:
-    """Whether Spark starts all processes for ``master`` on this machine."""
+    """Return whether Spark starts all processes for ``master`` on this machine."""
     return master.startswith("local")
 
 

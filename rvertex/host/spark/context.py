@@ -98,7 +98,7 @@ class WrongMasterError(UsageError):
 
 
 def spark_log_path() -> str:
-    """The file that Spark's own log is written to."""
+    """Return the file that Spark's own log is written to."""
     return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
 
 
@@ -153,7 +153,7 @@ def spark_context(
 
 
 def _answers(context: SparkContext) -> bool:
-    """Whether the context's JVM is alive and the context was not stopped."""
+    """Return whether the context's JVM is alive and the context was not stopped."""
     try:
         return not context._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):

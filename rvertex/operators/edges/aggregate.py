@@ -66,7 +66,7 @@ class EdgeAggregate(Aggregates):
     by_arrival: bool = False
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeAggregateOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return EdgeAggregateOperator(self, payload)
 
@@ -92,7 +92,7 @@ class _Way(Protocol):
     """An algorithm that computes results from steps."""
 
     def results(self, steps: Steps, keys: int) -> tuple[list[pa.Array], np.ndarray]:
-        """The aggregates' columns after each step, and whether the key has live rows then."""
+        """Return the aggregates' columns after each step, and whether the key has live rows then."""
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""

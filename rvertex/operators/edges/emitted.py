@@ -31,7 +31,7 @@ class Lives:
     ranks: tuple[np.ndarray, ...]
 
     def events(self, lo: int, hi: int) -> Edges:
-        """The start and end edges of these rows at times in ``[lo, hi)``.
+        """Return the start and end edges of these rows at times in ``[lo, hi)``.
 
         A row whose end was known at its start becomes an interval, without an end edge.
         """

@@ -65,7 +65,7 @@ class Instants:
         return [self._split(i, rows) for i, rows in enumerate(taken)]
 
     def save(self) -> tuple[int, dict[str, pa.Table]]:
-        """The frontier and the buffered rows, by reference."""
+        """Return the frontier and the buffered rows, by reference."""
         tables: dict[str, pa.Table] = {}
         for i, waiting in enumerate(self._settled.tables()):
             tables |= {f"waiting{i}": waiting, f"ahead{i}": self._ahead[i].table()}

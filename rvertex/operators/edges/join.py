@@ -82,24 +82,24 @@ class EdgeJoin:
         assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of ``output``."""
+        """Return the columns of ``output``."""
         of_side = dict(zip(_SIDES, inputs, strict=True))
         return pa.schema(
             [(name, of_side[side].field(column).type) for side, column, name in self.output]
         )
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeJoinOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return EdgeJoinOperator(self, inputs)
 
     def stored(self, i: int, payload: pa.Schema) -> pa.Schema:
-        """The columns of port ``i`` that are stored: its keys and its output columns."""
+        """Return the columns of port ``i`` that are stored: its keys and its output columns."""
         columns = (*self.output, *self.reads)
         wanted = [*self.on(i), *(column for s, column, _ in columns if s == _SIDES[i])]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
 
     def on(self, i: int) -> tuple[str, ...]:
-        """The key columns of port ``i``."""
+        """Return the key columns of port ``i``."""
         return (self.left_on, self.right_on)[i]
 
 
@@ -152,7 +152,7 @@ class EdgeJoinOperator:
         return Run(out, ports[0].ctis)
 
     def snapshot(self) -> OperatorState:
-        """Living and buffered rows, by reference."""
+        """Return living and buffered rows, by reference."""
         frontier, tables = self._instants.save()
         for name, side in zip(_SIDES, self._sides, strict=True):
             tables[name] = side.table()
@@ -199,7 +199,7 @@ class EdgeJoinOperator:
         return self._keys.codes([rows.column(name) for name in self._spec.on(i)])
 
     def _pairs(self, left: _Step, right: _Step) -> Lives:
-        """The pairs of which a row begins or ends in the step."""
+        """Return the pairs of which a row begins or ends in the step."""
         lefts, rights = self._sides
         probe, of_left = rights.find(lefts.codes(left.active))
         other, of_right = lefts.find(rights.codes(right.active))
@@ -223,7 +223,7 @@ class EdgeJoinOperator:
         return Lives(starts, ends, np.where(is_known, least, INF_TIME), ranks)
 
     def _true(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The pairs for which the condition is true."""
+        """Return the pairs for which the condition is true."""
         assert self._spec.where is not None
         if len(a) == 0:
             return a, b
@@ -236,7 +236,7 @@ class EdgeJoinOperator:
         return a[is_match], b[is_match]
 
     def _matches(self, pairs: Lives | None, lo: int) -> _Step:
-        """The starts and ends of matches in the step, by left row."""
+        """Return the starts and ends of matches in the step, by left row."""
         assert pairs is not None
         hi = self._instants.frontier
         of = pairs.ranks[_LEFT]
@@ -247,7 +247,7 @@ class EdgeJoinOperator:
         return _Step(of, np.concatenate([of[begins], of[ending]]), times, deltas)
 
     def _alone(self, left: _Step, changes: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
-        """Left rows without a match, if that state begins or ends in the step."""
+        """Return left rows without a match, if that state begins or ends in the step."""
         lefts = self._sides[0]
         self._cover()
         spans = self._matched.change(changes.codes, changes.times, changes.deltas)
@@ -277,7 +277,7 @@ class EdgeJoinOperator:
         self._matched.cover(len(self._sides[0]) if by_row else len(self._keys))
 
     def _events(self, lives: Lives, lo: int) -> tuple[Edges, pa.RecordBatch]:
-        """The edges of results from ``lo`` on, and their payloads."""
+        """Return the edges of results from ``lo`` on, and their payloads."""
         edges = lives.events(lo, self._instants.frontier)
         columns = self._columns(self._spec.output, edges.ranks[_LEFT:])
         names = [name for _, _, name in self._spec.output]

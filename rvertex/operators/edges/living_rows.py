@@ -67,7 +67,7 @@ class LivingRows:
         return len(self) - self._dead
 
     def living(self) -> np.ndarray:
-        """The numbers of the rows without an end so far, increasing."""
+        """Return the numbers of the rows without an end so far, increasing."""
         return np.flatnonzero(self._ended.read()[: len(self)] == INF_TIME)
 
     def add(
@@ -97,7 +97,7 @@ class LivingRows:
         return numbers
 
     def take(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The rows; all columns null for a negative number."""
+        """Return the rows; all columns null for a negative number."""
         return self._rows.take(numbers)
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
@@ -113,7 +113,7 @@ class LivingRows:
         return values
 
     def ends(self, numbers: np.ndarray) -> np.ndarray:
-        """The ends of the rows; INF_TIME for a live row."""
+        """Return the ends of the rows; INF_TIME for a live row."""
         values: np.ndarray = self._ended.read()[numbers]
         return values
 
@@ -147,7 +147,7 @@ class LivingRows:
         return numbers
 
     def dying(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """A live row for each death, equal in payload, code and times; -1 if there is none."""
+        """Return a live row for each death, equal in payload, code and times; -1 if there is none."""
         began = int64_column(deaths, VE)
         numbers = np.full(len(codes), -1, np.int64)
         probe, number = self._of_start(codes, began)
@@ -202,7 +202,7 @@ class LivingRows:
         self.load(self.table(), lambda _: codes)
 
     def table(self) -> pa.Table:
-        """All rows, by reference, with their ends."""
+        """Return all rows, by reference, with their ends."""
         ended = pa.array(self._ended.shared())
         return self._rows.table().append_column(pa.field(_ENDED, pa.int64()), ended)
 
@@ -331,7 +331,7 @@ class ClosingRows:
             self.living.end(deaths, nothing, np.full(deaths.num_rows, INF_TIME))
 
     def passed(self, ctis: np.ndarray) -> np.ndarray:
-        """The CTIs that are greater than the last one; call it at the end of a step."""
+        """Return the CTIs that are greater than the last one; call it at the end of a step."""
         self.living.forget()
         passed = growing(ctis, self._last_cti)
         if len(passed):
@@ -366,7 +366,7 @@ def expanded(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def bisected(
     values: np.ndarray, lo: np.ndarray, hi: np.ndarray, wanted: np.ndarray, *, after: bool
 ) -> np.ndarray:
-    """The insertion point of ``wanted[i]`` in the sorted ``values[lo[i]:hi[i]]``.
+    """Return the insertion point of ``wanted[i]`` in the sorted ``values[lo[i]:hi[i]]``.
 
     ``after``: after equal values; else before them.
     """

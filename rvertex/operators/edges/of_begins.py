@@ -52,12 +52,12 @@ class EdgeOfBegins:
     inner: OperatorSpec
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The schema of ``inner``, without the row number."""
+        """Return the schema of ``inner``, without the row number."""
         whole = self.inner.output_schema(_numbered(inputs))
         return pa.schema([field for field in whole if field.name != NUMBER])
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeOfBeginsOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return EdgeOfBeginsOperator(self, inputs)
 
 
@@ -108,7 +108,7 @@ class EdgeOfBeginsOperator:
         return Run(out, made.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The inner state, live rows and buffered ends, by reference."""
+        """Return the inner state, live rows and buffered ends, by reference."""
         (waiting,) = self._settled.tables()
         numbers = pa.table({NUMBER: self._numbers})
         tables = {"waiting": waiting, "rows": self._rows.table(), "numbers": numbers}
@@ -148,7 +148,7 @@ class EdgeOfBeginsOperator:
             self._made = pa.concat_tables([self._made, added])
 
     def _due(self, made: Run) -> pa.RecordBatch:
-        """The end edges of output rows before which no row can begin any more."""
+        """Return the end edges of output rows before which no row can begin any more."""
         upto = int(made.ctis[-1]) if len(made.ctis) else int(MIN_TIME)
         if made.events.num_rows:  # ends at the time of a row precede it
             upto = max(upto, int(int64_column(made.events, VS)[-1]) + 1)
@@ -177,5 +177,5 @@ class EdgeOfBeginsOperator:
 
 
 def _numbered(inputs: Sequence[pa.Schema]) -> list[pa.Schema]:
-    """The input schemas, with the row number added to port 0."""
+    """Return the input schemas, with the row number added to port 0."""
     return [inputs[0].append(pa.field(NUMBER, pa.int64())), *inputs[1:]]

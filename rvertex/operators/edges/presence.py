@@ -38,11 +38,11 @@ class Presence:
             self._since.writable(codes)
 
     def now(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each code has rows, bool[n], and since when that is so, int64[n]."""
+        """Return whether each code has rows, bool[n], and since when that is so, int64[n]."""
         return self._count.read()[codes] > 0, self._since.read()[codes]
 
     def of(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The count of each code, and since when it is 0 or is not, int64[n] each."""
+        """Return the count of each code, and since when it is 0 or is not, int64[n] each."""
         return self._count.read()[codes], self._since.read()[codes]
 
     def keep(self, codes: np.ndarray) -> None:
@@ -85,7 +85,7 @@ class Presence:
         turns: np.ndarray,
         head: np.ndarray,
     ) -> Spans:
-        """The spans without rows that begin or end at ``turns``, and all open ones."""
+        """Return the spans without rows that begin or end at ``turns``, and all open ones."""
         touched = codes[head]
         was = self._since.read()[touched]
         had = self._count.read()[touched] == 0

@@ -40,7 +40,7 @@ class Results:
         self._began = GroupArray(np.int64, INF_TIME)
 
     def living(self) -> np.ndarray:
-        """The codes that have a live result, increasing."""
+        """Return the codes that have a live result, increasing."""
         return np.flatnonzero(self._began.read() != INF_TIME)
 
     def change(
@@ -107,7 +107,7 @@ class Results:
             self._began.writable(codes)
 
     def save(self) -> dict[str, pa.Table]:
-        """The results, by reference."""
+        """Return the results, by reference."""
         tables = {"began": pa.table({"began": self._began.shared()})}
         for i, store in enumerate(self._stores):
             values, at = store.save()
@@ -122,7 +122,7 @@ class Results:
             store.restore(tables[f"result{i}"].column(0), at)
 
     def values(self, codes: np.ndarray) -> pa.RecordBatch:
-        """The payload of the last result of each code."""
+        """Return the payload of the last result of each code."""
         columns = [store.values(codes) for store in self._stores]
         return pa.RecordBatch.from_arrays(columns, schema=self.payload)
 
@@ -136,7 +136,7 @@ class Results:
         return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
     def _ranks(self, rows: pa.RecordBatch, first: np.ndarray, group: np.ndarray) -> np.ndarray:
-        """The rank of each step's key in key order."""
+        """Return the rank of each step's key in key order."""
         at = pa.array(first)
         order = sorted_keys([column.take(at) for column in rows.columns[: self._keys]], len(first))
         rank = np.empty(len(first), np.int64)

@@ -67,7 +67,7 @@ class EdgeRunningSessions(OverSessions):
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeRunningSessionsOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return EdgeRunningSessionsOperator(self, payload)
 

@@ -33,7 +33,7 @@ _FUNCTIONS = ("count", "sum", "mean")
 
 
 def can_be_signed(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bool:
-    """Whether all aggregates are counts, or sums and means of integers that int64 holds."""
+    """Return whether all aggregates are counts, or sums and means of integers that int64 holds."""
     return all(
         a.function == "count" or (a.function in _FUNCTIONS and _is_whole(payload, a.column))
         for a in aggregates
@@ -41,7 +41,7 @@ def can_be_signed(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bo
 
 
 def _is_whole(payload: pa.Schema, column: str | None) -> bool:
-    """Whether the column is an integer that int64 holds."""
+    """Return whether the column is an integer that int64 holds."""
     kind = plain_type(payload.field(column).type)
     return bool(pa.types.is_integer(kind) and kind != pa.uint64())
 
@@ -67,7 +67,7 @@ class SignedSums:
         codes: np.ndarray,
         keys: int,
     ) -> tuple[list[pa.Array], np.ndarray]:
-        """The lane columns after each step, and the number of live rows of its key then.
+        """Return the lane columns after each step, and the number of live rows of its key then.
 
         ``step`` int64[births + deaths]: the step of each row. ``codes`` int64[m]: the key of each
         step, sorted; the steps of a key are in order of time.
@@ -127,7 +127,7 @@ def _values(births: pa.RecordBatch, deaths: pa.RecordBatch, name: str) -> np.nda
 def _running(
     carried: GroupArray, part: np.ndarray, step: np.ndarray, codes: np.ndarray, keys: int
 ) -> np.ndarray:
-    """The sums after each step; stores the last sum of each key in ``carried``."""
+    """Return the sums after each step; stores the last sum of each key in ``carried``."""
     added = np.zeros(len(codes), np.int64)
     np.add.at(added, step, part)
     before = carried.writable(keys)
@@ -141,7 +141,7 @@ def _running(
 
 
 def _lane(low: np.ndarray, high: np.ndarray, count: np.ndarray) -> list[pa.Array]:
-    """The values and carries of exact sums, null if there is no value."""
+    """Return the values and carries of exact sums, null if there is no value."""
     high = high + (low >> _HALF)
     low = low & _MASK
     carry = (high + np.int64(2**31)) >> _HALF

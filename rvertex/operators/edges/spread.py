@@ -36,7 +36,7 @@ class EdgeSpread(SameColumns):
     """Gives every row a start edge and, if it ends, an end edge."""
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeSpreadOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return EdgeSpreadOperator(payload)
 
@@ -59,7 +59,7 @@ class EdgeSpreadOperator:
         return Run(events.take(pa.array(order)), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         frontier, tables = self._instants.save()
         return OperatorState({"frontier": frontier}, tables)
 

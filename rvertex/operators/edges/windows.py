@@ -53,11 +53,11 @@ class EdgeWindows(Aggregates, Unbounded):
     aggregates: tuple[AggregateSpec, ...]
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The window size, in us."""
+        """Return the window size, in us."""
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeWindowsOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return EdgeWindowsOperator(self, payload)
 
@@ -84,7 +84,7 @@ class EdgeWindowsOperator:
         return Run(concatenated(out, self._schema), ctis)
 
     def snapshot(self) -> OperatorState:
-        """Living and buffered rows, by reference."""
+        """Return living and buffered rows, by reference."""
         return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
@@ -116,7 +116,7 @@ class EdgeWindowsOperator:
             self._open += 1
 
     def _next_with(self, starts: np.ndarray, window: int) -> int:
-        """The first window, at most ``window``, that has the row with the earliest start."""
+        """Return the first window, at most ``window``, that has the row with the earliest start."""
         if len(starts) == 0:
             return window
         return min(window, max(self._open + 1, int(self._windows.first_window(starts)[0])))

@@ -70,12 +70,12 @@ class AntiJoin(SameLifetimes):
         assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The left columns of ``output``."""
+        """Return the left columns of ``output``."""
         left, _right = inputs
         return pa.schema([(name, left.field(column).type) for column, name in self.output])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The greatest left lifetime plus the greatest lifetime of either side.
+        """Return the greatest left lifetime plus the greatest lifetime of either side.
 
         A piece is buffered until its event ends. The match whose end began the piece started up to
         its own lifetime earlier.
@@ -83,7 +83,7 @@ class AntiJoin(SameLifetimes):
         return sum_us(durations[0], greatest_us(durations))
 
     def open(self, inputs: Sequence[pa.Schema]) -> AntiJoinOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return AntiJoinOperator(self, inputs)
 
 
@@ -144,7 +144,7 @@ class AntiJoinOperator:
         return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         left, right = self._settled.tables()
         header = {
             "frontier": self._settled.frontier,
@@ -199,7 +199,7 @@ class AntiJoinOperator:
         self._remember(new, frontier)
 
     def _uncovered(self, new: _Lefts, rights: Rights | None) -> _Begun:
-        """The pieces that begin at the start of their event."""
+        """Return the pieces that begin at the start of their event."""
         known = np.flatnonzero(new.codes >= 0)
         covered = np.zeros(len(new.codes), bool)
         vs = new.vs[known]
@@ -207,7 +207,7 @@ class AntiJoinOperator:
         return new.begun(np.flatnonzero(~covered), None)
 
     def _resumed(self, ended: Ended) -> list[_Begun]:
-        """The pieces of older events that begin where a cover ends."""
+        """Return the pieces of older events that begin where a cover ends."""
         if self._lefts.runs == 0 or len(ended.codes) == 0:
             return []
         probes = Probes(ended.codes, ended.times, lambda: self._keys.keys(ended.codes))
@@ -229,7 +229,7 @@ class AntiJoinOperator:
         self._lefts.expire(frontier)
 
     def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
-        """The codes of left rows, -1 if a key is null."""
+        """Return the codes of left rows, -1 if a key is null."""
         columns = [events.column(name) for name in self._spec.left_on]
         return self._keys.matching_codes(columns)
 
@@ -273,7 +273,7 @@ class _Lefts:
 
 
 def _resumed_within(new: _Lefts, ended: Ended) -> list[_Begun]:
-    """The pieces of new events that begin where a cover ends."""
+    """Return the pieces of new events that begin where a cover ends."""
     if len(new.codes) == 0 or len(ended.codes) == 0:
         return []
     timeline = Timeline(ended.codes, ended.times, new.codes, new.vs)

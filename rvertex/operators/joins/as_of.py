@@ -89,14 +89,14 @@ class AsOfJoin(SameLifetimes):
         return 0 if self.strategy == "backward" else self.tolerance_us or 0
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of ``output``."""
+        """Return the columns of ``output``."""
         of_side = {"left": inputs[0], "right": inputs[1]}
         return pa.schema(
             [(name, of_side[side].field(column).type) for side, column, name in self.output]
         )
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The wait for later matches plus the tolerance for earlier ones, us.
+        """Return the wait for later matches plus the tolerance for earlier ones, us.
 
         A buffered left event started at most ``wait_us`` before the last CTI. Its match may start
         up to the tolerance before that (not for ``forward``). None: the tolerance has no bound.
@@ -105,11 +105,11 @@ class AsOfJoin(SameLifetimes):
         return sum_us(self.wait_us, back)
 
     def open(self, inputs: Sequence[pa.Schema]) -> AsOfJoinOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return AsOfJoinOperator(self, inputs)
 
     def stored(self, side: Side, payload: pa.Schema) -> pa.Schema:
-        """The columns of a side that are stored: its keys and its output columns."""
+        """Return the columns of a side that are stored: its keys and its output columns."""
         keys = self.left_on if side == "left" else self.right_on
         wanted = [*keys, *(column for s, column, _ in self.output if s == side)]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
@@ -159,7 +159,7 @@ class AsOfJoinOperator:
         return Run(events, moved)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         left, right = self._settled.tables()
         tables = {
             "left": left,
@@ -254,7 +254,7 @@ class AsOfJoinOperator:
         return self._keys.matching_codes(columns)
 
     def _released(self) -> pa.RecordBatch:
-        """The events that have waited long enough, with their matches."""
+        """Return the events that have waited long enough, with their matches."""
         frontier = self._settled.frontier
         until = frontier if frontier == INF_TIME else frontier - self._spec.wait_us
         left, before, after = self._waiting.release(until)
@@ -270,7 +270,7 @@ class AsOfJoinOperator:
         return pa.RecordBatch.from_arrays(columns, schema=self._output)
 
     def _chosen(self, vs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """The number of the match of each event; negative: none."""
+        """Return the number of the match of each event; negative: none."""
         spec = self._spec
         behind, is_behind = self._distance(vs, before, 1)
         if spec.strategy == "backward":
@@ -284,7 +284,7 @@ class AsOfJoinOperator:
     def _distance(
         self, vs: np.ndarray, numbers: np.ndarray, sign: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The distances of matches, uint64[n], and which matches are within the tolerance."""
+        """Return the distances of matches, uint64[n], and which matches are within the tolerance."""
         is_there = numbers >= 0
         far = np.zeros(len(vs), np.uint64)
         times = self._rights.times(numbers[is_there])

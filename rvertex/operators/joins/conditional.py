@@ -65,7 +65,7 @@ class ConditionalJoin(SameLifetimes):
         assert self.how == "left" or all(side == "left" for side, _, _ in self.output), self
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of ``output``.
+        """Return the columns of ``output``.
 
         Raises:
             OperatorTypeError: the condition is not boolean.
@@ -77,7 +77,7 @@ class ConditionalJoin(SameLifetimes):
         return pa.schema([pairs.field(name) for _, _, name in self.output])
 
     def pairs(self, number: str) -> TemporalJoin:
-        """The inner join with all columns that a pair needs; ``number``: the left number."""
+        """Return the inner join with all columns that a pair needs; ``number``: the left number."""
         named = {name: (side, column) for side, column, name in (*self.output, *self.reads)}
         columns: list[tuple[Side, str, str]] = [(*named[name], name) for name in named]
         if number:
@@ -89,7 +89,7 @@ class ConditionalJoin(SameLifetimes):
         return sum_us(durations[0], greatest_us(durations))
 
     def open(self, inputs: Sequence[pa.Schema]) -> ConditionalJoinOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return ConditionalJoinOperator(self, inputs)
 
 
@@ -139,7 +139,7 @@ class ConditionalJoinOperator:
         return interleaved(self._held, alone, self._alone.released_before, self._schema)
 
     def snapshot(self) -> OperatorState:
-        """The states of both parts and the buffered matches, by reference."""
+        """Return the states of both parts and the buffered matches, by reference."""
         parts = {PAIRS: self._pairs.snapshot(), ALONE: self._alone.snapshot()}
         return joined_states(parts, {"next": self._next}, {"held": self._held.table()})
 

@@ -49,7 +49,7 @@ class Coverage:
         return self._ends.rows
 
     def table(self) -> pa.Table:
-        """The ends that are still ahead, by reference."""
+        """Return the ends that are still ahead, by reference."""
         return self._ends.table()
 
     def load(self, table: pa.Table) -> None:

@@ -75,11 +75,11 @@ class TemporalJoin:
         )
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The greatest input lifetime: the state keeps rows until they end."""
+        """Return the greatest input lifetime: the state keeps rows until they end."""
         return greatest_us(durations)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The smaller of both sides' greatest lifetimes."""
+        """Return the smaller of both sides' greatest lifetimes."""
         return least_us(durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Join:
@@ -89,7 +89,7 @@ class TemporalJoin:
         return self.left_on if side == "left" else self.right_on
 
     def stored(self, side: Side, payload: pa.Schema) -> pa.Schema:
-        """The columns of a side that are stored: its keys and its output columns."""
+        """Return the columns of a side that are stored: its keys and its output columns."""
         wanted = [*self.on(side), *(column for s, column, _ in self.output if s == side)]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
 
@@ -187,7 +187,7 @@ class Join:
                 rows.codes[rows.null_keys] = UNKNOWN
 
     def _with_remembered(self, new: NewRows, other: int) -> list[Pairs]:
-        """The pairs of a new row and a stored row of side ``other``."""
+        """Return the pairs of a new row and a stored row of side ``other``."""
         side = self._sides[other]
         if side.runs == 0 or len(new) == 0:
             return []
@@ -216,7 +216,7 @@ class Join:
                 side.renumber(self._keys, self._frontier)
 
     def _surviving(self, new: NewRows) -> Rows:
-        """The new rows that are still alive at the frontier."""
+        """Return the new rows that are still alive at the frontier."""
         alive = new.ve > self._frontier
         if new.null_keys is not None:
             alive &= ~new.null_keys

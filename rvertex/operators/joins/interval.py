@@ -100,7 +100,7 @@ class IntervalJoin:
         return max(self.hi_us if side == "left" else -self.lo_us, 0)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of ``output``.
+        """Return the columns of ``output``.
 
         Raises:
             OperatorTypeError: the condition is not boolean.
@@ -143,7 +143,7 @@ class IntervalJoin:
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> IntervalJoinOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return IntervalJoinOperator(self, inputs)
 
 
@@ -178,7 +178,7 @@ class IntervalJoinOperator:
         give_memory(self._pairs, memory)
 
     def _columns_of(self, side: Side, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of an output row without a match."""
+        """Return the columns of an output row without a match."""
         names = dict.fromkeys(column for of, column, _ in self._spec.output if of == side)
         payload = inputs[_SIDES.index(side)]
         kept = names if self._spec.how != "semi" else {}
@@ -212,7 +212,7 @@ class IntervalJoinOperator:
         return Run(in_time_order(join_batches(parts))[0], ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         header = {
             "frontier": self._frontier,
             "first": {side: waiting.first for side, waiting in self._waiting.items()},
@@ -274,11 +274,11 @@ class IntervalJoinOperator:
         return points.select(self._schema.names)
 
     def _released(self, side: Side) -> pa.RecordBatch:
-        """The buffered rows for which no match can follow."""
+        """Return the buffered rows for which no match can follow."""
         return self._waiting[side].release(self._frontier, NO_CTIS).events
 
     def _alone(self, side: Side) -> pa.RecordBatch:
-        """The released rows without a match, with nulls in the columns of the other side."""
+        """Return the released rows without a match, with nulls in the columns of the other side."""
         rows = self._released(side)
         rows = rows.filter(pa.array(int64_column(rows, VE) != _MATCHED))
         last = _last_instant(int64_column(rows, VS), self._spec.wait_us(side))
@@ -290,6 +290,6 @@ class IntervalJoinOperator:
 
 
 def _last_instant(starts: np.ndarray, wait_us: int) -> np.ndarray:
-    """The last instant at which a match of each row may start."""
+    """Return the last instant at which a match of each row may start."""
     last: np.ndarray = np.minimum(moved(starts, wait_us), INF_TIME - 1)
     return last

@@ -65,15 +65,15 @@ class LeftJoin(SameLifetimes):
         return AntiJoin(self.left_on, self.right_on, output)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The schema of the inner join."""
+        """Return the schema of the inner join."""
         return self.matches.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The horizon of the anti join, since its pieces hold the matches back."""
+        """Return the horizon of the anti join, since its pieces hold the matches back."""
         return self.alone.horizon_us(durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> LeftJoinOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         schema = event_schema(self.output_schema(inputs))
         return LeftJoinOperator(self.matches.open(inputs), self.alone.open(inputs), schema)
 
@@ -102,7 +102,7 @@ class LeftJoinOperator:
         return self._alone.first_held()
 
     def snapshot(self) -> OperatorState:
-        """The states of both joins and the buffered matches, by reference."""
+        """Return the states of both joins and the buffered matches, by reference."""
         parts = {_MATCHES: self._matches.snapshot(), _ALONE: self._alone.snapshot()}
         return joined_states(parts, {}, {"held": self._held.table()})
 

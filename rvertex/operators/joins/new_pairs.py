@@ -83,14 +83,14 @@ def pairs_of(
     ends: np.ndarray,
     other: int,
 ) -> Pairs:
-    """The pairs of ``later`` rows of ``new`` with ``old`` rows of side ``other``."""
+    """Return the pairs of ``later`` rows of ``new`` with ``old`` rows of side ``other``."""
     recent = Source(new.stored, later)
     sources = (old, recent) if other == 0 else (recent, old)
     return Pairs(sources, new.rank.take(later), ordinal, new.vs.take(later), ends)
 
 
 def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
-    """The pairs of two new rows. ``scratch`` must be empty, and is empty again afterwards."""
+    """Return the pairs of two new rows. ``scratch`` must be empty, and is empty again afterwards."""
     small = 0 if len(left) < len(right) else 1
     keyed = _ByKey((left, right)[small])
     if keyed.longest > _COMPARED_MAX:
@@ -185,13 +185,13 @@ def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
 
 
 def _rows_of(at: tuple[np.ndarray, np.ndarray], places: np.ndarray, side: int) -> np.ndarray:
-    """The row numbers of one side, given positions in the concatenation of both."""
+    """Return the row numbers of one side, given positions in the concatenation of both."""
     rows: np.ndarray = at[0][places] if side == 0 else at[1][places - len(at[0])]
     return rows
 
 
 def _common_rows(left: NewRows, right: NewRows, scratch: CodeMap) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of each side whose key occurs on the other side."""
+    """Return the rows of each side whose key occurs on the other side."""
     rows = [left.known_rows(), right.known_rows()]
     for i, new in ((0, left), (1, right)):
         other = (right, left)[i].codes[rows[1 - i]]

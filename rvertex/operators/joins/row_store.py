@@ -41,7 +41,7 @@ class RowStore:
         return np.arange(first, len(self))
 
     def take(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The rows of ``numbers``; all columns null for a negative number."""
+        """Return the rows of ``numbers``; all columns null for a negative number."""
         missing = numbers < 0
         if len(self._batches) <= 1:
             only = self._batches[0] if self._batches else empty_batch(self._schema)
@@ -66,7 +66,7 @@ class RowStore:
         return out
 
     def table(self) -> pa.Table:
-        """All rows, by reference."""
+        """Return all rows, by reference."""
         return pa.Table.from_batches(self._batches, self._schema)
 
     def _is_short(self, at: int) -> bool:

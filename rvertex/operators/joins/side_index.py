@@ -89,7 +89,7 @@ class Rows:
         return Rows(codes, ve, ordinal, self.stored.ordered(order))
 
     def batch(self) -> pa.RecordBatch:
-        """The stored columns as one batch; rows of a checkpoint are copied."""
+        """Return the stored columns as one batch; rows of a checkpoint are copied."""
         return self.stored.whole() if isinstance(self.stored, StoredRows) else self.stored
 
     @property
@@ -98,7 +98,7 @@ class Rows:
         return int(self.codes.nbytes + self.ve.nbytes + self.ordinal.nbytes + self.stored.nbytes)
 
     def keys(self, on: Sequence[str]) -> list[pa.Array]:
-        """The columns ``on``; rows of a checkpoint are copied."""
+        """Return the columns ``on``; rows of a checkpoint are copied."""
         rows = self.stored.select(list(on))
         batch = rows.whole() if isinstance(rows, StoredRows) else rows
         return list(batch.columns)
@@ -191,7 +191,7 @@ class JoinSide:
         return len(self._runs) + len(self._stored_runs)
 
     def find(self, probes: Probes) -> Iterator[Found]:
-        """The rows that have the key of a probe and end after the probe starts, run by run."""
+        """Yield the rows that have the key of a probe and end after the probe starts, run by run."""
         if not self.runs or not len(probes):
             return
         first = probes.vs[0]
@@ -256,7 +256,7 @@ class JoinSide:
             self._report()
 
     def _merges(self, last: IndexedRun, rows: Rows) -> bool:
-        """Whether the last run is merged with the new rows."""
+        """Return whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
         merged_bytes = last.rows.nbytes + rows.nbytes  # a merge does not lengthen the code map
@@ -316,7 +316,7 @@ class JoinSide:
         return pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
 
     def _batches(self, rows: Rows) -> Sequence[pa.RecordBatch]:
-        """The rows with ORDINAL and VE; of a checkpoint, also rows that are dead."""
+        """Return the rows with ORDINAL and VE; of a checkpoint, also rows that are dead."""
         if isinstance(rows.stored, StoredRows):
             return rows.stored.batches
         columns = [pa.array(rows.ordinal), pa.array(rows.ve), *rows.stored.columns]
@@ -338,7 +338,7 @@ class JoinSide:
             assert stored.ve_max > frontier
 
     def _open_map(self) -> CodeMap:
-        """A code map for a new run, reused if possible."""
+        """Return a code map for a new run, reused if possible."""
         return self._free_maps.pop() if self._free_maps else CodeMap(np.int32, -1)
 
     def _close(self, run: IndexedRun) -> Rows:
@@ -348,7 +348,7 @@ class JoinSide:
 
 
 def are_mostly_alive(table: pa.Table, frontier: int) -> bool:
-    """Whether enough rows of a :meth:`JoinSide.table` live to use it without a copy."""
+    """Return whether enough rows of a :meth:`JoinSide.table` live to use it without a copy."""
     alive = sum(int((ve.to_numpy() > frontier).sum()) for ve in table.column(VE).chunks)
     return 2 * alive >= len(table)
 
@@ -395,6 +395,6 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _living(rows: Rows, frontier: int) -> Rows:
-    """The rows that end after ``frontier``."""
+    """Return the rows that end after ``frontier``."""
     alive = np.flatnonzero(rows.ve > frontier)
     return rows if len(alive) == len(rows) else rows.take(alive)

@@ -65,7 +65,7 @@ class StoredRows:
         return numbers_bytes + sum(map(_rows_bytes, self.batches))
 
     def select(self, names: Sequence[str]) -> StoredRows:
-        """The same rows with fewer columns."""
+        """Return the same rows with fewer columns."""
         return StoredRows(self.batches, self._at, names)
 
     def ordered(self, order: np.ndarray) -> StoredRows:
@@ -93,11 +93,11 @@ class StoredRows:
         return StoredRows(slices, self._at, self.names)
 
     def take(self, rows: pa.Array) -> pa.RecordBatch:
-        """A copy of these rows, none of which is null."""
+        """Return a copy of these rows, none of which is null."""
         return self.copied(rows.to_numpy())
 
     def copied(self, rows: np.ndarray, holder: Holder | None = None) -> pa.RecordBatch:
-        """A copy of these rows. ``holder``: drops pages after each batch."""
+        """Return a copy of these rows. ``holder``: drops pages after each batch."""
         if len(rows) == 0:
             return self.batches[0].select(self.names).slice(0, 0)
         at = rows if self._at is None else self._at.take(rows)
@@ -122,7 +122,7 @@ class StoredRows:
         return joined.take(pa.array(place))
 
     def whole(self) -> pa.RecordBatch:
-        """A copy of all rows."""
+        """Return a copy of all rows."""
         return self.copied(np.arange(self.num_rows))
 
 
@@ -208,7 +208,7 @@ class StoredRun:
         return self._bloom.nbytes
 
     def find(self, probes: Probes) -> Found | None:
-        """The rows with the key of a probe that end after its start; None if there is none."""
+        """Return the rows with the key of a probe that end after its start; None if there is none."""
         probe, hashes, vs = probes.by_hash
         may = np.flatnonzero(self._bloom.may_have(hashes))
         if len(may) == 0:
@@ -231,7 +231,7 @@ class StoredRun:
         return Found(probe, rows, np.arange(len(probe)), ends, ordinal)
 
     def living(self, frontier: int) -> tuple[StoredRows, np.ndarray, np.ndarray]:
-        """The rows that end after ``frontier``, their hashes, and their ends."""
+        """Return the rows that end after ``frontier``, their hashes, and their ends."""
         at = np.flatnonzero(self._alive.values > frontier)
         return self.rows.ordered(at), self._hashes.take(at), self._alive.values.take(at)
 
@@ -252,7 +252,7 @@ def stored_runs(
     *,
     writes: bool,
 ) -> Iterator[StoredRun]:
-    """The rows that end after ``frontier``, by hash, of batches with ORDINAL and VE.
+    """Yield the rows that end after ``frontier``, by hash, of batches with ORDINAL and VE.
 
     ``writes``: write the rows to scratch, as one run; otherwise the batches are there already.
     """
@@ -306,7 +306,7 @@ def without_dead(
 def _merged(
     runs: Sequence[StoredRun], frontier: int, on: Sequence[str], holder: Holder
 ) -> StoredRun | None:
-    """The rows of at least one run that end after ``frontier``, in new files; None: no rows."""
+    """Return the rows of at least one run that end after ``frontier``, in new files; None: no rows."""
     if len(runs) == 1 and runs[0].half_dead_at > frontier:
         return runs[0]
     parts = [run.living(frontier) for run in runs]
@@ -329,7 +329,7 @@ def _rows_bytes(batch: pa.RecordBatch) -> int:
 
 
 def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows; no dictionary has a null, or more values than rows."""
+    """Return the same rows; no dictionary has a null, or more values than rows."""
     if not has_dictionaries(batch.schema):
         return batch
     columns = [
@@ -345,7 +345,7 @@ def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _numbers_of(
     batches: Sequence[pa.RecordBatch], on: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The hashes of the keys, and the ends, of each batch."""
+    """Yield the hashes of the keys, and the ends, of each batch."""
     for batch in batches:
         yield hash_rows([batch.column(name) for name in on]), numbers(batch.column(VE))
 

@@ -65,7 +65,7 @@ class WaitingRows:
         return self._take(n), before, after
 
     def matches(self) -> np.ndarray:
-        """The numbers of all matches of the buffered events."""
+        """Return the numbers of all matches of the buffered events."""
         held = self._known[_BEFORE:, self._head : self._tail].ravel()
         numbers: np.ndarray = held[held >= 0]
         return numbers
@@ -78,7 +78,7 @@ class WaitingRows:
         held[known] = numbers[held[known]]
 
     def table(self) -> pa.Table:
-        """The buffered events with their matches, by reference."""
+        """Return the buffered events with their matches, by reference."""
         self._is_shared = True
         rows = pa.Table.from_batches(self._rows, self._schema)
         for row, name in ((_BEFORE, SEQ), (_AFTER, KIND)):

@@ -70,12 +70,12 @@ class CalendarTimes:
     back: bool
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
+        """Return the input's schema."""
         (payload,) = inputs
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> CalendarOperator:
-        """A new operator that has seen no CTI."""
+        """Return a new operator that has seen no CTI."""
         return CalendarOperator(self)
 
 
@@ -113,7 +113,7 @@ class CalendarOperator:
         return Run(events, found)
 
     def snapshot(self) -> OperatorState:
-        """The last CTI."""
+        """Return the last CTI."""
         return OperatorState({"cti": self._last_cti})
 
     def load(self, state: OperatorState) -> None:
@@ -131,7 +131,7 @@ class Periods:
         self._start = functools.lru_cache(maxsize=1 << 16)(self._found_start)
 
     def nominal(self, times: np.ndarray) -> np.ndarray:
-        """The nominal start of the period of each instant, int64[n]; INF_TIME is unchanged."""
+        """Return the nominal start of the period of each instant, int64[n]; INF_TIME is unchanged."""
         finite = times[times < INF_TIME - 1]
         made = np.full(len(times), INF_TIME)
         if len(finite) == 0:
@@ -150,7 +150,7 @@ class Periods:
         return made
 
     def instants(self, times: np.ndarray) -> np.ndarray:
-        """The instants of nominal period starts, int64[n]; INF_TIME is unchanged."""
+        """Return the instants of nominal period starts, int64[n]; INF_TIME is unchanged."""
         periods, where = np.unique(times // self.nominal_us, return_inverse=True)
         is_end = periods >= INF_TIME // self.nominal_us
         pairs = zip(periods.tolist(), is_end.tolist(), strict=True)
@@ -159,7 +159,7 @@ class Periods:
         return made
 
     def _about(self, times: np.ndarray) -> np.ndarray:
-        """An estimate of the periods of instants, by UTC."""
+        """Return an estimate of the periods of instants, by UTC."""
         shifted = times - self._calendar.offset_us
         days = shifted // DAY_US
         match self._calendar.unit:
@@ -171,7 +171,7 @@ class Periods:
                 return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
 
     def _found_start(self, period: int) -> int:
-        """The instant at which a period begins."""
+        """Return the instant at which a period begins."""
         match self._calendar.unit:
             case "day":
                 wall = _EPOCH + timedelta(days=period)

@@ -54,15 +54,15 @@ class Chop(SameColumns):
         assert self.period_us >= 1, self.period_us
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The greatest input lifetime: the state keeps rows until they end."""
+        """Return the greatest input lifetime: the state keeps rows until they end."""
         return durations[0]
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The smaller of the period and the input's greatest lifetime."""
+        """Return the smaller of the period and the input's greatest lifetime."""
         return least_us((durations[0], self.period_us))
 
     def open(self, inputs: Sequence[pa.Schema]) -> ChopOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return ChopOperator(self, event_schema(self.output_schema(inputs)))
 
 
@@ -101,7 +101,7 @@ class ChopOperator:
         return Run(self._pieces(rows, first, last, np.minimum(last, now)), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The live rows, by reference."""
+        """Return the live rows, by reference."""
         tables = {"live": pa.Table.from_batches(self._live, self._schema)}
         return OperatorState({"reached": self._reached}, tables)
 
@@ -114,7 +114,7 @@ class ChopOperator:
         return (time - self._offset) // self._period
 
     def _cell(self, times: np.ndarray) -> np.ndarray:
-        """The cell of each time; no intermediate value overflows."""
+        """Return the cell of each time; no intermediate value overflows."""
         cell = times // self._period
         cell -= times - cell * self._period < self._offset
         return cell

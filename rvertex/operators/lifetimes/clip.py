@@ -59,16 +59,16 @@ class Clip(SameLifetimes):
         assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The left schema."""
+        """Return the left schema."""
         left, _right = inputs
         return left
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The greatest left lifetime: left events are buffered until they end."""
+        """Return the greatest left lifetime: left events are buffered until they end."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ClipOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return ClipOperator(self, inputs)
 
 
@@ -108,7 +108,7 @@ class ClipOperator:
         return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         left, right = self._settled.tables()
         header = {
             "frontier": self._settled.frontier,
@@ -126,12 +126,12 @@ class ClipOperator:
         self._clipping.pending.last_cti = state.header["last_cti"]
 
     def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
-        """The codes of left events, -1 if the key cannot match."""
+        """Return the codes of left events, -1 if the key cannot match."""
         columns = [events.column(name) for name in self._spec.left_on]
         return self._keys.matching_codes(columns)
 
     def _marks(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """The starts and codes of right events whose keys are not null."""
+        """Return the starts and codes of right events whose keys are not null."""
         columns = [events.column(name) for name in self._spec.right_on]
         codes, vs = self._keys.codes(columns), int64_column(events, VS)
         nulls = null_keys(columns)

@@ -36,7 +36,7 @@ class Extend(ChangesLifetimes):
     duration_us: int
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The input's plus ``duration_us``, at least 1: an event that stays is not empty."""
+        """Return the input's plus ``duration_us``, at least 1: an event that stays is not empty."""
         if self.duration_us == INF_TIME:
             return None
         total = sum_us(durations[0], self.duration_us)

@@ -74,7 +74,7 @@ class Pending:
         return first
 
     def ends(self, numbers: np.ndarray) -> np.ndarray:
-        """The current ends of buffered events."""
+        """Return the current ends of buffered events."""
         out: np.ndarray = self._times[_ENDS, numbers - (self.first - self._head)]
         return out
 
@@ -119,7 +119,7 @@ class Pending:
         return None
 
     def table(self) -> pa.Table:
-        """The buffered events with their due times, by reference."""
+        """Return the buffered events with their due times, by reference."""
         held = slice(self._head, self._tail)
         self._is_shared = True
         rows = pa.Table.from_batches(self._rows, self._schema)
@@ -139,7 +139,7 @@ class Pending:
         return whole
 
     def _leaving(self, frontier: int) -> tuple[int, int]:
-        """How many events at the front leave, and the start of the first that stays.
+        """Return how many events at the front leave, and the start of the first that stays.
 
         Events of one start leave together: the CTI that follows has that time and must precede them
         all.

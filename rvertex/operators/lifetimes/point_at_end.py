@@ -42,7 +42,7 @@ class PointAtEnd(SameColumns):
     """Replaces every event by a point at its end."""
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The greatest input lifetime: the state keeps rows until they end."""
+        """Return the greatest input lifetime: the state keeps rows until they end."""
         return durations[0]
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -50,7 +50,7 @@ class PointAtEnd(SameColumns):
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> PointAtEndOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return PointAtEndOperator(event_schema(self.output_schema(inputs)))
 
 
@@ -75,7 +75,7 @@ class PointAtEndOperator:
         return Run(self._ends.take_below(self._frontier), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered ends, by reference."""
+        """Return the buffered ends, by reference."""
         return OperatorState({"frontier": self._frontier}, {"ends": self._ends.table()})
 
     def load(self, state: OperatorState) -> None:

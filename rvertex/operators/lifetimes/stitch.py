@@ -60,7 +60,7 @@ class Stitch:
     on: tuple[str, ...]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema.
+        """Return the input's schema.
 
         Raises:
             UnknownColumnError: there is no such key column.
@@ -72,7 +72,7 @@ class Stitch:
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> StitchOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return StitchOperator(self.on, self.output_schema(inputs))
 
 
@@ -107,7 +107,7 @@ class StitchOperator:
         return self._islands.first_held(self._on)
 
     def snapshot(self) -> OperatorState:
-        """The buffered islands, by reference."""
+        """Return the buffered islands, by reference."""
         header = {"frontier": self._frontier, "last_cti": self._islands.last_cti}
         return OperatorState(header, {"islands": self._islands.table()})
 

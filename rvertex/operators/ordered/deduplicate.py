@@ -59,7 +59,7 @@ class Deduplicate(SameLifetimes):
     within_us: int
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema.
+        """Return the input's schema.
 
         Raises:
             UnknownColumnError: a key that the input does not have.
@@ -71,7 +71,7 @@ class Deduplicate(SameLifetimes):
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         types = tuple(plain_type(payload.field(key).type) for key in self.keys)
         return _Deduplicator(self, types)
@@ -133,7 +133,7 @@ class _Deduplicator:
         return {"keys": rows.rename_columns([*self._spec.keys, "until_us"])}
 
     def snapshot(self) -> OperatorState:
-        """Keys and the times until which they drop events, by reference."""
+        """Return keys and the times until which they drop events, by reference."""
         tables = {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
         if self._log.free_rows:
             tables |= {LOG + name: table for name, table in self._log.save().items()}
@@ -151,7 +151,7 @@ class _Deduplicator:
             self._log.load(logged)
 
     def _undecided(self, columns: list[pa.Array], last: int) -> np.ndarray:
-        """The events that the log does not drop; its keys that are free after ``last`` stay."""
+        """Return the events that the log does not drop; its keys that are free after ``last`` stay."""
         in_memory = self._keys.find(columns, len(columns[0])) >= 0
         others = np.flatnonzero(~in_memory)
         until = self._log.look_up([c.take(pa.array(others)) for c in columns], _UNTIL, MIN_TIME)
@@ -186,14 +186,14 @@ class _Deduplicator:
         self._measured_keys, self._holder.used_bytes = 0, self._log.memory_bytes
 
     def _rows(self, codes: np.ndarray) -> pa.RecordBatch:
-        """The keys as rows of the log."""
+        """Return the keys as rows of the log."""
         times = pa.array(self._free.read()[codes])
         seqs = pa.array(np.arange(len(codes)) + self._log.next_number)
         columns = [seqs, times, *self._keys.keys(codes)]
         return pa.RecordBatch.from_arrays(columns, schema=self._logged)
 
     def _kept(self, codes: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Which rows are kept: rounds over the next row of every key, then key by key."""
+        """Return which rows are kept: rounds over the next row of every key, then key by key."""
         free = self._free.writable(len(self._keys))
         kept = np.zeros(len(codes), bool)
         left = np.argsort(codes, kind="stable")

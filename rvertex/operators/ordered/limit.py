@@ -28,7 +28,7 @@ class Limit(SameColumns, SameLifetimes):
     rows: int
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return _Limiter(self.rows)
 
 
@@ -47,7 +47,7 @@ class _Limiter:
         return Run(kept, run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The number of events that may still pass."""
+        """Return the number of events that may still pass."""
         return OperatorState({"left": self._left})
 
     def load(self, state: OperatorState) -> None:

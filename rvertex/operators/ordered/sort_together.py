@@ -41,7 +41,7 @@ class SortTogether(SameColumns, SameLifetimes):
         return 0
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return _Sorter(self, event_schema(payload))
 
@@ -61,7 +61,7 @@ class _Sorter:
         return Run(self._sorted(rows), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered events, by reference."""
+        """Return the buffered events, by reference."""
         return OperatorState({}, {"rows": pa.Table.from_batches([self._waiting])})
 
     def load(self, state: OperatorState) -> None:

@@ -26,7 +26,7 @@ _DIGEST_BYTES = 16
 
 
 def arguments_of(events: pa.RecordBatch, on: Sequence[str]) -> list[Any]:
-    """The function's argument for each row: the values of ``on``, or the row as a dict.
+    """Return the function's argument for each row: the values of ``on``, or the row as a dict.
 
     None: a value of ``on`` is null, so the row needs no call.
     """
@@ -41,7 +41,7 @@ def arguments_of(events: pa.RecordBatch, on: Sequence[str]) -> list[Any]:
 
 
 def key_of(argument: Any) -> str:
-    """A text of bounded length for an argument; equal arguments have equal texts."""
+    """Return a text of bounded length for an argument; equal arguments have equal texts."""
     text = f"{type(argument).__name__} {argument!r}"
     if len(text) <= _TEXT_CHARACTERS_MAX:
         return text
@@ -57,7 +57,7 @@ class Answers:
         self.null = self._row([None] * len(schema))
 
     def of(self, request: Request) -> bytes:
-        """The response of a request, as a row.
+        """Return the response of a request, as a row.
 
         Raises:
             UserResultError: the value does not fit the declared columns.
@@ -80,7 +80,7 @@ class Answers:
         return self._row(list(answer))
 
     def table(self, answers: Sequence[bytes]) -> pa.RecordBatch:
-        """The rows as one batch."""
+        """Return the rows as one batch."""
         rows = [pa.ipc.read_record_batch(pa.py_buffer(row), self._schema) for row in answers]
         return pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], self._schema)
 
@@ -119,7 +119,7 @@ class AnswerCache:
         self._fresh: deque[str] = deque()
 
     def find(self, key: str, at: int) -> bytes | None:
-        """The response to ``key`` that is valid at time ``at``; None: there is none."""
+        """Return the response to ``key`` that is valid at time ``at``; None: there is none."""
         known = self._known.get(key)
         return known[1] if known is not None and at - known[0] < self._ttl_us else None
 
@@ -139,7 +139,7 @@ class AnswerCache:
             self._drop()
 
     def table(self) -> pa.Table:
-        """The entries; takes time in the entries added since the last call."""
+        """Return the entries; takes time in the entries added since the last call."""
         added = [(key, *self._known[key]) for key in self._fresh]
         kept = self._table.slice(self._expired)
         new = _entries(*(list(column) for column in zip(*added, strict=True))) if added else None

@@ -51,7 +51,7 @@ class Apply(SameLifetimes):
     letters: str = ""
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The dead letters, if they are kept."""
+        """Return the dead letters, if they are kept."""
         return dead_letter_outputs(self.function, self.on_error, self.letters, inputs[0])
 
     def horizon_us(self, durations: Durations) -> int | None:
@@ -59,7 +59,7 @@ class Apply(SameLifetimes):
         return 0 if self.on_error == "fail" else None
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The declared schema."""
+        """Return the declared schema."""
         return self.schema
 
     def open(self, inputs: Sequence[pa.Schema]) -> ApplyOperator:
@@ -101,7 +101,7 @@ class ApplyOperator:
         return Run(pa.concat_batches(pieces) if pieces else empty_batch(self._schema), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The counters."""
+        """Return the counters."""
         return OperatorState({"seq": self._seq, "poisoned": self._poison.count})
 
     def load(self, state: OperatorState) -> None:
@@ -109,7 +109,7 @@ class ApplyOperator:
         self._seq, self._poison.count = state.header["seq"], state.header["poisoned"]
 
     def _pieces(self, events: pa.RecordBatch, seq: int) -> list[pa.RecordBatch]:
-        """The result rows for ``events``; ``seq``: the number of the first event."""
+        """Return the result rows for ``events``; ``seq``: the number of the first event."""
         try:
             return [self._called(events)]
         except (*NOT_POISON, UserResultError):

@@ -81,7 +81,7 @@ class CallOnce(Asking):
         )
 
     def open(self, inputs: Sequence[pa.Schema]) -> CallOnceOperator:
-        """A new operator with an empty ledger."""
+        """Return a new operator with an empty ledger."""
         (payload,) = inputs
         return CallOnceOperator(self, payload)
 
@@ -139,7 +139,7 @@ class CallOnceOperator(AskingOperator):
         self._seq += events.num_rows
 
     def snapshot(self) -> OperatorState:
-        """Counters and the ledger."""
+        """Return counters and the ledger."""
         header = {**self._counters(), "unknown": sorted(self._unknown)}
         return OperatorState(header, {"ledger": self._ledger.table()})
 
@@ -167,7 +167,7 @@ class CallOnceOperator(AskingOperator):
     def _needed(
         self, source: ValueSource, texts: list[str | None], arguments: list[Any]
     ) -> list[_Open]:
-        """The calls to make: one for each key without a response.
+        """Return the calls to make: one for each key without a response.
 
         An unknown key gets one only if the policy allows it.
 
@@ -185,7 +185,7 @@ class CallOnceOperator(AskingOperator):
         return list(needed.values())
 
     def _may_retry(self, text: str) -> bool:
-        """Whether the policy allows to repeat a call that may have been made."""
+        """Return whether the policy allows to repeat a call that may have been made."""
         policy: str = self._spec.unknown
         if policy == "fail" and self._shell is not None:
             policy = self._shell.unknown_calls() or policy

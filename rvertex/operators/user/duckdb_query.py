@@ -94,7 +94,7 @@ def result_schema(query: str, schema: pa.Schema) -> pa.Schema:
 
 @functools.cache
 def _database() -> DuckDBPyConnection:
-    """A database in memory; its one thread keeps the order of rows."""
+    """Return a database in memory; its one thread keeps the order of rows."""
     try:
         import duckdb
     except ImportError as error:

@@ -90,7 +90,7 @@ class KeyedProcessing:
         return self.process.target.on_end is not KeyedProcess.on_end
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The dead letters, if they are kept."""
+        """Return the dead letters, if they are kept."""
         return dead_letter_outputs(self.process, self.on_error, self.letters, inputs[0])
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -106,7 +106,7 @@ class KeyedProcessing:
         return pa.schema([*(payload.field(key) for key in self.keys), *self.output])
 
     def open(self, inputs: Sequence[pa.Schema]) -> KeyedProcessOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return KeyedProcessOperator(self, payload, self.output_schema(inputs))
 
@@ -196,7 +196,7 @@ class KeyedProcessOperator:
         return Run(self._emitted.take(self.context.rows, events, release_bound), run.ctis)
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """Keys and fields; see :class:`rvertex.operators.protocol.ShowsState`."""
+        """Return keys and fields; see :class:`rvertex.operators.protocol.ShowsState`."""
         rows = self._state.rows()
         columns = {name: rows.column(f"key{i}") for i, name in enumerate(self._spec.keys)}
         columns |= {f.name: rows.column(f"field {f.name}") for f in self._code.fields}
@@ -207,7 +207,7 @@ class KeyedProcessOperator:
         self._state.use_memory(memory)
 
     def snapshot(self) -> OperatorState:
-        """The log of the keys, and buffered rows, by reference."""
+        """Return the log of the keys, and buffered rows, by reference."""
         header: dict[str, Any] = {
             "frontier": self._frontier,
             "seq": self._events.seq,
@@ -283,7 +283,7 @@ class KeyedProcessOperator:
         self.context.in_timer = False
 
     def _cti_from(self, time: int) -> int:
-        """The first CTI of this run at or after ``time``, INF_TIME if there is none."""
+        """Return the first CTI of this run at or after ``time``, INF_TIME if there is none."""
         k = bisect_left(self._ctis, time)
         return self._ctis[k] if k < len(self._ctis) else INF_TIME
 
@@ -344,7 +344,7 @@ class KeyedProcessOperator:
             raise UserResultError(self._spec.process.name, reason)
 
     def _kept(self) -> str:
-        """The name of the object that has more references than at first; "" if none has."""
+        """Return the name of the object that has more references than at first; "" if none has."""
         if references(self._events.event) > self._references[0]:
             return "event"
         return "timer" if references(self._timer) > self._references[1] else ""

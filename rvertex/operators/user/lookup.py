@@ -74,7 +74,7 @@ class Lookup(Asking):
         return f"{on}, {policy.concurrency}{batch} at a time{ttl}"
 
     def open(self, inputs: Sequence[pa.Schema]) -> LookupOperator:
-        """A new operator without calls."""
+        """Return a new operator without calls."""
         (payload,) = inputs
         return LookupOperator(self, payload)
 
@@ -133,7 +133,7 @@ class LookupOperator(AskingOperator):
         self._seq += events.num_rows
 
     def snapshot(self) -> OperatorState:
-        """Counters and the cache."""
+        """Return counters and the cache."""
         tables = {} if self._cache is None else {"cache": self._cache.table()}
         return OperatorState(self._counters(), tables)
 
@@ -144,7 +144,7 @@ class LookupOperator(AskingOperator):
             self._cache.load(state.tables["cache"])
 
     def _resolve(self, step: _Step) -> pa.RecordBatch:
-        """The next rows that have responses; advances ``step.at`` past them."""
+        """Return the next rows that have responses; advances ``step.at`` past them."""
         kept: list[int] = []
         answers: list[bytes] = []
         while step.at < len(step.times) and self._has_answer(step):
@@ -156,21 +156,21 @@ class LookupOperator(AskingOperator):
         return self._answered(step.events, kept, answers)
 
     def _has_answer(self, step: _Step) -> bool:
-        """Whether the current row has a response, or needs none."""
+        """Return whether the current row has a response, or needs none."""
         if self._is_known(step, step.at) or self._drawing().has_recorded:
             return True
         request = self._requests.get(step.at)
         return request is not None and request.is_done
 
     def _is_known(self, step: _Step, row: int) -> bool:
-        """Whether a row needs no call."""
+        """Return whether a row needs no call."""
         if step.arguments[row] is None:
             return True
         cache = self._cache
         return cache is not None and cache.find(step.keys[row], step.times[row]) is not None
 
     def _answer(self, step: _Step) -> bytes | None:
-        """The response for the current row; None: the row is dropped."""
+        """Return the response for the current row; None: the row is dropped."""
         row, key, at = step.at, step.keys[step.at], step.times[step.at]
         if step.arguments[row] is None:
             return self._answers.null
@@ -223,7 +223,7 @@ class LookupOperator(AskingOperator):
         return request
 
     def _is_shared(self, step: _Step, row: int) -> bool:
-        """Whether a row is likely to share the response of an earlier row."""
+        """Return whether a row is likely to share the response of an earlier row."""
         if self._is_known(step, row) or row in self._requests:
             return True
         called = self._called.get(step.keys[row])

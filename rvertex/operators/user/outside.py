@@ -55,11 +55,11 @@ class Asking(SameLifetimes):
         return "dead_letter" if self.failing == "dead_letter" else "skip"
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The dead letters, if they are kept."""
+        """Return the dead letters, if they are kept."""
         return dead_letter_outputs(self.function, self.passing, self.letters, inputs[0])
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input, then the declared columns.
+        """Return the input, then the declared columns.
 
         Raises:
             UnknownColumnError: a column that the input does not have.
@@ -111,7 +111,7 @@ class AskingOperator:
         raise NotImplementedError
 
     def _counters(self) -> dict[str, Any]:
-        """The part of the header that every snapshot has."""
+        """Return the part of the header that every snapshot has."""
         drawn = 0 if self._source is None else self._source.next_index
         return {"seq": self._seq, "poisoned": self._poison.count, "drawn": drawn}
 
@@ -121,7 +121,7 @@ class AskingOperator:
             self._source.load(header["drawn"])
 
     def _ended(self, request: Request) -> bytes | Failure:
-        """The response of a finished request, or its failure."""
+        """Return the response of a finished request, or its failure."""
         if request.failure is not None:
             return request.failure
         try:
@@ -133,7 +133,7 @@ class AskingOperator:
     def _answered(
         self, events: pa.RecordBatch, kept: list[int], answers: list[bytes]
     ) -> pa.RecordBatch:
-        """The rows ``kept`` of ``events``, with their responses."""
+        """Return the rows ``kept`` of ``events``, with their responses."""
         rows = events.take(pa.array(kept, pa.int64()))
         columns = [*rows.columns, *self._answers.table(answers).columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -144,13 +144,13 @@ class AskingOperator:
         return self._answers.null if self._asking.failing == "null" else None
 
     def _drawing(self) -> ValueSource:
-        """The source of recorded values."""
+        """Return the source of recorded values."""
         if self._source is None:
             raise NoLoggedValuesError(self._asking.verb)
         return self._source
 
     def _open_calls(self) -> Calls:
-        """The running calls; starts them on first use."""
+        """Return the running calls; starts them on first use."""
         if self._calls is None:
             if self._shell is None:
                 raise NoLoggedValuesError(self._asking.verb)

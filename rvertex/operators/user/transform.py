@@ -58,15 +58,15 @@ class UserOperator:
     passes_ctis: bool = False
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The dead letters, if they are kept."""
+        """Return the dead letters, if they are kept."""
         return dead_letter_outputs(self.code, self.on_error, self.letters, inputs[0])
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The declared schema."""
+        """Return the declared schema."""
         return self.schema
 
     def open(self, inputs: Sequence[pa.Schema]) -> UserOperatorRunner:
-        """A new object of the user's class."""
+        """Return a new object of the user's class."""
         (payload,) = inputs
         return UserOperatorRunner(self, payload)
 
@@ -127,7 +127,7 @@ class UserOperatorRunner:
         return out
 
     def snapshot(self) -> OperatorState:
-        """The object's snapshot, split into plain values and tables."""
+        """Return the object's snapshot, split into plain values and tables."""
         state = self._state()
         tables = {f"user {k}": v for k, v in state.items() if isinstance(v, pa.Table)}
         plain = {k: v for k, v in state.items() if not isinstance(v, pa.Table)}

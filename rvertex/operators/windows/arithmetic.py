@@ -66,7 +66,7 @@ class Windows:
         return clipped
 
     def last_window(self, ve: np.ndarray) -> np.ndarray:
-        """Last window that starts before ``ve``. int64[n]."""
+        """Return the last window that starts before ``ve``. int64[n]."""
         if len(ve) >= _ROWS_PER_QUOTIENT:
             low, high = self.last_window(np.array([ve.min(), ve.max()])).tolist()
             if low == high:
@@ -75,7 +75,7 @@ class Windows:
         return window
 
     def holds(self, times: np.ndarray, least: int, greatest: int) -> np.ndarray | None:
-        """Which ``times`` are in any window; None: all of them.
+        """Return which ``times`` are in any window; None: all of them.
 
         Times in a gap between windows, or beyond the first and last window, are in none. All times
         must be from ``least`` to ``greatest``.
@@ -90,11 +90,11 @@ class Windows:
         return inside
 
     def open_at(self, time: int) -> int:
-        """The first window that is still open if no row before ``time`` can follow."""
+        """Return the first window that is still open if no row before ``time`` can follow."""
         return int(self.first_window(np.array([time], np.int64))[0])
 
     def start(self, window: np.ndarray) -> np.ndarray:
-        """Starts of windows that exist. int64[n]."""
+        """Return the starts of windows that exist. int64[n]."""
         return window * self.every
 
     def earliest_open(self, times: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ class WindowAssigner(Protocol):
         """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def save(self) -> pa.Table:
-        """The state by key code, by reference."""
+        """Return the state by key code, by reference."""
 
     def restore(self, table: pa.Table) -> None:
         """Restore the state that ``save`` returned."""
@@ -136,7 +136,7 @@ class SingleWindow:
         self._rows.push(pa.RecordBatch.from_arrays(columns, schema=self._input_schema))
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The results of the windows of ``rows``, which are sorted by window."""
+        """Return the results of the windows of ``rows``, which are sorted by window."""
         windows = int64_column(rows, VS)
         is_whole = self._log.ends(windows) != NO_END
         if not is_whole.all():

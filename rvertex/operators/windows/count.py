@@ -57,7 +57,7 @@ class CountWindowAggregate(Aggregates):
             raise InvalidWindowError(f"a window of {self.count} events: it needs at least one")
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return SingleWindow(_Counts(self.count), *gathering(self.keys, self.aggregates, payload))
 

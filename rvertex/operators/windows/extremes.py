@@ -41,7 +41,7 @@ class Extremes(RowByRow):
     is_max: bool
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's columns."""
+        """Return the input's columns."""
         (payload,) = inputs
         if self.column not in payload.names:
             raise UnknownColumnError("extremes", self.column, tuple(payload.names))
@@ -51,7 +51,7 @@ class Extremes(RowByRow):
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return _Extremes(self.column, self.is_max, self.output_schema(inputs))
 
 
@@ -70,7 +70,7 @@ class _Extremes:
         return Run(self._extreme(events), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered events, by reference."""
+        """Return the buffered events, by reference."""
         (waiting,) = self._settled.tables()
         return OperatorState({"frontier": self._settled.frontier}, {"waiting": waiting})
 

@@ -56,16 +56,16 @@ class FixedWindowAssigner(Protocol):
         """The windows."""
 
     def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """First and last window of each row, int64[n]; no window if last < first."""
+        """Return the first and last window of each row, int64[n]; no window if last < first."""
 
     def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As :meth:`spans`, for lifetimes int64[n] that may span any number of windows."""
 
     def open_at(self, time: int) -> int:
-        """The first window that may still get rows if no row before ``time`` can follow."""
+        """Return the first window that may still get rows if no row before ``time`` can follow."""
 
     def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
-        """The output CTI (watermark) for each of ``ctis``, non-decreasing."""
+        """Return the output CTI (watermark) for each of ``ctis``, non-decreasing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,12 @@ class WindowGather:
         return self._spilled > 0 or self._holder.closes_in_pieces
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """The rows of open windows; see :class:`rvertex.operators.protocol.ShowsState`."""
+        """Return the rows of open windows; see :class:`rvertex.operators.protocol.ShowsState`."""
         held = self._sliding.held() if self._sliding else []
         return {"window_rows": pa.Table.from_batches([*held, *self._live], self._input_schema)}
 
     def snapshot(self) -> OperatorState:
-        """The live rows, by reference."""
+        """Return the live rows, by reference."""
         header = {"open": self._open, "last_cti": self._last_cti}
         return OperatorState(header, {"live": self.held_tables()["window_rows"]})
 
@@ -288,7 +288,7 @@ class WindowGather:
         return self._sliding is None and sum(b.num_rows for b in self._live) >= _LONG_ROWS
 
     def _merged(self, runs: list[SortedRun], window: int) -> Iterator[pa.RecordBatch]:
-        """The groups of one window, which has all rows of the runs, range by range of keys."""
+        """Yield the groups of one window, which has all rows of the runs, range by range of keys."""
         for batches, _ in self._holder.read_once(key_ranges(runs, _RANGE_ROWS)):
             if batches:
                 events = self._holder.joined(batches)
@@ -334,7 +334,7 @@ class WindowGather:
         return only if not distinct_windows and self._open <= only < until else None
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """The live rows that may be in a window below ``window``, and the later rows."""
+        """Return the live rows that may be in a window below ``window``, and the later rows."""
         windows = self._assigner.windows
         bound = np.int64((window - 1) * windows.every + windows.size)
         before, later = [], []
@@ -375,7 +375,7 @@ class WindowGather:
     def _rows(
         self, windows: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        """Result rows of groups, with their windows as lifetimes."""
+        """Return result rows of groups, with their windows as lifetimes."""
         start = self._assigner.windows.start(windows)
         end = pa.array(start + self._assigner.windows.size)
         columns = [pa.array(start), end, *keys, *self._finish(lanes)]
@@ -389,7 +389,7 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _distinct(first: np.ndarray, last: np.ndarray) -> set[int]:
-    """The set of windows that any row is in."""
+    """Return the set of windows that any row is in."""
     heads = heads_of(first, last)
     spans = dict.fromkeys(zip(first[heads].tolist(), last[heads].tolist(), strict=True))
     return {w for lo, hi in spans for w in range(lo, hi + 1)}

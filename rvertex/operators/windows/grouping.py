@@ -51,7 +51,7 @@ _MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 10
 
 
 def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...]:
-    """Types of the key columns.
+    """Return the types of the key columns.
 
     Raises:
         UnknownColumnError: a key that is not a column.
@@ -93,7 +93,7 @@ class OpenGroups:
         self.groups = 0
 
     def __len__(self) -> int:
-        """The number of groups in memory."""
+        """Return the number of groups in memory."""
         self._flush_pending()
         return len(self._table) + (0 if self._near is None else len(self._near))
 
@@ -150,7 +150,7 @@ class OpenGroups:
     def _known(
         self, columns: Sequence[pa.Array], rows: pa.RecordBatch, overflow: KeyRuns
     ) -> tuple[np.ndarray, pa.RecordBatch]:
-        """The rows whose keys have a group, and their codes; other rows go to ``overflow``."""
+        """Return the rows whose keys have a group, and their codes; other rows go to ``overflow``."""
         codes = self._table.find(columns, rows.num_rows)
         is_known = codes >= 0
         if is_known.all():
@@ -192,7 +192,7 @@ class OpenGroups:
                 yield _merged(pieces)
 
     def _in_memory(self) -> list[SortedColumns | NearColumns]:
-        """The groups in memory, which are freed, to be read by key."""
+        """Return the groups in memory, which are freed, to be read by key."""
         self._flush_pending()
         near, self._near = self._near, None
         table, self._table = self._table, KeyTable(self._grouping.types)
@@ -213,7 +213,7 @@ class OpenGroups:
     def _aggregated(
         self, batches: list[pa.RecordBatch], *, is_large: bool
     ) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Keys and lanes of rows that come run by run, by key."""
+        """Return keys and lanes of rows that come run by run, by key."""
         if not is_large:
             holder = self._holder or UNLIMITED.holder()
             rows = in_key_order(batches, self._grouping.names, holder)
@@ -227,7 +227,7 @@ class OpenGroups:
         return _merged([part.rows(0, len(part)) for part in groups._in_memory()])
 
     def save(self) -> dict[str, pa.Table]:
-        """Keys and accumulators in code order, by reference; one table per column."""
+        """Return keys and accumulators in code order, by reference; one table per column."""
         self._flush_pending()
         tables = self._table.save() | saved_lanes(self._accumulators)
         if self._near is not None:
@@ -298,7 +298,7 @@ def closed_groups(
 def window_groups(
     windows: np.ndarray, key: np.ndarray, span: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct pairs of window and key (below ``span``), ascending, and each row's pair."""
+    """Return the distinct pairs of window and key (below ``span``), ascending, and each row's pair."""
     if len(windows) == 0:
         return windows, key, key
     low, high = int(windows.min()), int(windows.max())
@@ -347,6 +347,6 @@ def numbered_groups(
 
 @remembered_by_schema
 def _can_be_joined(schema: pa.Schema) -> bool:
-    """Whether no column is or contains a dictionary, which is slow to concatenate."""
+    """Return whether no column is or contains a dictionary, which is slow to concatenate."""
     plain = all(plain_ranked(kind) == kind for kind in schema.types)
     return plain and not has_dictionaries(schema)

@@ -84,7 +84,7 @@ class PartialAggregate:
         return windows.pane.size if self.points else windows.size
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys and lanes.
+        """Return keys and lanes.
 
         Raises:
             UnknownColumnError: a key or an aggregated column that the input does not have.
@@ -97,18 +97,18 @@ class PartialAggregate:
         return self._unit if self.points else sum_us(self.size_us, durations[0])
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The length of the unit, in us."""
+        """Return the length of the unit, in us."""
         return self._unit
 
     def is_order_free(self, payload: pa.Schema) -> bool:
-        """Whether events need not be sorted, if events of equal ``vs`` keep their order.
+        """Return whether events need not be sorted, if events of equal ``vs`` keep their order.
 
         No event may be below the last CTI (watermark).
         """
         return self.points and is_order_free(self.aggregates, payload)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A first phase with no open unit."""
+        """Return a first phase with no open unit."""
         (payload,) = inputs
         lanes = lanes_of(self.aggregates, payload)
         needed = _needed(self.keys, self.aggregates, payload)
@@ -143,15 +143,15 @@ class FinalAggregate:
         return merged_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The window size: all units of a window are within it."""
+        """Return the window size: all units of a window are within it."""
         return self.size_us
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The window size, in us."""
+        """Return the window size, in us."""
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A second phase with no open window."""
+        """Return a second phase with no open window."""
         (partial,) = inputs
         windows = Windows(self.size_us, self.every_us)
         merged = merging(self.keys, self.aggregates, partial)
@@ -187,15 +187,15 @@ class WindowAggregate(Aggregates):
         return self.points and is_order_free(self.aggregates, payload)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The window size; for intervals plus the greatest lifetime of an event."""
+        """Return the window size; for intervals plus the greatest lifetime of an event."""
         return self.size_us if self.points else sum_us(self.size_us, durations[0])
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The window size, in us."""
+        """Return the window size, in us."""
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Both phases; or one that buffers rows, if a function needs all rows of a window."""
+        """Return both phases; or one that buffers rows, if a function needs all rows of a window."""
         partial, final = self.phases
         if any(aggregate.is_holistic for aggregate in self.aggregates):
             (payload,) = inputs
@@ -209,7 +209,7 @@ class WindowAggregate(Aggregates):
 def lanes_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Keys and lanes of partial rows, given the schema of events."""
+    """Return keys and lanes of partial rows, given the schema of events."""
     (payload,) = inputs
     lanes = lanes_of(aggregates, payload)
     types = key_types(keys, payload)
@@ -297,7 +297,7 @@ class TwoPhases:
         return in_pieces([self._partial, self._final], ports)
 
     def snapshot(self) -> OperatorState:
-        """Both states."""
+        """Return both states."""
         partial, final = self._partial.snapshot(), self._final.snapshot()
         tables = {f"partial.{name}": table for name, table in partial.tables.items()}
         tables |= {f"final.{name}": table for name, table in final.tables.items()}
@@ -318,7 +318,7 @@ class TwoPhases:
 def _needed(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
 ) -> pa.Schema:
-    """The columns of rows that are buffered until their windows close."""
+    """Return the columns of rows that are buffered until their windows close."""
     needed = {*keys, *(a.column for a in aggregates)}
     return event_schema(pa.schema([field for field in payload if field.name in needed]))
 

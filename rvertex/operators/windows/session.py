@@ -73,7 +73,7 @@ class SessionAggregate(OverSessions):
         return self.max_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         assigner = Sessions(self.gap_us, self.max_us)
         return SingleWindow(assigner, *gathering(self.keys, self.aggregates, payload))
@@ -110,7 +110,7 @@ class Activity:
     is_event: np.ndarray
 
     def ends(self, longest: int | None) -> np.ndarray:
-        """The end of each row's session, as known after that row."""
+        """Return the end of each row's session, as known after that row."""
         if longest is None:
             return self.until
         most: np.ndarray = np.minimum(self.until, moved(self.time[self.first], longest))
@@ -161,7 +161,7 @@ class SessionStarts:
         return most
 
     def _begins(self, time: np.ndarray, until: np.ndarray, heads: np.ndarray) -> np.ndarray:
-        """Which rows begin a session; ``heads``: the first row of each key."""
+        """Return which rows begin a session; ``heads``: the first row of each key."""
         fresh = heads.copy()
         fresh[1:] |= time[1:] >= until[:-1]
         if self.longest is None:

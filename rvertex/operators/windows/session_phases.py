@@ -41,7 +41,7 @@ _PANES_PER_GAP = 10
 
 
 def pane_us(gap_us: int, *, is_paced: bool) -> int:
-    """The length of a pane, in us: the gap, or a part of it if rows arrive in real time.
+    """Return the length of a pane, in us: the gap, or a part of it if rows arrive in real time.
 
     If all rows are available at once, long panes delay no result, and the fewest rows are sent.
     """
@@ -62,7 +62,7 @@ class PartialSession:
     any_order: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys and lanes. Raises as ``PartialAggregate.output_schema``."""
+        """Return keys and lanes. Raises as ``PartialAggregate.output_schema``."""
         return lanes_schema(self.keys, self.aggregates, inputs)
 
     def is_order_free(self, payload: pa.Schema) -> bool:
@@ -70,15 +70,15 @@ class PartialSession:
         return is_order_free(self.aggregates, payload)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The length of a pane, in us."""
+        """Return the length of a pane, in us."""
         return self.pane_us
 
     def output_duration(self, durations: Durations) -> int | None:
-        """A pane plus the greatest lifetime: from a first start to a last end."""
+        """Return a pane plus the greatest lifetime: from a first start to a last end."""
         return sum_us(self.pane_us, durations[0])
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A first phase with no open pane."""
+        """Return a first phase with no open pane."""
         (payload,) = inputs
         lanes = lanes_of(self.aggregates, payload)
         grouping = Grouping(
@@ -105,7 +105,7 @@ class FinalSession:
         return merged_schema(self.keys, self.aggregates, inputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (partial,) = inputs
         assigner = Sessions(self.gap_us, None)
         return SingleWindow(assigner, *merging(self.keys, self.aggregates, partial))

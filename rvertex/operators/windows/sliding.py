@@ -78,7 +78,7 @@ class SlidingLane:
 
 
 def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane, ...] | None:
-    """The sliding lanes if all ``lanes`` can slide and it pays; else None."""
+    """Return the sliding lanes if all ``lanes`` can slide and it pays; else None."""
     if windows.size < STEPS_MIN * windows.every:
         return None
     sliding = [_sliding(lane) for lane in lanes]
@@ -108,7 +108,7 @@ class _Rows(NamedTuple):
         return _Rows(self.vs[lo:hi], self.codes[lo:hi], [v[lo:hi] for v in self.values])
 
     def before(self, time: int) -> int:
-        """The number of rows that start before ``time``."""
+        """Return the number of rows that start before ``time``."""
         return int(np.searchsorted(self.vs, np.int64(time)))
 
 
@@ -145,7 +145,7 @@ class SlidingWindows:
         self._living = 0
 
     def held(self) -> list[pa.RecordBatch]:
-        """The live rows, in row order."""
+        """Return the live rows, in row order."""
         return list(self._held)
 
     def release(self) -> list[pa.RecordBatch]:
@@ -183,7 +183,7 @@ class SlidingWindows:
         self._leave_behind(end * self._windows.every)
 
     def _span(self) -> tuple[int, int]:
-        """The first window of any row, and the one after the last."""
+        """Return the first window of any row, and the one after the last."""
         low = int64_column(self._held[0], VS)[:1]
         high = int64_column(self._held[-1], VE)[-1:]
         first, last = self._windows.first_window(low), self._windows.last_window(high)
@@ -210,7 +210,7 @@ class SlidingWindows:
             self._ahead.append(self._converted(join_batches(fresh)))
 
     def _spare(self) -> int:
-        """The number of dead keys that cost less than converting all rows again."""
+        """Return the number of dead keys that cost less than converting all rows again."""
         rows: int = sum(batch.num_rows for batch in self._held)
         return _KEYS_MIN + rows // self._overlap
 

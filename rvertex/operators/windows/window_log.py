@@ -146,7 +146,7 @@ class WindowLog:
         return [self._starts, self._ends, self._closes, *self._links]
 
     def _first_open(self, promise: int) -> int:
-        """The first window from the cursor on that ``promise`` leaves open."""
+        """Return the first window from the cursor on that ``promise`` leaves open."""
         at, look = self._open - self.first, _LOOK_MIN
         closes = self._closes.read()
         while at < len(closes):

@@ -46,7 +46,7 @@ class Step:
     primary_from: int = 0
 
     def to_bytes(self) -> bytes:
-        """Stored form."""
+        """Return the stored form."""
         arrays = [self.joined, self.marked, self.waiting, self.waiting_marked]
         data: bytes = msgpack.packb(
             [

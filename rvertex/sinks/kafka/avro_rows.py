@@ -32,7 +32,7 @@ class AvroEncoder:
         self._write = fastavro.schemaless_writer
 
     def values(self, table: pa.RecordBatch) -> list[bytes]:
-        """A value for each row."""
+        """Return a value for each row."""
         columns = [_as_plain(column) for column in table.columns]
         rows = pa.RecordBatch.from_arrays(columns, names=table.schema.names).to_pylist()
         values = []
@@ -44,7 +44,7 @@ class AvroEncoder:
 
 
 def avro_schema(label: str, schema: pa.Schema) -> str:
-    """The schema of the records, as JSON.
+    """Return the schema of the records, as JSON.
 
     Raises:
         InvalidSinkError: Avro has no type for a column.

@@ -354,6 +354,6 @@ def partition_count(client: Producer | Consumer, topic: str, link: Link) -> int:
 
 
 def may_have_happened(error: KafkaException) -> bool:
-    """Whether a commit that failed with this error may have succeeded."""
+    """Return whether a commit that failed with this error may have succeeded."""
     kafka_error: KafkaError = error.args[0]
     return kafka_error.code() not in _FENCED and not kafka_error.txn_requires_abort()

@@ -27,7 +27,7 @@ _ESCAPED = r'[\x00-\x1f"\\]'
 
 
 def json_rows(table: pa.RecordBatch) -> pa.Array:
-    """An object for each row, as UTF-8 text."""
+    """Return an object for each row, as UTF-8 text."""
     parts: list[pa.Array | str] = []
     for number, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
         opening = "{" if number == 0 else ","
@@ -40,7 +40,7 @@ def json_rows(table: pa.RecordBatch) -> pa.Array:
 
 
 def json_values(column: pa.Array) -> pa.Array:
-    """The JSON text of each value; a null stays a null."""
+    """Return the JSON text of each value; a null stays a null."""
     column = plain_array(column)
     for fits, convert in _FORMS:
         if fits(column.type):

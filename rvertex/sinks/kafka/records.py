@@ -49,7 +49,7 @@ class RecordEncoder:
         self._avro = AvroEncoder(sink.label, schema) if sink.format == "avro" else None
 
     def of(self, rows: DeliveredRows) -> Iterator[Record]:
-        """The records of these rows, in row order.
+        """Yield the records of these rows, in row order.
 
         Raises:
             RowsRefusedError: a row has a null in its key, and the topic keeps one value per key.

@@ -59,5 +59,5 @@ REFUSALS: dict[str, Refusal] = {
 
 
 def refusal_of(error: KafkaError) -> Refusal | None:
-    """Why the error ends the delivery; None: retry."""
+    """Return why the error ends the delivery; None: retry."""
     return REFUSALS.get(error.name())

@@ -95,7 +95,7 @@ class CsvUnits:
             lines += lines_of(piece)
 
     def _with_bad_rows(self, unit: Unit, first_row: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the piece, which the parser refused as a whole."""
+        """Return the rows of the piece, which the parser refused as a whole."""
         functions = self._parse_whole, self._inspect, self._explain
         return rows_of(self._spec, unit, self._rows(), first_row, *functions)
 

@@ -47,7 +47,7 @@ _DECIDED: dict[str, tuple[tuple[str, Callable[[Any, Any], bool]], ...]] = {
 
 
 def can_be_bounded(kind: pa.DataType) -> bool:
-    """Whether statistics of a column of this type can be compared exactly."""
+    """Return whether statistics of a column of this type can be compared exactly."""
     if pa.types.is_timestamp(kind):
         return kind.unit in _EXACT_UNITS
     return bool(
@@ -105,7 +105,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
-    """Whether the source has columns that few units need and that may be null in the others."""
+    """Return whether the source has columns that few units need and that may be null in the others."""
     if spec.on_bad_row != "fail" or spec.checks_values:
         return False
     if {spec.vs, spec.ve} & {*spec.folder_columns}:
@@ -128,7 +128,7 @@ def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int |
 
 
 def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) -> bool:
-    """Whether no row of the unit satisfies ``bound``."""
+    """Return whether no row of the unit satisfies ``bound``."""
     statistics = _statistics(spec, unit, file, bound.column)
     if statistics is None:
         return False
@@ -143,7 +143,7 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
 
 
 def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) -> bool:
-    """Whether the folders above a file exclude all its rows: one bound is false for them.
+    """Return whether the folders above a file exclude all its rows: one bound is false for them.
 
     Raises:
         SourceSchemaError: a folder's value does not have its column's type.
@@ -166,7 +166,7 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
 
 
 def _is_outside(value_range: tuple[Any, Any], bound: Bound) -> bool:
-    """Whether no value in this range (least, greatest) satisfies the bound."""
+    """Return whether no value in this range (least, greatest) satisfies the bound."""
     ends = {"min": _like(value_range[0], bound.value), "max": _like(value_range[1], bound.value)}
     if any(end is None or end != end for end in ends.values()):
         return False

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def holds_log(path: str) -> bool:
-    """Whether there is a log at this path; errors are left to its reader."""
+    """Return whether there is a log at this path; errors are left to its reader."""
     try:
         return declared(open_store(path)) is not None
     except (OSError, StoreError):

@@ -259,7 +259,7 @@ def _units(path: str, stream: int, files: Sequence[str]) -> list[Unit]:
 
 
 def _ends(unit: Unit) -> bool:
-    """Whether the last item of a unit is the end of a stream."""
+    """Return whether the last item of a unit is the end of a stream."""
     file = _opened(unit.path, [])
     try:
         items = file.read_group(file.info.seqs.hi - 1, verify=False).batch

@@ -133,7 +133,7 @@ class KeyedEvents:
 
 
 def _is_its_own_key(kind: pa.DataType) -> bool:
-    """Whether values of this type need no conversion to be keys as users see them."""
+    """Return whether values of this type need no conversion to be keys as users see them."""
     return not pa.types.is_floating(kind) and not holds_times(kind)
 
 

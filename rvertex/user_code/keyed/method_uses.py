@@ -25,7 +25,7 @@ def names_read(method: Any) -> set[str] | None:
 
 
 def may_say_times(method: Any) -> bool:
-    """Whether the method may call ``ctx.emit`` with ``vs`` or ``ve``."""
+    """Return whether the method may call ``ctx.emit`` with ``vs`` or ``ve``."""
     attributes = _attributes(method, _CONTEXT)
     if attributes is None or any(name == "emit" and not is_call for name, is_call in attributes):
         return True

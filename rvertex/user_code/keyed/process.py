@@ -42,7 +42,7 @@ class Timer:
     name: str
 
     def __iter__(self) -> Iterator[Any]:
-        """Time and name, for ``at, name = timer``."""
+        """Return time and name, for ``at, name = timer``."""
         return iter((self.at, self.name))
 
 

@@ -32,7 +32,7 @@ def read_rows(tables: Tables, keys: Sequence[str]) -> list[dict[str, Any]]:
 def with_row(
     tables: Tables, fields: Sequence[StateField], key: Sequence[Any], values: Mapping[str, Any]
 ) -> Tables:
-    """The tables with these fields of a key changed; other fields stay, or are the defaults.
+    """Return the tables with these fields of a key changed; other fields stay, or are the defaults.
 
     Raises:
         pyarrow.ArrowException, OverflowError, TypeError: a value has another type than its field.

@@ -47,5 +47,5 @@ class Case:
 
 
 def mebibytes(size_bytes: int) -> str:
-    """A size as text for people."""
+    """Return a size as text for people."""
     return f"{size_bytes / 2**20:,.0f} MiB"

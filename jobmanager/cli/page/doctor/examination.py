@@ -21,7 +21,7 @@ _GRAVEST_FIRST: tuple[Gravity, ...] = ("degraded", "waiting", "note")
 
 
 def findings(case: Case) -> list[Finding]:
-    """All findings of a job, the most severe first; empty for a healthy job."""
+    """Return all findings of a job, the most severe first; empty for a healthy job."""
     all_findings = [finding for rule in RULES for finding in rule(case)]
     return sorted(all_findings, key=lambda finding: _GRAVEST_FIRST.index(finding.gravity))
 
@@ -38,7 +38,7 @@ def _health(case: Case) -> Iterator[Finding]:
 
 
 def _open_windows(case: Case) -> set[str]:
-    """Reasons about open windows, if event time advances: such a window is no trouble."""
+    """Return reasons about open windows, if event time advances: such a window is no trouble."""
     before = dict(_frontiers(case.before))
     is_new = case.before.get("written_us") == case.status.get("written_us")  # nothing to compare
     if is_new or any(us > before.get(name, us) for name, us in _frontiers(case.status)):
@@ -54,7 +54,7 @@ def _frontiers(status: Status) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def _lost_rows(case: Case) -> Iterator[Finding]:
-    """Rows missing from the result, with the delay that would have kept late rows."""
+    """Yield rows missing from the result, with the delay that would have kept late rows."""
     for line in lost_lines(case.status):
         kind, _, what = line.partition(": ")
         kind = f"{kind.removesuffix(' rows')} rows"

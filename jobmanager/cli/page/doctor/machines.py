@@ -53,7 +53,7 @@ def disk(case: Case) -> Iterator[Finding]:
 
 
 def clock(case: Case) -> Iterator[Finding]:
-    """A status from the future: the clocks of two machines differ."""
+    """Yield a status from the future: the clocks of two machines differ."""
     ahead_s = (case.status.get("written_us", 0) - case.now_us) / US_PER_S
     if ahead_s > CLOCK_S_MAX:
         what = f"the clock of {case.status['machine']} is {ahead_s:,.0f} s ahead of this machine's"
@@ -61,7 +61,7 @@ def clock(case: Case) -> Iterator[Finding]:
 
 
 def clocks_of_producers(case: Case) -> Iterator[Finding]:
-    """Partitions whose rows come from the near future."""
+    """Yield partitions whose rows come from the near future."""
     for vertex in case.status.get("vertices", ()) if case.is_open else ():
         for log in vertex.get("logs", ()):
             ahead_s = -(log["lag_s"] or 0.0)

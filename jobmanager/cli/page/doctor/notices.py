@@ -55,7 +55,7 @@ def _finished_us(case: Case) -> float:
 
 
 def _is_its_end(case: Case, rows: list[tuple[int, str]]) -> bool:
-    """Whether a failure ended the job, or followed from its end."""
+    """Return whether a failure ended the job, or followed from its end."""
     at_us, what = rows[-1]
     error = case.status.get("error", "")
     last_us = max((at for at, n in case.notices if isinstance(n, sent.VertexFailed)), default=0)
@@ -81,7 +81,7 @@ def _failure(notice: Notice) -> tuple[str, str, str] | None:
 
 
 def growing_state(case: Case) -> Iterator[Finding]:
-    """A state that only grows, within the recorded checkpoints or over hours."""
+    """Yield a state that only grows, within the recorded checkpoints or over hours."""
     if not case.is_open:
         return
     fast = set()
@@ -144,7 +144,7 @@ def _keys_of(case: Case, stage: str) -> str:
 
 
 def slow_store(case: Case) -> Iterator[Finding]:
-    """Checkpoints that take long to become durable."""
+    """Yield checkpoints that take long to become durable."""
     for vertex, durable in _checkpoints_of(case).items():
         took_s = [(at - n.taken_us) / US_PER_S for at, n in durable if n.taken_us and not n.asked]
         if case.is_open and len(took_s) >= SLOW_CHECKPOINTS:

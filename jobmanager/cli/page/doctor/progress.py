@@ -33,7 +33,7 @@ class _Lag:
 
 
 def growing_lags(case: Case) -> Iterator[Finding]:
-    """Readers that fall behind, or that stay far behind."""
+    """Yield readers that fall behind, or that stay far behind."""
     if not case.is_open:
         return
     before = dict(_lags(case.before))
@@ -63,7 +63,7 @@ def _lags(status: Status) -> Iterator[tuple[str, _Lag]]:
 
 
 def skew(case: Case) -> Iterator[Finding]:
-    """Vertices that get most of a stage's events, and keys that have most of the rows."""
+    """Yield vertices that get most of a stage's events, and keys that have most of the rows."""
     for about, what, advice in skewed_vertices(case.status):
         yield Finding("note", "skew", about, what, advice)
     for about, what, advice in hot_keys(case.status):
@@ -96,7 +96,7 @@ def partitions(case: Case) -> Iterator[Finding]:
 
 
 def slow_code(case: Case) -> Iterator[Finding]:
-    """A vertex whose host works all the time, most of it in functions of the user."""
+    """Yield a vertex whose host works all the time, most of it in functions of the user."""
     wall_us = case.status.get("written_us", 0) - case.before.get("written_us", 0)
     in_step = {host["host"] for host in case.status.get("hosts", ()) if host.get("busy")}
     before = {row["vertex"]: row for row in case.before.get("vertices", ())}
@@ -122,20 +122,20 @@ def slow_code(case: Case) -> Iterator[Finding]:
 
 
 def _since(before: dict[str, Status], row: Status, key: str) -> int:
-    """The growth of a time since the first look; 0 for an instance that started later."""
+    """Return the growth of a time since the first look; 0 for an instance that started later."""
     was = before.get(row["vertex"], {})
     return int(row[key] - was[key]) if was.get("epoch") == row["epoch"] and key in was else 0
 
 
 def long_steps(case: Case) -> Iterator[Finding]:
-    """A host that is in one step of a vertex for seconds."""
+    """Yield a host that is in one step of a vertex for seconds."""
     for host in case.status.get("hosts", ()):
         if case.is_open and host.get("busy"):
             yield Finding("note", "long step", host["host"], host["busy"])
 
 
 def open_change(case: Case) -> Iterator[Finding]:
-    """A savepoint, deployment or rollback that was open at both looks."""
+    """Yield a savepoint, deployment or rollback that was open at both looks."""
     change = case.status.get("change")
     if change is None or change != case.before.get("change"):
         return
@@ -158,7 +158,7 @@ def unflushed(case: Case) -> Iterator[Finding]:
 
 
 def spilled_state(case: Case) -> Iterator[Finding]:
-    """Vertices with more state on scratch than in memory."""
+    """Yield vertices with more state on scratch than in memory."""
     for row in case.status.get("vertices", ()) if case.is_open else ():
         if row.get("scratch_bytes", 0) > row["memory_bytes"]:
             what = f"{row['vertex']} has spilled state to scratch: {state_text([row])}"

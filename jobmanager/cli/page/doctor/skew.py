@@ -56,7 +56,7 @@ def hot_keys(status: Status) -> Iterator[tuple[str, str, str]]:
 
 
 def _hot_rows(row: Status) -> float:
-    """The estimated number of rows with the vertex' most frequent key."""
+    """Return the estimated number of rows with the vertex' most frequent key."""
     return float(row["hot_share"] * row["events_out"])
 
 

@@ -103,7 +103,7 @@ def _event(
 
 
 def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
-    """The datasets that a plan reads; a topic is named with its brokers."""
+    """Return the datasets that a plan reads; a topic is named with its brokers."""
     inputs = []
     for vertex in plan.vertices:
         if vertex.source is None or not vertex.source.spec.path:
@@ -118,14 +118,14 @@ def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
 
 
 def outputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
-    """The datasets that a plan writes: the files of its outputs, and deliveries by name."""
+    """Return the datasets that a plan writes: the files of its outputs, and deliveries by name."""
     files = [_dataset(output.output) for output in plan.of_outputs]
     kinds = [name_of(spec).partition(":") for spec in plan.deliveries]
     return [*files, *({"namespace": kind, "name": rest or kind} for kind, _, rest in kinds)]
 
 
 def _dataset(uri: str) -> dict[str, str]:
-    """A file or folder, without user and password."""
+    """Return a file or folder, without user and password."""
     scheme, mark, rest = without_user(uri).partition("://")
     if not mark:
         return {"namespace": "file", "name": scheme}

@@ -98,7 +98,7 @@ def spans_of(
     begin: int,
     resource: Resource,
 ) -> Iterator[ReadableSpan]:
-    """The spans that end at a notice with index ``begin`` or later."""
+    """Yield the spans that end at a notice with index ``begin`` or later."""
     started_us = notices[0][0] if notices else 0
     trace = _number(16, status.get("root", job), started_us)
     of_job = SpanContext(trace, _number(8, trace), False, TraceFlags(TraceFlags.SAMPLED))
@@ -129,7 +129,7 @@ def spans_of(
 
 
 def _ranges(notice: Any) -> dict[str, Any]:
-    """A vertex's positions at the end of a span: exclusive ends of its input and output."""
+    """Return a vertex's positions at the end of a span: exclusive ends of its input and output."""
     fields = {"vertex": notice.vertex, "epoch": notice.epoch}
     if hasattr(notice, "inputs"):
         fields |= {"inputs.next_seq": list(notice.inputs), "outputs.next_seq": list(notice.outputs)}

@@ -157,7 +157,7 @@ class Builder:
     def _sharded_like(
         self, origin: VertexSpec, vertex: VertexSpec, plan: PhysicalPlan
     ) -> VertexSpec:
-        """The vertex with the shards of the one that it continues."""
+        """Return the vertex with the shards of the one that it continues."""
         spec = origin.operators[0] if origin.operators else None
         if not isinstance(spec, Sharded):
             return vertex
@@ -196,7 +196,7 @@ class Builder:
         return replace(edge, uris=uris)
 
     def _former_side(self, vertex: VertexSpec, edge: OutputEdge) -> int | None:
-        """The number of the old side output that a side output continues, at its place."""
+        """Return the number of the old side output that a side output continues, at its place."""
         origin = self._origins[vertex.id]
         if origin is None:
             return None
@@ -243,7 +243,7 @@ class Builder:
     def _operators(
         self, origin: VertexSpec, vertex: VertexSpec, old: Snapshot, time: int
     ) -> list[OperatorState]:
-        """The converted states of the operators, or of the operators of all shards."""
+        """Return the converted states of the operators, or of the operators of all shards."""
         spec = vertex.operators[0] if vertex.operators else None
         if not isinstance(spec, Sharded):
             return converted_operators(origin, vertex, old.states[1:], time)
@@ -311,7 +311,7 @@ class Builder:
     def _ended(
         self, vertex: VertexSpec, row: SavedVertex, carried: list[list[Items]]
     ) -> VertexCopy:
-        """A finished vertex: its channels hold the unconsumed items."""
+        """Return a finished vertex: its channels hold the unconsumed items."""
         ends = [sum(one.batch.num_rows for one in items) for items in carried]
         return finished(vertex, self._epoch, ends, [digest_of(items) for items in carried])
 

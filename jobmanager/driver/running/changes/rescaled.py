@@ -275,7 +275,7 @@ class Rescaler:
         return vertex, self._with_outputs(vertex, made)
 
     def _continues(self, vertex: VertexSpec) -> bool:
-        """Whether the vertex writes an existing partition of the result."""
+        """Return whether the vertex writes an existing partition of the result."""
         is_sink = any(edge.is_sink for edge in vertex.outputs)
         return is_sink and vertex.index < len(self._vertices(vertex.stage))
 
@@ -380,7 +380,7 @@ class Rescaler:
         return {lane.name: table for lane, table in lanes.items() if table.num_rows}
 
     def _lane_now(self, lane: Lane, was: VertexSpec, vertex: VertexSpec) -> Lane:
-        """The lane of the same writer, if its stage is unchanged; else the lane of the port."""
+        """Return the lane of the same writer, if its stage is unchanged; else the lane of the port."""
         if lane.channel is None:
             return lane
         writer, readers = self._writers[was.inputs[lane.channel].stream], enumerate(vertex.inputs)

@@ -47,11 +47,11 @@ class EdgeChop(SameColumns, Unbounded):
     offset_us: int = 0
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The period, in us."""
+        """Return the period, in us."""
         return self.period_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeChopOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return EdgeChopOperator(self, payload)
 
@@ -76,7 +76,7 @@ class EdgeChopOperator:
         return Run(pieces, self._closing.passed(self._cuts_before(run.ctis)))
 
     def snapshot(self) -> OperatorState:
-        """Live rows, buffered ends and buffered rows, by reference."""
+        """Return live rows, buffered ends and buffered rows, by reference."""
         return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
@@ -87,7 +87,7 @@ class EdgeChopOperator:
         return (time - self._offset) // self._period
 
     def _cells(self, times: np.ndarray) -> np.ndarray:
-        """The cell of each time; no intermediate value overflows."""
+        """Return the cell of each time; no intermediate value overflows."""
         cell = times // self._period
         cell -= times - cell * self._period < self._offset
         return cell
@@ -98,7 +98,7 @@ class EdgeChopOperator:
         return np.array([*cuts, *ctis[len(cuts) :]], np.int64)
 
     def _close_before(self, frontier: int) -> pa.RecordBatch:
-        """The pieces of all cells that end at or before ``frontier``."""
+        """Return the pieces of all cells that end at or before ``frontier``."""
         is_over = frontier == INF_TIME
         upto = self._cell(frontier)
         if not is_over and self._open is not None and upto <= self._open:

@@ -53,12 +53,12 @@ class EdgeClip(SameLifetimes):
         assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The left schema."""
+        """Return the left schema."""
         left, _right = inputs
         return left
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeClipOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         return EdgeClipOperator(self, inputs)
 
 
@@ -102,7 +102,7 @@ class EdgeClipOperator:
         return Run(out, ports[0].ctis)
 
     def snapshot(self) -> OperatorState:
-        """Living and buffered rows, by reference."""
+        """Return living and buffered rows, by reference."""
         frontier, tables = self._instants.save()
         return OperatorState({"frontier": frontier}, {**tables, "rows": self._rows.table()})
 
@@ -124,7 +124,7 @@ class EdgeClipOperator:
         return self._keys.codes([rows.column(name) for name in self._spec.left_on])
 
     def _cut(self, marks: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """The live left rows that ``marks`` cut, and the time of each cut."""
+        """Return the live left rows that ``marks`` cut, and the time of each cut."""
         columns = [marks.column(name) for name in self._spec.right_on]
         nulls = null_keys(columns)
         codes, times = self._keys.codes(columns), int64_column(marks, VS)
@@ -143,7 +143,7 @@ class EdgeClipOperator:
         return row[cut], times[at[cut]]
 
     def _events(self, rows: np.ndarray, lo: int) -> pa.RecordBatch:
-        """The edges of ``rows`` from ``lo`` on, in output order."""
+        """Return the edges of ``rows`` from ``lo`` on, in output order."""
         held = self._rows
         starts, known = held.starts(rows), held.known_ends(rows)
         known = np.where(known == after(starts), known, INF_TIME)

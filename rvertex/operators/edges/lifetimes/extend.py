@@ -40,7 +40,7 @@ class EdgeExtend(SameColumns):
     by: int | str
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeExtendOperator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return EdgeExtendOperator(self.by, event_schema(payload))
 
@@ -71,7 +71,7 @@ class EdgeExtendOperator:
         return Run(events.take(order), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         (waiting,) = self._settled.tables()
         tables = {"waiting": waiting, "ahead": self._ahead.table()}
         return OperatorState({"frontier": self._settled.frontier}, tables)
@@ -83,7 +83,7 @@ class EdgeExtendOperator:
             self._ahead.push(batch)
 
     def _of_column(self, rows: pa.RecordBatch) -> np.ndarray:
-        """The microseconds by which the column moves the end of each row."""
+        """Return the microseconds by which the column moves the end of each row."""
         assert isinstance(self._by, str)
         return int64_column(rows, self._by) - 1
 

@@ -135,7 +135,7 @@ class Automaton:
             self.first |= 1 << self.variable_of(at)
 
     def variable_of(self, at: int) -> int:
-        """The variable of the Take instruction ``at``."""
+        """Return the variable of the Take instruction ``at``."""
         take = self.program[at]
         assert isinstance(take, Take), take
         return take.variable
@@ -154,24 +154,24 @@ class Automaton:
             self._close(rows, search, found)
 
     def _last_time(self, rows: KeyRows) -> int:
-        """The latest start of a row that may be in the match of the open search."""
+        """Return the latest start of a row that may be in the match of the open search."""
         if self._searching.within_us == INF_TIME:
             return INF_TIME - 1
         return min(rows.times[rows.begin] + self._searching.within_us, INF_TIME - 1)
 
     @staticmethod
     def _is_over(rows: KeyRows, frontier: int, due: int) -> bool:
-        """Whether all rows up to ``due`` have arrived, and their conditions are known."""
+        """Return whether all rows up to ``due`` have arrived, and their conditions are known."""
         known = len(rows.symbols)
         return frontier > due and (known == len(rows.times) or rows.times[known] > due)
 
     def due(self, rows: KeyRows) -> int:
-        """The time after which an open search ends; INF_TIME: it needs more rows first."""
+        """Return the time after which an open search ends; INF_TIME: it needs more rows first."""
         due, known = self._last_time(rows), len(rows.symbols)
         return due if known == len(rows.times) or rows.times[known] > due else INF_TIME
 
     def hold(self, rows: KeyRows) -> int:
-        """A lower bound of the ends of matches that are not found yet.
+        """Return a lower bound of the ends of matches that are not found yet.
 
         INF_TIME: no such match ends among the stored rows.
         """
@@ -195,7 +195,7 @@ class Automaton:
         return min(bound, rows.times[last]) if last < count else bound
 
     def _may_begin(self, symbol: int) -> bool:
-        """Whether a match can begin at a row with this symbol."""
+        """Return whether a match can begin at a row with this symbol."""
         return self._matches_empty or bool(symbol & self.first)
 
     def _open(self, rows: KeyRows, search: Search, found: list[Found]) -> bool:
@@ -207,7 +207,7 @@ class Automaton:
         return True
 
     def _next_begin(self, rows: KeyRows, found: list[Found]) -> int | None:
-        """The next row at which a match can begin; None: there is none."""
+        """Return the next row at which a match can begin; None: there is none."""
         symbols, at, count, first = rows.symbols, rows.begin, len(rows.symbols), self.first
         if not self._matches_empty:
             while at < count and not symbols[at] & first:
@@ -274,7 +274,7 @@ class Automaton:
             found.append(rows.found(0, [], self._searching.context, 0)._replace(match=None))
 
     def _takes(self, rows: KeyRows, search: Search) -> list[int]:
-        """The instruction that mapped each row of the match."""
+        """Return the instruction that mapped each row of the match."""
         assert search.last is not None
         at, thread, trace = search.last, search.thread, search.trace
         takes: list[int] = []
@@ -312,7 +312,7 @@ class Automaton:
         return step
 
     def _state(self, takes: tuple[int, ...]) -> State | None:
-        """The cached state of these instructions; None: there are none."""
+        """Return the cached state of these instructions; None: there are none."""
         if not takes:
             return None
         known = self._states.get(takes)

@@ -62,7 +62,7 @@ class Conditions:
         }
 
     def of_fresh(self, rows: pa.RecordBatch, order: np.ndarray) -> np.ndarray | None:
-        """The symbols of new rows, in ``order``; None: a condition reads neighbours."""
+        """Return the symbols of new rows, in ``order``; None: a condition reads neighbours."""
         if not self.is_by_row:
             return None
         columns = {i: rows.column(leaf.column) for i, leaf in self._leaves.items()}
@@ -122,7 +122,7 @@ class Conditions:
         return answers
 
     def _spans(self, questions: Sequence[Question]) -> Spans:
-        """The rows of each question's thread as spans."""
+        """Return the rows of each question's thread as spans."""
         before, behind = self._spec.context
         numbers: list[int] = []
         labels: list[int] = []
@@ -159,7 +159,7 @@ class Conditions:
     def _moved(
         self, numbers: np.ndarray, starts: np.ndarray, at: np.ndarray
     ) -> dict[int, pa.Array]:
-        """The columns of the leaves, for the rows at positions ``at``."""
+        """Return the columns of the leaves, for the rows at positions ``at``."""
         places = self._store.places(numbers)
         table = self._store.table()
         columns: dict[int, pa.Array] = {}
@@ -183,14 +183,14 @@ class Conditions:
 
 
 def _picked(spec: MatchParts, variable: int) -> list[Leaf]:
-    """The leaves that the condition of ``variable`` reads."""
+    """Return the leaves that the condition of ``variable`` reads."""
     condition = spec.conditions[variable]
     assert condition is not None, variable
     return [spec.condition_leaves[i] for i in condition.leaves]
 
 
 def _is_true(values: pa.Array) -> np.ndarray:
-    """Whether each value is true; null is not."""
+    """Return whether each value is true; null is not."""
     filled = pc.fill_null(values, False)
     is_true: np.ndarray = filled.to_numpy(zero_copy_only=False)
     return is_true.astype(bool)

@@ -55,7 +55,7 @@ class Earliest:
         self._count(int(is_new.sum()))
 
     def picked(self, codes: np.ndarray) -> Earliest:
-        """The times of ``codes``, which get the codes 0, 1, ..."""
+        """Return the times of ``codes``, which get the codes 0, 1, ..."""
         picked, known = Earliest(), self._of.read()
         inside = codes[codes < len(known)]
         assert np.array_equal(inside, codes[: len(inside)]), codes
@@ -63,7 +63,7 @@ class Earliest:
         return picked
 
     def first(self) -> int:
-        """The earliest time; INF_TIME if there is none."""
+        """Return the earliest time; INF_TIME if there is none."""
         of = self._of.read()
         while self._heap:  # ends: the heap shrinks, or a block's place grows
             time, number, place = self._heap[0]

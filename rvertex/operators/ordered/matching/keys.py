@@ -42,7 +42,7 @@ class OpenKeys:
         self._holds = Earliest()
 
     def rows_of(self, code: int) -> KeyRows:
-        """The rows of a key in lists, to be searched alone."""
+        """Return the rows of a key in lists, to be searched alone."""
         rows = self._rows.get(code)
         if rows is None:
             rows = self._rows[code] = KeyRows(code)
@@ -54,16 +54,16 @@ class OpenKeys:
         return rows
 
     def alone(self) -> list[KeyRows]:
-        """The rows of all keys that are in lists."""
+        """Return the rows of all keys that are in lists."""
         return list(self._rows.values())
 
     def is_alone(self, codes: np.ndarray) -> np.ndarray:
-        """Whether the rows of each key are in lists."""
+        """Return whether the rows of each key are in lists."""
         known = self._rows
         return np.array([code in known for code in codes.tolist()], bool)
 
     def codes(self) -> np.ndarray:
-        """The codes of all keys."""
+        """Return the codes of all keys."""
         return np.union1d(np.array(list(self._rows), np.int64), self.pool.codes())
 
     def due_before(self, time: int) -> np.ndarray:
@@ -129,7 +129,7 @@ class OpenKeys:
         self.pool.put(_segments(moved))
 
     def numbers(self) -> np.ndarray:
-        """The numbers of all stored rows, ascending."""
+        """Return the numbers of all stored rows, ascending."""
         kept = [number for rows in self._rows.values() for number in rows.numbers]
         return np.sort(np.append(np.array(kept, np.int64), self.pool.numbers()))
 
@@ -189,7 +189,7 @@ class OpenKeys:
 
 
 def _segments(keys: Sequence[KeyRows]) -> Segments:
-    """The rows of keys in arrays."""
+    """Return the rows of keys in arrays."""
     columns = (
         [rows.code for rows in keys],
         [len(rows.numbers) for rows in keys],

@@ -35,7 +35,7 @@ _GROWTH = 2
 
 
 def suits(spec: MatchParts) -> bool:
-    """Whether the search of many keys can find these matches.
+    """Return whether the search of many keys can find these matches.
 
     Conditions read the row and rows before it; results are matches that do not overlap.
     """
@@ -126,7 +126,7 @@ class _Searching:
         return Matches(key, first, last, takes), self._ends
 
     def _due(self, begin: np.ndarray) -> np.ndarray:
-        """The latest start of a row in a match from ``begin`` on."""
+        """Return the latest start of a row in a match from ``begin`` on."""
         if self._within_us == INF_TIME:
             return np.full(len(begin), INF_TIME - 1)
         times = self._rows.times[begin]
@@ -216,11 +216,11 @@ class _Steps:
         self._number(automaton.start)
 
     def are_few(self) -> bool:
-        """Whether the automaton is small enough."""
+        """Return whether the automaton is small enough."""
         return len(self._states) <= _STATES_MAX
 
     def step(self, state: np.ndarray, symbol: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The next states, -1 for none, and the threads that match, -1 for none."""
+        """Return the next states, -1 for none, and the threads that match, -1 for none."""
         cell = state * self._symbols + symbol
         to = self._next[cell]
         if (to == _UNKNOWN).any():
@@ -237,7 +237,7 @@ class _Steps:
         last: np.ndarray,
         thread: np.ndarray,
     ) -> np.ndarray:
-        """The instruction of each row of the matches, one match after another."""
+        """Return the instruction of each row of the matches, one match after another."""
         sizes = last - first + 1
         place = np.cumsum(sizes) - 1
         found = np.zeros(int(sizes.sum()), np.int64)
@@ -254,7 +254,7 @@ class _Steps:
         return found
 
     def _number(self, state: State) -> int:
-        """The number of a state; it gets one if it has none."""
+        """Return the number of a state; it gets one if it has none."""
         known = self._numbers.get(state.takes)
         if known is not None:
             return known
@@ -282,7 +282,7 @@ class _Steps:
 
 
 def with_context(matches: Matches, start: np.ndarray, before: int) -> tuple[np.ndarray, ...]:
-    """The rows of each match after ``before`` rows of its key, -1 for none, and how many."""
+    """Return the rows of each match after ``before`` rows of its key, -1 for none, and how many."""
     sizes = matches.last - matches.first + 1 + before
     rows = ranges(matches.first - before, sizes)
     return np.where(rows >= np.repeat(start[matches.key], sizes), rows, -1), sizes

@@ -81,7 +81,7 @@ class MatchRows(MatchParts):
     holds_ctis: ClassVar[bool] = True
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The kept columns, then the measures.
+        """Return the kept columns, then the measures.
 
         Raises:
             UnknownColumnError: a column that the input does not have.
@@ -108,7 +108,7 @@ class MatchRows(MatchParts):
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return MatchOperator(self, payload, self.output_schema(inputs))
 
@@ -197,7 +197,7 @@ class MatchOperator:
         return self._released()
 
     def _taken(self, events: pa.RecordBatch) -> Segments:
-        """The new rows by key; symbols are 0 if they are not known yet."""
+        """Return the new rows by key; symbols are 0 if they are not known yet."""
         rows = events.select(self._needed.names)
         columns = [plain_array(events.column(key)) for key in self._spec.keys]
         codes = self._keys.codes(columns, rows.num_rows)
@@ -278,7 +278,7 @@ class MatchOperator:
             self._keys.keep(self._open.renumber())
 
     def _released(self) -> Run:
-        """The buffered results that no later match can precede, and the CTIs."""
+        """Return the buffered results that no later match can precede, and the CTIs."""
         bound = min(self._frontier, self._open.hold)
         rows = self._waiting.take_below(bound)
         ends, starts, places = (rows.column(name).to_numpy() for name in ORDER)

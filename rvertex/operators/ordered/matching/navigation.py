@@ -86,7 +86,7 @@ class Reader:
         self.schema = pa.schema([(f"leaf{i}", leaf.type) for i, leaf in enumerate(leaves)])
 
     def columns(self, spans: Spans, store: RowStore) -> pa.RecordBatch:
-        """One row per span, one column per leaf."""
+        """Return one row per span, one column per leaf."""
         reading = _Reading(spans, store, self._names, self._payload)
         columns = [reading.column(leaf) for leaf in self.leaves]
         count = pa.nulls(len(spans.low))
@@ -103,7 +103,7 @@ class _Reading:
         self._of: dict[tuple[int, ...] | None, tuple[np.ndarray, np.ndarray]] = {}
 
     def column(self, leaf: Leaf) -> pa.Array:
-        """The values of one leaf, one per span."""
+        """Return the values of one leaf, one per span."""
         spans = self._spans
         if leaf.kind == "match_number":
             return pa.array(spans.match)
@@ -128,7 +128,7 @@ class _Reading:
         return as_one_array(column)
 
     def _rows_of(self, variables: tuple[int, ...] | None) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of the rows of ``variables``.
+        """Return the positions of the rows of ``variables``.
 
         Also the number of such rows before each position.
         """

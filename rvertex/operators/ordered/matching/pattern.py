@@ -191,7 +191,7 @@ def _may_be_empty(part: Pattern) -> bool:
 
 
 def _may_prefer_less(part: Pattern) -> bool:
-    """Whether some choice in it prefers no row to a row."""
+    """Return whether some choice in it prefers no row to a row."""
     match part:
         case Var():
             return False
@@ -237,7 +237,7 @@ def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
 
 
 def least_rows(pattern: Pattern) -> int:
-    """The smallest number of rows of a match."""
+    """Return the smallest number of rows of a match."""
     match pattern:
         case Var():
             return 1
@@ -252,7 +252,7 @@ def least_rows(pattern: Pattern) -> int:
 
 
 def has_exclusion(pattern: Pattern) -> bool:
-    """Whether the pattern excludes rows of a match from the output."""
+    """Return whether the pattern excludes rows of a match from the output."""
     match pattern:
         case Exclusion():
             return True

@@ -41,7 +41,7 @@ class Segments:
         )
 
     def joined(self, later: Segments) -> tuple[Segments, np.ndarray]:
-        """Each key's rows and then its ``later`` rows; also the places of the later rows.
+        """Return each key's rows and then its ``later`` rows; also the places of the later rows.
 
         ``later`` has some of the keys; both are in order of their codes.
         """
@@ -62,7 +62,7 @@ class Segments:
         return Segments(self.codes, sizes, self.begin, *columns), after
 
     def picked(self, keys: np.ndarray) -> Segments:
-        """The rows of some keys, by their index or a mask."""
+        """Return the rows of some keys, by their index or a mask."""
         codes, sizes, begin = self.codes[keys], self.sizes[keys], self.begin[keys]
         rows = ranges(self.start[keys], sizes)
         return Segments(
@@ -82,19 +82,19 @@ class RowPool:
         return self._live
 
     def has(self, code: int) -> bool:
-        """Whether there are rows of a key."""
+        """Return whether there are rows of a key."""
         return code < len(self._sizes) and bool(self._sizes.read()[code])
 
     def codes(self) -> np.ndarray:
-        """The keys with rows, ascending."""
+        """Return the keys with rows, ascending."""
         return np.flatnonzero(self._sizes.read())
 
     def numbers(self) -> np.ndarray:
-        """The numbers of all rows, in any order."""
+        """Return the numbers of all rows, in any order."""
         return self.of(self.codes()).numbers
 
     def of(self, codes: np.ndarray) -> Segments:
-        """The rows of ``codes``; there need be none."""
+        """Return the rows of ``codes``; there need be none."""
         self._make_room(codes)
         at, sizes, begin = (a.read()[codes] for a in (self._at, self._sizes, self._begin))
         rows = ranges(at, sizes)

@@ -49,7 +49,7 @@ class Results:
         self.schema = pa.schema([*event_schema(output), *orders])
 
     def of(self, found: Sequence[Found]) -> pa.RecordBatch:
-        """The output rows of matches whose rows are in the store."""
+        """Return the output rows of matches whose rows are in the store."""
         lengths = np.array([len(one.takes) for one in found], np.int64)
         sizes = np.array([len(one.numbers) for one in found], np.int64)
         rows = np.fromiter(chain.from_iterable(one.numbers for one in found), np.int64)
@@ -60,7 +60,7 @@ class Results:
         return self._of(rows, sizes, takes, lengths, at, match, is_unmatched)
 
     def of_segments(self, keys: Segments, matches: Matches) -> pa.RecordBatch:
-        """The output rows of matches in segments."""
+        """Return the output rows of matches in segments."""
         before, _ = self._spec.context
         rows, sizes = with_context(matches, keys.start, before)
         numbers = np.where(rows < 0, -1, keys.numbers[rows])
@@ -77,7 +77,7 @@ class Results:
         match: np.ndarray,
         is_unmatched: np.ndarray,
     ) -> pa.RecordBatch:
-        """The output rows of matches whose rows, with context, are ``rows``."""
+        """Return the output rows of matches whose rows, with context, are ``rows``."""
         low = np.cumsum(sizes) - sizes + self._spec.context[0]
         end = low + lengths
         places = np.repeat(low, lengths) + _within(lengths)
@@ -102,7 +102,7 @@ class Results:
         at: np.ndarray,
         is_unmatched: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The output rows if all rows of a match are emitted, except excluded ones.
+        """Return the output rows if all rows of a match are emitted, except excluded ones.
 
         Empty matches and unmatched rows yield one row each. Returns: for each output row its match,
         its row, and the end of its span.

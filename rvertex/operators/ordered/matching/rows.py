@@ -55,7 +55,7 @@ class KeyRows:
         self.times += times
 
     def found(self, rows: int, takes: list[int], context: tuple[int, int], number: int) -> Found:
-        """The match of the ``rows`` rows from ``begin`` on."""
+        """Return the match of the ``rows`` rows from ``begin`` on."""
         before, after = context
         lo, hi = self.begin - before, self.begin + max(rows, 1) + after
         known = self.numbers[max(lo, 0) : hi]
@@ -90,7 +90,7 @@ class Skip:
     name: str = ""
 
     def after(self, takes: list[int], variable_of: Callable[[int], int]) -> int:
-        """The distance from the match's first row to the start of the next search, in rows.
+        """Return the distance from the match's first row to the start of the next search, in rows.
 
         Raises:
             OperatorTypeError: the match has no row of the variable, or it is the first row.

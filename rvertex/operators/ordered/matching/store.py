@@ -44,7 +44,7 @@ class RowStore:
         return np.where(numbers < 0, -1, places)
 
     def table(self) -> pa.Table:
-        """All rows, in order of their numbers."""
+        """Return all rows, in order of their numbers."""
         return pa.Table.from_batches([*self._chunks, self._fresh], self._schema)
 
     def end(self, kept: np.ndarray) -> None:
@@ -76,7 +76,7 @@ class RowStore:
         self._kept = len(kept)
 
     def save(self) -> dict[str, pa.Table]:
-        """All rows, by reference."""
+        """Return all rows, by reference."""
         return {
             "rows": pa.Table.from_batches(self._chunks, self._schema),
             "numbers": pa.table({"number": self._numbers.shared()}),

@@ -30,7 +30,7 @@ class Grouping:
     columns: tuple[str, ...] | None = None
 
     def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
-        """The key columns of ``events``."""
+        """Return the key columns of ``events``."""
         return [events.column(name) for name in self.names]
 
 
@@ -44,7 +44,7 @@ class NearGroups:
 
     @classmethod
     def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> NearGroups | None:
-        """A range for keys near the keys of ``events``; None: an index is better."""
+        """Return a range for keys near the keys of ``events``; None: an index is better."""
         if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
             return None
         keys = OffsetKeys.beginning(*grouping.key_columns(events))
@@ -91,18 +91,18 @@ class NearColumns:
         return len(self._occupied)
 
     def piece_rows(self, piece_bytes: int) -> int:
-        """The number of rows of a piece."""
+        """Return the number of rows of a piece."""
         nbytes: int = sum(column.nbytes for column in self._lanes)
         return max(piece_bytes * len(self) // max(nbytes + 8 * len(self), 1), 1)
 
     def cuts(self, rows: int) -> list[Place]:
-        """The keys at which to cut into pieces of ``rows``."""
+        """Return the keys at which to cut into pieces of ``rows``."""
         codes = np.arange(rows, len(self), rows)
         keys = self._keys.keys(codes)
         return [place_of([keys], i) for i in range(len(codes))]
 
     def first_at(self, place: Place) -> int:
-        """The number of the first row whose key is at or after ``place``."""
+        """Return the number of the first row whose key is at or after ``place``."""
         return self._keys.first_at(place[1]) if is_value(place) else len(self)
 
     def rows(self, lo: int, hi: int) -> tuple[list[pa.Array], list[pa.Array]]:
@@ -123,7 +123,7 @@ def update_all(accumulators: Sequence[Accumulator], rows: Rows) -> None:
 
 
 def lane_columns(accumulators: list[Accumulator]) -> list[pa.Array]:
-    """The lane columns by code; frees one accumulator after another."""
+    """Return the lane columns by code; frees one accumulator after another."""
     lanes: list[pa.Array] = []
     accumulators.reverse()
     while accumulators:

@@ -107,7 +107,7 @@ class PaneAggregate:
         self._keep_to_memory()
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """The groups so far; see :class:`rvertex.operators.protocol.ShowsState`."""
+        """Return the groups so far; see :class:`rvertex.operators.protocol.ShowsState`."""
         rows: list[pa.RecordBatch] = []
         for pane, groups in sorted(self._open.items()):
             copy = self._new_groups()
@@ -116,7 +116,7 @@ class PaneAggregate:
         return {"open_groups": pa.Table.from_batches(rows, self._lifetimes.schema)}
 
     def snapshot(self) -> OperatorState:
-        """The open panes, by reference."""
+        """Return the open panes, by reference."""
         panes = sorted(self._open)
         tables = {
             f"{i}.{name}": table
@@ -188,12 +188,12 @@ class PaneAggregate:
         out.append(self._lifetimes.rows(*groups))
 
     def _closed(self, closing: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the panes before ``closing``, which are removed."""
+        """Yield the rows of the panes before ``closing``, which are removed."""
         for pane in sorted(pane for pane in self._open if pane < closing):
             yield from self._rows(pane, self._open.pop(pane))
 
     def _rows(self, pane: int, groups: OpenGroups) -> Iterator[pa.RecordBatch]:
-        """The partial rows of a pane; frees its groups."""
+        """Yield the partial rows of a pane; frees its groups."""
         for keys, lanes in groups.results():
             count = len((keys or lanes)[0])
             yield self._lifetimes.rows(np.full(count, pane), keys, lanes)
@@ -220,7 +220,7 @@ class PaneAggregate:
 def _cut(
     pieces: Sequence[pa.RecordBatch], time: int
 ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """The rows before ``time`` and the other rows, each in input order.
+    """Return the rows before ``time`` and the other rows, each in input order.
 
     Rows are nearly sorted. So only the rows from the first row at or after ``time`` to the last row
     before it are copied.

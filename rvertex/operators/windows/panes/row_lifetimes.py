@@ -42,7 +42,7 @@ class PaneLifetimes:
         self.unit_us = self._panes.size
 
     def inside(self, events: pa.RecordBatch, *, in_order: bool) -> pa.RecordBatch:
-        """The events that are in any window."""
+        """Return the events that are in any window."""
         vs = int64_column(events, VS)
         if len(vs) == 0:
             return events
@@ -52,11 +52,11 @@ class PaneLifetimes:
         return events if is_inside is None else events.filter(pa.array(is_inside))
 
     def open_at(self, cti: int) -> int:
-        """The first pane that is open after ``CTI(cti)`` (a watermark)."""
+        """Return the first pane that is open after ``CTI(cti)`` (a watermark)."""
         return self._panes.open_at(cti)
 
     def ctis(self, times: np.ndarray) -> np.ndarray:
-        """The output CTIs for CTIs at ``times`` int64[n]; may have duplicates."""
+        """Return the output CTIs for CTIs at ``times`` int64[n]; may have duplicates."""
         return self._panes.earliest_open(times)
 
     def rows(
@@ -81,7 +81,7 @@ class EventLifetimes:
         self.schema = schema
 
     def inside(self, events: pa.RecordBatch, *, in_order: bool) -> pa.RecordBatch:
-        """All events: panes cover the time axis."""
+        """Return all events: panes cover the time axis."""
         return events
 
     def open_at(self, cti: int) -> int:

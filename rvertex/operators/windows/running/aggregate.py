@@ -72,7 +72,7 @@ class RunningAggregate(Aggregates):
     aggregates: tuple[AggregateSpec, ...]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return _Running(self, payload, Endless())
 
@@ -88,7 +88,7 @@ class RunningSessionAggregate(OverSessions):
         return min((m for m in most if m is not None), default=None)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         return _Running(self, payload, OfSessions(self.gap_us, self.max_us))
 
@@ -184,7 +184,7 @@ class _Running:
             self._new_values.keep(going_on)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The results by (start, key), with their lifetimes."""
+        """Return the results by (start, key), with their lifetimes."""
         if rows.num_rows == 0:
             return rows
         windows = int64_column(rows, VS)

@@ -90,7 +90,7 @@ class CarriedLanes:
             store.adopt(store.values(codes))
 
     def save(self) -> dict[str, pa.Table]:
-        """The stored lanes, by reference."""
+        """Return the stored lanes, by reference."""
         tables: dict[str, pa.Table] = {}
         for i, store in enumerate(self._stores):
             values, at = store.save()
@@ -157,7 +157,7 @@ class NewValues:
         return rows
 
     def is_crowded(self) -> bool:
-        """Whether enough values were added since the last :meth:`keep` for another call."""
+        """Return whether enough values were added since the last :meth:`keep` for another call."""
         return any(table.is_crowded() for table in self._known.values())
 
     def keep(self, codes: np.ndarray) -> None:
@@ -167,7 +167,7 @@ class NewValues:
             table.keep(np.flatnonzero(np.isin(of, codes)))
 
     def save(self) -> dict[str, pa.Table]:
-        """The seen values of all keys, by reference."""
+        """Return the seen values of all keys, by reference."""
         return {
             f"seen{i}.{name}": table
             for i, values in enumerate(self._known.values())
@@ -190,7 +190,7 @@ class NewValues:
 
 
 def _marks(column: str, payload: pa.Schema) -> str:
-    """An unused column name for the marks of ``column``."""
+    """Return an unused column name for the marks of ``column``."""
     name = f"@first({column})"
     while name in payload.names:  # ends: the names are finite
         name += "_"

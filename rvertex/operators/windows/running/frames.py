@@ -80,7 +80,7 @@ class FrameAggregate(SameLifetimes):
     peers: tuple[str, ...] = ()
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's columns, then aggregates.
+        """Return the input's columns, then aggregates.
 
         Raises:
             OperatorTypeError: an output name exists, or a holistic function has a frame with
@@ -105,7 +105,7 @@ class FrameAggregate(SameLifetimes):
         return None if self.rows else self.first
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         self.output_schema(inputs)
         return _OfAll(self, payload) if self.first is None else _OfFrames(self, payload)

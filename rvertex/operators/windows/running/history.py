@@ -48,7 +48,7 @@ class History:
         return len(self._key)
 
     def before(self, codes: np.ndarray, time: int) -> tuple[pa.RecordBatch, np.ndarray]:
-        """The stored rows of keys ``codes`` that frames of rows from ``time`` on may have.
+        """Return the stored rows of keys ``codes`` that frames of rows from ``time`` on may have.
 
         Returns: the rows in row order, and their keys.
         """
@@ -106,7 +106,7 @@ class History:
         return keys
 
     def save(self) -> dict[str, pa.Table]:
-        """All rows, by reference."""
+        """Return all rows, by reference."""
         columns = {"key": self._key, "time": self._time, "before": self._before}
         return {
             "held": pa.Table.from_batches(self._chunks, self._schema),
@@ -128,7 +128,7 @@ class History:
         return None if self._rows else int(moved(np.array([time]), -self._reach)[0])
 
     def _walked(self, keys: np.ndarray, first_time: int | None) -> np.ndarray:
-        """The rows of ``keys`` within reach, by following references, in any order."""
+        """Return the rows of ``keys`` within reach, by following references, in any order."""
         times, before = self._time.read(), self._before.read()
         steps = self._reach if first_time is None else _STEPS_MAX
         row = self._last.read()[keys]

@@ -58,7 +58,7 @@ class SnapshotPoints:
         return Run(self._emit(rows), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The buffered rows, by reference."""
+        """Return the buffered rows, by reference."""
         return OperatorState({}, {"rows": pa.Table.from_batches([self._waiting])})
 
     def load(self, state: OperatorState) -> None:
@@ -67,7 +67,7 @@ class SnapshotPoints:
         self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The results of ``rows``, which are complete for their times."""
+        """Return the results of ``rows``, which are complete for their times."""
         if rows.num_rows == 0:
             return empty_batch(self._schema)
         vs = int64_column(rows, VS)

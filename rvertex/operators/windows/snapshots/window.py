@@ -78,7 +78,7 @@ class SnapshotAggregate(Aggregates, SameLifetimes):
         return sum_us(durations[0], durations[0])
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """A new operator with empty state."""
+        """Return a new operator with empty state."""
         (payload,) = inputs
         make = SnapshotPoints if self.points else SnapshotWindows
         return make(*gathering(self.keys, self.aggregates, payload))
@@ -150,7 +150,7 @@ class SnapshotWindows:
         self._rows.push(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def _emit(self, upto: int) -> pa.RecordBatch:
-        """The results of all windows below ``upto``, in several passes."""
+        """Return the results of all windows below ``upto``, in several passes."""
         out: list[pa.RecordBatch] = []
         low = self._log.released
         while low < upto:
@@ -166,7 +166,7 @@ class SnapshotWindows:
         return pa.concat_batches(out) if out else empty_batch(self._results.schema)
 
     def _emit_part(self, low: int, high: int) -> pa.RecordBatch:
-        """The results of the windows from ``low`` to ``high - 1``, in one pass."""
+        """Return the results of the windows from ``low`` to ``high - 1``, in one pass."""
         rows = self._rows.take_below(high)
         if rows.num_rows == 0:
             return empty_batch(self._results.schema)

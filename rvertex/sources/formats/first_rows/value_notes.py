@@ -206,7 +206,7 @@ def _numbers(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _is_rounded(written: str) -> bool:
-    """Whether the number changes as a double."""
+    """Return whether the number changes as a double."""
     return len(written) < 300 and Decimal(written) != Decimal(_read(written))
 
 

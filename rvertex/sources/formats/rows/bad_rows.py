@@ -73,7 +73,7 @@ ENCODED = '; if the whole file has another encoding, set it, such as encoding="l
 
 
 def remedy(spec: SourceSpec, row: BadRow) -> str:
-    """What a user can do about a bad row, as the end of a message."""
+    """Return what a user can do about a bad row, as the end of a message."""
     if not spec.traits.suffixes:
         return ""
     if row.value is not None and row.value.strip("'") == row.column:
@@ -92,7 +92,7 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
 
 
 def _is_whole(value: str | None) -> bool:
-    """Whether a text is a whole number, as :func:`rvertex.sources.times.shown` writes it."""
+    """Return whether a text is a whole number, as :func:`rvertex.sources.times.shown` writes it."""
     return value is not None and value.strip("'\" ").removeprefix("-").isdecimal()
 
 
@@ -127,7 +127,7 @@ def _records(rows: list[BadRow]) -> pa.StructArray:
 
 
 def bad_of(batch: pa.RecordBatch, columns: int) -> pa.StructArray | None:
-    """The column of bad rows, which follows the first ``columns``; None if there is none."""
+    """Return the column of bad rows, which follows the first ``columns``; None if there is none."""
     return batch.column(columns) if batch.num_columns > columns else None
 
 

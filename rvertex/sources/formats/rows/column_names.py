@@ -50,7 +50,7 @@ def check_has(path: str, there: Sequence[str], wanted: Iterable[str]) -> None:
 
 
 def _structs(kind: pa.DataType) -> list[list[str]]:
-    """The names of the fields of each struct within a type."""
+    """Return the names of the fields of each struct within a type."""
     children = [kind.field(k) for k in range(kind.num_fields)]
     own = [[f.name for f in children]] if pa.types.is_struct(kind) else []
     return own + [names for child in children for names in _structs(child.type)]

@@ -63,7 +63,7 @@ def whole_rows(data: bytes, delimiter: str, *, is_last: bool) -> tuple[int, bool
 
 
 def _ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The end offset of each row, int64[n], and whether it has an open quote, bool[n]."""
+    """Return the end offset of each row, int64[n], and whether it has an open quote, bool[n]."""
     ends = _quick_ends(data, delimiter, is_last=is_last)
     if ends is None:
         return _slow_ends(data, delimiter, is_last=is_last)
@@ -96,7 +96,7 @@ def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | N
 
 
 def _are_usual(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
-    """Whether every odd quote begins a field and every even one ends it or is doubled."""
+    """Return whether every odd quote begins a field and every even one ends it or is doubled."""
     if len(quotes) == 0:
         return True
     if len(quotes) % 2:
@@ -138,7 +138,7 @@ def _slow_ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarra
 
 @functools.cache
 def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Patterns of a row with its line end, and of a line end."""
+    """Return the patterns of a row with its line end, and of a line end."""
     d = re.escape(delimiter.encode())
     plain = rb"[^" + d + rb"\r\n]"
     field = rb'(?:"(?:[^"]++|"")*+"' + plain + rb'*+|(?!")' + plain + rb"*+)"
@@ -147,7 +147,7 @@ def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _lengths(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Lengths of rows in bytes, without their line ends."""
+    """Return the lengths of rows in bytes, without their line ends."""
     if len(ends) == 0:
         return ends
     text = np.frombuffer(data, np.uint8)
@@ -159,7 +159,7 @@ def _lengths(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def field_counts(rows: LineRows, delimiter: str) -> np.ndarray:
-    """Number of fields of each row, int64[n]."""
+    """Return the number of fields of each row, int64[n]."""
     if b'"' in rows.data:
         texts = (rows.raw(k).decode("latin-1") for k in range(len(rows.starts)))
         return np.array(

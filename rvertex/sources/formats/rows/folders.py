@@ -52,7 +52,7 @@ _KINDS = (
 
 
 def folder_values(source: str, file: str) -> dict[str, str | None]:
-    """The folder values of a file as text, by column; None: null.
+    """Return the folder values of a file as text, by column; None: null.
 
     Raises:
         SourceSchemaError: two folders above the file name the same column.
@@ -70,7 +70,7 @@ def folder_values(source: str, file: str) -> dict[str, str | None]:
 
 
 def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Schema:
-    """The partition columns of all files of a source.
+    """Return the partition columns of all files of a source.
 
     Raises:
         SourceSchemaError: two folders above a file name the same column.
@@ -88,7 +88,7 @@ def recorded(columns: pa.Schema) -> dict[bytes, bytes]:
 
 
 def recorded_columns(metadata: dict[bytes, bytes] | None) -> pa.Schema:
-    """The partition columns that :func:`recorded` stored in the metadata; empty if none."""
+    """Return the partition columns that :func:`recorded` stored in the metadata; empty if none."""
     data = (metadata or {}).get(TYPES_KEY)
     if data is None:
         return pa.schema([])
@@ -158,7 +158,7 @@ def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
 
 
 def without_folders(spec: SourceSpec) -> SourceSpec:
-    """The source without its partition columns, as a reader of the files alone needs it."""
+    """Return the source without its partition columns, as a reader of the files alone needs it."""
     names = spec.folder_columns
     late = None if spec.late_schema is None else _less(spec.late_schema, names)
     if spec.vs in names or spec.ve in names:
@@ -181,7 +181,7 @@ class FolderUnits:
         self._spec, self._files = spec, files
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows of the unit."""
+        """Yield all rows of the unit."""
         of_folders = folder_values(self._spec.path, unit.path)
         columns = self._spec.columns
         values: dict[str, pa.Array] = {}
@@ -198,7 +198,7 @@ class FolderUnits:
             yield self._joined(batch, values)
 
     def _read(self, unit: Unit) -> set[str]:
-        """The partition columns that are read from inside the file of a unit."""
+        """Return the partition columns that are read from inside the file of a unit."""
         times = {time for time in (self._spec.vs, self._spec.ve) if isinstance(time, str)}
         return times if unit.only_times else {*times, *self._spec.schema.names}
 
@@ -207,7 +207,7 @@ class FolderUnits:
         return batch if bad is None else batch.filter(bad.is_null())
 
     def _joined(self, batch: pa.RecordBatch, values: dict[str, pa.Array]) -> pa.RecordBatch:
-        """The columns in the source's order, then the column of bad rows if there is one."""
+        """Return the columns in the source's order, then the column of bad rows if there is one."""
         if not values:
             return batch
         columns, width = self._spec.columns, len(self._spec.columns) - len(values)
@@ -253,7 +253,7 @@ def _less(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 
 
 def _folders_above(source: str, file: str) -> list[str]:
-    """The folders that name columns, from the top down."""
+    """Return the folders that name columns, from the top down."""
     for one in source.split(SEVERAL):
         for base in dict.fromkeys((absolute(one).rstrip("/"), fixed_folder(absolute(one)))):
             if file == base:

@@ -46,7 +46,7 @@ def bad_lines(
     no_object: str,
     parse: Callable[[bytes, pa.Schema], object],
 ) -> Iterator[dict[int, tuple[str, str | None, str | None]]]:
-    """Bad lines by their place: the reason, the column and the value; some may be missing.
+    """Yield bad lines by their place: the reason, the column and the value; some may be missing.
 
     Lines that do not have the form of the others are inspected first, then all others.
     """
@@ -142,7 +142,7 @@ def repeated_key(line: bytes) -> str | None:
 
 
 def value_of(line: bytes, name: str) -> str | None:
-    """The value of a field as it is written, for a message."""
+    """Return the value of a field as it is written, for a message."""
     try:
         document = json.loads(line)
         return json.dumps(document[name], ensure_ascii=False) if name in document else None
@@ -151,7 +151,7 @@ def value_of(line: bytes, name: str) -> str | None:
 
 
 def _has_decimals(kind: pa.DataType) -> bool:
-    """Whether values of the type are decimals, or have some in them at any depth."""
+    """Return whether values of the type are decimals, or have some in them at any depth."""
     if kinds.is_dictionary(kind):
         return _has_decimals(kind.value_type)
     inner = (kind.field(k).type for k in range(kind.num_fields))
@@ -187,7 +187,7 @@ def _column_marks(
 def _wrong_texts(
     texts: list[Any], field: pa.Field, parse: Callable[[bytes, pa.Schema], object]
 ) -> np.ndarray:
-    """Which texts, or None, do not have the type of the field."""
+    """Return which texts, or None, do not have the type of the field."""
 
     def convert(some: pa.Array) -> None:
         if not kinds.is_decimal(field.type):

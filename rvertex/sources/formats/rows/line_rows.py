@@ -77,7 +77,7 @@ class LineRows:
         self.is_open = np.zeros(len(starts), np.bool_) if is_open is None else is_open
 
     def origin(self, row: int) -> Origin:
-        """The file position of a row; ``row``: its number in the unit, from 0."""
+        """Return the file position of a row; ``row``: its number in the unit, from 0."""
         k = row - self._first_row
         if self._lines is None:
             before = np.searchsorted(_line_ends(self.data), self.starts)
@@ -142,7 +142,7 @@ class LineRows:
     def _batch(
         self, parse: Callable[[bytes], pa.RecordBatch], rows: np.ndarray
     ) -> pa.RecordBatch | None:
-        """The rows as a batch; None if there is none, or the parser refuses one or more."""
+        """Return the rows as a batch; None if there is none, or the parser refuses one or more."""
         if not len(rows):
             return None
         try:
@@ -185,7 +185,7 @@ def rows_of(
 
 
 def row_error(spec: SourceSpec, unit: Unit, at: Origin, row: BadRow) -> SourceRowError:
-    """The error that stops the job at a bad row, with its file, line and content."""
+    """Return the error that stops the job at a bad row, with its file, line and content."""
     raw = b"" if at.raw is None else at.raw[:80]
     value = raw.decode("utf-8", "backslashreplace") if row.value is None else row.value
     value = "".join(c if c.isprintable() else "?" for c in value)
@@ -195,12 +195,12 @@ def row_error(spec: SourceSpec, unit: Unit, at: Origin, row: BadRow) -> SourceRo
 
 
 def located(row: BadRow, unit: Unit, at: Origin) -> BadRow:
-    """The bad row with its file and row number set."""
+    """Return the bad row with its file and row number set."""
     return replace(row, source=unit.path, position=at.row, line=at.line, raw=at.raw)
 
 
 def _line_ends(data: bytes) -> np.ndarray:
-    """Offsets of line ends: each LF, and each CR without an LF after it."""
+    """Return the offsets of line ends: each LF, and each CR without an LF after it."""
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _LF)
     if b"\r" in data:

@@ -48,12 +48,12 @@ _MARKS = {
 
 
 def encoding_of(options: Mapping[str, OptionValue]) -> str:
-    """The encoding in the options of a source; UTF-8 by default."""
+    """Return the encoding in the options of a source; UTF-8 by default."""
     return str(options.get(ENCODING, UTF_8))
 
 
 def plain_name(encoding: str) -> str:
-    """The normalised name of a text encoding.
+    """Return the normalised name of a text encoding.
 
     Raises:
         LookupError: no text encoding has this name.

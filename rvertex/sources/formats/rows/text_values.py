@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def has_times(columns: pa.Schema) -> bool:
-    """Whether a column has timestamps."""
+    """Return whether a column has timestamps."""
     return any(pa.types.is_timestamp(f.type) for f in columns)
 
 
 def times_as_text(columns: pa.Schema, others: Container[str] = ()) -> pa.Schema:
-    """The schema to parse with: timestamps as text, and the columns with these names."""
+    """Return the schema to parse with: timestamps as text, and the columns with these names."""
     return pa.schema(
         [
             f.with_type(pa.string()) if pa.types.is_timestamp(f.type) or f.name in others else f
@@ -40,7 +40,7 @@ def times_as_text(columns: pa.Schema, others: Container[str] = ()) -> pa.Schema:
 
 
 def decimals_as_text(columns: pa.Schema) -> pa.Schema:
-    """The schema to parse CSV with: decimals as text."""
+    """Return the schema to parse CSV with: decimals as text."""
     return pa.schema(
         [f.with_type(pa.string()) if pa.types.is_decimal(f.type) else f for f in columns]
     )

@@ -17,7 +17,7 @@ class UnitReader(Protocol):
     """Reads whole units of one format; reading one again gives the same rows in the same order."""
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows in file order. A bad row keeps its position; see :mod:`bad_rows`."""
+        """Return all rows in file order. A bad row keeps its position; see :mod:`bad_rows`."""
 
     def origin(self, unit: Unit, row: int) -> Origin:
         """The file position of a row of the last batch; ``row``: its number in the unit, from 0."""

@@ -117,7 +117,7 @@ def malformed(bodies: Sequence[bytes], writer: AvroSchema) -> np.ndarray:
 
 
 def has_elements_without_bytes(writer: AvroSchema) -> bool:
-    """Whether records have arrays whose elements have no bytes."""
+    """Return whether records have arrays whose elements have no bytes."""
     return _Walk([], writer).has_elements_without_bytes
 
 

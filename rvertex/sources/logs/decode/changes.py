@@ -242,7 +242,7 @@ class _Keys:
 
 
 def _has_key(rows: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
-    """Whether no key column of a row is null."""
+    """Return whether no key column of a row is null."""
     has_key = pa.array(np.ones(rows.num_rows, bool))
     for name in names:
         has_key = pc.and_(has_key, pc.is_valid(rows[name]))

@@ -257,10 +257,10 @@ def failure(error: KafkaError) -> Failure:
 
 
 def is_end(error: KafkaError) -> bool:
-    """Whether the error only reports that a partition was read to its end."""
+    """Return whether the error only reports that a partition was read to its end."""
     return bool(error.code() == error._PARTITION_EOF)
 
 
 def is_out_of_range(error: KafkaError) -> bool:
-    """Whether the broker has no record at the requested offset."""
+    """Return whether the broker has no record at the requested offset."""
     return error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")

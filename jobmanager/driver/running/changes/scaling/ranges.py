@@ -51,7 +51,7 @@ class Load:
         return float(self.rows.sum())
 
     def share(self, lo: int, hi: int) -> float:
-        """The share of the rows with these slots ``[lo, hi)``; 0 without any row."""
+        """Return the share of the rows with these slots ``[lo, hi)``; 0 without any row."""
         at = np.searchsorted(self.slots, [lo, hi])
         return float(self.rows[at[0] : at[1]].sum()) / max(self.total, 1e-9)
 
