@@ -82,7 +82,7 @@ def _content(what: str, text: str) -> str:
 
 
 def is_secret_option(name: str) -> bool:
-    """Return whether an option of that name holds a secret, by the names that client libraries use."""
+    """Return whether an option of that name holds a secret in any client library."""
     return _OPTION.search(name.lower()) is not None
 
 

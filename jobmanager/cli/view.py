@@ -166,7 +166,7 @@ def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
 
 
 def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
-    """Return a line for each partition of a live log: rows left to read, and age of its newest row."""
+    """Return a line for each partition of a live log: rows left to read, age of the newest row."""
     if row["state"] == "finished":
         return []
     return [

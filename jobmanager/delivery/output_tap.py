@@ -168,7 +168,10 @@ class OutputTap:
         return self._reader
 
     def _is_good(self, writers: Writers) -> bool:
-        """Return whether to keep the reader. A broken one stays until its received items are read."""
+        """Return whether to keep the reader.
+
+        A broken one stays until its received items are read.
+        """
         if isinstance(self._reader, PushedReader) and self._reader.is_broken:
             return self._reader.wait(0)
         return self._reader is not None and self._endpoint in writers.endpoints

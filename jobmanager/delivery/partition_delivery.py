@@ -290,7 +290,7 @@ class PartitionDelivery:
         return self._commits > 0 and since_s >= limits.reminder_interval_s
 
     def _is_ahead(self) -> bool:
-        """Return whether items beyond the delivered ones were read, even if they contain no rows."""
+        """Return whether items after the delivered ones were read, even if they contain no rows."""
         return self._output.next_seq > self._delivered_seq
 
     def _commit(self) -> None:

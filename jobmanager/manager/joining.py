@@ -210,7 +210,7 @@ def _patience_us(job: JobState) -> float:
 
 
 def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
-    """Return whether the twin has in memory all items that readers may request of the old instance."""
+    """Return whether the twin has in memory all items that readers of the old instance may need."""
     for stream in vertex.shape.outputs:
         if stream.is_durable or stream.reader is None or job.is_retired(stream.reader.vertex):
             continue

@@ -47,7 +47,7 @@ def lack_of(job: JobState, host: HostState, reason: str) -> str:
 
 
 def is_sure(host: HostState, reason: str) -> bool:
-    """Return whether the host itself, and not another process of the machine, used up the memory."""
+    """Return whether the host itself used up the memory, and not another process of the machine."""
     memory = host.memory
     has_most = memory is not None and memory.used_bytes > memory.limit_bytes // 2
     return has_most or _SAID.search(reason) is not None

@@ -57,7 +57,7 @@ class Stragglers:
                 job.out.append(Feed(StragglerFound(vertex.shape.id, instance.epoch)))
 
     def _may_try(self, job: JobState, vertex: VertexState) -> bool:
-        """Return whether the vertex has no twin yet, its pause is over, and a host has a free slot."""
+        """Return whether the vertex has no twin, its pause is over, and a host has a free slot."""
         is_single = not vertex.replaced() and not vertex.shape.is_exclusive
         _, next_us = self._pauses.get(vertex.shape.id, (0, 0))
         has_host = free_slot(job, vertex, ready_only=True) is not None

@@ -167,7 +167,10 @@ def newest_before(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retain
 
 
 def input_time(recorded: Recorded, checkpoint: Retained, spec: VertexSpec) -> int:
-    """Return the last watermark that the vertex had consumed; the end of time if it has finished."""
+    """Return the last watermark that the vertex had consumed.
+
+    The end of time if it has finished.
+    """
     snapshot = recorded.snapshot(checkpoint, spec)
     if snapshot.is_final:
         return INF_TIME

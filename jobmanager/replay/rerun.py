@@ -256,7 +256,7 @@ class Rerun:
         return self._recorded.log(channel.stream, channel.uri).contiguous_end(seq) > seq
 
     def _stored_end(self, channel: InputChannel, seq: int) -> int:
-        """Return the end of the items from ``seq`` on that a change of the job stored in a channel."""
+        """Return the end of the items from ``seq`` on that a job change stored in a channel."""
         if self._recorded is None or not self._recorded.was_changed:
             return seq
         if not self._is_recorded(self._shape.vertices[self._shape.writers[channel.stream]]):

@@ -95,7 +95,7 @@ def digest_of(parts: Sequence[Items]) -> StreamDigest:
 
 
 def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
-    """Return whether each column has one dictionary, worth keeping, for all batches of a row group."""
+    """Return whether each column has the same dictionary in all batches, and it saves space."""
     if len(batches) == 1:
         return True
     schema = batches[0].schema
@@ -115,7 +115,7 @@ def _carried(schema: pa.Schema) -> list[int]:
 
 
 def pays(column: pa.DictionaryArray) -> bool:
-    """Return whether each value of a dictionary occurs at least ``REPEATS_MIN`` times on average."""
+    """Return whether the values of a dictionary occur ``REPEATS_MIN`` times or more on average."""
     return len(column.dictionary) * REPEATS_MIN <= len(column)
 
 

@@ -299,7 +299,10 @@ def _hash_bytes(array: pa.Array) -> np.ndarray:
 
 
 def _words_anywhere(data: pa.Buffer | None, start: int, stop: int) -> np.ndarray:
-    """Return the little-endian word at each byte of ``[start, stop]``; zeros follow the last byte."""
+    """Return the little-endian word at each byte of ``[start, stop]``.
+
+    Zeros follow the last byte.
+    """
     size = stop - start
     padded = np.zeros(size + 8, np.uint8)
     if data is not None and size:

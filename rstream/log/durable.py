@@ -191,7 +191,10 @@ class DurableLog:
             self._index.add(seqs)
 
     def _has_complete(self, file: SeqRange) -> bool:
-        """Return whether this file exists and is complete; a put that is not atomic may leave half."""
+        """Return whether this file exists and is complete.
+
+        A put that is not atomic may leave half.
+        """
         if not self.store.exists(segment_name(file)):
             return False
         try:
@@ -214,7 +217,10 @@ class DurableLog:
                 self.set_aside(seqs)
 
     def _is_gone(self, seqs: SeqRange) -> bool:
-        """Return whether another writer has collected a segment since the listing; then list again."""
+        """Return whether another writer has collected a segment since the listing.
+
+        Then list again.
+        """
         if self.store.exists(self._name(seqs)):
             return False
         self.refresh()

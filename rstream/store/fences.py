@@ -97,7 +97,7 @@ def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
 
 
 def reaches_beyond(store: BlobStore, fence: Fence) -> bool:
-    """Return whether a segment that an earlier generation wrote already reaches beyond the fence."""
+    """Return whether a segment of an earlier generation already reaches beyond the fence."""
     valid = valid_segments(store.list(), before=fence.generation)
     return any(s.hi > fence.seq and s.generation < fence.generation for s in valid)
 

@@ -117,7 +117,10 @@ class Pick:
 
 
 def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:
-    """Return the first row of each code from ``known`` on; codes are numbered by first appearance."""
+    """Return the first row of each code from ``known`` on.
+
+    Codes are numbered by first appearance.
+    """
     if len(codes) == 0 or int(codes.max()) < known:
         return np.empty(0, np.int64)
     rows = np.flatnonzero(codes >= known)

@@ -63,7 +63,10 @@ _PASSING_STATES = ("08", "40", "53", "55", "57", "58")
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether a retry may succeed; decided by the HTTP or SQL status, if the error has one."""
+    """Return whether a retry may succeed.
+
+    Decided by the HTTP or SQL status, if the error has one.
+    """
     for owner in (getattr(error, "response", None), error):
         for name in ("status_code", "status", "code"):
             status = getattr(owner, name, None)

@@ -153,7 +153,10 @@ class HostEnvironment:
         self._local: dict[tuple[str, int], RStream] = {}
 
     def memory_now(self) -> tuple[Memory, ...]:
-        """Return the memory of this process and its state; empty if the system does not report it."""
+        """Return the memory of this process and its state.
+
+        Empty if the system does not report it.
+        """
         return tuple(self.state_memory.added_to(memory) for memory in memory_now())
 
     def _open_store(self, uri: str) -> BlobStore:

@@ -81,7 +81,10 @@ class KeyIndex:
         return np.full(rows, 0 if self._has_empty_key else UNKNOWN, np.int64)
 
     def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
-        """Return the key columns of ``codes`` int64[m], or of all codes in order. Costs time in m."""
+        """Return the key columns of ``codes`` int64[m], or of all codes in order.
+
+        Costs time in m.
+        """
         if codes is None and len(self._columns) == 1:
             return [self._columns[0].all_values()]
         if codes is None:

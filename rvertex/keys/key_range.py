@@ -56,6 +56,9 @@ def base_below(low: int, room: int) -> int:
 
 
 def greatest_distance(distances: np.ndarray, mask: np.ndarray | None) -> int:
-    """Return the greatest distance, unsigned, of those in ``mask`` or of all; 0 if there are none."""
+    """Return the greatest distance, unsigned, of those in ``mask`` or of all.
+
+    0 if there are none.
+    """
     far = distances.view(np.uint64)
     return int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))

@@ -139,7 +139,7 @@ def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
 
 
 def is_packable(column: pa.Array) -> bool:
-    """Return whether its values are integers or times that int64 holds in their order, none null."""
+    """Return whether all values are integers or times that fit into int64, and none is null."""
     types, kind = pa.types, column.type
     is_number = types.is_integer(kind) and kind != pa.uint64()
     is_time = types.is_temporal(kind) and not types.is_interval(kind)
@@ -156,7 +156,7 @@ def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def is_dense(span: int, values: int) -> bool:
-    """Return whether ``values`` values within ``span`` are ranked by counting instead of sorting."""
+    """Return whether to rank ``values`` values within ``span`` by counting instead of sorting."""
     per_value = _DENSE_PER_MANY if values > _MANY_VALUES else _DENSE_PER_VALUE
     return span <= max(per_value * values, _DENSE_CELLS_MIN)
 

@@ -39,7 +39,7 @@ class Reaching(Protocol):
         """Return the horizon in microseconds, None if it has no bound."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Return the greatest lifetime of output events in microseconds, None if it has no bound."""
+        """Return the greatest lifetime of output events, in us; None if it has no bound."""
 
 
 def horizon_of(operator: OperatorSpec, durations: Durations) -> int | None:

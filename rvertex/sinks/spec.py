@@ -339,7 +339,10 @@ class OnceSink(SinkSpec):
 
 
 def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
-    """Return the destination of one partition, not yet opened; its client library is imported here."""
+    """Return the destination of one partition, not yet opened.
+
+    Its client library is imported here.
+    """
     opened: Destination = import_module(spec.home).open_destination(spec, place)
     return opened
 

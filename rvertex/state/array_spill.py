@@ -243,7 +243,10 @@ class _Look:
 
 
 def _is_state(value: object) -> bool:
-    """Return whether the search enters an object: it is ours. Objects of user code are left alone."""
+    """Return whether the search enters an object: it is ours.
+
+    Objects of user code are left alone.
+    """
     module = type(value).__module__
     is_own = module.startswith("rvertex.") and not module.startswith("rvertex.user_code.")
     return is_own and not isinstance(value, type | Holder | StateMemory | Scratch)

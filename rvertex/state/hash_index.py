@@ -92,7 +92,10 @@ class HashIndex:
         hashes: np.ndarray,
         store: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]],
     ) -> HashIndex:
-        """Return an index of these hashes. ``store``: writes batches to scratch, or returns them."""
+        """Return an index of these hashes.
+
+        ``store``: writes batches to scratch, or returns them.
+        """
         assert 0 < len(hashes) <= _ROW_MASK, len(hashes)
         entries = hashes << _ROW_BITS
         entries |= np.arange(len(hashes), dtype=np.uint64)

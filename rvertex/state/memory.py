@@ -110,7 +110,10 @@ class StateMemory:
         return stored
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the same array on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        """Return the same array on scratch.
+
+        Raises as :meth:`rvertex.state.scratch.Scratch.store`.
+        """
         stored = self.scratch.store_array(array, self.stored)
         self.spills += 1
         self.spilled_bytes += stored.nbytes
@@ -122,7 +125,7 @@ class StateMemory:
             self.scratch.drop_pages(max(budget // _PAGES_PART // 2, PAGES_BYTES_MIN))
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
-        """Return a part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
+        """Return a part of a state; on scratch if the state's ``total_bytes`` exceed the budget."""
         self.drop_pages()  # the part was read to be checked
         if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
@@ -308,7 +311,10 @@ def held_bytes(*roots: object) -> int:
 
 
 def _all_bytes(items: Iterable[Any]) -> int:
-    """Return the bytes of objects; what most of them are is counted here, without a call for each."""
+    """Return the bytes of objects.
+
+    What most of them are is counted here, without a call for each.
+    """
     total = 0
     for held in items:
         kind = type(held)

@@ -74,7 +74,7 @@ def is_users(kind: type) -> bool:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to Python, a package or this project, so edits are not checked."""
+    """Return whether a file belongs to Python, a package or this project: edits are ignored."""
     if not filename or filename.startswith("<frozen"):
         return True
     path = os.path.abspath(filename)

@@ -103,7 +103,7 @@ class Merge:
         return self._last_cti == INF_TIME
 
     def wants(self, i: int) -> bool:
-        """Return whether to read more of channel ``i``: its promise is the least, or it has room."""
+        """Return whether to read more of channel ``i``: it has the least promise, or has room."""
         channel = self._channels[i]
         if channel.bound == INF_TIME:
             return False

@@ -108,7 +108,7 @@ def _star(tree: ast.AST, secrets: Sequence[str]) -> set[ast.AST]:
 
 
 def _pieces(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of one text: of a constant, of an f-string, or of parts with + between them."""
+    """Yield the parts of one text: a constant, an f-string, or operands joined by +."""
     match node:
         case ast.JoinedStr(values=values):
             yield from values

@@ -180,7 +180,10 @@ class _Winners:
 
 
 def _place(column: pa.Array) -> tuple[pa.DataType, int, int, int]:
-    """Return a key of a column's buffers. Living columns without nulls are equal if their keys are."""
+    """Return a key of a column's buffers.
+
+    Living columns without nulls are equal if their keys are.
+    """
     return (column.type, column.buffers()[1].address, column.offset, len(column))
 
 

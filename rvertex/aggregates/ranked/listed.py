@@ -86,7 +86,7 @@ class ListedByOrder(Holistic):
         return pc.if_else(empty, pa.scalar(None, self._kind), lists)
 
     def _sorted(self, codes: np.ndarray, structs: pa.Array) -> np.ndarray:
-        """Return the positions of the rows (int64[n]) by group, then by order, then in row order."""
+        """Return the row numbers (int64[n]), sorted by group, order columns and row number."""
         ways = self._order.ways
         by = sort_columns([pc.struct_field(structs, i) for i in range(len(ways))], ways)
         place = pa.array(np.arange(len(codes)))

@@ -149,7 +149,10 @@ class TopRows(Values):
 
 
 def sort_keys(columns: Iterable[str], ways: Ways) -> list[tuple[str, str]]:
-    """Return the sort keys for Arrow: all ``columns``; value columns in the direction of ``ways``."""
+    """Return the sort keys for Arrow: all ``columns``.
+
+    Value columns in the direction of ``ways``.
+    """
     down = {f"value{i}" for i, (is_down, _) in enumerate(ways) if is_down}
     return [(name, "descending" if name in down else "ascending") for name in columns]
 

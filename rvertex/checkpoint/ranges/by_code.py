@@ -119,7 +119,7 @@ def running(
     slots: SlotRange,
     state: OperatorState,
 ) -> OperatorState:
-    """Return the running aggregates: keys with their totals and distinct values, and waiting rows."""
+    """Return the running aggregates: keys, their totals and distinct values, and waiting rows."""
     keys, own = kept_keys(spec, slots, state), state.tables
     of_session = not isinstance(spec, RunningAggregate)
     sessions = numbers(as_one_array(own["open"].column(1))) if of_session else None

@@ -92,7 +92,7 @@ class _Way(Protocol):
     """An algorithm that computes results from steps."""
 
     def results(self, steps: Steps, keys: int) -> tuple[list[pa.Array], np.ndarray]:
-        """Return the aggregates' columns after each step, and whether the key has live rows then."""
+        """Return the aggregates' columns after each step, and whether the key has live rows."""
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""

@@ -147,7 +147,10 @@ class LivingRows:
         return numbers
 
     def dying(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Return a live row for each death, equal in payload, code and times; -1 if there is none."""
+        """Return a live row for each death, equal in payload, code and times.
+
+        -1 if there is none.
+        """
         began = int64_column(deaths, VE)
         numbers = np.full(len(codes), -1, np.int64)
         probe, number = self._of_start(codes, began)

@@ -284,7 +284,7 @@ class AsOfJoinOperator:
     def _distance(
         self, vs: np.ndarray, numbers: np.ndarray, sign: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distances of matches, uint64[n], and which matches are within the tolerance."""
+        """Return the distances of matches, uint64[n], and which are within the tolerance."""
         is_there = numbers >= 0
         far = np.zeros(len(vs), np.uint64)
         times = self._rights.times(numbers[is_there])

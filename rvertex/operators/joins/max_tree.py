@@ -94,7 +94,10 @@ class MaxTree:
         return entries
 
     def _level(self, level: int) -> np.ndarray:
-        """Return the maxima of ``2**level`` positions each; no cover uses an incomplete last node."""
+        """Return the maxima of ``2**level`` positions each.
+
+        No cover uses an incomplete last node.
+        """
         while len(self._levels) <= level:
             below = self._levels[-1]
             even = len(below) & ~1

@@ -90,7 +90,10 @@ def pairs_of(
 
 
 def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
-    """Return the pairs of two new rows. ``scratch`` must be empty, and is empty again afterwards."""
+    """Return the pairs of two new rows.
+
+    ``scratch`` must be empty, and is empty again afterwards.
+    """
     small = 0 if len(left) < len(right) else 1
     keyed = _ByKey((left, right)[small])
     if keyed.longest > _COMPARED_MAX:

@@ -191,7 +191,7 @@ class JoinSide:
         return len(self._runs) + len(self._stored_runs)
 
     def find(self, probes: Probes) -> Iterator[Found]:
-        """Yield the rows that have the key of a probe and end after the probe starts, run by run."""
+        """Yield per run the rows that have the key of a probe and end after the probe starts."""
         if not self.runs or not len(probes):
             return
         first = probes.vs[0]

@@ -208,7 +208,10 @@ class StoredRun:
         return self._bloom.nbytes
 
     def find(self, probes: Probes) -> Found | None:
-        """Return the rows with the key of a probe that end after its start; None if there is none."""
+        """Return the rows with the key of a probe that end after its start.
+
+        None if there is none.
+        """
         probe, hashes, vs = probes.by_hash
         may = np.flatnonzero(self._bloom.may_have(hashes))
         if len(may) == 0:
@@ -306,7 +309,10 @@ def without_dead(
 def _merged(
     runs: Sequence[StoredRun], frontier: int, on: Sequence[str], holder: Holder
 ) -> StoredRun | None:
-    """Return the rows of at least one run that end after ``frontier``, in new files; None: no rows."""
+    """Return the rows of at least one run that end after ``frontier``, in new files.
+
+    None: no rows.
+    """
     if len(runs) == 1 and runs[0].half_dead_at > frontier:
         return runs[0]
     parts = [run.living(frontier) for run in runs]

@@ -131,7 +131,10 @@ class Periods:
         self._start = functools.lru_cache(maxsize=1 << 16)(self._found_start)
 
     def nominal(self, times: np.ndarray) -> np.ndarray:
-        """Return the nominal start of the period of each instant, int64[n]; INF_TIME is unchanged."""
+        """Return the nominal start of the period of each instant, int64[n].
+
+        INF_TIME is unchanged.
+        """
         finite = times[times < INF_TIME - 1]
         made = np.full(len(times), INF_TIME)
         if len(finite) == 0:

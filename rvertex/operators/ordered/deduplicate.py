@@ -151,7 +151,10 @@ class _Deduplicator:
             self._log.load(logged)
 
     def _undecided(self, columns: list[pa.Array], last: int) -> np.ndarray:
-        """Return the events that the log does not drop; its keys that are free after ``last`` stay."""
+        """Return the events that the log does not drop.
+
+        Its keys that are free after ``last`` stay.
+        """
         in_memory = self._keys.find(columns, len(columns[0])) >= 0
         others = np.flatnonzero(~in_memory)
         until = self._log.look_up([c.take(pa.array(others)) for c in columns], _UNTIL, MIN_TIME)

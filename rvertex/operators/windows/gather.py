@@ -288,7 +288,7 @@ class WindowGather:
         return self._sliding is None and sum(b.num_rows for b in self._live) >= _LONG_ROWS
 
     def _merged(self, runs: list[SortedRun], window: int) -> Iterator[pa.RecordBatch]:
-        """Yield the groups of one window, which has all rows of the runs, range by range of keys."""
+        """Yield the groups of one window, one key range after another; ``runs``: its rows."""
         for batches, _ in self._holder.read_once(key_ranges(runs, _RANGE_ROWS)):
             if batches:
                 events = self._holder.joined(batches)

@@ -150,7 +150,10 @@ class OpenGroups:
     def _known(
         self, columns: Sequence[pa.Array], rows: pa.RecordBatch, overflow: KeyRuns
     ) -> tuple[np.ndarray, pa.RecordBatch]:
-        """Return the rows whose keys have a group, and their codes; other rows go to ``overflow``."""
+        """Return the rows whose keys have a group, and their codes.
+
+        Other rows go to ``overflow``.
+        """
         codes = self._table.find(columns, rows.num_rows)
         is_known = codes >= 0
         if is_known.all():
@@ -298,7 +301,7 @@ def closed_groups(
 def window_groups(
     windows: np.ndarray, key: np.ndarray, span: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct pairs of window and key (below ``span``), ascending, and each row's pair."""
+    """Return the distinct pairs of window and key (below ``span``), sorted, and each row's pair."""
     if len(windows) == 0:
         return windows, key, key
     low, high = int(windows.min()), int(windows.max())

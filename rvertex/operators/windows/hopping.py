@@ -195,7 +195,10 @@ class WindowAggregate(Aggregates):
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Return both phases; or one that buffers rows, if a function needs all rows of a window."""
+        """Return both phases.
+
+        Or one that buffers rows, if a function needs all rows of a window.
+        """
         partial, final = self.phases
         if any(aggregate.is_holistic for aggregate in self.aggregates):
             (payload,) = inputs

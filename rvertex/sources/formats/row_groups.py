@@ -105,7 +105,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
-    """Return whether the source has columns that few units need and that may be null in the others."""
+    """Return whether the source has columns that few units need and others may lack (null)."""
     if spec.on_bad_row != "fail" or spec.checks_values:
         return False
     if {spec.vs, spec.ve} & {*spec.folder_columns}:

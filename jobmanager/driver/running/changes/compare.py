@@ -218,7 +218,7 @@ def _text(reasons: Sequence[str]) -> str:
 
 
 def _is_equal(old: VertexSpec, new: VertexSpec) -> bool:
-    """Return whether both have the same operators, and the same columns in their input and output."""
+    """Return whether both have the same operators, input columns and output columns."""
     schemas = old.output_payload.equals(new.output_payload)
     ports = [[plain_schema(c.payload) for c in vertex.inputs] for vertex in (old, new)]
     return schemas and ports[0] == ports[1] and repr(old.operators) == repr(new.operators)

@@ -380,7 +380,10 @@ class Rescaler:
         return {lane.name: table for lane, table in lanes.items() if table.num_rows}
 
     def _lane_now(self, lane: Lane, was: VertexSpec, vertex: VertexSpec) -> Lane:
-        """Return the lane of the same writer, if its stage is unchanged; else the lane of the port."""
+        """Return the lane of the same writer, if its stage is unchanged.
+
+        Else the lane of the port.
+        """
         if lane.channel is None:
             return lane
         writer, readers = self._writers[was.inputs[lane.channel].stream], enumerate(vertex.inputs)

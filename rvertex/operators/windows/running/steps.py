@@ -51,7 +51,10 @@ class Steps(Protocol):
         """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def going_on(self) -> np.ndarray | None:
-        """Return the numbers of sessions to which later steps may belong; None: every key has one."""
+        """Return the numbers of sessions to which later steps may belong.
+
+        None: every key has one.
+        """
 
     def save(self) -> pa.Table:
         """Return the state by key code, by reference."""

@@ -134,7 +134,7 @@ class _Planner:
         return pending.answers(0)
 
     def _is_young(self) -> bool:
-        """Return whether less than a second has passed, in which responses are polled more often."""
+        """Return whether less than a second has passed, during which polls are more frequent."""
         return self._deadline_s - time.monotonic() > self._wait_s - 1
 
     def positions(self, role: str, text: str, partitions: list[int]) -> dict[int, int] | None:
