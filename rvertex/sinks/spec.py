@@ -339,10 +339,7 @@ class OnceSink(SinkSpec):
 
 
 def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
-    """Return the destination of one partition, not yet opened.
-
-    Its client library is imported here.
-    """
+    """Import the client library, and return the destination of one partition, not opened."""
     opened: Destination = import_module(spec.home).open_destination(spec, place)
     return opened
 

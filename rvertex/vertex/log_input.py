@@ -114,7 +114,7 @@ class LogInput:
         return all(channel.is_ended for channel in self.channels)
 
     def wants(self, channel: int) -> bool:
-        """Return whether to offer more rows of a partition that has not ended and is not far ahead."""
+        """Return whether a partition needs more rows: it has not ended and is not far ahead."""
         own = self.channels[channel]
         if own.is_ended or own.is_stopped or own.is_awaited:
             return False

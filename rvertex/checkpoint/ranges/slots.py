@@ -54,7 +54,7 @@ class SlotRange:
         return is_inside
 
     def of_table(self, table: pa.Table, port: int) -> np.ndarray:
-        """Return which rows of a table are in the range, bool[n], by the key columns of ``port``."""
+        """Return which rows are in the range, bool[n], by the key columns of ``port``."""
         names = self.keys[min(port, len(self.keys) - 1)]
         return self.mask([as_one_array(table.column(name)) for name in names])
 

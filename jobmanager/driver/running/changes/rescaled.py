@@ -380,10 +380,7 @@ class Rescaler:
         return {lane.name: table for lane, table in lanes.items() if table.num_rows}
 
     def _lane_now(self, lane: Lane, was: VertexSpec, vertex: VertexSpec) -> Lane:
-        """Return the lane of the same writer, if its stage is unchanged.
-
-        Else the lane of the port.
-        """
+        """Return the lane of the same writer; of the port if the writer's stage changed."""
         if lane.channel is None:
             return lane
         writer, readers = self._writers[was.inputs[lane.channel].stream], enumerate(vertex.inputs)
