@@ -19,6 +19,9 @@ from rstream.items.batch import RESERVED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Texts of doubles that JSON has no form for, as PostgreSQL and Java write them.
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
 
 def plain_rows(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
     """Each row as Python values; a time beyond Python's calendar becomes a number of its unit."""
@@ -95,7 +98,7 @@ def _plain(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if math.isfinite(value) else str(value)
+            return value if math.isfinite(value) else _NOT_FINITE[str(value)]
         case bytes():
             return value.hex()
         case datetime() | date() | time():

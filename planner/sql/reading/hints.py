@@ -93,8 +93,10 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("DATE_ADD", "DATEADD", "TIMESTAMPADD", "TIMESTAMP_ADD", "ADDDATE"), _ADD),
     **dict.fromkeys(("DATE_SUB", "DATESUB", "TIMESTAMP_SUB", "SUBDATE"), _SUB),
     **dict.fromkeys(
-        ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "AGE", "TIMEDIFF"), _BETWEEN
+        ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "TIMEDIFF"), _BETWEEN
     ),
+    "AGE": "it counts months and years: write a - b for the time between, or compare it with a "
+    "length below 28 days",
     **dict.fromkeys(("STR_TO_TIME", "PARSE_TIMESTAMP"), _PARSED),
     **dict.fromkeys(("STR_TO_DATE", "PARSE_DATE"), "write TO_DATE(s, 'dd.MM.yyyy')"),
     **dict.fromkeys(("DATE_FORMAT", "TO_CHAR", "STRFTIME", "TIME_TO_STR", "FORMAT"), _TEXT),

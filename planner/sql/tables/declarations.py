@@ -20,7 +20,8 @@ from planner.sql.reading.pasted import COMMENT, LIKE, PARTITIONED
 from planner.sql.tables import console, filesystem, kafka, postgres
 from planner.sql.tables.accepted import accepted
 from planner.sql.tables.columns import columns_of, columns_with, with_message_key
-from planner.sql.tables.inserted import ROWS, TIME, inserted_rows
+from planner.sql.tables.inserted import ROWS, TIME
+from planner.sql.tables.inserted_values import inserted_rows
 from planner.sql.tables.lasting import CHANGELOG
 from planner.sql.tables.liked import columns_kept, kept_of
 from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option

@@ -319,3 +319,47 @@ def test_a_reciprocal_of_zero_is_infinite() -> None:
 def test_a_number_is_no_date(name: str) -> None:
     with pytest.raises(SqlError, match="a time is needed here, not a number"):
         value(f"{name}(i, 2)")
+
+
+JSON, SAME, OTHER = '\'{"a": 1, "b": [2]}\'', '\'{"b":[2.0],"a":1}\'', '\'{"a": 1, "b": [3]}\''
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        f"{JSON}::jsonb = {SAME}",
+        f"{SAME} = {JSON}::jsonb",
+        f"NOT ({JSON}::jsonb <> {SAME}::jsonb)",
+        f"{JSON}::jsonb <> {OTHER}::jsonb",
+        f"{JSON}::jsonb IN ({OTHER}, {SAME})",
+        f"{JSON}::jsonb NOT IN ({OTHER})",
+        f"{JSON}::jsonb IS NOT DISTINCT FROM {SAME}::jsonb",
+        f"({JSON}::jsonb -> 'a') = '1.0'",
+        f"JSONB_BUILD_OBJECT('b', ARRAY[2], 'a', 1) = {SAME}",
+    ],
+)
+def test_json_of_postgres_is_compared_by_its_values(test: str) -> None:
+    assert value('JSON_SORTED(\'{"b": 1.0, "a": [2], "a": [1e2]}\')') == '{"a":[100],"b":1}'
+    assert value(test, "postgres") is True
+    assert value(f"{JSON}::json = {SAME}::json", "duckdb") is False
+
+
+def test_cardinality_of_postgres_counts_all_dimensions() -> None:
+    assert value("CARDINALITY(ARRAY[[1, 2], [3, 4]])", "postgres") == 4
+    assert value("CARDINALITY([[1, 2], [3, 4]])", "duckdb") == 2
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "duckdb"])
+def test_an_age_is_compared_with_lengths_below_a_month(dialect: str) -> None:
+    age = "AGE(m, TIMESTAMP '2024-01-06 00:00:00')"
+    assert value(f"{age} > INTERVAL '12' HOUR", dialect) is True
+    assert value(f"INTERVAL '27' DAY < {age}", dialect) is False
+    for wrong in (age, f"{age} > INTERVAL '28' DAY"):
+        with pytest.raises(SqlError, match="it counts months and years"):
+            value(wrong, dialect)
+
+
+@pytest.mark.parametrize("call", ["HAMMING('abc', 'ab')", "HAMMING('', '')", "JACCARD('', 'a')"])
+def test_duckdb_compares_texts_of_one_length(call: str) -> None:
+    with pytest.raises(SqlError, match="step of a sequence is 0"):
+        value(call, "duckdb")

@@ -40,4 +40,4 @@ def test_values_inside_of_others() -> None:
 
 
 def test_what_json_has_no_form_for_is_text() -> None:
-    assert json_text([math.nan, -math.inf, b"\xff"]) == '["nan","-inf","ff"]'
+    assert json_text([math.nan, -math.inf, b"\xff"]) == '["NaN","-Infinity","ff"]'

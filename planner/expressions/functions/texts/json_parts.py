@@ -151,6 +151,22 @@ def _stripped(text: str) -> str | None:
         return None
 
 
+def _in_order(held: Any) -> Any:
+    """Return the value with sorted keys; 1.0 and 1e2 are 1 and 100."""
+    if isinstance(held, dict):
+        return {name: _in_order(held[name]) for name in sorted(held)}
+    if isinstance(held, list):
+        return list(map(_in_order, held))
+    return int(held) if type(held) is float and held.is_integer() else held
+
+
+def _sorted(text: str) -> str | None:
+    try:
+        return written_json(_in_order(read_json(text)))
+    except (ValueError, RecursionError):
+        return None
+
+
 def _by_rows(
     one: Callable[..., Any], kind: pa.DataType
 ) -> Callable[[Sequence[Value], Call], Value]:
@@ -250,6 +266,11 @@ class JsonParts(Functions[E]):
     def json_without_nulls(self) -> E:
         """Remove the fields of objects that are null."""
         return self._call("json_without_nulls")
+
+    @PARTS.function(pa.string(), _of(_sorted, pa.string()), spark=not_in_batch, sql="JSON_SORTED")
+    def json_sorted(self) -> E:
+        """Write equal JSON alike: sorted keys, the last value of a key, no spaces."""
+        return self._call("json_sorted")
 
     @PARTS.function(
         pa.bool_(), _by_rows(_has_text, pa.bool_()), spark=not_in_batch, sql="JSON_CONTAINS"

@@ -46,11 +46,20 @@ def by_type(
         return build(*values).cast("date") if is_whole else None
     if name == "@SEQUENCE" and len(kinds) > 1 and all(map(_is_time, kinds[:2])):
         return _times(build, values, kinds)
+    if engine == "postgres" and name == "CARDINALITY" and is_list(kinds[0]):
+        return _of_all(build, values[0], kinds[0])
     if engine == "spark" and name == "TO_JSON":
         return _spark_json(build(*values), kinds[0])
     if isinstance(node, exp.ConcatWs) and engine == "spark" and any(map(is_list, kinds[1:])):
         return build(values[0], *map(_joined, values[1:], kinds[1:], [values[0]] * len(values)))
     return None
+
+
+def _of_all(build: Callable[..., Expr], held: Expr, kind: pa.DataType) -> Expr:
+    """Count the elements of all dimensions of a list."""
+    while is_list(kind.value_type):  # ends: types have a depth
+        held, kind = held.list.flatten(), kind.value_type
+    return build(held)
 
 
 def _spark_json(written: Expr, kind: pa.DataType) -> Expr | None:

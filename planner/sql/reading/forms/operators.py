@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.reading.forms.queries.engines.places import replaced
-from planner.sql.reading.forms.queries.engines.postgres import OF_POSTGRES, of_postgres
+from planner.sql.reading.forms.queries.engines.postgres import (
+    COMPARISONS,
+    OF_POSTGRES,
+    compared_json,
+    is_json,
+    of_postgres,
+)
 from planner.sql.reading.forms.queries.engines.rows import COMPARED, among, compared, overlaps
-from planner.sql.reading.forms.queries.intervals import whole_interval
+from planner.sql.reading.forms.queries.intervals import aged, whole_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +30,10 @@ if TYPE_CHECKING:
 _LIKES = (exp.Like, exp.ILike)
 #: Operators that only PostgreSQL applies to JSON: elsewhere JSON is a text.
 _OF_JSON = (exp.DPipe, exp.Sub)
+_JSON_QUERY = (
+    "JSON is a text here, and equal JSON may have other texts: write JSON_SORTED(j) IN "
+    "(SELECT JSON_SORTED(x) FROM t)"
+)
 _NO_BYTES = "a backslash in bytes is not supported: write UNHEX('1F') for '\\x1F'"
 _NO_SETS = (
     "GLOB takes * and ? here, and no [...] or \\; write a regular expression, as in "
@@ -47,6 +57,7 @@ def with_operators(
         *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
         *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64, exp.Overlaps),
         *(COMPARED if engine else ()),  # without a dialect rows of values are not compared
+        *(COMPARISONS if engine == "postgres" else ()),
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
     for node in reversed(list(whole.find_all(*kinds))):
@@ -66,11 +77,17 @@ def with_operators(
 
 
 def _of_rows(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
+    if engine == "postgres" and isinstance(node, COMPARISONS):
+        if node.args.get("query") is not None and is_json(node.this):
+            raise error(node, _JSON_QUERY)
+        made = compared_json(node)
+        if made is not None:
+            return made
     if isinstance(node, exp.In):
         return among(node, engine, error)
     if isinstance(node, exp.Overlaps):
         return overlaps(node, engine)
-    return compared(node, engine) if isinstance(node, COMPARED) else None
+    return (compared(node, engine) or aged(node)) if isinstance(node, COMPARED) else None
 
 
 def _made(node: exp.Expr) -> exp.Expr | None:

@@ -167,3 +167,39 @@ def test_a_file_without_times_is_a_table_of_ksqldb_if_no_key_is_twice(
         return
     with pytest.raises(SqlError, match="the key 'a' is in more than one row"):
         sql(text, dialect="ksqldb")
+
+
+@pytest.mark.parametrize("dialect", ["spark", "postgres"])
+@pytest.mark.parametrize(
+    ("insert", "message"), [("VALUES ('abc')", "'abc' is too long"), ("SELECT 'abc'", "SUBSTRING")]
+)
+def test_a_text_that_is_too_long_for_its_column_is_refused(
+    dialect: str, insert: str, message: str
+) -> None:
+    with pytest.raises(SqlError, match=message):
+        sql(
+            f"CREATE TABLE t (a VARCHAR(2)); INSERT INTO t {insert}; SELECT a FROM t",
+            dialect=dialect,
+        )
+
+
+COPIED = """CREATE TABLE t (a INT); INSERT INTO t VALUES (1); {0}
+    INSERT INTO t VALUES (2); SELECT * FROM u"""
+
+
+@pytest.mark.parametrize("dialect", ["spark", "postgres", "duckdb"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TABLE u AS SELECT * FROM t;",
+        "CREATE VIEW v AS SELECT * FROM t; CREATE TABLE u AS SELECT * FROM v;",
+    ],
+)
+def test_a_copied_table_gets_no_more_rows(dialect: str, made: str) -> None:
+    with pytest.raises(SqlError, match="u is a copy"):
+        sql(COPIED.format(made), dialect=dialect)
+
+
+def test_a_view_and_a_table_of_flink_are_no_copies() -> None:
+    assert rows(COPIED.format("CREATE VIEW u AS SELECT * FROM t;"), "duckdb") == [(1,), (2,)]
+    assert rows(COPIED.format("CREATE TABLE u AS SELECT * FROM t;"), "flink") == [(1,), (2,)]

@@ -39,6 +39,38 @@ _CLOCK = re.compile(r"(?<!\S)([+-]?)(\d+):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?$")
 _DAYS = re.compile(r"^([+-]?\d+) (?=[+-]?\d+:)")
 
 
+#: A shorter time between two moments has no months in the AGE of PostgreSQL and DuckDB.
+_MONTH_DAYS_MIN = 28
+
+
+def aged(node: exp.Expr) -> exp.Expr | None:
+    """``AGE(a, b) > INTERVAL '12 hours'`` is ``(a - b) > ...``; with months it would not be."""
+    sides = {"this": node.this, "expression": node.args.get("expression")}
+    ages = {name: side for name, side in sides.items() if side is not None and _is_age(side)}
+    lengths = [side for side in sides.values() if isinstance(side, exp.Interval)]
+    if not ages or len(lengths) != 1 or not _is_short(lengths[0]):
+        return None
+    ((name, age),) = ages.items()
+    made = node.copy()
+    later, earlier = age.expressions
+    made.set(name, exp.Paren(this=exp.Sub(this=later.copy(), expression=earlier.copy())))
+    return made
+
+
+def _is_age(node: exp.Expr) -> bool:
+    is_call = isinstance(node, exp.Anonymous) and node.name.upper() == "AGE"
+    return is_call and len(node.expressions) == 2
+
+
+def _is_short(interval: exp.Interval) -> bool:
+    """Whether an interval of one unit is shorter than each month."""
+    unit = str(interval.args.get("unit") or "").upper().removesuffix("S")
+    value = interval.this
+    if unit not in _US or not isinstance(value, exp.Literal):
+        return False
+    return abs(float(value.name)) * _US[unit] < _MONTH_DAYS_MIN * _US["DAY"]
+
+
 def whole_interval(made: exp.Expr | None, text: exp.Expr | None) -> exp.Expr | None:
     """Return an interval with all of its text; sqlglot keeps one number and its unit alone."""
     if not isinstance(made, exp.Interval) or not isinstance(text, exp.Literal):

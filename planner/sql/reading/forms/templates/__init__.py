@@ -283,7 +283,6 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
         (engine, "ARRAY_TO_STRING", 3): "ARRAY_JOIN(TRANSFORM(@1, x -> COALESCE(x, @3)), @2)"
         for engine in ("spark", "flink", "duckdb")
     },
-    ("postgres", "AGE", 2): "(@1 - @2)",
     ("postgres", "FIRST", 2): "MIN_BY(@1, @2)",
     ("postgres", "LAST", 2): "MAX_BY(@1, @2)",
     ("flink", "SUBSTRING", 2): _IN_TEXT.format("@SUBSTRING(@1, @2)"),

@@ -9,6 +9,8 @@ _PLACES = "@SEQUENCE(1, CARDINALITY(@1), 1)"
 #: The characters of a text, each once.
 _SET = "ARRAY_DISTINCT(@REGEXP_EXTRACT_ALL({0}, '(?s).'))"
 _BOTH = f"CARDINALITY(ARRAY_INTERSECT({_SET.format('@1')}, {_SET.format('@2')}))"
+#: An error, a step of 0, if a text is empty.
+_NOT_EMPTY = "@SEQUENCE(1, 1, SIGN(LENGTH(@1) * LENGTH(@2)))"
 _FROM_EPOCH = "TIMESTAMP '1970-01-01 00:00:00' + INTERVAL '1' MICROSECOND * "
 _MEAN = f"ARRAY_SUM(@1) / CAST(NULLIF({_SIZE}, 0) AS DOUBLE)"
 #: Aggregates of a list, as LIST_SUM(l), ARRAY_SUM(l) and LIST_AGGREGATE(l, 'sum').
@@ -72,12 +74,14 @@ _LISTS: dict[tuple[str, int], str] = {
 _TEXTS: dict[tuple[str, int], str] = {
     **dict.fromkeys(
         (("HAMMING", 2), ("MISMATCHES", 2)),
-        "CARDINALITY(FILTER(@SEQUENCE(1, LENGTH(@1), 1), "
+        # Texts of other lengths, and empty ones, are errors: a step of 0.
+        "CARDINALITY(FILTER(@SEQUENCE(1, LENGTH(@1), "
+        "CASE WHEN LENGTH(@1) = LENGTH(@2) THEN SIGN(LENGTH(@1)) ELSE 0 END), "
         "i -> SUBSTRING(@1, i, 1) <> SUBSTRING(@2, i, 1)))",
     ),
     ("JACCARD", 2): (
         f"{_BOTH} / CAST(CARDINALITY({_SET.format('@1')}) + CARDINALITY({_SET.format('@2')}) "
-        f"- {_BOTH} AS DOUBLE)"
+        f"- {_BOTH} AS DOUBLE) + 0 * CARDINALITY({_NOT_EMPTY})"
     ),
     ("UNICODE", 1): "CASE WHEN @1 = '' THEN -1 ELSE ASCII(@1) END",
     ("ORD", 1): "CASE WHEN @1 = '' THEN -1 ELSE ASCII(@1) END",
@@ -111,7 +115,6 @@ _NUMBERS: dict[tuple[str, int], str] = {
     ("DIVIDE", 2): "@1 // @2",
 }
 _TIMES: dict[tuple[str, int], str] = {
-    ("AGE", 2): "(@1 - @2)",
     ("MAKE_TIMESTAMP", 1): f"{_FROM_EPOCH} @1",
     ("MAKE_TIMESTAMP_MS", 1): f"{_FROM_EPOCH} (@1 * 1000)",
     ("JULIAN", 1): "EPOCH_US(CAST(@1 AS TIMESTAMP)) / 86400000000.0 + 2440588",

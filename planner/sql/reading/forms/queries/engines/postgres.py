@@ -41,6 +41,19 @@ def of_postgres(node: exp.Expr) -> exp.Expr | None:
     return _without(value, other) if isinstance(node, exp.Sub) and is_json(value) else None
 
 
+def compared_json(node: exp.Expr) -> exp.Expr | None:
+    """Compare JSON by its values: the order of keys and spaces do not matter."""
+    sides = [node.this, *node.expressions, *filter(None, [node.args.get("expression")])]
+    if not any(map(is_json, sides)):
+        return None
+    made = node.copy()
+    for name in ("this", "expression"):
+        if made.args.get(name) is not None:
+            made.set(name, _called("JSON_SORTED", made.args[name]))
+    made.set("expressions", [_called("JSON_SORTED", part) for part in node.expressions] or None)
+    return made
+
+
 def _called(name: str, *given: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=[part.copy() for part in given])
 
@@ -151,6 +164,8 @@ def with_json_columns(statements: list[exp.Expr]) -> None:
                 node.meta[JSON] = True
 
 
+#: Comparisons, whose meaning for JSON is not that of texts.
+COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 #: The nodes to which sqlglot parses these operators.
 OF_POSTGRES = (
     *_CALLED,
