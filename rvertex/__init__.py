@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Snapshot
 
 __all__ = ["RVertex", "Snapshot", "merge"]
-#: Where the names are defined; a module is imported when one of its names is first used.
+#: The module that defines each public name; it is imported when one of its names is first used.
 _HOMES = {
     "rvertex.vertex": ("merge",),
     "rvertex.vertex.rvertex": ("RVertex",),

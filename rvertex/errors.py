@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from rstream.errors import IntegrityError, OperatingError, UsageError, error_class
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown as UTC
-#: Times in this range are formatted as dates: from 1971 to the end of the calendar.
+#: Times in this range, from 1971 to the end of Python's calendar, are formatted as dates.
 _CALENDAR_US, _CALENDAR_END_US = 31_536_000_000_000, 253_402_300_800_000_000
 
 
@@ -183,7 +183,7 @@ class SourceRowError(IntegrityError):
     column: str | None
     value: str
     reason: str
-    #: What the user can do, as the end of the message.
+    #: What the user can do, added at the end of the message.
     remedy: str = ""
 
     def __str__(self) -> str:
@@ -231,7 +231,7 @@ class InvalidWindowError(UsageError):
 
 @error_class
 class UnboundedLifetimeError(UsageError):
-    """An event with a (nearly) endless lifetime reached a window, so endless windows."""
+    """An event with a (nearly) endless lifetime reached a window: it has endlessly many windows."""
 
     vs: int
     ve: int
@@ -259,7 +259,7 @@ class TimeAxisError(UsageError):
 
 @error_class
 class EndlessChopError(UsageError):
-    """An event with a (nearly) endless lifetime would be chopped into endless pieces."""
+    """An event with a (nearly) endless lifetime would be split into endlessly many pieces."""
 
     vs: int
     ve: int
@@ -282,8 +282,10 @@ class SumOverflowError(UsageError):
 
     def __str__(self) -> str:
         more = "float64" if "decimal" in self.room else "float64 or decimal"
-        is_column = not self.column.startswith(f"{self.output}_input")  # else it is computed
-        place = "" if "@" in self.output else f"{self.output}: "  # only a user's names are shown
+        # Otherwise it is a computed column, which the user cannot name
+        is_column = not self.column.startswith(f"{self.output}_input")
+        # An output with @ is not a user's name, so it is not shown
+        place = "" if "@" in self.output else f"{self.output}: "
         of, cast = (
             (f" of column {self.column!r}", "the column") if is_column else ("", "its values")
         )
@@ -376,7 +378,7 @@ class CorruptJournalError(IntegrityError):
 
 @error_class
 class ReplayDifferenceError(IntegrityError):
-    """A vertex that reread its inputs reached another state than before."""
+    """A vertex that read its inputs again reached another state than before."""
 
     vertex: str
     inputs: tuple[int, ...]

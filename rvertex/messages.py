@@ -28,7 +28,7 @@ class HostReady:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What an instance has counted since its vertex started, restarts included."""
+    """Totals of an instance since its vertex started, including earlier instances."""
 
     events_in: int = 0
     events_out: int = 0
@@ -37,7 +37,7 @@ class Counts:
     poisoned_events: int = field(default=0, repr=False)
     #: Histogram of how late source rows were (:mod:`rvertex.vertex.lateness_counts`), encoded.
     lateness: bytes = field(default=b"", repr=False)
-    #: Source rows that could not be decoded and were skipped; events that deduplication dropped.
+    #: Source rows that could not be decoded and were skipped; events dropped as duplicates.
     bad_rows: int = field(default=0, repr=False)
     duplicates: int = field(default=0, repr=False)
 
@@ -46,23 +46,23 @@ class Counts:
 class Timing:
     """CPU samples and state size of an instance since it started."""
 
-    #: Time in polls of the vertex, and the part of it spent in the user's functions.
+    #: Time in polls of the vertex, us, and how much of it was spent in the user's functions.
     busy_us: int = 0
     user_us: int = 0
-    #: The user's function with the most samples; empty: no sample hit one.
+    #: The user's function with the most time; empty: no sample was in one.
     function: str = ""
-    #: Bytes of state in memory that can be spilled; files and bytes written to scratch.
+    #: Bytes of state in memory that can be spilled; number of files and bytes written to scratch.
     memory_bytes: int = 0
     spills: int = 0
     spilled_bytes: int = 0
-    #: The key with most of the rows sent to the next stage, and its share of a sample of them.
+    #: The key of most rows sent to the next stage, and its share of a sample of these rows.
     hot_key: str = field(default="", repr=False)
     hot_share: float = field(default=0.0, repr=False)
-    #: Keys in memory and on scratch; bytes and files on scratch that are in use.
+    #: Keys in memory and on scratch; bytes and number of files on scratch that are in use.
     state_keys: int = 0
     scratch_bytes: int = 0
     scratch_files: int = 0
-    #: By key columns of its outputs: slots of the rows sent (:mod:`rvertex.keys.hot_keys`).
+    #: Per set of key columns: the slots of the rows sent (:mod:`rvertex.keys.hot_keys`).
     sent_slots: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = field(default=(), repr=False)
 
 
@@ -71,18 +71,18 @@ class LogProgress:
     """Progress of a source vertex in one partition of a live log."""
 
     partition: int
-    #: Next position (offset) to read; rows from there to the end of the log, -1: unknown.
+    #: Next position (offset) to read; number of rows from it to the log's end, -1: unknown.
     position: int
     lag: int
-    #: No later row has a smaller event time; its rows' greatest event time, us, at first MIN_TIME.
+    #: No later row has a smaller event time; greatest event time of rows so far, us (MIN_TIME).
     frontier: int
     max_vs: int
-    #: "active", "idle" (the frontier of the vertex does not wait for it), "ended".
+    #: "active", "idle" (the vertex does not wait for its frontier), or "ended".
     state: str
-    #: Number of positions that the log had already deleted, and of rows that failed to decode.
+    #: Number of positions that the log deleted unread; number of rows that failed to decode.
     lost: int
     dead: int
-    #: This instance has read up to the log's last known end.
+    #: Whether this instance has read up to the log's last known end.
     at_end: bool = False
     #: The frontier from this instance's rows alone; idle partitions follow it.
     rows_frontier: int = MIN_TIME
@@ -94,17 +94,17 @@ class Hold:
 
     #: Name of the operator, for people.
     operator: str
-    #: Key of the row whose end the operator waits for; empty: unknown.
+    #: Key of the row for whose end the operator waits; empty: unknown.
     row: str
     #: Start of that row, or the time up to which the operator has emitted, us.
     since_us: int
-    #: The operator waits for a window, which ends without another row.
+    #: Whether the operator waits for a window, which ends without another row.
     is_window: bool
 
 
 @dataclass(frozen=True, slots=True)
 class VertexProgress:
-    """Progress of an instance. Sequence numbers are the next to consume, write, flush."""
+    """Progress of an instance: the next seqs to consume, to write and to flush."""
 
     vertex: str
     epoch: int
@@ -113,20 +113,20 @@ class VertexProgress:
     durable: tuple[int, ...]
     #: Last CTI (watermark) written; MIN_TIME before the first.
     cti: int
-    #: Greatest event time read from its source, us; MIN_TIME without a source.
+    #: Greatest event time read from the vertex's source, us; MIN_TIME without a source.
     max_vs: int
     counts: Counts
     tail_bytes: int
-    #: One per partition that a source of live logs reads.
+    #: One entry per partition of a live log that the vertex reads.
     logs: tuple[LogProgress, ...] = field(default=(), repr=False)
-    #: What it waits for besides input, as text; empty: nothing.
+    #: What the instance waits for besides input, as text; empty: nothing.
     waiting: str = field(default="", repr=False)
-    #: Partitions that the live log has now; 0: unknown or no log.
+    #: Number of partitions that the live log has now; 0: unknown or no log.
     log_partitions: int = field(default=0, repr=False)
-    #: The operator that holds back its watermark, at most one.
+    #: The operator that holds back the watermark; at most one entry.
     holds: tuple[Hold, ...] = field(default=(), repr=False)
     timing: Timing = field(default=Timing(), repr=False)
-    #: Back-pressure: it may not emit until its readers have consumed more.
+    #: Whether back-pressure stops it: it may not emit until its readers have consumed more.
     is_blocked: bool = field(default=False, repr=False)
     #: One per operator with asynchronous calls.
     calls: tuple[CallCounts, ...] = field(default=(), repr=False)
@@ -134,42 +134,42 @@ class VertexProgress:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of a host's process in bytes: used, still available, and the limit of the process."""
+    """Memory of a host's process in bytes: used, available, and the limit of the process."""
 
     used_bytes: int
     free_bytes: int
     limit_bytes: int
-    #: In-memory state of operators that can spill, and its budget (0: operators never spill).
+    #: Bytes of state that can be spilled, in memory; and their budget (0: no spilling).
     state_bytes: int = 0
     state_budget_bytes: int = 0
-    #: State spilled to scratch: bytes and files.
+    #: State spilled to scratch: bytes and number of files.
     spilled_bytes: int = 0
     spilled_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A host's periodic report. If reports stop, the job manager takes the host for lost."""
+    """A host's periodic report. If reports stop, the job manager considers the host lost."""
 
     host: str
     vertices: tuple[VertexProgress, ...]
     #: When the report was made, us of the host's monotonic clock.
     sent_us: int = field(default=0, repr=False)
-    #: At most one; none: the operating system does not report memory.
+    #: At most one entry; none if the operating system does not report memory.
     memory: tuple[Memory, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HostBusy:
-    """One poll of a vertex takes long. Until it ends, the host sends no :class:`Progress`."""
+    """Reports a long poll of a vertex. Until it ends, the host sends no :class:`Progress`."""
 
     host: str
     vertex: str
     epoch: int
-    #: Name of the operator and the function it evaluates, for people.
+    #: The operator and the function that it evaluates, as text for users.
     doing: str
     lasted_s: int
-    #: Peak memory of the host's process.
+    #: Peak memory of the host's process, bytes.
     memory_bytes: int
     #: Timing of this instance until now.
     timing: Timing = field(default=Timing(), repr=False)
@@ -177,10 +177,10 @@ class HostBusy:
 
 @dataclass(frozen=True, slots=True)
 class VertexStarted:
-    """An instance has loaded its snapshot and its outputs can be read.
+    """An instance has loaded its snapshot, and its outputs can be read.
 
-    ``inputs``: next seqs to consume. An instance that rebuilds its state by replay starts at the
-    ``reads`` of its checkpoint; its progress reports how far it has replayed.
+    ``inputs`` are the next seqs to consume. An instance that rebuilds its state by replay starts at
+    the ``reads`` of its checkpoint; its progress reports how far it has replayed.
     """
 
     host: str
@@ -193,7 +193,7 @@ class VertexStarted:
 class CheckpointTaken:
     """A snapshot is durable, and so is all output of durable streams before its positions.
 
-    ``reads``: input seqs from which a restart must read: ``inputs``, or earlier for a replay.
+    ``reads``: input seqs from which a restart must read: ``inputs``, or lower for a replay.
     ``parts``: paths of its blobs, maybe shared. ``asked``: made after a ``TakeCheckpoint`` arrived.
     """
 
@@ -205,10 +205,10 @@ class CheckpointTaken:
     size_bytes: int
     reads: tuple[int, ...]
     parts: tuple[str, ...]
-    #: Wall time, us UTC.
+    #: Wall time of the snapshot, us UTC.
     taken_us: int
     asked: bool
-    #: Bytes of the whole state; ``size_bytes`` counts only new files. 0: from an older release.
+    #: Bytes of the whole state; ``size_bytes``: of new files only. 0: older release.
     state_bytes: int = field(default=0, repr=False)
 
 
@@ -239,7 +239,7 @@ class VertexFailed:
 class ItemsLost:
     """A reader needs ``seq`` of ``stream``, which is neither in memory nor durable.
 
-    ``writer_epochs``: the writer's instances that the reader tried (none: it tried only Parquet).
+    ``writer_epochs``: the writer's instances that the reader tried; empty: it tried only files.
     """
 
     vertex: str
@@ -271,9 +271,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Where the streams of ``vertex`` can be read; a greater ``version`` replaces a smaller one.
+    """Where the streams of ``vertex`` can be read. A greater ``version`` replaces a smaller one.
 
-    A reader tries its own host, then the others. Without endpoints, all items are durable files.
+    A reader tries its own host first. Without endpoints, all items are in durable files.
     """
 
     vertex: str
@@ -285,8 +285,8 @@ class Locate:
 class StartVertex:
     """Open an instance from ``checkpoint``; empty: from the initial snapshot.
 
-    ``checkpoint_slots`` instances take checkpoints in turn: this one every interval x
-    ``checkpoint_slots``, the first after interval x (``checkpoint_slot`` + 1).
+    ``checkpoint_slots`` replicas take checkpoints in turn, each one every ``checkpoint_slots``
+    intervals; this one starts after ``checkpoint_slot + 1`` intervals.
     """
 
     host: str
@@ -295,9 +295,9 @@ class StartVertex:
     checkpoint: str
     checkpoint_slot: int
     checkpoint_slots: int
-    #: Per output, the seq its reader is known to have consumed; lower items must be reproduced.
+    #: Per output, the seq up to which its reader has consumed it; these items must be reproduced.
     consumed: tuple[int, ...] = ()
-    #: Of a live log: partitions of this vertex that were created after the job was planned.
+    #: Partitions of a live log for this vertex that were created after the job was planned.
     added: tuple[int, ...] = field(default=(), repr=False)
 
 
@@ -305,9 +305,9 @@ class StartVertex:
 class TakeCheckpoint:
     """Store a snapshot, because another instance will start from it or because the job stops.
 
-    The host replies with a ``CheckpointTaken`` with ``asked``, for a checkpoint that began later.
-    ``holds``: stop reading; a vertex without a source first reads its channels up to ``inputs``.
-    The snapshot then contains the whole state, also of a replayed vertex.
+    The host replies with a ``CheckpointTaken`` with ``asked``, for a checkpoint that was started
+    later. ``holds``: stop reading; a vertex without a source first reads its channels up to
+    ``inputs``. The snapshot then contains the whole state, even if the vertex recovers by replay.
     """
 
     host: str
@@ -319,7 +319,7 @@ class TakeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """For a source vertex: the time of its stage's active partitions in other vertices."""
+    """Sent to a source vertex: the event time of its stage's active partitions elsewhere."""
 
     vertex: str
     time_us: int
@@ -339,7 +339,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class EndSource:
-    """End the live logs of a source vertex after the rows already read."""
+    """End the live logs of a source vertex at the logs' current ends."""
 
     host: str
     vertex: str
@@ -358,7 +358,7 @@ class StopVertex:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """No reader needs items of ``stream`` below ``seq`` any more."""
+    """A low-water mark: no reader needs items of ``stream`` below ``seq`` any more."""
 
     stream: str
     seq: int
@@ -366,7 +366,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Delete the items below these marks from streams that this host writes."""
+    """Delete the items below these low-water marks from streams that this host writes."""
 
     host: str
     marks: tuple[Mark, ...]
@@ -378,7 +378,7 @@ class StopHost:
 
     host: str
     flush: bool
-    stays_at: str = field(default="", repr=False)  # do not exit: wait here for the next host
+    stays_at: str = field(default="", repr=False)  # wait there for the next host
 
 
 HostNotice = (

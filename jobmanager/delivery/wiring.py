@@ -34,7 +34,7 @@ class Signal(Protocol):
         """Reset the flag."""
 
     def wait(self, timeout: float) -> object:
-        """Wait until it is set, at most ``timeout`` seconds."""
+        """Wait until the flag is set, at most ``timeout`` seconds."""
 
 
 class Task(Protocol):
@@ -44,7 +44,7 @@ class Task(Protocol):
         """Wait until the body has ended, at most ``timeout`` seconds."""
 
     def is_alive(self) -> bool:
-        """Return whether the body has not ended."""
+        """Return whether the thread still runs."""
 
 
 class DeliveryWiring(Protocol):
@@ -71,7 +71,7 @@ class DeliveryWiring(Protocol):
         store: BlobStore,
         on_change: Callable[[], None],
     ) -> PushedReader:
-        """Return a reader of a stream: from a host's memory, or durable items from ``store``."""
+        """Return a reader of a stream: from a host's memory, or of durable items from ``store``."""
 
     def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
         """Return the destination of one partition, not yet opened."""

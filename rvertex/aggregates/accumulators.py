@@ -1,12 +1,12 @@
 """Accumulators: one value per group, updated row by row in row order.
 
 Groups are dense codes. An accumulator is an array indexed by code that grows with the groups.
-``ufunc.at`` applies rows one after another to the stored values, so a float sum has the same bits
-however its rows were cut into updates.
+``ufunc.at`` applies rows one after another to the stored values, so the bits of a float sum do not
+depend on batch boundaries.
 
-Invariants: (1) the state after a row depends only on the rows so far; (2) an update takes amortised
-time in its rows, and never in the number of groups. Exception: the first update after ``save``
-copies the arrays, because the saved arrays must not change; (3) ``restore(save())`` is the
+Invariants: (1) the state after a row depends only on the rows so far; (2) the amortised time of an
+update is proportional to its rows, never to the number of groups. Exception: the first update after
+``save`` copies the arrays, because the saved arrays must not change; (3) ``restore(save())`` is the
 identity.
 """
 
@@ -34,15 +34,17 @@ Saved: TypeAlias = "pa.Array | pa.ChunkedArray"
 class Rows:
     """Rows and their groups: ``codes`` int64[n], all less than ``groups``.
 
-    ``at`` int64[n]: the row of ``events`` that each code belongs to (a row may be in many groups).
-    None: code i belongs to row i. Columns are decoded once for all accumulators.
+    ``at`` int64[n] has the row of ``events`` that each code belongs to, since a row may be in many
+    groups. None: code i belongs to row i. Dictionary-encoded columns are decoded once for all
+    accumulators.
     """
 
     codes: np.ndarray
     groups: int
     events: pa.RecordBatch
     at: np.ndarray | None = None
-    #: Which groups had rows before, if codes have gaps; None: all groups so far.
+    #: bool[groups]: which groups had rows before, if codes have gaps. None: all groups so far had
+    #: rows.
     occupied: np.ndarray | None = None
     _columns: dict[str, pa.Array] = field(default_factory=dict)
     _valid: dict[str, tuple[np.ndarray, pa.Array]] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class Rows:
         return self._columns[name]
 
     def valid(self, name: str) -> tuple[np.ndarray, pa.Array]:
-        """Return codes and values of the rows in which the column is not null."""
+        """Return the codes and values of the rows in which the column is not null."""
         if name not in self._valid:
             column = self.column(name)
             codes = self.codes
@@ -75,13 +77,13 @@ class Rows:
         return np.repeat(codes, pc.list_value_length(lists).to_numpy()), lists.flatten()
 
     def times(self) -> np.ndarray:
-        """``_vs`` per code, int64[n]."""
+        """Return ``_vs`` per code, int64[n]."""
         vs = int64_column(self.events, VS)
         return vs if self.at is None else vs[self.at]
 
 
 class Accumulator(Protocol):
-    """One lane, for all groups."""
+    """Accumulates one lane (a column of partial results) for all groups."""
 
     def update(self, rows: Rows) -> None:
         """Add rows to the groups."""
@@ -90,7 +92,10 @@ class Accumulator(Protocol):
         """Return the lane's columns, one value per group in code order."""
 
     def save(self) -> list[Saved]:
-        """Return the state as columns of any lengths, by reference. Updates do not change it."""
+        """Return the state by reference, as columns that may differ in length.
+
+        Updates do not change it.
+        """
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Restore the state that ``save`` returned."""
@@ -146,7 +151,7 @@ class MergedCounts(CountRows):
 
 
 class HasValue:
-    """Which groups have a value. No array is allocated until a column has a null."""
+    """Tracks which groups have a value. No array is allocated until a column has a null."""
 
     def __init__(self) -> None:
         self._groups = 0
@@ -265,12 +270,12 @@ class Extreme:
 
 
 def takes_gaps(accumulator: Accumulator) -> bool:
-    """Return whether codes without rows cost the accumulator nothing but array space."""
+    """Return whether codes without rows cost nothing but space in the accumulator's array."""
     return getattr(accumulator, "takes_gaps", False)
 
 
 def fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.ndarray) -> None:
-    """Apply ``ufunc.at``; if all integers belong to one group, reduce them at once."""
+    """Apply ``ufunc.at``. If all integers belong to one group, use the faster ``ufunc.reduce``."""
     if len(groups) == 1 and len(values) and values.dtype.kind in "iu":
         groups[0] = ufunc(groups[0], ufunc.reduce(values))
     else:

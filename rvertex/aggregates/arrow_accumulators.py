@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ArrowFold:
-    """Minimum or maximum of a type that numpy lacks (strings, decimals), computed by Arrow."""
+    """Minimum or maximum per group, by Arrow, for types that numpy lacks (text, decimals)."""
 
     def __init__(self, column: str, kind: pa.DataType, function: str) -> None:
         self._column = column
@@ -64,10 +64,10 @@ class ArrowFold:
 class Pick:
     """The first or last value of a group, null or not, and its time.
 
-    Events come in time order, so the first row is the first in time. Partial rows do not: for them
-    ``by`` names their time column, and all of them must be in one update. If an aggregate is added
-    to a running job, older groups have no row for it. Their value is null, with a time after that
-    of any row.
+    Events arrive in time order, so the first row is the first in time. Partial rows arrive in any
+    order: for them ``by`` names their time column, and all of them must be in one update. If an
+    aggregate is added to a running job, older groups have no row for it. Their value is null, with
+    a time after that of any row.
     """
 
     def __init__(self, column: str, kind: pa.DataType, *, is_last: bool, by: str | None) -> None:
@@ -76,7 +76,7 @@ class Pick:
         self._by = by
         self._store = ArrowStore(kind)
         self._times = GroupArray(np.int64, MIN_TIME if is_last else INF_TIME)
-        #: Whether groups may be without rows.
+        #: Whether some groups have no rows.
         self._has_gaps = False
 
     def update(self, rows: Rows) -> None:

@@ -1,15 +1,15 @@
 """Statistics: ``corr``, ``covariance``, ``mode``, ``quantile_disc``, ``skewness``, ``kurtosis``.
 
-All of them need all values of a window at once. All but ``mode`` compute in float64.
+All of them need all values of a window at once. All except ``mode`` compute in float64.
 
 ``corr`` and ``covariance`` take structs of two doubles, and skip rows in which either is null. They
-take two passes: means, then products of deviations, in row order. ``covariance`` divides by
-``n - ddof`` and is null if ``n <= ddof``. ``corr`` is null if one of the columns is constant.
+make two passes: means, then products of deviations, in row order. ``covariance`` divides by ``n -
+ddof`` and is null if ``n <= ddof``. ``corr`` is null if one of the columns is constant.
 ``skewness`` and ``kurtosis`` use powers of deviations, treat the values as a whole population, and
 are null if all values are equal. The kurtosis of a normal distribution is 0.
 
-``mode`` is the most frequent value. Ties return the smallest value, so row order does not matter.
-NaN is one value, greater than every number. ``quantile_disc`` returns one of the values; its
+``mode`` is the most frequent value. Ties return the smallest value, so row order is ignored. NaN
+counts as one value, greater than every number. ``quantile_disc`` returns one of the values; its
 argument is a text such as ``0.25 asc`` or ``0.25 desc``.
 """
 
@@ -90,7 +90,7 @@ def _opened(lane: Lane) -> Accumulator:
 
 
 class DiscreteQuantile(Holistic):
-    """The least value such that at least the share ``q`` of all values is not greater."""
+    """The smallest value such that at least a share ``q`` of all values is less or equal."""
 
     def __init__(self, column: str, kind: pa.DataType, q: float, *, is_descending: bool) -> None:
         super().__init__(column, kind)
@@ -100,7 +100,7 @@ class DiscreteQuantile(Holistic):
         codes, values = rows.valid(self._column)
         by_value = np.lexsort((_ranks(values), codes))
         count = np.bincount(codes, minlength=rows.groups)
-        # As in DuckDB: rounding may put n * q slightly above the whole number that it should be.
+        # As in DuckDB: rounding may make n * q slightly larger than the exact whole number.
         place = np.maximum(count - np.floor(count - count * self._q), 1).astype(np.int64) - 1
         if self._is_descending:
             place = count - 1 - place
@@ -116,7 +116,8 @@ class Mode(Holistic):
     def made(self, rows: Rows) -> pa.Array:
         codes, values = rows.valid(self._column)
         rank = _ranks(values)
-        # The first row of each distinct value of a group. So of 0.0 and -0.0 the first is kept.
+        # Take the first row of each distinct value of a group. So of 0.0 and -0.0 the first is
+        # kept.
         by_value = np.lexsort((rank, codes))
         sorted_codes, sorted_rank = codes[by_value], rank[by_value]
         is_head = np.ones(len(by_value), bool)

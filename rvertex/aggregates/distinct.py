@@ -1,10 +1,10 @@
 """The function ``count_distinct``: distinct values per group, in 8 bytes per value and group.
 
-Values get codes. A *word* packs the group, the value's code and, if several columns share the lane,
-one bit for each column that has the value, into 64 bits. Words are kept in sorted runs of growing
-length. An update sorts only its own rows. A run is merged with the runs after it when these are
-about as long, so a word is copied a logarithmic number of times. Columns that are one column with
-several filters cost no more than that one: each of their rows is one word.
+Values get codes. A *word* packs three things into 64 bits: the group, the value's code and, if
+several columns share the lane, one bit for each column that has the value. Words are kept in sorted
+runs of growing length. An update sorts only its own rows. A run is merged with the next runs when
+they are about as long, so a word is copied a logarithmic number of times. Columns that are one
+column with several filters cost no more than one column: each row is one word.
 
 Invariants: (1) counts are exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair of group
 and value once, in ascending order, and is never changed; (3) a lane column depends only on the sets
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Saved
     from rvertex.aggregates.function import Argument
 
-#: Most columns that share a lane: every word has a bit for each.
+#: Most columns that may share a lane: each needs a bit of every word.
 COLUMNS_MAX = 4
 _WORD_BITS = 63
 _WORD_BYTES = 8
-#: Offsets of lists are int32.
+#: Longest list: Arrow's list offsets are int32.
 _LISTED_MAX = 2**31 - 1
-#: Rows per piece of an update. It bounds the memory of an update besides the runs.
+#: Rows that an update processes at once. Bounds its memory besides the runs.
 _PIECE_MAX_ROWS = 1 << 18
 
 
@@ -77,13 +77,17 @@ def counted(lane: pa.Array, place: int) -> pa.Array:
 
 
 class Distinct:
-    """The distinct values of each group, as lists; if it merges lists (``lane``), their number.
+    """Collects the distinct values of each group. The result is a list per group, or its length.
 
-    With several ``columns`` the list elements are :func:`kept_together`, and the numbers a struct.
+    It is the length if ``lane`` is given, that is, if lists of partial results are merged. With
+    several ``columns`` the list elements are :func:`kept_together`, and the lengths are a struct.
     """
 
     def __init__(self, columns: Sequence[str], kind: pa.DataType, lane: str | None = None) -> None:
-        """``kind``: the type of the values. ``lane``: the list column to merge; None: events."""
+        """Collect ``columns`` of type ``kind``.
+
+        ``lane``: the list column to merge; None: read events.
+        """
         assert 1 <= len(columns) <= COLUMNS_MAX, columns
         self._columns = tuple(columns)
         self._lane = lane
@@ -135,7 +139,7 @@ class Distinct:
         self._groups = groups[0].as_py()
 
     def _found(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
-        """Yield groups, values and column bits, piece by piece."""
+        """Yield groups, values and column bits of the rows, piece by piece."""
         if self._lane is not None:
             for codes, elements in _elements(*rows.valid(self._lane)):
                 yield (codes, *_parted(elements, self._flag_bits))
@@ -184,7 +188,7 @@ class Distinct:
         return self._runs[0] if self._runs else np.empty(0, np.int64)
 
     def _codes_of(self, values: pa.Array) -> np.ndarray:
-        """Return the codes of values; recode all words if distances no longer fit."""
+        """Return the codes of values. If distances no longer fit, recode all words first."""
         codes = self._codes.of(values)
         if codes is None:
             self._codes.give_up_distances()
@@ -205,7 +209,7 @@ class Distinct:
             words.sort()
 
     def _recode(self, words: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Replace the value codes in ``words`` by ``change`` of them."""
+        """Replace each value code in ``words`` by ``change[code]``."""
         bits, codes = np.int64(self._flag_bits), np.int64(((1 << CODE_BITS) - 1) << self._flag_bits)
         for at in range(0, len(words), _PIECE_MAX_ROWS):
             piece = words[at : at + _PIECE_MAX_ROWS]
@@ -287,13 +291,13 @@ def _unique(parts: list[np.ndarray], flag_bits: int) -> np.ndarray:
 
 
 def _fold_equal(words: np.ndarray, flag_bits: int) -> int:
-    """Move the distinct words to the front, with merged bits; return their number."""
+    """Move the distinct words to the front and combine their column bits; return their number."""
     kept = 0
     for at in range(0, len(words), _PIECE_MAX_ROWS):
         piece = words[at : at + _PIECE_MAX_ROWS]
         pairs = piece >> np.int64(flag_bits)
         first = heads_of(pairs)
-        # The last word that was kept may have the same pair as the first word of this piece.
+        # The last kept word may have the same group and value as the first word of this piece.
         first[0] = not kept or words[kept - 1] >> np.int64(flag_bits) != pairs[0]
         if not first.all():
             starts = np.flatnonzero(first)
@@ -307,7 +311,10 @@ def _fold_equal(words: np.ndarray, flag_bits: int) -> int:
 
 
 def _opened(lane: Lane, merged: str | None) -> Accumulator:
-    """Open the accumulator of a lane; ``merged``: the column of partial results, None: events."""
+    """Open the accumulator of a lane.
+
+    ``merged``: the column of partial results; None: read events.
+    """
     value = lane.type.value_type
     return Distinct(lane.columns, value.field(0).type if lane.others else value, merged)
 
@@ -325,7 +332,7 @@ _PLAIN = {function.name: function for function in sums.FUNCTIONS}
 
 
 class OfDistinct(Holistic):
-    """The function ``name`` over the distinct values of each group."""
+    """Computes the function ``name`` over the distinct values of each group."""
 
     def __init__(self, column: str, kind: pa.DataType, name: str) -> None:
         super().__init__(column, kind)

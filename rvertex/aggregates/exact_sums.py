@@ -1,13 +1,13 @@
 """Exact sums of integers and decimals of any size, and the means computed from them.
 
-A sum travels as two columns: a value of the result's type, and a *carry*. The carry counts how many
-times the type's span must be added (2**64 for int64, 10**38 for decimals, 10**76 for wide
+A sum is stored as two columns: a value of the result's type, and a *carry*. The carry counts how
+many times the type's span must be added (2**64 for int64, 10**38 for decimals, 10**76 for wide
 decimals). It is zero unless the sum overflows the type. So partial sums, and sums from which values
-are subtracted later, never overflow. Only the finished sum is checked. Hence the result, or the
-overflow error, does not depend on how the input was cut or in which order partial sums were merged.
+are subtracted later, never overflow. Only the finished sum is checked. Hence neither batch
+boundaries nor the order in which partial sums are merged affect the result, or the overflow error.
 
-Theory: a number is a list of signed 64-bit words, least significant first:
-``sum(word[k] * 2**(64 * k))``. Each word of a group is summed separately.
+Theory: a number is a list of signed 64-bit words, least significant first: ``sum(word[k] * 2**(64 *
+k))``. Each word of a group is summed separately.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _INT64_ABOVE = 2**63
 _HALF_BITS = np.int64(32)
 _HALF_MASK = np.int64(2**32 - 1)
-#: A 128-bit decimal whose high word is below this has at most 38 digits.
+#: A 128-bit decimal whose high word is below this number has at most 38 digits.
 _HIGH_MAX = 10**38 >> 64
 #: Doubles represent all integers up to this number exactly.
 _EXACT_MAX = 2**53
-#: Words of a partial sum of 128-bit decimals, and of 256-bit decimals.
+#: Number of words in a partial sum of 128-bit decimals, and of 256-bit decimals.
 _WORDS, _WIDE_WORDS = 3, 5
 
 
@@ -53,7 +53,7 @@ class WordSums:
     def __init__(self) -> None:
         self._low = GroupArray(np.int64, 0)
         self._high: GroupArray | None = None
-        #: Upper bound of the absolute values in the first array.
+        #: Upper bound of the absolute values in the low array.
         self._bound = 0
 
     def add(self, codes: np.ndarray, values: np.ndarray, groups: int) -> None:
@@ -99,7 +99,7 @@ class WordSums:
             self._high.adopt(numbers(high))
 
     def _carry_up(self) -> None:
-        """Move all but the low 32 bits of each sum to the second array."""
+        """Move all except the low 32 bits of each sum to the second array."""
         low = self._low.shared()
         above = low >> _HALF_BITS
         if self._high is None:
@@ -117,11 +117,14 @@ class ExactSum:
     takes_gaps: ClassVar[bool] = True
 
     def __init__(self, column: str, kind: pa.DataType, carry: str | None = None) -> None:
-        """``carry``: the column of carries if partial sums are merged; None: events."""
+        """Sum ``column``.
+
+        ``carry``: the column of carries if partial sums are merged; None: events.
+        """
         self._column = column
         self._carry = carry
         self._kind = kind
-        #: A word is None while it is zero in all groups.
+        #: One sum per word; None while the word is zero in all groups.
         self._sums: list[WordSums | None] = [WordSums(), *[None] * (_words_of(kind) - 1)]
         self._has_value = HasValue()
 
@@ -210,7 +213,7 @@ class ExactSum:
         return [made, pa.array(np.zeros(len(low), np.int64))]
 
     def _by_python(self) -> list[pa.Array]:
-        """Compute the columns group by group; for 256 bits, and if a sum overflows."""
+        """Compute the columns group by group in Python: for 256 bits, and if a sum overflows."""
         parts = [part.tolist() for k in range(len(self._sums)) for part in self._part(k)]
         weights = [2 ** (64 * k) for n in range(len(self._sums)) for k in (n, n + 1)]
         scale, span = self._kind.scale, span_of(self._kind)
@@ -249,7 +252,7 @@ def exact_means(sums: pa.Array, carries: pa.Array, counts: pa.Array) -> pa.Array
         for word in rest:
             is_exact &= word == 0
     empty = sums.is_null().to_numpy(zero_copy_only=False)
-    # Both operands are exact up to ``_EXACT_MAX``, so the IEEE division rounds only once.
+    # Both operands are exact up to ``_EXACT_MAX``, so the division rounds only once.
     mean = total.astype(np.float64) / by
     for i in np.flatnonzero(~is_exact & ~empty).tolist():
         exact = _unscaled(sums[i].as_py(), scale) + int(carry[i]) * span_of(kind)
@@ -264,7 +267,7 @@ def _words_of(kind: pa.DataType) -> int:
 
 
 def _signed_words(column: pa.Array) -> list[np.ndarray]:
-    """Return the words of integers or decimals; arbitrary words for nulls."""
+    """Return the signed 64-bit words of integers or decimals; arbitrary words for nulls."""
     kind = column.type
     if pa.types.is_decimal256(kind):
         return _carried_up(words(column))

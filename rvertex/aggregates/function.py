@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
     from rvertex.aggregates.accumulators import Accumulator
 
-#: A function's parameter besides its column: ddof, k, q, a separator, or the user's object.
+#: A function's parameter besides its column: ddof, k, q, a separator, or an object of the user.
 Argument = int | float | str | Custom | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaneKind:
-    """How the values of a group are accumulated. ``name`` is a part of lane column names."""
+    """Defines how the values of a group are accumulated.
+
+    ``name`` is a part of lane column names.
+    """
 
     name: str
     #: The lane's type, given the type of the values.
@@ -41,14 +44,13 @@ class LaneKind:
     merger: Callable[[Lane], Accumulator]
     #: Given the lane's type: suffixes of the names of its additional int64 columns.
     suffixes: Callable[[pa.DataType], tuple[str, ...]] = lambda _: ()
-    #: Given the lane's type: the ufunc that merges two lanes exactly, in any order; None if no
-    #: ufunc can.
+    #: Given the lane's type: the ufunc that merges two lanes exactly and in any order, or None.
     fold: Callable[[pa.DataType], np.ufunc | None] = lambda _: None
-    #: True: even without ``fold``, row order matters only among rows of equal ``vs``.
+    #: Whether row order matters only among rows of equal ``vs``, even without ``fold``.
     is_order_free: bool = False
-    #: True: merged lanes can be merged again, because they have this kind and no redundant entries.
+    #: Whether merged lanes can be merged again: they have this kind and no redundant entries.
     merges_again: bool = True
-    #: True: aggregates with different arguments need different lanes.
+    #: Whether aggregates with different arguments need different lanes.
     keeps_argument: bool = True
     #: Most columns that may share one lane. A shared lane has the type that ``shared_type``
     #: returns for the lane type of a single column.
@@ -57,7 +59,7 @@ class LaneKind:
 
     @property
     def shared_prefix(self) -> str:
-        """The prefix of the name of a shared lane; the column names follow as JSON."""
+        """The prefix of the name of a shared lane. The column names follow it, as JSON."""
         return f"@{self.name} of "
 
 
@@ -120,7 +122,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged lanes of an aggregate; per lane a tuple of its columns, one value per window."""
+    """The merged lanes of an aggregate: a tuple of columns per lane, one value per window."""
 
     lanes: tuple[tuple[pa.Array, ...], ...]
     #: The aggregate's column, output name and argument.
@@ -142,14 +144,14 @@ class AggregateFunction:
 
     name: str
     lanes: tuple[LaneKind, ...]
-    #: Whether it accepts a type of values, and how error messages name the accepted types.
+    #: Whether it accepts a type of values; and the name of the accepted types in error messages.
     takes: Callable[[pa.DataType], bool] = lambda _: True
     needs: str = "a type that it takes"
     #: The result's type, given the type of the first lane.
     result_type: Callable[[pa.DataType, Argument], pa.DataType] = lambda kind, _: kind
     #: Computes the result column from the merged lanes.
     finish: Callable[[Merged], pa.Array] = lambda merged: merged.value
-    #: Whether it needs all values of a window at once. False: partial lanes merge.
+    #: Whether it needs all values of a window at once. If not, partial lanes are merged.
     is_holistic: Callable[[Argument], bool] = lambda _: False
     #: Whether it works without a column, on rows.
     takes_rows: bool = False
@@ -157,13 +159,13 @@ class AggregateFunction:
     takes_ranks: bool = False
     #: Whether booleans count as 1 and 0; the planner converts them.
     adds_booleans: bool = False
-    #: Whether row order decides ties. Partial rows of sessions do not keep that order.
+    #: Whether row order decides ties. Partial rows of sessions lose that order.
     needs_sequence: bool = False
     #: Whether the result shows the order in which rows started, as a list does.
     shows_order: bool = False
 
 
-#: Accepted types in error messages: numbers, and types for which :func:`has_order` is true.
+#: Accepted types, as in error messages: numbers, and types for which :func:`has_order` is true.
 A_NUMBER = "a number: cast it"
 AN_ORDER = "a type that can be ordered: of a list, map or struct, use one item"
 

@@ -1,13 +1,13 @@
 """Functions that need all values of a window at once: ``quantile``, lists, and ``user``.
 
 A :class:`Holistic` lane gets all rows of a closed window in one update, in row order, and keeps no
-state between updates. So its result does not depend on how the input was cut.
+state between updates. So its result does not depend on batch boundaries.
 
 ``quantile`` is exact: the value at position ``q * (n - 1)`` of the sorted values, with linear
 interpolation between positions (type 7 of Hyndman and Fan). ``array_agg`` keeps nulls. ``collect``
 and ``string_agg`` skip nulls, and are null if no value remains; the argument of ``string_agg`` is
-the separator. ``user``: see :class:`rvertex.aggregates.user_defined.UserAggregate`; with ``merge``
-it is not holistic.
+the separator. ``user``: see :class:`rvertex.aggregates.user_defined.UserAggregate`; a user
+aggregate with ``merge`` is not holistic.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Holistic:
 
 
 class Quantile(Holistic):
-    """The quantile ``q``."""
+    """Computes the quantile ``q`` of each group."""
 
     def __init__(self, column: str, kind: pa.DataType, q: float) -> None:
         super().__init__(column, kind)
@@ -70,7 +70,7 @@ class Quantile(Holistic):
 
 
 class UserAtOnce(Holistic):
-    """A user's aggregate without ``merge``: one call per group, values in row order."""
+    """Calls a user's aggregate without ``merge`` once per group, with all values in row order."""
 
     def __init__(self, column: str, custom: Custom) -> None:
         super().__init__(column, custom.target.type)
@@ -90,7 +90,7 @@ class UserAtOnce(Holistic):
 
 
 class Listed(Holistic):
-    """The values as a list, in row order. ``keeps_nulls`` False: null if no value remains."""
+    """Lists the values in row order. Without ``keeps_nulls``, null if no value remains."""
 
     def __init__(self, column: str, kind: pa.DataType, *, keeps_nulls: bool) -> None:
         super().__init__(column, kind)
@@ -134,7 +134,7 @@ def _opened_quantile(lane: Lane) -> Accumulator:
 
 
 def no_partial_rows(lane: Lane) -> NoReturn:
-    """The merger of holistic lanes: raises, since they have no partial rows."""
+    """Raise: this is the merger of holistic lanes, which have no partial rows."""
     raise AssertionError(f"{lane.name} is not merged: it needs all values at once")
 
 

@@ -5,10 +5,10 @@ of count, mean and squared deviations for ``variance`` and ``stddev``, and the l
 greatest values for ``top_k``. Long buffers are shrunk to the values that can influence the result.
 So these functions can run in two phases and over shared panes.
 
-``variance`` and ``stddev`` compute in float64. Within a pane they take two passes: the mean, then
+``variance`` and ``stddev`` compute in float64. Within a pane they make two passes: the mean, then
 squared deviations, corrected by the sum of deviations. All panes of a window are merged at once by
-the rule of Chan, Golub and LeVeque. The result is divided by ``n - ddof``, and null if
-``n <= ddof``. ``top_k`` sorts descending, NaN first.
+the rule of Chan, Golub and LeVeque. The result is divided by ``n - ddof``, and null if ``n <=
+ddof``. ``top_k`` sorts descending, NaN first.
 
 Invariant: a column depends only on the values and their row order. Equal values of ``top_k`` stay
 in row order, also when the buffer shrinks.
@@ -48,7 +48,7 @@ class Values:
     """Buffers the values of groups in row order; subclasses compute columns from them."""
 
     def __init__(self, column: str, kind: pa.DataType) -> None:
-        """``kind``: the type of the values."""
+        """Buffer the values of ``column``, which have the type ``kind``."""
         self._column = column
         self._kind = kind
         self._groups = 0
@@ -84,7 +84,7 @@ class Values:
         self._groups = groups[0].as_py()
 
     def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        """Drop values that cannot influence the column; by default, none."""
+        """Drop values that cannot influence the column. The default drops none."""
         return codes, values
 
     def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
@@ -113,7 +113,8 @@ class Moments(Values):
         count = np.bincount(codes, minlength=groups)
         some = np.maximum(count, 1)
         with np.errstate(all="ignore"):
-            # Sum differences from the first value: a plain sum of large values may be infinite.
+            # Sum differences from the first value: the sum of large values may overflow to
+            # infinity.
             first = first_values(codes, doubled, groups)
             apart = np.bincount(codes, doubled - first[codes], minlength=groups)
             mean = first + apart / some
@@ -218,7 +219,7 @@ _MOMENT_LANES = LaneKind(
     lane_type=lambda *_: MOMENTS,
     accumulator=lambda lane: Moments(lane.only_column, pa.float64()),
     merger=lambda lane: MergedMoments(lane.name, MOMENTS),
-    # ``ddof`` is used in the result only, so aggregates that differ in it share the lane.
+    # ``ddof`` only affects the result, so aggregates that differ in it share the lane
     keeps_argument=False,
 )
 _TOP_LANES = LaneKind(

@@ -1,4 +1,4 @@
-"""The aggregate functions by name."""
+"""The registry of aggregate functions, by name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """One aggregate of a query: how it is split into lanes, and how its result is computed from lanes.
 
 An :class:`AggregateSpec` names a function of :mod:`rvertex.aggregates.registry`, which defines its
-lanes (accumulator columns). Two aggregates may share a lane. Counts merge by summing, first and
-last by time, and most other lanes by the accumulators that build them.
+lanes (accumulator columns). Two aggregates may share a lane. When partial results merge, counts are
+summed, first and last are chosen by time, and most other lanes use the accumulators that built
+them.
 
 Semantics: ``count`` without a column counts rows. All other functions skip nulls, and are null if
 no value remains (``count`` and ``count_distinct``: 0). Exceptions: ``first``, ``last`` and user
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """One aggregate: ``output = function(column)``; ``column`` None: on rows, as ``count(*)``."""
+    """One aggregate: ``output = function(column)``.
+
+    ``column`` None: it counts rows, as ``count(*)``.
+    """
 
     function: str
     column: str | None
@@ -55,7 +59,7 @@ class AggregateSpec:
     def can_run(self) -> bool:
         """Whether a running result can be updated row by row, without the earlier rows.
 
-        ``count_distinct`` can, with the set of values seen so far as additional state.
+        ``count_distinct`` can, but its state includes the set of values so far.
         """
         merges = all(lane.merges_again for lane in self.definition.lanes)
         return not self.is_holistic and (merges or self.function == "count_distinct")
@@ -139,7 +143,7 @@ def _merged(spec: AggregateSpec, columns: Mapping[str, pa.Array]) -> Merged:
 
 
 def _together(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
-    """Merge lanes of equal kind and type into shared lanes of at most ``columns_max`` columns."""
+    """Combine lanes of equal kind and type into shared lanes of at most ``columns_max`` columns."""
     out: list[Lane] = []
     last: dict[tuple[LaneKind, pa.DataType], int] = {}
     for lane in lanes:
@@ -161,7 +165,7 @@ def _of_shared_type(lane: Lane) -> Lane:
 def _place(
     spec: AggregateSpec, kind: LaneKind, names: Iterable[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Find the column that stores a lane; for a shared lane also the columns that share it."""
+    """Return the column that stores a lane; for a shared lane also the columns that share it."""
     if kind.columns_max > 1:
         for name in names:
             if name.startswith(kind.shared_prefix):

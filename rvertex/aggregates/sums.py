@@ -52,7 +52,7 @@ def _merged_sum(lane: Lane) -> Accumulator:
 
 
 def _fitting_sum(merged: Merged) -> pa.Array:
-    """The sum; raises if it overflows its type."""
+    """Return the sum. Raises SumOverflowError if it overflows its type."""
     sums, *carries = merged.lanes[0]
     if carries and carries[0].to_numpy(zero_copy_only=False).any():
         raise SumOverflowError(str(merged.column), str(sums.type), merged.output)
@@ -60,7 +60,7 @@ def _fitting_sum(merged: Merged) -> pa.Array:
 
 
 def _mean(merged: Merged) -> pa.Array:
-    """The mean; it cannot overflow."""
+    """Return the mean, which cannot overflow."""
     (sums, *carries), (counts,) = merged.lanes
     if carries:
         return exact_means(sums, carries[0], counts)

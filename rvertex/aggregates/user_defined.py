@@ -2,9 +2,9 @@
 
 States are stored in an :class:`~rvertex.events.group_arrays.ArrowStore`, as values of the type that
 the user declares. They become plain Python values when rows of their group arrive. So windows can
-share panes, and partial results can be exchanged. The user must guarantee
-``add(add(s, a), b) == add(s, a + b)``, and the same for ``merge`` in any order. Then the result
-does not depend on how the input was cut.
+share panes, and partial results can be exchanged. The user must guarantee ``add(add(s, a), b) ==
+add(s, a + b)``, and the same for ``merge`` in any order. Then the result does not depend on batch
+boundaries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class UserFold:
-    """Adds values, or (``merges``) merges states of partial rows, in row order."""
+    """Adds values in row order; with ``merges``, merges the states of partial rows instead."""
 
     def __init__(self, column: str, custom: Custom, *, merges: bool) -> None:
         self._column = column
@@ -72,7 +72,7 @@ class UserFold:
         self._store.restore(state[0], numbers(as_one_array(state[1])))
 
     def _folded(self, state: Any, values: pa.Array) -> Any:
-        """Add ``values`` to a Python state, or merge them into it."""
+        """Add ``values`` to a Python state, or merge the states ``values`` into it."""
         if not self._merges:
             return self._target.add(self._target.init() if state is None else state, values)
         for other in plain_list(values):
@@ -134,19 +134,19 @@ class UserAggregate(Protocol):
 
     For each group and window the result is ``result(add(init(), values))``, where ``values`` has
     all values in row order, nulls included. An aggregate may also have ``merge(state, other)`` and
-    ``state_type``, the Arrow type of its states (which are then plain values). Then values come in
-    pieces, windows share panes, and partial states are exchanged instead of rows: see
-    :mod:`rvertex.aggregates.user_defined`.
+    ``state_type``, the Arrow type of its states, which must be plain values. Then ``add`` is called
+    with some of the values at a time, windows share panes, and partial states are exchanged instead
+    of rows: see :mod:`rvertex.aggregates.user_defined`.
     """
 
     #: Type of the result.
     type: pa.DataType
 
     def init(self) -> Any:
-        """Return the state before any value."""
+        """Return the state of a group without values."""
 
     def add(self, state: Any, values: pa.Array) -> Any:
-        """Return the state after ``values``."""
+        """Return ``state`` with ``values`` added."""
 
     def result(self, state: Any) -> Any:
-        """Return a Python value of ``type``, or None."""
+        """Return the result of ``state``: a Python value of ``type``, or None."""

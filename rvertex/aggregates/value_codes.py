@@ -1,8 +1,8 @@
 """Codes below 2**31 for the distinct values of a column, without nulls.
 
-Close integers are coded by their distance from a base, which is far below the first values. That
-takes no memory, and codes sort as their values do. All other values get codes from a table, in
-order of first appearance.
+The code of an integer is its distance from a base, if all values are close together; the base is
+far below the first values. That takes no memory, and codes sort as their values do. All other
+values get codes from a table, in order of first appearance.
 
 Invariant: equal values have one code, distinct values distinct codes. 0.0 equals -0.0, NaN equals
 NaN.
@@ -34,13 +34,14 @@ class ValueCodes:
         self._kind = kind
         self._table = KeyTable([kind])
         self._range: KeyRange | None = None
-        #: Whether codes are distances from the base; False: from the table.
+        #: Whether codes are distances from the base. If not, they come from the table.
         self.is_direct = pa.types.is_signed_integer(kind)
 
     def of(self, values: pa.Array) -> np.ndarray | None:
-        """Return the code of each value, int64[n]; None: a distance does not fit.
+        """Return the code of each value, int64[n]; None: a distance does not fit into a code.
 
-        After None, the caller must call :meth:`give_up_distances` and recode with :meth:`again`.
+        After None, the caller must call :meth:`give_up_distances`, and convert old codes by
+        :meth:`again`.
         """
         if not self.is_direct:
             return self._table.codes([values], len(values))
@@ -65,11 +66,14 @@ class ValueCodes:
         return self._table.codes([values], len(values))
 
     def values(self, codes: np.ndarray) -> pa.Array:
-        """The values of codes, or of ranks if :meth:`ranks` is not None; overwrites ``codes``."""
+        """Return the values of codes, or of ranks unless :meth:`ranks` returns None.
+
+        Overwrites ``codes``.
+        """
         return self._from_distances(codes) if self.is_direct else self._sorted().take(codes)
 
     def ranks(self) -> np.ndarray | None:
-        """Return the rank of each code by value, int64[n]; None: codes sort as their values do."""
+        """Return the rank of each code's value, int64[n]; None: codes sort as their values do."""
         if self.is_direct:
             return None
         order = self._order()

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from rvertex.user_code.code import UserCode
     from rvertex.user_code.context import CallPolicy, Request
 
-#: Pause before the first retry; each further one is twice as long, up to the maximum.
+#: Seconds before the first retry, and the maximum. The pause doubles with each further retry.
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 #: Number of latest calls from which the 99th percentile is computed.
 _MEASURED = 1000
 #: Most abandoned worker threads, as a multiple of ``concurrency``.
 _STUCK_MAX = 4
-#: Errors of the code or its arguments: a retry would raise them again.
+#: Errors of the code or its arguments: a retry would raise them again, so there is none.
 _LASTING = (
     ArithmeticError,
     AssertionError,
@@ -63,10 +63,7 @@ _PASSING_STATES = ("08", "40", "53", "55", "57", "58")
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether a retry may succeed.
-
-    Decided by the HTTP or SQL status, if the error has one.
-    """
+    """Return whether a retry may succeed, judged by the HTTP or SQL status if the error has one."""
     for owner in (getattr(error, "response", None), error):
         for name in ("status_code", "status", "code"):
             status = getattr(owner, name, None)
@@ -79,7 +76,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 class ThreadedCalls:
-    """See :class:`rvertex.user_code.context.Calls`; ends its threads when garbage collected."""
+    """See :class:`rvertex.user_code.context.Calls`. Ends its threads when garbage-collected."""
 
     def __init__(
         self, code: UserCode, policy: CallPolicy, clock: Clock, wake: Callable[[], None] | None
@@ -111,7 +108,7 @@ class ThreadedCalls:
 
 
 class _Caller:
-    """The event loop's part. Public methods are called from the host's thread."""
+    """Runs in the event loop. The public methods are called from the host's thread."""
 
     def __init__(
         self, code: UserCode, policy: CallPolicy, clock: Clock, tell: Callable[[], None]
@@ -122,7 +119,7 @@ class _Caller:
         self._is_async = False
         self._workers = _Workers(policy.concurrency)
         self._queue: deque[Request] = deque()
-        #: Start time of each running call, by its number, us.
+        #: Start time of each running call, us, by the number of the call.
         self._running: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
@@ -136,7 +133,7 @@ class _Caller:
         self._open().call_soon_threadsafe(self._accept, requests)
 
     def check(self) -> None:
-        """Raise the error that makes all further calls fail."""
+        """Raise the error, if there is one, that makes all further calls fail."""
         if self._broken:
             raise UserResultError(self._code.name, self._broken)
         if self._no_memory is not None:
@@ -199,7 +196,7 @@ class _Caller:
             if inspect.isawaitable(closed):
                 loop.run_until_complete(asyncio.wait_for(_awaited(closed), 1))
         except RAISED:
-            pass  # the loop was stopped; its results are stored
+            pass  # the loop was stopped; results so far are stored
         finally:
             loop.close()
 
@@ -208,7 +205,7 @@ class _Caller:
         self._pump()
 
     def _pump(self) -> None:
-        """Start as many calls as the policy allows."""
+        """Start as many calls as the limit on concurrent calls allows."""
         while self._queue and len(self._running) < self._policy.concurrency:
             size = self._policy.batch or 1
             group = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
@@ -326,8 +323,9 @@ class _Job:
         self.is_given_up = False
 
     def end(self, result: tuple[bool, Any]) -> None:
-        """Called from the worker."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        """Store the result. Called from the worker's thread."""
+        # The loop is closed: the result is not needed any more
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._set, result)
 
     def _set(self, result: tuple[bool, Any]) -> None:
@@ -342,7 +340,8 @@ class _Workers:
         self._concurrency = concurrency
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
-        #: Number of all threads; of threads in abandoned calls; of calls not abandoned.
+        #: Number of all threads; of threads in abandoned calls; of running calls that were not
+        #: abandoned.
         self._threads = self._stuck = self._open = 0
 
     def run(self, job: _Job) -> None:
@@ -355,7 +354,7 @@ class _Workers:
             threading.Thread(target=self._work, name="call", daemon=True).start()
 
     def give_up(self, job: _Job) -> int:
-        """Abandon a running call; return how many abandoned calls have not returned."""
+        """Abandon a running call; return the number of abandoned calls that have not returned."""
         with self._lock:
             job.is_given_up = True
             self._open -= 1
@@ -367,7 +366,8 @@ class _Workers:
             self._jobs.put(None)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:  # ends when the caller is closed
+        # Ends when the caller is closed, which queues None
+        while (job := self._jobs.get()) is not None:
             try:
                 result = True, job.call()
             except RAISED as error:

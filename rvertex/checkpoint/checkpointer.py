@@ -1,9 +1,9 @@
-"""Checkpointer: decides when an instance takes a checkpoint, stores it and announces it.
+"""Decides when an instance takes a checkpoint, stores it and announces it.
 
-A checkpoint is due after a time or a number of input bytes, whichever comes first, or on request.
-The replicas of one vertex take checkpoints in turn: each has a slot, and waits as many intervals as
-there are slots. The host's thread takes the snapshot, by reference. Background tasks upload it, one
-part per task, so that flushes of streams run in between.
+A checkpoint is due after a time or a number of input bytes, whichever is reached first, or on
+request. The replicas of one vertex take checkpoints in turn: each has a slot, and waits as many
+intervals as there are slots. The host's thread takes the snapshot, by reference. Background tasks
+upload it, one part per task, so that flushes of streams run in between.
 
 Invariants: (1) at most one checkpoint is in progress; (2) a checkpoint is announced only when it is
 stored and the outputs of durable streams are durable up to it; (3) its name is never used again;
@@ -47,10 +47,13 @@ FAILURES_MAX = 3
 
 
 class AttachedFiles(Protocol):
-    """Files of a vertex that are deleted together with the checkpoints before which they end."""
+    """Files of a vertex that are deleted together with an old checkpoint.
+
+    A file may be deleted with the last checkpoint that needs it.
+    """
 
     def names(self) -> tuple[str, ...]:
-        """Return the files that no position from the current one on needs."""
+        """Return the files that are not needed from the current position on."""
 
     def announced(self, names: tuple[str, ...]) -> None:
         """Record that a checkpoint with these files was announced."""
@@ -81,7 +84,7 @@ class CheckpointLimits(Protocol):
 
     @property
     def checkpoint_interval_s(self) -> float | None:
-        """Time between two checkpoints; None: no checkpoints by time."""
+        """Seconds between two checkpoints; None: no checkpoints by time."""
 
     @property
     def checkpoint_bytes_max(self) -> int | None:
@@ -89,7 +92,7 @@ class CheckpointLimits(Protocol):
 
     @property
     def checkpoint_inline_bytes_max(self) -> int:
-        """State pieces up to this size are stored inside the manifest."""
+        """State pieces up to this size, in bytes, are stored inside the manifest."""
 
 
 class CheckpointContext(Protocol):
@@ -99,7 +102,7 @@ class CheckpointContext(Protocol):
     background: Background
     clock: Clock
     notify: Callable[[HostNotice], None]
-    #: Makes the host's thread poll again.
+    #: Call it to make the host's thread poll again.
     wake: Callable[[], None]
 
     @property
@@ -109,7 +112,7 @@ class CheckpointContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSlot:
-    """Replica ``number`` of the ``count`` replicas that take checkpoints in turn."""
+    """A replica's turn to take checkpoints: replica ``number`` of ``count``."""
 
     number: int = 0
     count: int = 1
@@ -141,7 +144,7 @@ class Checkpointer:
         positions: tuple[int, ...],
         attached_files: AttachedFiles | None = None,
     ) -> None:
-        """``positions``: those consumed now; ``loaded``: the checkpoint it started from."""
+        """Continue after the checkpoint ``loaded``; ``positions`` have been consumed since."""
         self._spec, self._epoch, self._env = spec, epoch, env
         self._get_snapshot, self._is_durable = get_snapshot, is_durable
         self._folder = f"checkpoints/{spec.id}"
@@ -161,11 +164,11 @@ class Checkpointer:
         self._pending: _Pending | None = None
 
     def request(self) -> None:
-        """Take a checkpoint as soon as none is in progress."""
+        """Take a checkpoint as soon as no other is in progress."""
         self._is_requested = True
 
     def note_input(self, nbytes: int) -> None:
-        """Count bytes of input of the vertex."""
+        """Add ``nbytes`` to the input since the last checkpoint."""
         self._input_bytes += nbytes
 
     def poll(self, positions: tuple[int, ...]) -> None:
@@ -202,12 +205,12 @@ class Checkpointer:
         self._pending = _Pending(
             name, snapshot, self._is_requested, now_us, self._run(steps), others
         )
-        if self._is_requested:  # flush the outputs meanwhile
+        if self._is_requested:  # flush the outputs while the checkpoint is uploaded
             self._is_durable(snapshot.outputs, True)
         self._is_requested = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
-        """Run the steps in the background, each as a separate task."""
+        """Run the steps as separate background tasks, so that other tasks run in between."""
         done: Future[WrittenCheckpoint] = Future()
         done.add_done_callback(lambda _: self._env.wake())
 
@@ -244,7 +247,7 @@ class Checkpointer:
             self._announce(pending, pending.written.result())
 
     def _fail(self, pending: _Pending, error: BaseException) -> None:
-        """Retry when the next checkpoint is due; the state of the vertex is not affected."""
+        """Record a failure. The next checkpoint retries; the vertex's state is not affected."""
         self._pending = None
         self._is_requested = self._is_requested or pending.is_requested
         self._failures += 1
@@ -282,7 +285,8 @@ def read_checkpoint(
 
     Raises:
         CorruptCheckpointError: the checkpoint or a part of it is missing or damaged.
-        CheckpointFormatError, SnapshotSchemaError: another version wrote it, or another plan.
+        CheckpointFormatError: a release with another format wrote it.
+        SnapshotSchemaError: it belongs to another plan.
     """
     try:
         data = store.get(name)

@@ -1,15 +1,15 @@
-"""Cuts the tables of a state into pieces, so that a checkpoint uploads only pieces that are new.
+"""Divides the tables of a state into pieces, so that a checkpoint uploads only new pieces.
 
 Theory of operation. A table is a list of immutable chunks. Consecutive chunks are joined into
 pieces of at most :data:`PIECE_ROWS_MAX` rows and about :data:`PIECE_BYTES_MAX` bytes. A longer
-chunk is cut at multiples of a fixed number of rows *of its buffers*, so dropped rows at its front
-do not move the other cuts. A chunk is identified by the addresses of its buffers (its fingerprint).
-An address is only valid while its buffer exists, so a stored fingerprint also keeps its chunk in
-memory (:class:`KnownPieces`).
+chunk is divided at multiples of a fixed number of rows *of its buffers*, so rows dropped at its
+front do not move the other boundaries. A chunk is identified by the addresses of its buffers (its
+fingerprint). An address is only valid while its buffer exists, so a stored fingerprint also keeps
+its chunk in memory (:class:`KnownPieces`).
 
 Invariants: (1) the rows of the pieces, in order, are those of the table; (2) two existing chunks
 with equal fingerprints have the same rows; (3) pieces at the end of a table are merged like the
-digits of a binary counter, so a table that grows row by row has logarithmically many small ones.
+digits of a binary counter, so a table that grows row by row has logarithmically many small pieces.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 PIECE_ROWS_MAX = 1 << 18
 PIECE_BYTES_MAX = 4 << 20
 
-#: Buffer addresses of a chunk, and all that determines its rows except the schema.
+#: Buffer addresses of a chunk and everything else that determines its rows, except the schema.
 Fingerprint = tuple[Any, ...]
 P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[P]):
-    """Consecutive chunks. ``place``: where they are stored; None: not stored yet."""
+    """Consecutive chunks.
+
+    ``place`` names the part or manifest that stores them; None: not stored yet.
+    """
 
     chunks: tuple[pa.RecordBatch, ...]
     #: One fingerprint per chunk; empty if a chunk has none.
@@ -59,9 +62,9 @@ class KnownPieces(Generic[P]):
         self._rows_max = rows_max
 
     def cut(self, table: pa.Table) -> tuple[list[Piece[P]], KnownPieces[P]]:
-        """Cut ``table`` into pieces; known pieces have their place.
+        """Divide ``table`` into pieces; pieces that are stored already have their place.
 
-        Also returns the cutter for the next table, for when all pieces are stored.
+        Also returns the object that divides the next table, to be used once all pieces are stored.
         """
         known = self._by_start if self._schema.equals(table.schema, check_metadata=True) else {}
         rows_max = self._chunk_rows(table)
@@ -72,11 +75,14 @@ class KnownPieces(Generic[P]):
         return pieces, KnownPieces(table.schema, (), rows_max)
 
     def with_pieces(self, pieces: Sequence[Piece[P]]) -> KnownPieces[P]:
-        """Return a cutter with ``pieces`` as the known ones."""
+        """Return a :class:`KnownPieces` in which ``pieces`` are stored."""
         return KnownPieces(self._schema, pieces, self._rows_max)
 
     def _chunk_rows(self, table: pa.Table) -> int:
-        """Rows per cut of long chunks: a power of two, changed only when it is far off."""
+        """Return the rows per piece of a long chunk.
+
+        A power of two that changes only when it is far from the best, so that boundaries stay.
+        """
         row_bytes: int = max(table.nbytes // max(table.num_rows, 1), 1)
         fitting = max(min(PIECE_BYTES_MAX // row_bytes, PIECE_ROWS_MAX), 1)
         if max(fitting // 2, 1) <= self._rows_max <= fitting * 2:
@@ -85,18 +91,18 @@ class KnownPieces(Generic[P]):
 
 
 def nothing_known(schema: pa.Schema) -> KnownPieces[Any]:
-    """Return the cutter of a table that no checkpoint contains."""
+    """Return the :class:`KnownPieces` of a table that no checkpoint contains."""
     return KnownPieces(schema, (), 0)
 
 
 def piece_of(chunk: pa.RecordBatch, place: P) -> Piece[P]:
-    """Return a stored piece of one chunk."""
+    """Return a stored piece that consists of one chunk."""
     print_ = fingerprint(chunk)
     return Piece((chunk,), (print_,) if print_ else (), chunk.nbytes, chunk.num_rows, place)
 
 
 def fingerprint(chunk: pa.RecordBatch) -> Fingerprint | None:
-    """Return the addresses of a chunk's buffers; None if one of its types has none to read."""
+    """Return the addresses of a chunk's buffers; None if a type in it does not expose them."""
     prints = [_array_print(column) for column in chunk.columns]
     return None if None in prints or not prints else (chunk.num_rows, *prints)
 
@@ -177,7 +183,7 @@ def _merge_end(pieces: list[Piece[P]]) -> None:
 
 
 def _fresh(chunks: list[pa.RecordBatch], prints: list[Fingerprint | None]) -> list[Piece[P]]:
-    """Return a new piece of these chunks, in a list; empty without chunks."""
+    """Return a list with a new piece of these chunks; an empty list without chunks."""
     if not chunks:
         return []
     known_prints = tuple(p for p in prints if p is not None)

@@ -1,7 +1,7 @@
 """Encodes snapshots: a manifest, and the parts of the state that are stored beside it.
 
 Layout of a manifest: magic, length of the header, msgpack header, Arrow IPC streams of small pieces
-one after another, blake2b-128 of all that precedes. The header lists the pieces of each table
+one after another, blake2b-128 of all preceding bytes. The header lists the pieces of each table
 (:mod:`rvertex.checkpoint.chunks`) in order: an inline piece by offset and length, a part by name,
 size and digest. A part is one IPC stream, which is uploaded once per instance and named by every
 checkpoint that contains it. Its name includes the checkpoint that uploaded it, so the name of a
@@ -10,9 +10,9 @@ deleted part is never used again.
 Invariants: (1) a decoded snapshot equals the encoded one, except for the chunks of its tables; (2)
 damaged bytes are detected in the manifest and in every part, and the error names the file; (3) a
 snapshot is rejected if the meaning of its vertex's state has changed (``state_schema``), or if its
-format is newer than this release or too old. There is no fallback, because all checkpoints of the
-job have the same problem. In the header, a missing field takes its default and an unknown field is
-ignored.
+format is newer than this release or too old. An older checkpoint would be no help, because all
+checkpoints of the job have the same problem. In the header, a missing field takes its default and
+an unknown field is ignored.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-#: Increase it when the previous release would misread the layout or the state of an operator.
+#: The format of manifests. Increase the number when the previous release would misread the layout
+#: or the state of an operator.
 MAGIC = b"SSCKPT06"
-#: Oldest format that can be read: that of two minor releases ago.
+#: Oldest format that can be read: the format of two minor releases ago.
 OLDEST = 6
 _NUMBER_BYTES = 2
-#: A piece up to this size is stored inside the manifest.
+#: A piece up to this size, in bytes, is stored inside the manifest.
 INLINE_BYTES_MAX = 64 << 10
-#: Parts read concurrently.
+#: Number of parts that are read concurrently.
 _FETCHED_PARTS = 32
 _LENGTH_BYTES = 8
 _CHECKSUM_BYTES = 16
 #: Arrow's kernels warn about columns at unaligned addresses, and are slower on them.
 _ALIGNMENT_BYTES = 8
 
-#: A table of a snapshot: index of the state, name of the table.
+#: Identifies a table of a snapshot: index of the operator's state, and name of the table.
 TableKey = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCheckpoint:
-    """The files of a checkpoint. ``obsolete``: parts of failed checkpoints that none names."""
+    """The files of a checkpoint. ``obsolete``: parts that no checkpoint names."""
 
     parts: tuple[str, ...]
     size_bytes: int
@@ -63,26 +64,26 @@ class WrittenCheckpoint:
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of one instance; each uploads only what the last one lacks.
+    """Writes the checkpoints of one instance; each uploads only the pieces that are new.
 
-    It keeps the tables of the last checkpoint in memory. A state shares its data with snapshots,
-    so this only costs the data that was replaced since.
+    It keeps the tables of the last checkpoint in memory. A state shares its data with snapshots, so
+    this only costs the memory of data that was replaced since.
     """
 
     def __init__(
         self, folder: str, epoch: int, *, inline_bytes_max: int = INLINE_BYTES_MAX
     ) -> None:
-        """``folder``: that of the vertex's checkpoints, below the job's root."""
+        """Write below ``folder``, the folder of the vertex's checkpoints in the job's root."""
         self._folder = folder
         self._epoch = epoch
         self._inline_bytes_max = inline_bytes_max
         self._tables: dict[TableKey, KnownPieces[Part]] = {}
         self._parts: dict[bytes, Part] = {}
-        #: Parts of failed checkpoints, which no stored checkpoint names; for reuse.
+        #: Parts of failed checkpoints that no stored checkpoint names, for reuse.
         self._spare: dict[bytes, Part] = {}
 
     def adopt(self, loaded: LoadedCheckpoint) -> None:
-        """Continue after ``loaded``: its parts are not written again."""
+        """Continue after the checkpoint ``loaded``, whose parts are not written again."""
         for key, (schema, pieces) in loaded.tables.items():
             self._tables[key] = nothing_known(schema).with_pieces(pieces)
             self._parts |= {p.place.digest: p.place for p in pieces if p.place is not None}
@@ -90,9 +91,10 @@ class CheckpointWriter:
     def write(
         self, snapshot: Snapshot, count: int, put: Callable[[str, pa.Buffer | bytes], None]
     ) -> Generator[None, None, WrittenCheckpoint]:
-        """Store a checkpoint, one part per step, the manifest last.
+        """Store a checkpoint: one part per step, the manifest last.
 
-        An exception of ``put`` ends it; the next checkpoint reuses the parts that were stored.
+        An exception of ``put`` ends the generator; the next checkpoint reuses the parts that were
+        stored.
         """
         tables: dict[TableKey, KnownPieces[Part]] = {}
         named: dict[bytes, Part] = {}
@@ -158,7 +160,7 @@ def checkpoint_path(folder: str, epoch: int, count: int) -> str:
 
 
 def epoch_of(path: str) -> int | None:
-    """Return the epoch of the instance that stored a checkpoint or a part; None: no such path."""
+    """Return the epoch of the instance that stored a checkpoint or part; None: another path."""
     number = path.rpartition("/")[2].removeprefix(".").partition("-")[0]
     return int(number) if number.isdecimal() else None
 
@@ -190,12 +192,12 @@ def load_checkpoint(
 ) -> LoadedCheckpoint:
     """Decode the snapshot whose manifest is ``data``, read from the checkpoint ``name``.
 
-    ``fetch`` reads several parts; None for a missing one. ``place`` is called with each part and
-    the size of all parts; it returns the same bytes, possibly mapped from a disk.
+    ``fetch`` reads several parts, and returns None for a missing part. ``place`` is called with
+    each part and the size of all parts; it returns the same bytes, possibly mapped from a disk.
 
     Raises:
         CorruptCheckpointError: the manifest or a part is damaged, or a part is missing.
-        CheckpointFormatError: another version wrote them.
+        CheckpointFormatError: a release with another format wrote them.
         SnapshotSchemaError: the checkpoint belongs to another plan.
     """
     header, inline = _open(data, name)
@@ -228,7 +230,7 @@ def read_header(data: bytes, name: str) -> Header:
 
     Raises:
         CorruptCheckpointError: the bytes are damaged.
-        CheckpointFormatError: another version wrote them.
+        CheckpointFormatError: a release with another format wrote them.
     """
     return _open(data, name)[0]
 
@@ -372,7 +374,7 @@ def _batch_bytes(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def aligned(data: pa.Buffer) -> pa.Buffer:
-    """Return the bytes at an address that is aligned for Arrow; copied only if they are not."""
+    """Return the bytes at an address that is aligned for Arrow; copy them only if they are not."""
     if data.address % _ALIGNMENT_BYTES == 0:
         return data
     copy = pa.allocate_buffer(data.size)

@@ -1,4 +1,4 @@
-"""Converts the snapshot of a vertex for a vertex of a changed plan that continues its work.
+"""Converts the snapshot of a vertex for the vertex of a changed plan that continues its work.
 
 A vertex consists of an input side and operators. Stateful operators of both vertices are paired in
 order (:func:`pairs_of`). A pair with equal meaning keeps its state. If only columns or aggregates
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 Verdict = Literal["kept", "converted", "started empty"]
 _RUNNING = (RunningAggregate, RunningSessionAggregate)
 _EDGES = (EdgeAggregate, EdgeRunningSessions)
-#: Fields of an operator that do not affect which rows it stores, nor for how long.
+#: Fields of an operator that affect neither which rows it stores nor for how long.
 _FREE = frozenset({"output", "columns", "aggregates", "any_order"})
-#: Words of the query for fields with other names.
+#: Per field: how the query calls it, if the names differ.
 _WORDS = {
     "every_us": "window step",
     "size_us": "window size",
@@ -155,7 +155,7 @@ def words_of_field(name: str) -> str:
 
 
 def _differing(old: OperatorSpec, new: OperatorSpec) -> set[str]:
-    """Return the fields in which two operators of one class differ."""
+    """Return the names of the fields in which two operators of one class differ."""
     return {
         f.name
         for f in fields(cast("Any", old))
@@ -214,7 +214,7 @@ def _converted_windows(old: Place, new: Place, state: OperatorState) -> Operator
 def _both_phases(
     old: Place, new: Place, before: WindowAggregate, after: WindowAggregate, state: OperatorState
 ) -> OperatorState | None:
-    """Convert each of the two phases separately."""
+    """Convert the state of an operator with two phases: each phase separately."""
     (old_partial, old_final), (new_partial, new_final) = before.phases, after.phases
     of_old = (old_partial.output_schema(old.ports),)
     of_new = (new_partial.output_schema(new.ports),)
@@ -234,7 +234,7 @@ def _both_phases(
 def _reshaped(
     state: OperatorState, fresh: OperatorState, empty: Mapping[str, pa.Scalar] | None
 ) -> OperatorState | None:
-    """Return the state with its tables in the columns of a fresh state."""
+    """Return the state with its tables converted to the columns of a fresh state's tables."""
     if empty is None or set(state.header) != set(fresh.header):
         return None
     if not fresh.tables.keys() <= state.tables.keys():
@@ -276,7 +276,7 @@ def reshaped(
 
 
 def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with its columns in the types of ``schema``, if all their values fit."""
+    """Return the table with its columns cast to the types of ``schema``, if all values fit."""
     fields = [schema.field(f.name) if f.name in schema.names else f for f in table.schema]
     try:
         return table.cast(pa.schema(fields))
@@ -289,7 +289,7 @@ def converted_operators(
 ) -> list[OperatorState]:
     """Return the states of all operators of ``new``, converted from the ``states`` of ``old``.
 
-    ``time``: a window operator that starts empty emits no window that begins before it.
+    A window operator that starts empty emits no window that begins before ``time``.
 
     Raises:
         CannotConvertError: a state cannot be converted.

@@ -1,7 +1,7 @@
 """The header of a checkpoint's manifest, as records.
 
 Headers of other releases can be read: a missing field takes its default, an unknown field is
-ignored. So every field that is added needs a default.
+ignored. So every new field needs a default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Part:
     path: str
     size_bytes: int
     digest: bytes
-    #: CRC-32 of the bytes, 5 times faster to check than the digest; None in older manifests.
+    #: CRC-32 of the bytes, which is 5 times faster to check than the digest; None in old manifests.
     crc: int | None = None
 
 
@@ -51,7 +51,7 @@ class State(msgspec.Struct):
 
 
 class Replay(msgspec.Struct):
-    """Start of a replay, and the input side's scalar state there."""
+    """The start of a replay, and the scalar state of the input side at that point."""
 
     inputs: tuple[int, ...]
     header: dict[Any, Any]

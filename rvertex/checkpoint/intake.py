@@ -1,16 +1,16 @@
 """Intake: the journal of a source vertex of live logs, for decisions that a replay must repeat.
 
 A blob of the journal ``intake/<vertex>`` contains one or more entries
-(:mod:`rvertex.sources.logs.entries`), each numbered within its partition. An instance starts with a
-blob without entries. This takes the next blob number, so any write of a previous instance that
-hangs fails after that. Each blob contains the epoch of its writer, so that no two blobs are equal:
-a store treats a repeated put of equal bytes as the same write.
+(:mod:`rvertex.sources.logs.entries`), each numbered within its partition. An instance starts by
+writing a blob without entries. This takes the next blob number, so any later write of a previous
+instance that hangs fails. Each blob contains the epoch of its writer, so that no two blobs are
+equal: a store treats a repeated put of equal bytes as the same write.
 
 Invariants: (1) an entry has no effect before it is durable; (2) at most one blob is being written;
 (3) a blob is named by, and so deleted with, the first checkpoint in which all its entries took
 effect. The newest blob is never named and is left to the next instance; (4) a state contains the
 number of the first blob it needs. Earlier blobs are not read, because an outdated instance may have
-written one in place of a deleted one. Source: ADR 32.
+written one in place of a deleted blob. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.log_input import LogInput
     from rvertex.vertex.spec import VertexSpec
 
-#: Most instances that may start at the same time; with more, the start fails.
+#: Most attempts to start while other instances start at the same time; then the start fails.
 _TRIES_MAX = 8
 _EPOCH_BYTES = 8
 
@@ -46,13 +46,14 @@ class Intake:
         number: int,
         blobs: Sequence[tuple[int, ...]],
     ) -> None:
-        """``number``: that of the next blob.
+        """Continue the journal; ``number`` is the number of the next blob.
 
-        ``blobs``: ``(number, entries of each partition up to the end of the blob)``.
+        ``blobs`` has, per existing blob, its number and the entries of each partition up to its
+        end.
         """
         self._journal, self._log = journal, log
         self._epoch, self._number = epoch, number
-        #: Blobs that no announced checkpoint has named, in the form of ``blobs``.
+        #: Blobs that no announced checkpoint has named, in the format of ``blobs``.
         self._unnamed = list(blobs)
         self._written = list(blobs[-1][1:]) if blobs else [c.entries for c in log.channels]
         self._pending: tuple[tuple[LogEntry, ...], Future[str]] | None = None
@@ -124,7 +125,7 @@ def open_intake(spec: VertexSpec, log: LogInput, store: BlobStore, epoch: int) -
         try:
             return _open(journal, log, epoch)
         except OvertakenError:
-            continue  # first read the entries of the other instance
+            continue  # first read the entries that the other instance has written
     return _open(journal, log, epoch)
 
 
@@ -133,8 +134,9 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     number = numbers[-1] + 1 if numbers else 0
     journal.append(number, _encode(epoch, []))
     applied = [channel.entries for channel in log.channels]
-    # These entries are the newest one of an earlier instance, which no checkpoint named, or were
-    # written in place of a deleted entry by an instance that hung. Neither kind is read.
+    # Entries below these blobs are not read. They are the newest entry of an earlier instance,
+    # which no checkpoint named, or were written in place of a deleted entry by an instance that
+    # hung.
     blobs: list[tuple[int, ...]] = [(n, *applied) for n in numbers if n < log.first_blob]
     numbers = [n for n in numbers if n >= log.first_blob]
     for at, data in zip(numbers, journal.read(numbers), strict=True):

@@ -10,7 +10,7 @@ entry and no later entry exists. So an instance that resumes after its successor
 continue, even if entries were deleted since; (3) the newest entry is never deleted while an
 instance may still append; (4) a journal deletes entries only on request, because a later entry may
 depend on an earlier one. Source: MillWheel VLDB'13, "strong productions". There a sequencer token
-in the store has the role that the exclusive creation of the next number has here.
+in the store has the role of the exclusive creation of the next number here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 VALUES, PRODUCTIONS, STATES = "values", "productions", "production-state"
 #: Folder of the journals of sources of live logs.
 INTAKE = "intake"
-#: A writer that died leaves this only where there are no hard links
+#: The placeholder that a writer which died leaves behind, in file systems without hard links
 #: (`rstream.store.blobs._link_new`).
 UNFILLED = (
     "it is empty: restore it from a copy, or run the query again with another --root (on "
@@ -40,7 +40,7 @@ _DIGITS = 16
 
 
 class Journal:
-    """The entries below ``folder``; its methods do I/O and must run in a background thread."""
+    """The entries below ``folder``. Its methods do I/O, so call them in a background thread."""
 
     def __init__(self, store: BlobStore, folder: str) -> None:
         self._store = store
@@ -61,19 +61,19 @@ class Journal:
         if not self._store.put_new(name, data + _checksum(data)):
             raise OvertakenError(self._folder, number)
         if self.numbers()[-1:] != [number]:
-            # Either a successor has read this entry, or it replaces a deleted one and is never
-            # read. The two cases look the same here, so the entry is not deleted.
+            # Either a successor has read this entry, or it takes the place of a deleted entry and
+            # is never read. Both cases look the same here, so the entry is not deleted.
             raise OvertakenError(self._folder, number)
         return name
 
     def delete_below(self, number: int) -> None:
-        """Delete earlier entries; the caller knows that no later entry depends on them."""
+        """Delete the entries below ``number``, on which no later entry may depend."""
         for earlier in self.numbers():
             if earlier < number:
                 self._store.delete(self.name(earlier))
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all entries that were not deleted, in order."""
+        """Return the numbers of all existing entries, in order."""
         return [int(path.rpartition("/")[2]) for path in self._store.list(self._folder)]
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
@@ -97,7 +97,7 @@ class Journal:
 
 
 def is_shared(path: str) -> bool:
-    """Return whether all instances of a vertex need this file, whichever of them announced it."""
+    """Return whether all instances of a vertex need this file, regardless of which announced it."""
     return path.partition("/")[0] in (VALUES, PRODUCTIONS, STATES, INTAKE)
 
 

@@ -24,7 +24,7 @@ class LastCheckpoint:
         self._is_due = False
 
     def request(self, ends: tuple[int, ...]) -> None:
-        """Stop at the cut. ``ends``: the end of each channel there."""
+        """Stop at the cut. ``ends``: where each channel ends in the cut."""
         self._ends, self._is_due = ends, True
 
     @property
@@ -35,7 +35,7 @@ class LastCheckpoint:
     def poll(self, take: Callable[[], None]) -> bool:
         """Take the checkpoint once all input before the cut is read and executed.
 
-        Returns: whether the vertex is a source at the cut, which must read no further.
+        Returns whether the vertex is a source at the cut, which must not read more rows.
         """
         if self._ends is None or self._vertex.is_replaying:
             return False

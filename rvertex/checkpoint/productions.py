@@ -2,17 +2,17 @@
 
 Theory of operation. After each step of a strong vertex, its snapshot and its outputs become one
 entry of the journal ``productions/<vertex>``. Until the entry is durable, the outputs are held and
-the vertex makes no further step. So it never computes visible output twice, whatever the user's
-code does. Large tables of the state are stored before the entry, as separate parts, and only if
+the vertex makes no further step. So it never computes visible output twice, regardless of the
+user's code. Large tables of the state are stored before the entry, as separate parts, and only if
 they changed. A new instance starts from the newest entry, even if it was ordered to start from an
 older checkpoint. It writes the outputs of the entries after that checkpoint again, and the streams
 drop the items that are already durable.
 
 Invariants: (1) entries are numbered from 0 without gaps, and only one instance can create the next;
-(2) outputs are written only from durable entries; (3) some entries are announced as checkpoints,
-which name the entries since the last one, so that these are deleted with it; (4) the last entry of
-a finished vertex is never announced, so it stays and stops instances that come too late. Source:
-MillWheel VLDB'13, "strong productions".
+(2) outputs are written only from durable entries; (3) some entries are announced as checkpoints. A
+checkpoint names the entries since the previous one, so these are deleted with it; (4) the last
+entry of a finished vertex is never announced, so it stays and stops instances that start too late.
+Source: MillWheel VLDB'13, "strong productions".
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Productions:
         self._is_requested = self._is_closed = False
 
     def hold(self, result: StepResult) -> Future[Production]:
-        """Store the step that emitted ``result``, which must not be written before it is durable.
+        """Store the step that emitted ``result``. Its outputs must not be written before that.
 
         The future raises OvertakenError if another instance has stored this step.
         """
@@ -205,7 +205,7 @@ class Productions:
 
 
 def open_history(spec: VertexSpec, checkpoint: str, store: BlobStore) -> History:
-    """Read what earlier instances have stored.
+    """Read the productions that earlier instances have stored.
 
     Raises:
         CorruptJournalError: an entry or a part of the newest state is damaged or missing.
@@ -240,7 +240,7 @@ def parts_of_entries(store: BlobStore, names: Sequence[str]) -> set[str]:
 
 
 class _Header(msgspec.Struct):
-    """The header of an entry. A field that is added has a default."""
+    """The header of an entry. Every new field needs a default."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -249,7 +249,7 @@ class _Header(msgspec.Struct):
     parts: tuple[str, ...]
     #: Length of the manifest, bytes.
     manifest: int
-    #: For each output the first seq and the bytes of its items; None: no items.
+    #: For each output: the first seq and the size in bytes of its items; None: no items.
     result: list[tuple[int, int] | None]
 
 
@@ -304,7 +304,7 @@ def _load(entry: _Entry, spec: VertexSpec, store: BlobStore) -> LoadedCheckpoint
         return load_checkpoint(
             entry.manifest, name=name, state_schema=spec.state_schema, fetch=store.get_many
         )
-    except CorruptCheckpointError as error:  # no older state can be used instead
+    except CorruptCheckpointError as error:  # its outputs are visible: no older state fits
         raise CorruptJournalError(name, str(error)) from error
 
 

@@ -1,15 +1,16 @@
 """The log of recorded values: values that user code draws become durable before they have effects.
 
-All operators of a vertex with a context draw from one :class:`ValueLog`, each from its own source.
-The values of a step become one entry of the journal ``values/<vertex>``. The entry's number is the
-count of values that the vertex had drawn before. After a restart the log reads the entries from the
-snapshot's count on and returns their values again.
+All operators of a vertex whose user code has a context draw values (time, random numbers) from one
+:class:`ValueLog`, each from its own source. The values of a step become one entry of the journal
+``values/<vertex>``. The entry's number is the count of values that the vertex had drawn before.
+After a restart the log reads the entries from the snapshot's count on and returns their values
+again.
 
 Invariants: (1) a step's values are durable before its outputs are written; (2) an entry starts
 where the previous one ends. The input determines the count of values, so all instances start
-entries at the same numbers, and the first instance to create one owns it; (3) an entry is named by,
-and so deleted with, the first checkpoint at or past its end; the newest entry is never named.
-Source: MillWheel VLDB'13, "strong productions"; StreamScope NSDI'16 has no such values.
+entries at the same numbers, and the first instance to create an entry owns it; (3) an entry is
+named by, and so deleted with, the first checkpoint at or past its end; the newest entry is never
+named. Source: MillWheel VLDB'13, "strong productions"; StreamScope NSDI'16 has no such values.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class World:
     """The real sources of values: a clock, and the system's random generator."""
 
     def __init__(self, clock: Clock, wake: Callable[[], None] | None = None) -> None:
-        """``wake`` is called when a call has ended; without it, operators block on calls."""
+        """Draw from ``clock``.
+
+        ``wake`` is called when a call has ended; without it, operators block.
+        """
         self._clock, self._wake = clock, wake
         self._random = random.SystemRandom()
 
@@ -98,7 +102,10 @@ class ValueLog:
         journal: Journal | None,
         numbers: Sequence[int] = (),
     ) -> None:
-        """``numbers``: the existing entries. Without a journal, nothing is made durable."""
+        """Continue after the entries ``numbers``.
+
+        Without a journal, values are not made durable.
+        """
         self._shell = shell
         self._sources = sources
         self._journal = journal
@@ -106,11 +113,11 @@ class ValueLog:
         self._unnamed = list(numbers)
 
     def wire(self, index: int, operator: DrawsValues) -> None:
-        """Connect the operator number ``index`` to its value source."""
+        """Connect operator number ``index`` to its value source."""
         operator.use_values(self._sources[index], self._shell)
 
     def hold(self, background: Background) -> Future[str] | None:
-        """Store the values drawn in the last step; None if there were none."""
+        """Store the values drawn in the last step. Return None if there were none."""
         entry: Entry = []
         for source in self._sources.values():
             first, values = source.take_fresh()
@@ -125,7 +132,7 @@ class ValueLog:
         return background.submit(lambda: journal.append(number, data))
 
     def names(self) -> tuple[str, ...]:
-        """Return the entries completely below the sources' positions, except the newest."""
+        """Return the entries that end below the sources' positions, except the newest entry."""
         if self._journal is None:
             return ()
         here = sum(source.next_index for source in self._sources.values())
@@ -140,7 +147,7 @@ class ValueLog:
 def open_values(
     spec: VertexSpec, snapshot: Snapshot | None, store: BlobStore, shell: ValueShell
 ) -> ValueLog | None:
-    """Open the values of an instance that starts at a snapshot; None: it draws none.
+    """Open the values of an instance that starts at a snapshot; None: the instance draws none.
 
     Raises:
         CorruptJournalError: recorded values are damaged or missing.
@@ -150,7 +157,7 @@ def open_values(
         return None
     states = None if snapshot is None else snapshot.states[1:]
     drawn = {k: 0 if states is None else int(states[k].header["drawn"]) for k in drawing}
-    # productions contain state and output, so the log of values is not needed
+    # productions contain state and output, so recorded values are not needed
     if spec.recovery.strategy == "strong":
         return ValueLog(shell, {k: ValueJournal(first_index=n) for k, n in drawn.items()}, None)
     journal = Journal(store, f"{VALUES}/{spec.id}")
@@ -165,7 +172,7 @@ def open_values(
 
 
 def _read(journal: Journal, numbers: Sequence[int], drawn: int, count: int) -> list[Entry]:
-    """Return the entries from the one with value ``drawn`` on, or that ends there."""
+    """Return the entries from the entry that begins or ends at value ``drawn`` on."""
     start = max((number for number in numbers if number <= drawn), default=0)
     needed = [number for number in numbers if number >= start]
     following = start

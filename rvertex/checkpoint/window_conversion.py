@@ -1,7 +1,7 @@
 """Converts the state of a window aggregate for other aggregates over the same windows.
 
-Keys and windows stay as they are. A lane that both have is taken over. A lane that is new starts
-empty: open windows have no values of it yet. An unused lane is dropped.
+Keys and windows stay as they are. A lane of both the old and the new aggregates is kept. A new lane
+starts empty: open windows have no values of it yet. An unused lane is dropped.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.operators.windows.grouping import NEAR, OVERFLOW
 from rvertex.operators.windows.running.carried import NewValues
 
-#: Tables of a running aggregate that belong to a lane, or to a column of distinct values.
+#: Tables of a running aggregate that belong to one lane, or to one column of distinct values.
 _NUMBERED = re.compile(r"(carried|at|seen)[0-9]+(\..*)?")
-#: Tables of an aggregate over edges that belong to a column of its results.
+#: Tables of an aggregate over edges that belong to one result column.
 _RESULT = re.compile(r"(result|place)[0-9]+")
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def converted_panes(
     state: OperatorState,
     further: int = 0,
 ) -> OperatorState | None:
-    """Return the open panes of a first phase; ``old``, ``new``: aggregates and the events' columns.
+    """Return the open panes of a first phase, converted from ``old`` to ``new``.
 
-    ``further``: number of accumulators of a group behind its lanes, which both have.
-
-    None: the stored form of a lane does not fit.
+    ``old`` and ``new`` are aggregates and the events' columns. ``further`` is the number of
+    accumulators that both have per group after the lanes. Returns None if the stored form of a lane
+    does not fit.
     """
     if any(name.partition(".")[2].startswith(OVERFLOW) for name in state.tables):
-        return None  # groups on disk are rows of all lanes
+        return None  # groups on disk are rows with all lanes, which cannot be converted one by one
     before, after = lanes_of(*old), lanes_of(*new)
     if not _fit(before, after) or _can_gap(before) != _can_gap(after):
         return None
@@ -87,7 +87,7 @@ def converted_panes(
 
 
 def _fit(before: Sequence[Lane], after: Sequence[Lane]) -> bool:
-    """Return whether lanes that both have are stored with the same set of columns."""
+    """Return whether lanes in both are stored with the same set of columns."""
     kept = {(lane.kind.name, column): lane.name for lane in before for column in _columns(lane)}
     return all(
         kept.get((lane.kind.name, column), lane.name) == lane.name
@@ -110,7 +110,7 @@ def _groups(
     tables: Mapping[str, pa.Table],
     payload: pa.Schema,
 ) -> dict[str, pa.Table]:
-    """Return the tables of one set of groups."""
+    """Return the tables of one set of groups, with the lanes ``after``."""
     groups = tables["present" if "present" in tables else "groups"].num_rows
     made = {name: table for name, table in tables.items() if not name.startswith("lane")}
     places = {(lane.name, str(lane.type)): i for i, lane in enumerate(before)}
@@ -139,7 +139,7 @@ def nothing_yet(lanes: Sequence[Lane]) -> dict[str, pa.Scalar] | None:
             accumulator.update(Rows(np.empty(0, np.int64), 1, rows))
             values = zip(lane.fields, accumulator.columns(), strict=True)
             found |= {field.name: column[0] for field, column in values}
-        except (TypeError, ValueError, NotImplementedError):  # it needs values of another type
+        except (TypeError, ValueError, NotImplementedError):  # values of another type
             return None
     return found
 
@@ -164,10 +164,11 @@ def converted_running(
     state: OperatorState,
     fresh: OperatorState,
 ) -> OperatorState | None:
-    """Return the state of a running aggregate for other aggregates over the same windows.
+    """Return the state of a running aggregate, for other aggregates over the same windows.
 
-    ``old``, ``new``: the spec and the columns of its events. A new lane has no value yet for the
-    known keys. ``fresh``: a state without keys. None: a lane is kept in another form.
+    ``old`` and ``new`` are a spec and the columns of its events. A new lane has no value yet for
+    the known keys. ``fresh`` is a state without keys. Returns None if a lane is stored in another
+    form.
     """
     marks_before, marks_after = (NewValues(spec.aggregates, given) for spec, given in (old, new))
     before = lanes_of(marks_before.aggregates, marks_before.payload)
@@ -202,7 +203,8 @@ def converted_edges(
 ) -> OperatorState | None:
     """Return the state of an aggregate over rows that never end, for other aggregates.
 
-    A new aggregate is null in the current results. None: rows may end, or see converted_running.
+    A new aggregate is null in the current results. Returns None if rows may end, or in the cases of
+    :func:`converted_running`.
     """
     specs = (old[0], new[0])
     if not all(spec.endless and all(a.can_run for a in spec.aggregates) for spec in specs):

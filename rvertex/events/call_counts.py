@@ -11,10 +11,10 @@ class CallCounts:
 
     function: str
     calls: int
-    #: Number of retries, and of calls that failed finally.
+    #: Number of retries, and of calls that failed after all retries.
     retries: int
     failures: int
-    #: Median and 99th percentile of the last calls' durations.
+    #: Median and 99th percentile of the durations of the latest calls.
     median_us: int
     p99_us: int
     #: Number of calls in progress, and the age of the oldest.

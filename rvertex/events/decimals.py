@@ -1,6 +1,7 @@
 """Converts decimals to the nearest doubles, and to the whole numbers that Arrow stores.
 
-Arrow 26 multiplies by a power of ten that is a double itself, so 19.99 becomes 19.990000000000002.
+Arrow 26 multiplies by a power of ten that is rounded to a double, so 19.99 becomes
+19.990000000000002.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-#: Whole numbers up to here are doubles.
+#: Doubles represent all whole numbers up to this one exactly.
 _EXACT_MAX = 2**53
-#: Powers of ten up to here are doubles.
+#: Doubles represent all powers of ten up to this exponent exactly.
 _SCALE_MAX = 22
 
 
@@ -32,7 +33,7 @@ def nearest_floats(column: pa.Array, kind: pa.DataType | None = None) -> pa.Arra
 
 
 def words(column: pa.Array) -> list[np.ndarray]:
-    """Return the bits of each decimal as int64, low words first; undefined for nulls."""
+    """Return the bits of each decimal as int64 words, low words first; undefined for nulls."""
     width = column.type.bit_width // 64
     if len(column) == 0:
         return [np.empty(0, np.int64)] * width

@@ -2,9 +2,9 @@
 
 The lateness of a row is the greatest ``vs`` of the rows before it minus its own, at least 0; late
 rows count too. Rows are divided into blocks of ``block_rows``. The delay for the rows of a block is
-the quantile of the lateness of the rows in the ``blocks_max`` blocks before it: the least observed
-value that at least this share of the rows does not exceed. In the first block there is no delay
-yet, so all rows are buffered.
+the quantile of the lateness of the rows in the ``blocks_max`` blocks before it, that is, the least
+observed value that at least this share of these rows does not exceed. In the first block there is
+no delay yet, so all rows are buffered.
 
 Invariants: (1) the delay at row n is a function of rows 0..n alone, so it depends neither on batch
 boundaries nor on a restore; (2) an estimate is immutable; (3) it stores at most ``block_rows *
@@ -28,9 +28,12 @@ UNKNOWN = INF_TIME
 
 
 def lateness(vs: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Return the lateness of rows, us; ``ahead``: greatest ``vs`` before each (MIN_TIME: none)."""
+    """Return the lateness of rows, us.
+
+    ``ahead``: the greatest ``vs`` before each (MIN_TIME: none).
+    """
     late = np.maximum(ahead, vs)
-    # Only a difference of more than 2**63 could wrap around: it counts as the longest.
+    # A difference of more than 2**63 would wrap around, so the greatest int64 is taken instead.
     apart = late.astype(np.uint64) - vs.astype(np.uint64)
     longest = np.uint64(INF_TIME - 1)
     late_us: np.ndarray = np.minimum(apart, longest).astype(np.int64)
@@ -39,12 +42,12 @@ def lateness(vs: np.ndarray, ahead: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class DelayEstimate:
-    """The estimate before the next row, and the rows it is computed from."""
+    """The estimate before the next row, and the rows from which it is computed."""
 
     quantile: float
     block_rows: int = BLOCK_ROWS
     blocks_max: int = BLOCKS_MAX
-    #: Lateness of the last rows, us, as bytes of int64: whole blocks, then the incomplete block.
+    #: Lateness of the latest rows, us, as bytes of int64: whole blocks, then the incomplete block.
     recent: bytes = b""
     #: Number of rows of the incomplete block.
     rows_in_block: int = 0

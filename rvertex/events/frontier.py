@@ -1,11 +1,11 @@
 """Computes a source's frontier per block of rows instead of per row, if no row is late.
 
 For most blocks, the least and the greatest time prove that no row is late and that the frontier
-reaches no new time of the grid. Only the other blocks are processed row by row. Of rows in time
-order none is late if the first is not. The result is that of :mod:`rvertex.vertex.reorder`, which
-works row by row.
+reaches no new time of the grid (the multiples of ``cti_every``). Only the other blocks are
+processed row by row. If rows are in time order, none is late unless the first is. The result is
+that of :mod:`rvertex.vertex.reorder`, which works row by row.
 
-If planning has read all times, the frontier also follows from the rows that are still to come.
+If planning has read all times, the times of later rows are known too, and they raise the frontier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """``grid_times`` int64[n]: each time to which the frontier, rounded down, was raised."""
+    """A frontier's advance. ``grid_times`` int64[n]: the grid times that it reached."""
 
     max_vs: int
     grid_times: np.ndarray
@@ -32,7 +32,7 @@ class KnownFrontier:
     """Lower bounds of the starts of later rows, computed when the job was planned.
 
     Entry k: all rows from number ``rows[k]`` on start at ``times[k]`` or later. Both arrays are
-    strictly increasing little-endian int64, stored as bytes so that a plan can contain them and
+    strictly increasing little-endian int64. They are stored as bytes so that a plan can contain and
     fingerprint them.
     """
 
@@ -41,7 +41,7 @@ class KnownFrontier:
 
     @staticmethod
     def of(rows: np.ndarray, times: np.ndarray) -> KnownFrontier:
-        """Make the entries ``(rows[k], times[k])``."""
+        """Make the object from the entries ``(rows[k], times[k])``."""
         assert len(rows) == len(times) > 0, (len(rows), len(times))
         assert (np.diff(rows) > 0).all()
         assert (times[1:] > times[:-1]).all()
@@ -60,7 +60,7 @@ class KnownFrontier:
 def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Advance | None:
     """Return the frontier's advance for rows at times ``vs`` int64[n], after ``max_vs``.
 
-    None if a row is late, or at the beginning of time: then process row by row.
+    Returns None if a row is late or at the beginning of time. The caller then works row by row.
     """
     if max_vs < MIN_TIME + delay_us + every_us:
         return None
@@ -92,6 +92,9 @@ def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Adv
 
 
 def _is_sorted(vs: np.ndarray) -> bool:
-    """Return whether times do not decrease; unsorted rows are mostly detected at the start."""
+    """Return whether times do not decrease.
+
+    Checks the first rows first: most disorder shows there.
+    """
     few = vs[:_BLOCK_ROWS]
     return bool((few[1:] >= few[:-1]).all() and (vs[1:] >= vs[:-1]).all())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _CAPACITY_MIN = 64
 _GARBAGE_ROWS_MIN = 1 << 16
-#: Up to this ratio of all rows to selected rows, the chunks are read as a whole.
+#: If all rows are at most this many times the selected rows, the chunks are read as a whole.
 _DENSE = 16
 
 
@@ -43,7 +43,8 @@ class GroupArray:
             grown = np.empty(capacity, self._values.dtype)
             grown[:count] = self._values[:count]
             self._values, self._is_shared = grown, False
-        self._values[count:groups] = self.fill  # only these: untouched memory is not allocated
+        # Fill only these: memory that is not touched is not allocated
+        self._values[count:groups] = self.fill
         self._count = groups
         return self._values[:groups]
 
@@ -52,21 +53,21 @@ class GroupArray:
         return self._values[: self._count]
 
     def shared(self) -> np.ndarray:
-        """Return the present values, by reference; the next write copies first."""
+        """Return the present values, by reference; the next write copies them first."""
         self._is_shared = True
         return self._values[: self._count]
 
     def adopt(self, values: np.ndarray) -> None:
-        """Replace the values by an array that others may use: the next write copies first."""
+        """Replace the values by an array that others may use: the next write copies it first."""
         assert values.dtype == self._values.dtype, (values.dtype, self._values.dtype)
         self._values, self._count, self._is_shared = values, len(values), True
 
 
 class ArrowStore:
-    """One value of any Arrow type per group: rows in chunks, and the row of each group.
+    """Stores one value of any Arrow type per group: rows in chunks, and the row of each group.
 
-    Overwritten values stay in the chunks until they are as many as the groups; then the chunks
-    are rewritten. New chunks are merged like the digits of a binary counter.
+    Overwritten values stay in the chunks until they are as many as the groups; then the chunks are
+    rewritten. New chunks are merged like the digits of a binary counter.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -80,7 +81,7 @@ class ArrowStore:
         return len(self._at)
 
     def grow(self, groups: int) -> int:
-        """Make room for ``groups`` groups; return the number before."""
+        """Make room for ``groups`` groups; return the previous number."""
         known = len(self._at)
         if groups > known:
             self._at.writable(groups)
@@ -133,7 +134,7 @@ class ArrowStore:
     def _few(self, at: np.ndarray) -> pa.Array:
         """Return the values in rows ``at``; null for negative rows.
 
-        Arrow's take of a chunked array costs time in all chunks, not in the selected rows.
+        Used for few rows, because Arrow's take of a chunked array costs time in all chunks.
         """
         starts = np.cumsum([0, *(len(chunk) for chunk in self._chunks)])
         chunk = np.searchsorted(starts, at, side="right") - 1

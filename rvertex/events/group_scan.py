@@ -11,7 +11,7 @@ from rvertex.events.ordering import stable_order
 
 
 def heads_of(*columns: np.ndarray) -> np.ndarray:
-    """Mark the rows in which any of the columns differs from the row before."""
+    """Mark the rows in which any of the columns differs from the previous row."""
     heads = np.zeros(len(columns[0]), bool)
     heads[:1] = True
     for column in columns:
@@ -41,7 +41,7 @@ def running_max(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
     assert order is not None, "values that decrease are not sorted"
     rank = np.empty(len(values), np.int64)
     rank[order] = np.arange(len(values))
-    # Ranks are unique, so group number and rank make one number that never decreases.
+    # The rank of a value is unique, so group number and rank make one number that never decreases.
     base = np.cumsum(heads) * len(values)
     rank += base
     highest: np.ndarray = values[order[np.maximum.accumulate(rank) - base]]
@@ -49,9 +49,9 @@ def running_max(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
 
 
 def orbit(first: np.ndarray, follows: np.ndarray) -> np.ndarray:
-    """Mark the rows that ``follows`` reaches, in any number of steps, from the rows ``first``.
+    """Mark the rows that can be reached from the rows ``first`` by any number of ``follows`` steps.
 
-    ``follows`` is greater than its row, and n if no row follows. O(n log n).
+    ``follows[i]`` is a row after row i, or n if no row follows. O(n log n).
     """
     count = len(first)
     marked = np.append(first, False)

@@ -39,14 +39,14 @@ def lasting(times: np.ndarray, duration: int) -> np.ndarray:
 
 
 def after(times: np.ndarray) -> np.ndarray:
-    """Return the instants that follow ``times`` int64[n]; INF_TIME follows itself."""
+    """Return the instants 1 us after ``times`` int64[n]; INF_TIME is unchanged."""
     return moved(times, 1)
 
 
 def with_times(
     events: pa.RecordBatch, *, vs: np.ndarray | None = None, ve: np.ndarray | None = None
 ) -> pa.RecordBatch:
-    """Replace the starts or ends of events (zero copy of the other columns)."""
+    """Replace the starts or ends of events; other columns are not copied."""
     columns = list(events.columns)
     for name, times in ((VS, vs), (VE, ve)):
         if times is not None:

@@ -1,7 +1,8 @@
 """Stable order of int64 values; MERGE, reordering and joins use this sort.
 
-Values in few sorted runs are sorted by numpy's stable sort (timsort, which finds the runs).
-Otherwise value and row are packed into one integer, whose plain sort is vectorised and stable.
+Values in few sorted runs are sorted by numpy's stable sort (timsort, which detects the runs).
+Otherwise each value and its row number are packed into one integer. The plain sort of these
+integers is vectorised, and stable because row numbers differ.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def stable_sorted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def in_time_order(events: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return events sorted by ``_vs`` (stable), and the times; no copy if they are sorted."""
+    """Return events sorted by ``_vs`` (stable), and their times. Sorted events are not copied."""
     vs = int64_column(events, VS)
     order = stable_order(vs)
     if order is None:
@@ -56,9 +57,9 @@ def _descents(values: np.ndarray) -> int:
 
 
 def _packed(values: np.ndarray, descents: int) -> tuple[np.ndarray | None, int]:
-    """Return sorted integers of offset from the least value and row, and the bits of the row.
+    """Return sorted integers that pack (value - least value, row), and the number of row bits.
 
-    None if they do not fit into 63 bits, or if there are only few sorted runs.
+    Returns None if they do not fit into 63 bits, or if there are only few sorted runs.
     """
     row_bits = len(values).bit_length()
     if descents < _RUNS_MAX:

@@ -1,12 +1,12 @@
-"""A buffer of events that arrive in any order and leave in order of (vs, arrival).
+"""A buffer of events that arrive in any order and are released in order of (vs, arrival).
 
 Invariants: (1) every run is sorted by ``_vs``, events of equal ``_vs`` in order of arrival; (2) of
-two events with equal ``_vs`` in different runs, the one in the earlier run arrived first, because
-only the last run grows; (3) when a run was begun, the one before it was more than twice as long, so
-there are logarithmically many; (4) pushing and taking cost time in the rows pushed and taken,
-amortised (a logarithmic factor if the disorder is global, none if it is local).
-Theory: a log-structured merge, except that a batch which continues the last run, or overlaps only
-its end, is joined to that end and leaves the rest of the run untouched.
+two events with equal ``_vs`` in different runs, the event in the earlier run arrived first, because
+only the last run grows; (3) when a run was started, the previous run was more than twice as long,
+so the number of runs is logarithmic; (4) pushing and taking cost time in the rows pushed and taken,
+amortised (a logarithmic factor if the disorder is global, none if it is local). Theory: a
+log-structured merge with one exception. A batch that continues the last run, or overlaps only its
+end, is joined to that end, and the rest of the run is not touched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RUNS_MAX = 64
 
 
 class SortedRuns:
-    """Events of ``schema`` (with ``_vs``), pushed in arrival order, taken in time order."""
+    """Buffers events of ``schema`` (with ``_vs``): pushed in arrival order, taken in time order."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -39,11 +39,11 @@ class SortedRuns:
 
     @property
     def runs(self) -> int:
-        """Number of runs that a take must check."""
+        """Number of runs that the next take must read."""
         return len(self._runs)
 
     def push(self, events: pa.RecordBatch) -> None:
-        """Add ``events``, which arrived after all others; in any order."""
+        """Add ``events``, in any order, which arrived after all events in the buffer."""
         if events.num_rows == 0:
             return
         if not self._runs or not self._runs[-1].extend(events):
@@ -62,12 +62,15 @@ class SortedRuns:
         return joined if len(taken) == 1 else in_time_order(joined)[0]
 
     def table(self) -> pa.Table:
-        """Return all events, by reference; pushed into an empty buffer, they restore this one."""
+        """Return all events, by reference.
+
+        Pushed into an empty buffer, they restore this buffer.
+        """
         batches = [chunk.events for run in self._runs for chunk in run.chunks]
         return pa.Table.from_batches(batches, schema=self._schema)
 
     def check(self) -> None:
-        """Assert the invariants (linear)."""
+        """Assert the invariants; the time is linear."""
         for run in self._runs:
             vs = np.concatenate([chunk.vs for chunk in run.chunks])
             assert (vs[1:] >= vs[:-1]).all()
@@ -76,7 +79,7 @@ class SortedRuns:
 
 
 class ArrivalOrder:
-    """A buffer without sorting: each event leaves at the next take."""
+    """A buffer that does not sort: each take returns all events in order of arrival."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -92,7 +95,7 @@ class ArrivalOrder:
             self._batches.append(events)
 
     def take_below(self, time: int) -> pa.RecordBatch:
-        """Remove and return all events, for any ``time``, in order of arrival."""
+        """Remove and return all events in order of arrival; ``time`` is ignored."""
         batches, self._batches = self._batches, []
         return _joined(batches) if batches else empty_batch(self._schema)
 
@@ -124,10 +127,10 @@ class _SortedRun:
         self.rows = len(chunk.vs)
 
     def extend(self, events: pa.RecordBatch) -> bool:
-        """Append ``events``, unless they overlap too much of the run to be worth it.
+        """Append ``events``, unless copying the rows that they overlap costs too much.
 
-        They are sorted together with the rows they overlap, so each row is copied once. If few rows
-        remain before these, they are joined too, so that a take finds a single chunk.
+        They are sorted together with these rows, so each row is copied once. If few rows remain
+        before these, they are joined too, so that a take reads a single chunk.
         """
         overlap = self._rows_after(int(int64_column(events, VS).min()), _GROWTH * events.num_rows)
         if overlap is None:

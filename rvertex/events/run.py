@@ -1,15 +1,15 @@
 """A run: a piece of a stream in normal form, as it passes through the operators of a vertex.
 
-A stream in normal form has all events with ``vs < t`` before ``CTI(t)`` (a watermark). So the place
-of a CTI among the events follows from its time, and a piece of the stream is determined by its
-events, sorted by ``vs``, and its CTI times. Operators process this pair instead of the sequence, so
-they handle many CTIs of a batch in one pass.
+A stream in normal form has all events with ``vs < t`` before ``CTI(t)`` (a watermark). So the
+position of a CTI among the events follows from its time, and a piece of the stream is determined by
+its events, sorted by ``vs``, and its CTI times. Operators process this pair instead of the
+sequence, so they handle many CTIs of a batch in one pass.
 
 Invariants: (1) ``events`` is sorted by ``_vs``; (2) ``ctis`` int64[m] strictly increases; (3) the
 items of a run are its events and CTIs with ``CTI(t)`` after every event with ``vs < t`` and before
-all others; (4) the concatenation of a stream's runs is again in normal form. Exception: in a vertex
-whose source does not sort (``planner/physical/rules/skip_sort.py``), up to the aggregate that needs
-no order, events are unordered, but none is below an earlier CTI.
+all others; (4) the concatenation of a stream's runs is again in normal form. Exception: if the
+source of a vertex does not sort (``planner/physical/rules/skip_sort.py``), events are unordered up
+to the aggregate that needs no order. Still, no event is below an earlier CTI.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def to_items(run: Run) -> pa.RecordBatch:
 def _spliced(
     events: pa.RecordBatch, ctis: np.ndarray, at: np.ndarray, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Splice few CTIs in: copy the slices between them instead of gathering each row."""
+    """Insert few CTIs: copy the slices of events between them instead of gathering each row."""
     cuts = [0, *at.tolist(), events.num_rows]
     kind = np.full(events.num_rows + len(ctis), EVENT, np.int8)
     kind[at + np.arange(len(ctis))] = CTI
@@ -113,7 +113,10 @@ def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
 def pieces_of(
     batches: Iterable[pa.RecordBatch], ctis: np.ndarray, schema: pa.Schema
 ) -> Iterator[Run]:
-    """Consecutive runs, at least one, of CTIs and the events of ``batches``, sorted by ``_vs``."""
+    """Yield consecutive runs, at least one, of CTIs and the events of ``batches``.
+
+    ``batches`` are sorted by ``_vs``.
+    """
     given = 0
     last = pa.RecordBatch.from_pylist([], schema=schema)
     for events in batches:
@@ -126,7 +129,10 @@ def pieces_of(
 
 
 def growing(times: np.ndarray, last: int | None) -> np.ndarray:
-    """Return the values of non-decreasing ``times`` int64[n] above all before them and ``last``."""
+    """Return the values of ``times`` int64[n] that are greater than all before them and ``last``.
+
+    ``times`` are non-decreasing.
+    """
     if len(times) == 0:
         return times
     keep = np.ones(len(times), bool)

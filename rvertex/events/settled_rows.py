@@ -1,10 +1,10 @@
 """Buffers rows of one or more ports until no more rows of their time can arrive (settled rows).
 
-Rows before the frontier are settled. Rows at the frontier wait for the next step, because others of
-the same time may follow. So an operator that only processes settled rows does not depend on batch
-boundaries.
+Rows before the frontier are settled. Rows at the frontier are buffered until the next step, because
+others of the same time may follow. So an operator that only processes settled rows does not depend
+on batch boundaries.
 
-Invariant: rows that wait have ``vs == frontier``.
+Invariant: buffered rows have ``vs == frontier``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SettledRows:
-    """A buffer per port; ``schemas``: of the events."""
+    """A buffer per port. ``schemas``: the schemas of the ports' events."""
 
     def __init__(self, schemas: Sequence[pa.Schema]) -> None:
         self._schemas = schemas
@@ -35,17 +35,17 @@ class SettledRows:
         self.frontier: int = MIN_TIME
 
     def take(self, ports: Sequence[Run], advancing: Sequence[Run] = ()) -> list[pa.RecordBatch]:
-        """Return the rows of each port that ``ports`` and ``advancing`` have newly settled."""
+        """Buffer the rows of ``ports``. Return per port the rows that are settled now."""
         before, self.frontier = self.frontier, frontier_after(self.frontier, [*ports, *advancing])
         return [self._take(i, run.events, before) for i, run in enumerate(ports)]
 
     def tables(self) -> list[pa.Table]:
-        """Return the rows that wait, by reference."""
+        """Return the buffered rows, by reference."""
         pairs = zip(self._waiting, self._schemas, strict=True)
         return [pa.Table.from_batches(batches, schema) for batches, schema in pairs]
 
     def load(self, frontier: int, tables: Sequence[pa.Table]) -> None:
-        """Continue with ``tables`` as the rows that wait."""
+        """Continue with ``tables`` as the buffered rows."""
         self.frontier = frontier
         self._waiting = [table.to_batches() for table in tables]
 
@@ -68,7 +68,7 @@ class SettledRows:
 def parted(
     waiting: pa.RecordBatch, run: Run, columns: Sequence[str]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch, int]:
-    """Split one port's rows into settled and waiting ones; also return the time ``run`` reached.
+    """Split one port's rows into settled and buffered ones; also return the time ``run`` reached.
 
     ``columns``: the columns of the events to keep. The time is MIN_TIME if ``run`` is empty.
     """

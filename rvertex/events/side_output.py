@@ -4,8 +4,8 @@ A source emits its late rows to a side output, an operator the rows that it reje
 is durable, and no vertex reads it. It is stored in the job's folder, beside the result.
 
 Invariants: (1) the events of a side stream keep the order of the input, so they do not depend on
-batch boundaries; (2) a side stream is not sorted by ``vs``: its only CTI is ``CTI(INF_TIME)`` at
-its end; (3) a side stream without rows has no items at all.
+batch boundaries; (2) a side stream is not sorted by ``vs``, so its only CTI is ``CTI(INF_TIME)`` at
+its end; (3) a side stream without rows has no items, not even that CTI.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HasSideOutputs(Protocol):
     """A running operator, or input side, with side outputs."""
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The events ``_vs, _ve, payload`` of each side output since the last call, in order.
+        """Return the events ``_vs, _ve, payload`` of each side output since the last call.
 
         A vertex calls this after every ``process``, so these events are never part of a snapshot.
         """

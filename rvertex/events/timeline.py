@@ -1,6 +1,6 @@
 """Rows by key and time: the vectorised steps that coverage, clipping and stitching share.
 
-All of it works on the rows of one step, at once for all keys.
+All methods work on the rows of one step, for all keys at once.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from rvertex.events.ordering import stable_order
 
 
 def sorting(codes: np.ndarray) -> np.ndarray:
-    """Return the stable order of int64[n] by value; the identity where they are sorted."""
+    """Return the row numbers int64[n] that sort ``codes``, stably; 0, 1, ... if they are sorted."""
     order = stable_order(codes)
     return np.arange(len(codes)) if order is None else order
 
 
 def before_each(first: np.ndarray, running: np.ndarray, initial: np.ndarray) -> np.ndarray:
-    """Return the running value before each row: ``initial`` for the first of a group."""
+    """Return the running value before each row; ``initial`` for the first row of a group."""
     before = np.empty_like(running)
     before[1:] = running[:-1]
     return np.where(first, initial, before)
 
 
 class Timeline:
-    """Marks and rows of the same keys, by (code, time), marks before rows at equal time.
+    """Marks and rows of the same keys, sorted by (code, time), marks before rows at equal time.
 
-    Both are given sorted by time.
+    Both must be sorted by time when they are passed in.
     """
 
     def __init__(
@@ -58,9 +58,10 @@ class Timeline:
         return self._answer(following[self._place], none=n)
 
     def rows_before_marks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(rows, marks, lo, hi): ``rows[lo[i]:hi[i]]`` have the key of ``marks[i]`` and precede it.
+        """Return (rows, marks, lo, hi) such that ``rows[lo[i]:hi[i]]`` precede mark ``marks[i]``.
 
-        ``rows`` and ``marks`` are the numbers of all rows and marks, in the order of the timeline.
+        These rows have the key of the mark. ``rows`` and ``marks`` are the numbers of all rows and
+        marks, in the order of the timeline.
         """
         place = np.flatnonzero(self._is_mark)
         begins = group_start(heads_of(self._codes))

@@ -1,7 +1,8 @@
-"""Returns freed memory to the system and reads memory limits. No other module calls allocators.
+"""Return freed memory to the system, and read memory limits. No other module calls allocators.
 
-Allocators keep freed memory for the next request. That is fast for batches, which are allocated all
-the time. It wastes memory after a peak, such as a long window that has closed or a job that ended.
+Allocators keep freed memory for the next request. That makes batches cheap, which are allocated all
+the time. But after a peak, such as a long window that has closed or a job that ended, the kept
+memory is wasted.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ if TYPE_CHECKING:
 
     from rstream.clock import Clock
 
-#: A step with at least this much output has freed about as much, which later steps do not need.
+#: A step with at least this much output has freed about as much memory, which later steps do not
+#: need.
 LARGE_STEP_BYTES = 32 << 20
-#: Least time between two releases. A steady flow of wide rows reuses the memory that it frees.
+#: Least seconds between two releases. Releasing more often would slow down a steady flow of wide
+#: rows, which reuses the memory that it frees.
 GIVE_BACK_EVERY_S = 1.0
 
 
-#: How often the system's memory figures are read.
+#: The system's memory figures are read again after this time, s.
 LOOK_EVERY_S = 1.0
 _KIB = 1024
 #: Per cgroup version: mount point, files with the limit and the usage, and the line of
-#: ``memory.stat`` with the part of the usage that is cache, which the kernel can drop.
+#: ``memory.stat`` that counts the page cache. The kernel can drop the cache, so it is subtracted.
 _GROUPS = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     "memory": (
@@ -48,9 +51,10 @@ _looked: list[tuple[float, tuple[Memory, ...]]] = []
 
 
 class LargeSteps:
-    """Decides after which steps of a host to release memory: soon after a large one.
+    """Decides after which steps a host releases memory: soon after a step with large output.
 
-    Once state was spilled, it counts the bytes of small steps and of their spills together.
+    Once state was spilled, the bytes of small steps and of their spills are added up until they are
+    large.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -60,10 +64,10 @@ class LargeSteps:
         self._not_before_s = -math.inf
 
     def is_due(self, put_out: Iterable[pa.RecordBatch], spilled_bytes: int) -> bool:
-        """Return whether to release now, after a step.
+        """Return whether to release memory now, after a step.
 
-        ``put_out``: the output of the step, in which repeated arrays count once. ``spilled_bytes``:
-        the total of the host so far.
+        ``put_out`` is the output of the step; an array that it repeats counts once.
+        ``spilled_bytes`` is what the host has spilled in total so far.
         """
         batches = {id(batch): batch for batch in put_out}
         before = self._moved_bytes if spilled_bytes else 0
@@ -116,7 +120,8 @@ def _memory() -> tuple[Memory, ...]:
 def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
     """Yield limit and usage, in bytes, of each cgroup of this process and of its ancestors.
 
-    A container mounts its own group as the root; a path missing there belongs to the host machine.
+    A container mounts its own cgroup as the root of the file system. So a path that is missing
+    there belongs to the machine that runs the container.
     """
     lines = Path(proc).read_text().splitlines() if Path(proc).exists() else ()
     for line in lines:
@@ -134,7 +139,7 @@ def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
 
 
 def _field(path: str, name: str) -> int:
-    """Return a number of a kernel file by its name; 0 if the file or the name is missing."""
+    """Return the number behind ``name`` in a kernel file; 0 if the file or the name is missing."""
     with contextlib.suppress(OSError):
         for line in Path(path).read_text().splitlines():
             if line.startswith(name):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
 
-#: Share of the machine's memory for state: 1 / 2.
+#: Spilled state may not use more than this share of the machine's memory: 1 / 2.
 _STATE_PART = 2
 
 
@@ -42,22 +42,23 @@ _STATE_PART = 2
 class HostLimits:
     """Limits of one host; each has a unit in its name."""
 
-    #: Most rows per read of a channel or chunk of a source.
+    #: Most rows that one read of a channel or of a source returns.
     step_rows_max: int = 65_536
-    #: A source chunk of narrow rows may have this many times ``step_rows_max`` rows, up to
+    #: A read of a source may have this many times ``step_rows_max`` rows if they are narrow, up to
     #: ``narrow_bytes_max`` bytes.
     narrow_steps: int = 2
     narrow_bytes_max: int = 8 << 20
-    #: Limits of MERGE's read-ahead per channel, in rows and bytes. One read may exceed them.
+    #: Limits of the items that MERGE buffers per channel, in rows and bytes. One read may exceed
+    #: them.
     pending_rows_max: int = 262_144
     pending_bytes_max: int = PENDING_BYTES_MAX
-    #: Most memory of a volatile channel, if ``stream`` does not limit it further.
+    #: Most memory of a volatile channel, in bytes, if ``stream`` does not limit it further.
     channel_bytes_max: int = 32 << 20
     #: Time between two checkpoints of an instance; None: no checkpoints by time.
     checkpoint_interval_s: float | None = 5.0
     #: Bytes of input after which a checkpoint is due earlier; None: no checkpoints by input.
     checkpoint_bytes_max: int | None = None
-    #: State pieces up to this size are stored inside the checkpoint's manifest.
+    #: State pieces up to this size, in bytes, are stored inside the checkpoint's manifest.
     checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
     #: Memory for state before it is spilled; None: half of the machine's or container's memory,
     #: divided by the hosts of the job.
@@ -67,40 +68,43 @@ class HostLimits:
     #: it (None: until the disk is full).
     scratch_folder: str = ""
     scratch_bytes_max: int | None = None
-    #: Number of adjacent small segments of a channel or side output to merge into one; 0: never.
+    #: Number of adjacent small segments of a channel or side output that are merged into one; 0:
+    #: never.
     compact_segments_min: int = 16
-    #: Merge segments of the result as well.
+    #: Whether segments of the result are merged as well.
     compact_output: bool = False
     #: Longest wait for the last flush when a host stops.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
-    #: A poll of a vertex that takes longer is reported, again after each such interval.
+    #: A poll of a vertex that takes longer than this is reported, and again after each such
+    #: interval.
     busy_after_s: float = 2.0
-    #: After this time the report has the stack, read again each time when it is twice as old.
+    #: After this time a report of a long poll has the thread's stack. The stack is read again
+    #: whenever the poll has lasted twice as long.
     stack_after_s: float = 10.0
-    #: How long after a report, if the job manager confirmed it, rows of live logs may be used.
+    #: Rows of live logs may be used for this time after a report that the job manager confirmed.
     lease_s: float = 1.0
-    #: Read live logs only up to their ends at the start.
+    #: Whether live logs are read only up to the ends that they had at the start.
     until_end: bool = False
     #: Longest sleep of an idle host before it polls its inputs again.
     idle_wait_s: float = 0.05
     #: Least time between two attempts to attach to an unreachable writer.
     reconnect_s: float = 0.2
-    #: Event seconds per wall second; 0: as fast as possible.
+    #: Event seconds to replay per wall second; 0: as fast as possible.
     pace: float = 0.0
     #: Wall time at which the first row is due, us UTC; 0: the time of an instance's first poll.
     pace_started_us: int = 0
-    #: Compare digests of items that are written twice, and check all written items.
+    #: Whether to compare digests of items that are written twice, and to check all written items.
     verify: bool = False
-    #: Sync files to disk before they are announced as durable, if the store is a local disk.
+    #: Whether to sync files before they are announced as durable, if the store is a local disk.
     fsync: bool = True
     stream: StreamLimits = field(default_factory=StreamLimits)
 
     def stream_limits(self, durability: Durability, *, is_sink: bool = False) -> StreamLimits:
         """Return the limits of a stream of that durability.
 
-        ``is_sink``: other systems may take rewritten files for new rows, so segments are only
-        merged with ``compact_output``.
+        Segments of a sink are merged only with ``compact_output``: other systems that read the
+        folder may take rewritten files for new rows.
         """
         stream = self.stream
         if durability != "volatile" and (self.compact_output or not is_sink):
@@ -141,13 +145,15 @@ class HostEnvironment:
         self.state_memory = StateMemory(_state_memory_bytes(limits), scratch)
         self.notify = notify
         self.wake = wake
-        #: When the newest report was made that the job manager has confirmed; monotonic seconds.
+        #: When the job manager last confirmed a report: the time at which that report was made,
+        #: monotonic seconds.
         self.confirmed_s = -math.inf
-        #: Per source vertex: the event time that its stage's active partitions on other hosts have
-        #: reached, us.
+        #: Per source vertex: the event time, in us, that the active partitions of its stage on
+        #: other hosts have reached.
         self.reached: dict[str, int] = {}
-        #: Per source vertex of live logs: the monotonic time from which no earlier instance uses
-        #: rows, s. Has an entry while this host knows the previous instance of the vertex.
+        #: Per source vertex of live logs: the monotonic time, in s, from which the previous
+        #: instance uses no more rows. An entry is removed when the previous instance ran on another
+        #: host.
         self.alone_s: dict[str, float] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
@@ -179,7 +185,7 @@ class HostEnvironment:
         return self._locations.get(self._writers[stream])
 
     def nearest_first(self, stream: str, seq: int) -> list[Endpoint]:
-        """Return endpoints of ``stream``; one on this host is first, or last if behind ``seq``."""
+        """Return the endpoints of ``stream``: one on this host first, or last if behind ``seq``."""
         location = self.location(stream)
         endpoints = [] if location is None else list(location.endpoints)
         for endpoint in endpoints:
@@ -191,7 +197,7 @@ class HostEnvironment:
         return endpoints
 
     def is_there(self, stream: str, endpoint: Endpoint) -> bool:
-        """Return whether the endpoint is on another host, or its instance on this host is open."""
+        """Return whether to try the endpoint: it is elsewhere, or open on this host."""
         return endpoint.host != self.host or (stream, endpoint.epoch) in self._local
 
     def open_outputs(self, spec: VertexSpec, seqs: Sequence[int]) -> list[RStream]:
@@ -214,7 +220,7 @@ class HostEnvironment:
     def _open_output(
         self, spec: VertexSpec, edge: OutputEdge, stream_id: str, uri: str, seq: int
     ) -> RStream:
-        """Open one stream at ``seq``; a stream for users is verified from its start."""
+        """Open one stream at ``seq``. A stream for users is verified from its first item on."""
         store = self._open_store(uri)
         is_shared = edge.is_sink or bool(edge.side)
         if is_shared:
@@ -244,7 +250,7 @@ class HostEnvironment:
             raise OutputLostError(stream_id, error.next_seq, reason) from error
 
     def set_aside_damaged(self, channel: InputChannel, seq: int) -> None:
-        """Set aside a channel's damaged segment, so that its writer writes it again."""
+        """Rename a channel's damaged segment, so that its writer writes these items again."""
         set_aside_damaged(self._open_store(channel.uri), channel.stream, seq)
 
     def open_log(self, source: SourcePartition, positions: Sequence[int]) -> LogReader:
@@ -252,7 +258,7 @@ class HostEnvironment:
         return self._wiring.open_log(source, positions, self.wake)
 
     def publish(self, streams: Sequence[RStream], epoch: int) -> None:
-        """Make the streams of an instance available to readers."""
+        """Make the streams of an instance readable for other vertices."""
         for stream in streams:
             self._local[stream.stream_id, epoch] = stream
             self._server.publish(stream.stream_id, epoch, stream)
@@ -268,7 +274,7 @@ class HostEnvironment:
         """Open a reader of ``channel`` from ``seq`` at an endpoint (None: of durable items).
 
         Returns None if the endpoint is on this host and is not open yet. ``seq`` may be ahead of
-        the endpoint: the reader waits for it.
+        the endpoint: the reader then waits for it.
 
         Raises:
             SequenceDiscardedError, SequenceLostError: the endpoint does not have ``seq``.
@@ -291,7 +297,7 @@ class HostEnvironment:
 
 
 def _state_memory_bytes(limits: HostLimits) -> int | None:
-    """Return the state budget of a host; None if the system does not report its memory."""
+    """Return how many bytes of state a host keeps in memory; None if the limit is unknown."""
     if limits.state_memory_bytes is not None:
         return limits.state_memory_bytes
     return next((m.limit_bytes // _STATE_PART // limits.job_hosts for m in memory_now()), None)

@@ -30,23 +30,23 @@ class Executor(Protocol):
 
     @property
     def bind(self) -> str:
-        """Interface on which the hosts of this executor can reach each other."""
+        """Return the interface on which the hosts of this executor can reach each other."""
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         """Start a host and return at once. ``on_exit(host, how)`` is called when it has ended."""
 
     def park(self, secret: str) -> str:
-        """Let the processes of stopping hosts wait for the hosts of the job's next executor.
+        """Let the processes of stopping hosts wait, so that the job's next executor can reuse them.
 
-        Return the address at which they wait (``StopHost.stays_at``); empty: they exit, because a
-        new host starts as fast.
+        Returns the address at which the processes wait (``StopHost.stays_at``). An empty address
+        means that they exit, because starting a new host takes no longer.
         """
 
     def close(self, wait_s: float) -> None:
         """Wait at most ``wait_s`` for stopping hosts, then abandon them."""
 
     def release(self) -> None:
-        """Let the waiting processes exit, because the job has no next executor."""
+        """Let the waiting processes exit, because the job has no further executor."""
 
 
 class LocalExecutor:
@@ -72,7 +72,7 @@ class LocalExecutor:
 
     @property
     def bind(self) -> str:
-        """Loopback."""
+        """Return the loopback interface: all hosts are in this process."""
         return "127.0.0.1"
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
@@ -92,14 +92,14 @@ class LocalExecutor:
         thread.start()
 
     def park(self, secret: str) -> str:
-        """Threads need not wait: others start at once."""
+        """Return "": threads need not wait, because new ones start at once."""
         return ""
 
     def release(self) -> None:
         """Do nothing: no thread waits."""
 
     def close(self, wait_s: float) -> None:
-        """Join the threads; a thread that hangs is abandoned, as a daemon."""
+        """Wait for the threads to end. A thread that hangs is abandoned; it is a daemon."""
         join_all(self._threads, wait_s)
 
 

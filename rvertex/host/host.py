@@ -2,9 +2,9 @@
 
 Theory of operation. One thread loops: it executes the job manager's instructions, polls every
 runner and reports progress. Threads of the stream service serve readers on other hosts. Background
-threads flush, upload and open instances. Every completed task and every received item sets
-``wake``. An instance is *starting* while it is opened, and *flushing* from its stop until all its
-output is durable.
+threads flush, upload and open instances. Every completed background task and every received item
+wakes the loop (``wake``). An instance is *starting* while it is opened, and *flushing* from its
+stop until all its output is durable.
 
 Invariants: (1) the host loads nothing before the job manager has accepted its (host, attempt); (2)
 after it lost its job manager, the host writes nothing more and exits; (3) a failure in a vertex is
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction, HostNotice
     from rvertex.vertex.spec import VertexSpec
 
-#: Least sleep of a host without work.
+#: Shortest sleep of a host without work, s.
 SLEEP_MIN_S = 0.0001
-#: Greater than every epoch.
+#: An upper bound of all epochs: it stops any instance of a vertex.
 EPOCH_MAX = (1 << 63) - 1
 
 
@@ -73,10 +73,10 @@ class HostSpec:
     job: str
     root: str
     control_address: str
-    #: Not for logs or messages.
+    #: The secret of the job; kept out of logs and messages.
     secret: str = field(repr=False)
     limits: HostLimits
-    #: Interface the Flight service listens on.
+    #: Interface that the Flight service listens on.
     bind: str = "127.0.0.1"
     #: The host that this one replaces. If it hangs, the executor cancels its task.
     replaces: str = ""
@@ -93,7 +93,7 @@ class HostExit:
 
 
 def peer_name(host: str, attempt: int) -> str:
-    """Return the name of a host's attempt on the control link."""
+    """Return the name by which a host's attempt is known on the control link."""
     return f"{host}#{attempt}"
 
 
@@ -129,7 +129,7 @@ class Host:
         self._stays_at = ""
 
     def run(self) -> HostExit:
-        """Serve until stopped, fenced or orphaned."""
+        """Run the loop until the host is stopped, fenced or orphaned."""
         try:
             self.open()
             with self._watch.watching(self._notify):
@@ -143,7 +143,7 @@ class Host:
 
     @property
     def exit(self) -> HostExit:
-        """How the host ended. Its process stays only after an orderly end."""
+        """Return how the host ended. Its process stays only after an orderly end."""
         return HostExit(self.spec.host, self.how, self._stays_at * (self.how == "stopped"))
 
     def open(self) -> None:
@@ -211,7 +211,10 @@ class Host:
             self._flushing.clear()
 
     def _idle_s(self) -> float:
-        """Return how long to sleep, at most until a row is due; messages and rows wake the host."""
+        """Return how long to sleep, s: until the next row is due.
+
+        Messages and rows wake the host.
+        """
         waits = [w for r in self._runners.values() if (w := r.wait_s) is not None]
         idle_s = min([self.spec.limits.idle_wait_s, *waits])
         return max(idle_s, SLEEP_MIN_S)
@@ -225,7 +228,10 @@ class Host:
         self._wake.set()
 
     def _orphan(self) -> None:
-        """Stop, because the link broke. Called from the link's thread."""
+        """End the host, because its link to the job manager broke.
+
+        Called from the link's thread.
+        """
         self._inbox.put(None)
         self._wake.set()
 
@@ -282,7 +288,10 @@ class Host:
                 assert_never(instruction)
 
     def _start(self, order: StartVertex) -> None:
-        """Begin to open an instance; it replaces an older one, and is ignored if one is newer."""
+        """Start to open an instance.
+
+        It replaces an older one; if a newer one exists, do nothing.
+        """
         if order.vertex not in self._runners:  # the previous instance, elsewhere, may hang
             self._env.alone_s.pop(order.vertex, None)
         self._stop(order.vertex, order.epoch, flush=False)
@@ -295,7 +304,7 @@ class Host:
         self._starting[order.vertex] = Starting(order, opening)
 
     def _take_over(self, vertex: str) -> bool:
-        """Run an instance that has been opened, if any."""
+        """Run an instance of ``vertex`` whose opening has finished, if there is one."""
         starting = self._starting[vertex]
         if not starting.opening.done():
             return False

@@ -1,11 +1,12 @@
 """InputChannelReader: the next items of one input channel, from any endpoint that has them.
 
-Theory of operation. ``Locate`` lists the writers of a channel: none if all its items are durable,
-one, or several replicas that write the same items. The reader stays at one *endpoint* until its
-connection breaks, it lacks the seq, it is silent, or ``Locate`` no longer lists it. The reader
-first drains the items already received, then continues at the next endpoint with the next seq. It
-retries an endpoint whose connection broke only after ``reconnect_s``. If every endpoint lacks the
-seq, the reader reports the loss once for these endpoints and this seq.
+Theory of operation. The message ``Locate`` lists the endpoints of a channel: none if all its items
+are durable, one, or several replicas that write the same items. The reader stays at one *endpoint*
+until its connection breaks, it lacks the next seq, it sends nothing for too long, or ``Locate`` no
+longer lists it. The reader first drains the items already received, then continues at the next
+endpoint with the next seq. It retries an endpoint whose connection broke only after
+``reconnect_s``. If every endpoint lacks the seq, the reader reports the loss once for these
+endpoints and this seq.
 
 Invariants: (1) the items read are contiguous, whichever endpoints they come from; (2) the reader
 changes endpoints only for these reasons, not because another one is nearer.
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 #: Why the reader left an endpoint. "lost": it lacks the seq. "broken": its connection broke.
 #: "silent": no item arrived for too long, and others are untried. "left": it is no longer listed.
 End = Literal["lost", "broken", "silent", "left"]
-#: Silence after which a reader leaves an endpoint; doubled after each leave that brought no item.
+#: Seconds of silence after which a reader leaves an endpoint. Doubled each time that the reader
+#: left an endpoint and received no item from the next.
 SILENCE_S = 1.0
 SILENCE_MAX_S = 60.0
 
@@ -43,13 +45,14 @@ class Attachment:
     reader: StreamReader
     endpoint: Endpoint | None
     opened_s: float
-    #: The reader, if it has a connection. Cached, because isinstance with a protocol is slow.
+    #: The reader if it has a connection, else None. Cached, because isinstance with a protocol is
+    #: slow.
     distant: DistantReader | None
     has_given: bool = False
 
 
 class InputChannelReader:
-    """See the module. ``report_lost`` is called with the stream, the seq and the epochs tried."""
+    """Reads one input channel; see the module. ``report_lost`` gets stream, seq and epochs."""
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class InputChannelReader:
         self._env = env
         self._report_lost = report_lost
         self._attached: Attachment | None = None
-        #: Endpoints left since the last received item: when, and why.
+        #: Endpoints that were left since the last received item: when (monotonic seconds), and why.
         self._ends: dict[Endpoint | None, tuple[float, End]] = {}
         self._silence_s = SILENCE_S
         self._has_read = False
@@ -69,7 +72,8 @@ class InputChannelReader:
 
     def read(self, seq: int, rows_max: int) -> Items | None:
         """Return at most ``rows_max`` items from ``seq`` on; None if there are none now."""
-        while True:  # ends: each pass but the last leaves an endpoint, none of them twice
+        # Ends: each pass except the last leaves an endpoint, and no pass leaves the same one
+        while True:
             attached = self._attached or self._attach(seq)
             if attached is None:
                 return None
@@ -102,7 +106,7 @@ class InputChannelReader:
         return attached.reader.read_next(rows_max)
 
     def _end(self, attached: Attachment) -> End | None:
-        """Return why to leave the endpoint; None: keep waiting."""
+        """Return why to leave the endpoint; None: stay."""
         distant, endpoint = attached.distant, attached.endpoint
         location = self._env.location(self._channel.stream)
         endpoints = () if location is None else location.endpoints
@@ -123,7 +127,7 @@ class InputChannelReader:
         return "silent"
 
     def _untried(self) -> bool:
-        """Return whether there is an endpoint that was not left since the last received item."""
+        """Return whether some endpoint was not tried since the last received item."""
         location = self._env.location(self._channel.stream)
         tried = {*self._ends, None if self._attached is None else self._attached.endpoint}
         return location is not None and any(s not in tried for s in location.endpoints)
@@ -174,7 +178,10 @@ class InputChannelReader:
         return self._env.clock.monotonic_s() - at_s >= self._env.limits.reconnect_s
 
     def _report_if_lost(self, location: Locate, seq: int) -> None:
-        """Report once that ``seq`` must be recomputed, then wait for a new ``Locate``."""
+        """Report, once, that ``seq`` must be recomputed.
+
+        The reader then waits for a new ``Locate``.
+        """
         endpoints: tuple[Endpoint | None, ...] = location.endpoints or (None,)
         if any(self._ends.get(endpoint, (0.0, None))[1] != "lost" for endpoint in endpoints):
             return

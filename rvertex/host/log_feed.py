@@ -1,14 +1,14 @@
 """Feeds a source vertex from live logs; journals each decision before it takes effect.
 
-While an entry for a partition is being journaled, rows of that partition are not offered. So the
-entry takes effect before the first row after it, in this run and in every replay. An instance may
-use a row, or make a decision other than adding a file, only while it has a *lease*: for a limited
-time after its last report that the job manager confirmed. It also makes no decision in its first
-two leases, because a previous instance that hangs may still use rows until then. If this host
-itself closed the previous instance, it waits only for the instances that this one had to wait for.
+While a decision (such as: a partition is idle) is being journaled, rows of its partition are not
+offered. So the entry takes effect before the first row after it, in this run and in every replay.
+An instance may use a row, or decide more than to add a file, only while it has a *lease*: for a
+limited time after its last report that the job manager confirmed. In its first two lease times it
+decides nothing, because a previous instance that hangs may still use rows. If this host itself
+closed that instance, only the rest of that instance's own wait remains.
 
-Invariants: (1) an entry is durable before it takes effect; (2) a partition is found idle only when
-all its rows up to that position were offered; (3) no row is read that must not be offered, so
+Invariants: (1) an entry is durable before it takes effect; (2) a partition is declared idle only
+after all its rows up to that position were offered; (3) no row is read that must not be offered, so
 back-pressure reaches the log; (4) no call blocks.
 """
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogReader, LogRows
     from rvertex.vertex.rvertex import RVertex
 
-#: Least time between two checks for idle partitions.
+#: Least seconds between two checks for idle partitions.
 DECIDE_EVERY_S = 0.05
-#: Number of leases after which a previous instance has certainly stopped.
+#: After this many lease times without a confirmed report, a previous instance uses no more rows.
 _LEASES_BEFORE = 2
 
 
@@ -47,19 +47,18 @@ class _Partition:
     last_row_s: float
     #: Rows that were read but must not be offered yet.
     ahead: LogRows | None = None
-    #: The log has deleted the rows up to this position; a "lost" entry is due.
+    #: The log has deleted the rows below this position; a "lost" entry is due. None: no rows.
     lost_until: int | None = None
-    #: Output seqs of the vertex when deleted rows were first detected.
+    #: Output seqs of the vertex when the feed first noticed that rows are deleted.
     lost_at: tuple[int, ...] = ()
     #: Position at which the partition ends after a request to finish; None: unknown.
     closes_at: int | None = None
-    #: With ``until_end`` only: the log's end at this instance's first request for it, and whether
-    #: the partition has been read up to it.
+    #: With ``until_end`` only: the log's end at the first request, and whether it was reached.
     goal: int | None = None
     was_at_end: bool = False
-    #: A row before this position starts too far in the future; a "clock" entry is due.
+    #: A row before this position is too far in the future; a "clock" entry is due.
     clock_until: int | None = None
-    #: No earlier instance has read beyond it; None: unknown yet. Only used while partitions join.
+    #: No earlier instance read beyond it; None: unknown yet. Used while added partitions join.
     settles_at: int | None = None
 
 
@@ -69,7 +68,7 @@ class LogFeed:
     def __init__(
         self, vertex: RVertex, intake: Intake, env: HostEnvironment, consumed: tuple[int, ...] = ()
     ) -> None:
-        """``consumed``: per output, the seq that its reader is known to have consumed."""
+        """Start; ``consumed``: per output, the seq up to which its reader has consumed it."""
         source, log = vertex.spec.source, vertex.log
         assert source is not None
         assert log is not None
@@ -79,9 +78,9 @@ class LogFeed:
         self._consumed = consumed
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
-        #: Past frontiers, because the log's report of its end refers to an earlier moment.
+        #: Recent frontiers, since the log's report of its end refers to an earlier moment.
         self._looks = Looks()
-        #: From this time on, a previous instance that hangs uses no more rows.
+        #: From this time on, monotonic seconds, a previous instance that hangs uses no more rows.
         by_lease_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
         self._alone_s = max(env.alone_s.get(vertex.spec.id, by_lease_s), self._started_s)
         env.alone_s[vertex.spec.id] = self._alone_s
@@ -94,13 +93,13 @@ class LogFeed:
         if isinstance(self.reader, FileLog):
             self.reader.enter(log.files())
         self._has_added = bool(source.added)
-        #: An entry with which added partitions join is being journaled.
+        #: Whether the entry that lets added partitions join is being journaled.
         self._is_joining = False
-        #: When ``finish`` was called.
+        #: When ``finish`` was called, monotonic seconds; None: not called.
         self._finish_s: float | None = None
 
     def finish(self) -> None:
-        """End every partition at the log's current end, as soon as this may be decided.
+        """End every partition at the log's current end, as soon as that end may be journaled.
 
         Not at the read positions: an earlier instance may have read more and emitted its results.
         """
@@ -108,7 +107,7 @@ class LogFeed:
             self._finish_s = self._env.clock.monotonic_s()
 
     def poll(self, note_input: Callable[[int], None]) -> bool:
-        """Read, decide and offer as far as possible now; return whether there was work."""
+        """Read, decide and offer rows as far as possible now; return whether there was work."""
         entries = self._intake.durable()
         if entries:
             self._take_effect(entries)
@@ -129,7 +128,7 @@ class LogFeed:
             self.reader.enter([entry for entry in entries if entry.kind == "file"])
 
     def _feed(self, k: int, note_input: Callable[[int], None]) -> bool:
-        """Offer the next rows of a partition."""
+        """Offer the next rows of partition ``k`` to the vertex."""
         part, channel = self._partitions[k], self._log.channels[k]
         if self._intake.holds(k) or part.lost_until is not None or not self._log.wants(k):
             return False
@@ -157,7 +156,7 @@ class LogFeed:
         return True
 
     def _limit(self, k: int) -> int | None:
-        """Return the first position that must not be offered now; None: no limit."""
+        """Return the position from which no row of partition ``k`` may be offered, or None."""
         limit = self._log.channels[k].limit
         if not self._awaited():
             return limit
@@ -168,7 +167,7 @@ class LogFeed:
         return settles_at if limit is None else min(limit, settles_at)
 
     def _catch_up(self, k: int) -> None:
-        """Move the reader to the partition's position: an entry may have skipped rows."""
+        """Move the reader to the position of partition ``k``: an entry may have skipped rows."""
         part, position = self._partitions[k], self._log.channels[k].position
         if part.ahead is not None and part.ahead.next_position <= position:
             part.ahead = None
@@ -200,7 +199,7 @@ class LogFeed:
         return rows
 
     def _is_over(self, k: int) -> bool:
-        """Return whether the partition has been read to its end, and nothing more will be read."""
+        """Return whether partition ``k`` was read to its end, and no rows can follow."""
         return self._partitions[k].was_at_end and self._finish_s is None
 
     def _note_ends(self) -> None:
@@ -214,7 +213,7 @@ class LogFeed:
                 part.was_at_end = goal is not None and channel.position >= goal
 
     def _end_now(self, k: int) -> int | None:
-        """Return the partition's end when this instance first asked; None: unknown yet."""
+        """Return the end of partition ``k`` when this instance first requested it, or None."""
         if isinstance(self.reader, FileLog):  # it may have files that no entry has added yet
             end = self.reader.end(k)
             return None if end is None or end.reported_s < self._started_s else end.position
@@ -224,7 +223,7 @@ class LogFeed:
         return part.goal
 
     def _need(self, k: int) -> str:
-        """Return why deleted rows of a partition cannot be skipped; "" if they can be."""
+        """Return why deleted rows of partition ``k`` must not be skipped; "" if they may be."""
         if self._vertex.is_replaying:
             return f"the state of {self._vertex.spec.id} is rebuilt from them"
         if self._log.channels[k].has_pending:
@@ -237,7 +236,7 @@ class LogFeed:
         now_s = self._env.clock.monotonic_s()
         return now_s - self._env.confirmed_s <= self._env.limits.lease_s
 
-    # ---- decisions
+    # ---- decisions that are journaled
 
     def _decide(self) -> None:
         """Journal the decisions that are due now, if any."""
@@ -266,10 +265,10 @@ class LogFeed:
         return entries
 
     def _joins(self) -> list[LogEntry]:
-        """Return entries with which added partitions join, above everything released so far.
+        """Return journal entries that let added partitions join, above all rows released so far.
 
-        The partition with the least frontier was read as far as any earlier instance can have read.
-        So no earlier instance released more, and all rows below are recomputed the same.
+        The partition with the least frontier must have been read as far as by any earlier instance.
+        Then none released more, and rows below are recomputed in the same order.
         """
         awaited = self._awaited()
         if not awaited or not self._is_settled():
@@ -286,7 +285,7 @@ class LogFeed:
         return [k for k, channel in channels if self._has_added and channel.is_awaited]
 
     def _is_settled(self) -> bool:
-        """Whether a partition with the least frontier was read as far as any instance before."""
+        """Return whether no earlier instance read more of a partition with the least frontier."""
         for k, channel in enumerate(self._log.channels):
             if channel.is_awaited or channel.reorder.frontier != self._log.bound:
                 continue
@@ -296,7 +295,7 @@ class LogFeed:
         return False
 
     def _settling(self, k: int) -> int | None:
-        """Return the log's end after earlier instances stopped reading; None: unknown yet."""
+        """Return the log's end after earlier instances stopped reading it; None: unknown yet."""
         part = self._partitions[k]
         if part.settles_at is None and self._env.clock.monotonic_s() >= self._alone_s:
             part.settles_at = self.reader.closing_position(k, self._alone_s)
@@ -318,7 +317,7 @@ class LogFeed:
         return entries
 
     def _clocks(self) -> list[LogEntry]:
-        """Return "clock" entries with the current time for the rows that look too early."""
+        """Return "clock" entries with the current time, for rows that look too early."""
         now_us, made = self._env.clock.now_us(), self._log.channels
         ahead = [(k, p.clock_until) for k, p in enumerate(self._partitions)]
         return [
@@ -350,7 +349,7 @@ class LogFeed:
         return self._intake.next_index(k)
 
     def _facts(self, *, has_joined: bool = False) -> list[PartitionFacts]:
-        """``has_joined``: report an added partition that has not joined as ended."""
+        """Return partition states; ``has_joined``: count partitions yet to join as ended."""
         rows = zip(self._partitions, self._log.channels, strict=True)
         return [
             PartitionFacts(
@@ -381,7 +380,7 @@ class LogFeed:
         )
 
     def _lag(self, k: int) -> int:
-        """Return the number of log rows that were not offered; -1: unknown."""
+        """Return the number of rows in the log that were not offered yet; -1: unknown."""
         lag = self.reader.lag(k)
         ahead = self._partitions[k].ahead
         if lag is None:
@@ -390,7 +389,7 @@ class LogFeed:
 
     @property
     def waiting(self) -> str:
-        """Return what it waits for besides rows, as text; empty: nothing."""
+        """Return what the source waits for besides rows, as text; empty: nothing."""
         if not self._has_lease():
             return "the job manager to confirm that this instance is the one"
         return self.reader.waiting

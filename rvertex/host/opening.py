@@ -49,7 +49,7 @@ class PreparedInstance:
     loaded: LoadedCheckpoint | None
     pace: Pace
     values: ValueLog | None
-    #: Set for a strong vertex.
+    #: The stored results of earlier steps, for a vertex with recovery ``strong``.
     history: History | None
     #: Set for a source of live logs.
     intake: Intake | None
@@ -66,7 +66,7 @@ class Starting:
 
     order: StartVertex
     opening: Future[PreparedInstance]
-    #: Marks of ``Collect`` messages that arrived during the start.
+    #: Low-water marks of ``Collect`` messages that arrived while the instance was opening.
     marks: dict[str, int] = field(default_factory=dict)
 
     def abandon(self) -> None:
@@ -120,7 +120,10 @@ def prepare_instance(
 
 
 def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
-    """Open the pace. It counts from the partition's first row, even if reading starts later."""
+    """Return the pace at which the source is read.
+
+    It counts from the first row of the partition, even if this instance starts reading later.
+    """
     limits, partition = env.limits, spec.source
     origin_us = None
     if partition is not None and partition.spec.log is not None:

@@ -1,13 +1,13 @@
-"""Pacing: replays a bounded source as if its events arrived live, at X times real time.
+"""Pacing: replays a bounded source as if its events arrived live, at a multiple of real time.
 
-Pacing only decides how many rows each poll reads. Batch boundaries never change the output, so it
-may read the clock.
+Pacing only decides how many rows each poll reads. Batch boundaries never change the output, so
+pacing may read the clock.
 
 Rows are read when they are due, but on average at most once per *step* of wall time. A source that
 skipped a step may read twice in the next one. All sources use the same steps, so rows of several
-sources reach a MERGE together. The step length adapts to the duration of polls: it is the least
-power of two times :data:`STEP_US` of which a poll takes at most a quarter. It is short on an idle
-host, and long on a busy one.
+sources reach a MERGE together. The step length adapts to the duration of polls: it is
+:data:`STEP_US` times the smallest power of two such that a poll takes at most a quarter of a step.
+So steps are short on an idle host, and long on a busy one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 
-#: Shortest step, us. The fixed cost of a poll is shared by the rows of one step.
+#: Shortest step, us. All rows of a step share the fixed cost of one poll.
 STEP_US = 500
 STEP_MAX_US = 2_000
 #: A step is at least this many times as long as a poll.
 _STEP_TURNS = 4
-#: Most polls with rows that a source may make at once after it skipped steps.
+#: Most reads that a source may make at once after it skipped steps.
 _TURNS_MAX = 2
 #: Weight of one poll in the moving average of poll durations: 1 / 8.
 _USUAL_OF_TURNS = 8
@@ -38,10 +38,11 @@ _FIRST_LOOK_ROWS = 1024
 
 
 class Pace:
-    """``speed``: event seconds per wall second; 0: as fast as possible.
+    """Decides which rows are due. ``speed``: event seconds per wall second; 0: as fast as possible.
 
     The row with event time ``origin_us`` is due at wall time ``started_us``. So a restarted source
-    first catches up. Without them, the first row is due at once.
+    first reads the rows that became due meanwhile. If both are missing, the first row is due at
+    once.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Pace:
         #: When rows were last read; None once the duration of that poll is known.
         self._turn_since_us: int | None = None
         self._usual_turn_us = 0.0
-        #: How many more polls may read rows now, and when that was counted.
+        #: How many more polls may read rows now, and the number of the step when that was computed.
         self._turns_left = _TURNS_MAX
         self._counted_us = 0
 

@@ -1,16 +1,16 @@
-"""Parking: the process of a host that has ended waits for the next host that it is to run.
+"""Parking: a process whose host has ended waits, and then runs the next host.
 
-A rescale ends all hosts of a job and starts others, with the same code of the user. A new process
-takes longer to start than the change itself, and the output pauses meanwhile. So the processes
-stay: ``StopHost.stays_at`` has the address of a :class:`Parking` in the job manager's process. A
-process whose host has ended connects there (:class:`Parked`) and waits for :class:`NextHost`. A
-process that is not needed, or whose job manager dies, exits.
+A rescale ends all hosts of a job and starts others that run the same user code. A new process takes
+longer to start than the change itself, and the output would pause meanwhile. So the processes stay:
+``StopHost.stays_at`` has the address of a :class:`Parking` in the job manager's process. A process
+whose host has ended connects there (:class:`Parked`) and waits for :class:`NextHost`. A process
+exits if it is not needed, or if its job manager dies.
 
 Invariants: (1) a process parks only after its host has stopped as requested and has closed all its
 streams, so nothing of the former host is written later; (2) a process runs at most one host at a
-time, and one that has ended is not given another; (3) only the end of the process that runs a host
-counts as the end of the host; (4) a process unpickles the next plan only from the root that it
-began with, which no message changes, and only bytes with the digest that arrived over the
+time, and a process that has ended gets no host; (3) a host counts as ended only when the process
+that runs it has ended; (4) a process unpickles the next plan only from the root with which it was
+started, which no message changes, and only bytes with the digest that arrived over the
 authenticated connection.
 """
 
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 P = TypeVar("P")
-#: The plan for parked processes, relative to the job's root.
+#: The file with the plan for parked processes, relative to the job's root.
 PLAN_FILE = "parked/plan.pkl"
-#: How long a process waits for its next host; then it exits. Less than ``host_start_wait_s``: a
-#: new host waits for its task slot no longer.
+#: A process exits if it gets no host for this time, s. It is shorter than ``host_start_wait_s``, so
+#: a new host does not wait in vain for the task slot of a parked process.
 PARKED_WAIT_S = 60.0
-#: After this time a process that waits returns its free memory. Sooner it would only delay others.
+#: A process that waits returns its free memory to the system after this time, s. Doing so at once
+#: would delay a host that arrives soon.
 IDLE_AFTER_S = 5.0
-#: A parked process that has not taken its host after this time hangs.
+#: A parked process that has not accepted its host after this time, s, is considered hung.
 TAKEN_WAIT_S = 5.0
-#: In place of a ``NextHost``: the process exits.
+#: A message that is sent instead of a ``NextHost``: the process exits.
 LEAVE = b""
 
 
@@ -59,9 +60,9 @@ class OtherPlanError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class NextHost:
-    """The next host of a parked process. ``digest``: of the plan in :data:`PLAN_FILE`."""
+    """The next host of a parked process. ``digest``: digest of the plan in :data:`PLAN_FILE`."""
 
-    #: Without the secret and the root, which the process has.
+    #: The host's configuration without the secret and the root, which the process has already.
     spec: HostSpec
     digest: bytes
 
@@ -70,17 +71,17 @@ _CODEC: MessageCodec[NextHost] = MessageCodec((NextHost,))
 
 
 class Processes(Generic[P]):
-    """Which process runs which host, and which waits. Pure; the caller serialises the calls."""
+    """Tracks which process runs which host, and which processes wait. Pure and without locks."""
 
     def __init__(self) -> None:
-        #: Of each process that has not ended: the host that it runs, or has run.
+        #: Per process that has not ended: the host that it runs, or ran last.
         self._hosts: dict[P, str] = {}
-        #: Of each process that is connected, in the order of arrival: the host that it ran before.
-        #: It is *parked* while it has no other host, and has not been dismissed.
+        #: Per connected process, in the order of arrival: the host that it ran before. The process
+        #: is *parked* until it gets another host or is dismissed.
         self._connected: dict[P, str] = {}
 
     def began(self, process: P, host: str) -> None:
-        """A new process runs ``host``."""
+        """Record that a new process runs ``host``."""
         self._hosts[process] = host
 
     def is_parked(self, process: P) -> bool:
@@ -97,14 +98,17 @@ class Processes(Generic[P]):
         return [process for process in self._connected if self.is_parked(process)]
 
     def park(self, host: str) -> P | None:
-        """The process of ``host`` waits for the next host. Return it; None: it has ended."""
+        """Record that the process of ``host`` waits for the next host.
+
+        Returns the process; None: it has ended.
+        """
         process = self.of(host)
         if process is not None:
             self._connected[process] = host
         return process
 
     def take(self, host: str) -> tuple[P | None, str]:
-        """Let a parked process run ``host``. Return it, or None, and its former host."""
+        """Assign ``host`` to a parked process. Return the process and its former host, or None."""
         process = next(iter(self._parked), None)
         if process is None:
             return None, ""
@@ -112,16 +116,19 @@ class Processes(Generic[P]):
         return process, former
 
     def has_taken(self, host: str) -> bool:
-        """Return whether the process of ``host`` has left the place where it waited for it."""
+        """Return whether the process of ``host`` has left the place where it waited for a host."""
         process = self.of(host)
         return process not in self._connected or self.is_parked(process)
 
     def dismiss(self, keep: int) -> list[str]:
-        """Give up all parked processes but ``keep``, which exit. Return their former hosts."""
+        """Let all parked processes except ``keep`` exit. Return their former hosts."""
         return [self._connected.pop(process) for process in self._parked[keep:]]
 
     def lose(self, host: str) -> P | None:
-        """The connection of a process that ran ``host`` has ended. Return it if it was parked."""
+        """Record that the connection of the process that ran ``host`` has ended.
+
+        Returns the process if it was parked.
+        """
         process = next((p for p, former in self._connected.items() if former == host), None)
         if process is None:
             return None
@@ -130,13 +137,16 @@ class Processes(Generic[P]):
         return process if was_parked else None
 
     def end(self, process: P) -> str:
-        """A process has ended. Return the host that ended with it; empty: it was parked."""
+        """Record that a process has ended.
+
+        Return the host that ended with it; empty: it was parked.
+        """
         was_parked, host = self.is_parked(process), self._hosts.pop(process, "")
         self._connected.pop(process, None)
         return "" if was_parked else host
 
     def of(self, host: str) -> P | None:
-        """Return the process that runs, or has run last, ``host``; None: it has ended."""
+        """Return the process that runs ``host``, or ran it last; None: that process has ended."""
         return next((process for process, own in self._hosts.items() if own == host), None)
 
     @property
@@ -155,14 +165,18 @@ class Parking:
         on_parked: Callable[[str], None],
         on_left: Callable[[str], None],
     ) -> None:
-        """``on_parked``, ``on_left``: called with the former host, from other threads."""
+        """Open the place where processes wait.
+
+        ``on_parked`` and ``on_left`` are called with the former host of a process that arrived or
+        has left, from other threads.
+        """
         self._server = ControlServer(secret, lambda *_: None, on_parked, on_left, host=bind)
-        #: The store that has the plan; None: none has.
+        #: The store that has the plan; None: the plan is in no store.
         self._stored_in: BlobStore | None = None
         self.address = self._server.address
 
     def send(self, former: str, spec: HostSpec, plan: bytes) -> None:
-        """Let the process that ran ``former`` run another host, with the plan ``plan``.
+        """Let the process that ran ``former`` run the host ``spec`` with the plan ``plan``.
 
         Raises:
             OperatingError: the process has gone, or the plan cannot be stored.
@@ -183,7 +197,7 @@ class Parking:
         self._server.close()
         stored_in, self._stored_in = self._stored_in, None
         if stored_in is not None:
-            with contextlib.suppress(OperatingError):  # the next plan replaces it
+            with contextlib.suppress(OperatingError):  # the next plan overwrites the file
                 stored_in.delete(PLAN_FILE)
 
 
@@ -191,7 +205,7 @@ class Parked:
     """A process's side: the connection over which its next host arrives."""
 
     def __init__(self, spec: HostSpec, address: str) -> None:
-        """``spec``: its former host.
+        """Connect to the job manager. ``spec``: the process's former host.
 
         Raises:
             OperatingError: the job manager has gone.
@@ -205,7 +219,7 @@ class Parked:
     def wait(self, idle: Callable[[], None] = lambda: None) -> tuple[HostSpec, bytes] | None:
         """Wait for the next host. Return it and its pickled plan; None: the process must exit.
 
-        ``idle``: called if no host comes for a while.
+        ``idle`` is called if no host arrives for ``IDLE_AFTER_S``.
 
         Raises:
             OtherPlanError: another process has written or deleted the plan in the root.
@@ -242,7 +256,7 @@ def next_host(
 ) -> tuple[HostSpec, bytes] | None:
     """Park at ``address``. Return the next host and its plan; None: the process must exit.
 
-    ``idle``: called once if the process waits for long.
+    ``idle`` is called once if the process waits for more than ``IDLE_AFTER_S``.
 
     Raises:
         See :meth:`Parked.wait`.

@@ -55,7 +55,10 @@ class VertexRunner:
         slot: CheckpointSlot,
         consumed: tuple[int, ...] = (),
     ) -> None:
-        """``consumed``: per output, the seq its reader has consumed; see :class:`StartVertex`."""
+        """``consumed`` has, per output, the seq its reader has consumed.
+
+        See :class:`StartVertex`.
+        """
         spec = prepared.spec
         self.spec, self.epoch = spec, epoch
         self._env = env
@@ -67,28 +70,28 @@ class VertexRunner:
         self._input_readers = [
             InputChannelReader(channel, env, self._report_lost) for channel in spec.inputs
         ]
-        #: Per output stream: items below are obsolete, even if they have yet to be written again.
+        #: Per output stream: items below this seq are obsolete, even if they must be written again.
         self._obsolete_below = [0] * len(self.outputs)
-        #: Reads live logs, in place of ``_source``.
+        #: Reads a source of live logs; other sources are read by ``_source``.
         self._feed = (
             None
             if prepared.intake is None
             else LogFeed(prepared.vertex, prepared.intake, env, consumed)
         )
         self._source: SourceReader | None = None
-        #: The next rows of a live source, read before they are due.
+        #: The next rows of a paced source, which a background thread reads before they are due.
         self._reading: Future[pa.RecordBatch | None] | None = None
         self._source_ended = False
         self._ahead: Items | None = None
         self._pace, self._values = prepared.pace, prepared.values
-        #: The held step: its entry that must become durable, and its outputs.
+        #: The held step: its journal entry that must become durable first, and its outputs.
         self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
-        #: Outputs of stored productions that are not yet durable as items, to be written again.
+        #: Outputs of stored steps (productions) to write again: some items are not durable.
         self._again = deque(prepared.history.again if prepared.history is not None else ())
         self.checkpoints = self._open_checkpoints(epoch, prepared, slot)
         self._announced_finish, self.last_checkpoint = False, LastCheckpoint(prepared.vertex)
         self._has_room = True
-        #: Whether all offered items have been executed; false for an instance just loaded.
+        #: Whether all offered items have been executed; false if the instance was just loaded.
         self._has_executed = False
         self._flush_by_s: float | None = None
         env.publish(self.outputs, epoch)
@@ -176,14 +179,14 @@ class VertexRunner:
         return True
 
     def _write_again(self) -> bool:
-        """Write one production's outputs; streams drop items that are durable already, by seq."""
+        """Write the outputs of one stored step again; streams ignore seqs that are durable."""
         if not all(stream.has_room() for stream in self.outputs):
             return False
         self._write(self._again.popleft(), is_valid=False)
         return True
 
     def _write(self, result: StepResult, *, is_valid: bool = True) -> None:
-        """``is_valid``: this instance computed it, so it is checked only with ``verify``."""
+        """Write the outputs; if ``is_valid`` (computed here), check them only with ``verify``."""
         is_valid = is_valid and not self._env.limits.verify
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
@@ -192,7 +195,7 @@ class VertexRunner:
         self._collect()
 
     def collect(self, marks: Mapping[str, int]) -> None:
-        """Delete the items below the marks, also those that are still to be written again."""
+        """Delete items below the low-water marks, including items that would be written again."""
         for k, stream in enumerate(self.outputs):
             mark = marks.get(stream.stream_id, 0)
             self._obsolete_below[k] = max(self._obsolete_below[k], mark)
@@ -204,11 +207,11 @@ class VertexRunner:
                 stream.garbage_collect(mark)
 
     def take_checkpoint(self, order: TakeCheckpoint) -> None:
-        """Take a checkpoint soon; if the job stops, at its cut."""
+        """Take a checkpoint soon; if the job stops, at the positions that ``order`` requests."""
         self.last_checkpoint.request(order.inputs) if order.holds else self.checkpoints.request()
 
     def end_source(self) -> None:
-        """End the live logs at the read positions."""
+        """End the live logs at the log's current ends."""
         if self._feed is not None:
             self._feed.finish()
 
@@ -326,7 +329,7 @@ class VertexRunner:
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:
-        """Whether durable outputs are durable up to ``output_seqs``; if urgent, flush them now."""
+        """Return whether durable outputs reach these seqs; if urgent, flush them now."""
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
         waiting = [s for s, durable, seq in rows if durable and s.durable_seq < seq]
         for stream in waiting if is_urgent else ():
@@ -335,7 +338,7 @@ class VertexRunner:
 
     @property
     def wait_s(self) -> float | None:
-        """Return how long until the source has something due; all else wakes the host."""
+        """Return the seconds until a row of the source is due. Other work wakes the host itself."""
         if self._feed is not None:
             return self._feed.reader.wait_s
         if self._ahead is None or self.vertex.is_finished or not self._has_room:
@@ -345,12 +348,12 @@ class VertexRunner:
         return None if self._held is not None else wait_s
 
     def begin_flush(self) -> None:
-        """Stop reading and checkpoints; flush the written items, see ``is_flushed``."""
+        """Stop reading and stop taking checkpoints. Flush the written items; see ``is_flushed``."""
         self._close_inputs()
         self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
 
     def is_flushed(self) -> bool:
-        """Whether all durable outputs are durable; if the job stops, whether all outputs are.
+        """Return whether all durable outputs are durable; if the job stops, all outputs.
 
         Raises:
             OperatingError: a flush failed, or takes longer than its limit.
@@ -370,11 +373,7 @@ class VertexRunner:
         return not waiting
 
     def close(self) -> None:
-        """Close readers and streams, all of them even after failures; other items are lost.
-
-        Raises:
-            Exception: the first failure.
-        """
+        """Close readers and streams, even after failures; raise the first. Other items are lost."""
         with ExitStack() as closing:
             for stream in self.outputs:
                 closing.callback(stream.close, flush=False)

@@ -1,11 +1,11 @@
 """Watches whether the host's thread is still in one poll of a vertex, and in which operator.
 
 A step cannot be interrupted, and until it ends the host reports nothing. So a separate thread
-watches the poll. If the poll takes long, the watch reports the operator to the job manager. Then
+watches the poll. If the poll takes long, this thread reports the operator to the job manager. Then
 the job manager does not count the host as dead, and it can name a step that never returns.
 
-The same thread samples where the time goes: to which vertex, and to which function of the user. So
-the page and the doctor name slow user code without a profiler.
+The same thread samples how the host spends its time: by vertex, and by function of the user. So the
+web page and ``doctor`` can name slow user code without a profiler.
 
 Invariant: the watched thread only notes when a poll begins, and what it works on
 (:mod:`rvertex.state.doing`).
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How often the thread is sampled; a longer pause of the sampler does not count as work.
+#: Seconds between two samples of the thread. If the sampler itself was delayed, at most the second
+#: number of seconds counts as work.
 SAMPLE_S, SAMPLE_S_MAX = 0.1, 0.5
 _SHOWN_CHARACTERS = 200
-#: The stack is read again when a poll has lasted twice as long.
+#: The stack is read again when a poll has lasted this many times as long.
 _STACK_AGAIN = 2
 _KIB = 1024
 
@@ -48,11 +49,13 @@ class Watch:
     def __init__(self, host: str, clock: Clock, limits: HostLimits) -> None:
         self._host, self._clock = host, clock
         self._busy_after_s, self._stack_after_s = limits.busy_after_s, limits.stack_after_s
-        #: A poll, its stack when it was read last, and after which time it is read again.
+        #: The poll whose stack was read last, that stack, and the duration after which to read it
+        #: again, s.
         self._stack: tuple[object, str, float] = (None, "", self._stack_after_s)
         self._poll: tuple[str, int, float] | None = None
         self.attach()
-        #: By vertex and epoch: seconds in polls, and by function of the user.
+        #: By vertex and epoch: seconds in polls. With a function of the user: seconds in that
+        #: function.
         self._busy_s: Counter[tuple[str, int]] = Counter()
         self._user_s: dict[tuple[str, int], Counter[str]] = {}
         self._vertices: dict[tuple[str, int], RVertex] = {}
@@ -71,7 +74,7 @@ class Watch:
         self._poll = None
 
     def sample(self, elapsed_s: float) -> None:
-        """Add the time since the last sample to the work that the thread does now."""
+        """Add the time since the last sample to the counters of the current work."""
         poll, function = self._poll, self._doing.function
         if poll is None:
             return
@@ -82,7 +85,10 @@ class Watch:
             spent[function_name(function)] += elapsed_s  # type: ignore[assignment]
 
     def timing(self, vertex: str, epoch: int, running: RVertex | None = None) -> Timing:
-        """Return how an instance spent its time; ``running`` is remembered for later calls."""
+        """Return how an instance spent its time.
+
+        ``running`` is the instance's vertex, which is remembered for calls without it.
+        """
         if running is not None:
             self._vertices[vertex, epoch] = running
         running = self._vertices.get((vertex, epoch))
@@ -98,7 +104,7 @@ class Watch:
         return Timing(*spent_us, function, *used, *hottest, *now, slots)
 
     def look(self) -> HostBusy | None:
-        """Return the work of the running poll, if it lasts long."""
+        """Return the work of the running poll if it lasts long, else None."""
         poll = self._poll
         if poll is None:
             return None
@@ -116,13 +122,14 @@ class Watch:
         return HostBusy(self._host, vertex, epoch, what, int(lasted_s), peak, timing)
 
     def _stack_in(self, poll: tuple[str, int, float], lasted_s: float) -> str:
-        """Return the stack of the running poll, read when it has lasted long; else empty."""
+        """Return the stack of the running poll if it lasts long; empty otherwise."""
         of, stack, due_s = self._stack
         if of is not poll:
             stack, due_s = "", self._stack_after_s
         if lasted_s >= due_s:
             stack, due_s = "", lasted_s * _STACK_AGAIN
-            with suppress(OSError):  # no folder for temporary files: the watch itself continues
+            # No folder for temporary files: the watch continues without stacks
+            with suppress(OSError):
                 stack = stack_of(self._thread)
             extra = {"vertex": poll[0], "lasted_s": int(lasted_s), "stack": stack}
             _log.warning("a step lasts long", extra=extra)
@@ -131,13 +138,14 @@ class Watch:
 
     @contextmanager
     def watching(self, tell: Callable[[HostBusy], None]) -> Iterator[None]:
-        """Watch the calling thread; ``tell`` is called in another thread."""
+        """Watch the calling thread in this block; ``tell`` is called in another thread."""
         self.attach()
         stopped = threading.Event()
 
         def look() -> None:
             sampled_s = looked_s = self._clock.monotonic_s()
-            while not stopped.wait(min(SAMPLE_S, self._busy_after_s)):  # ends when the block does
+            # Ends when the ``with`` block does
+            while not stopped.wait(min(SAMPLE_S, self._busy_after_s)):
                 now_s = self._clock.monotonic_s()
                 self.sample(min(now_s - sampled_s, SAMPLE_S_MAX))
                 sampled_s = now_s
@@ -157,7 +165,7 @@ class Watch:
 
 
 def doing_of(notes: Doing) -> str:
-    """Return the operator in which a thread is, and the user's function or expression in it."""
+    """Return the operator that a thread runs, and the user's function or expression in it."""
     inside = ""
     if notes.function is not None:
         inside = function_place(notes.function)

@@ -1,7 +1,7 @@
-"""Wiring: connects a host to its clock, its threads, its peers and its store.
+"""Wiring: connects a host to its clock, threads, job manager, other hosts and stores.
 
-:class:`FlightWiring` is the real one. The simulation gives a host another wiring, in which time,
-messages and storage belong to a seeded scheduler; the host is the same.
+:class:`FlightWiring` is the production implementation. The simulation uses another one, in which a
+seeded scheduler controls time, messages and storage. The code of the host is the same with both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ControlLink(Protocol):
         """Queue a message. Raises OperatingError if the connection is broken."""
 
     def close(self) -> None:
-        """End the connection, after what is queued."""
+        """End the connection once all queued messages are sent."""
 
 
 class StreamService(Protocol):
@@ -43,16 +43,16 @@ class StreamService(Protocol):
 
     @property
     def address(self) -> str:
-        """Where readers find it."""
+        """Return the address at which readers reach the service."""
 
     def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:
-        """Let readers have this stream."""
+        """Let readers on other hosts open this stream."""
 
     def withdraw(self, stream_id: str, epoch: int) -> None:
         """End all reads of this stream and refuse new ones."""
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving all streams."""
 
 
 @runtime_checkable
@@ -61,18 +61,18 @@ class DistantReader(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Whether no more items will be received."""
+        """Return whether the connection broke, so that no more items will be received."""
 
     @property
     def failure(self) -> BaseException | None:
-        """The reason why it is broken."""
+        """Return why the connection broke."""
 
     def read_received(self, max_items: int) -> Items | None:
         """Return items that were received earlier; None if all were read."""
 
 
 class Wiring(Protocol):
-    """Everything a host asks of its surroundings."""
+    """Everything that a host needs from its environment."""
 
     clock: Clock
     background: Background
@@ -105,22 +105,22 @@ class Wiring(Protocol):
         *,
         durable_first: bool,
     ) -> StreamReader:
-        """Return a reader of a stream on another host; also a DistantReader.
+        """Open a reader of a stream on another host; it is also a DistantReader.
 
-        ``durable_first``: durable items are read from ``store``.
+        With ``durable_first``, durable items are read from ``store``.
         """
 
     def open_log(
         self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
     ) -> LogReader:
-        """Return a reader of the live log of a source, each partition from its position on."""
+        """Return a reader of a source's live log that starts at ``positions``."""
 
     def close(self) -> None:
         """Close everything that this wiring has opened."""
 
 
 class FlightWiring:
-    """Threads, the system clock, fsspec, streams by Unix sockets and Flight, control by Flight."""
+    """The production wiring: threads, the system clock, fsspec stores, Unix sockets and Flight."""
 
     def __init__(self, name: str) -> None:
         self.clock: Clock = SystemClock()
@@ -179,7 +179,7 @@ class FlightWiring:
         return open_log(source, positions, self.clock, wake, self.background)
 
     def close(self) -> None:
-        """See Wiring. The readers are closed; their threads end before the process may."""
+        """See Wiring. Closes the readers; their threads must end before the process may."""
         deadline_s = self.clock.monotonic_s() + CLOSE_WAIT_S
         for reader in list(self._readers):
             reader.join(max(0.0, deadline_s - self.clock.monotonic_s()))

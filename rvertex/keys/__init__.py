@@ -1,1 +1,1 @@
-"""Keys as dense numbers: what grouping and joining are built on."""
+"""Dense numbers for keys, on which grouping and joins are built."""

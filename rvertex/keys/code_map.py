@@ -1,4 +1,4 @@
-"""An array indexed by key code that grows on demand: codes that were not set have ``fill``."""
+"""An array indexed by key code that grows on demand. Codes that were not set have ``fill``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class CodeMap:
         self._values = np.full(_CAPACITY_MIN, fill, dtype)
 
     def get(self, codes: np.ndarray) -> np.ndarray:
-        """Return the values of ``codes`` int64[n], none negative."""
-        values = self._values.take(codes, mode="clip")  # a get does not grow the array
+        """Return the values of ``codes`` int64[n]; no code is negative."""
+        # Clip, because a get does not grow the array
+        values = self._values.take(codes, mode="clip")
         values[codes >= len(self._values)] = self._fill
         return values
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: A range of at most this many codes is allowed for any number of rows.
 SPAN_MIN = 1 << 12
 _SPAN_PER_ROW = 4
-#: 1 / this of the first keys' width is left free below the least key.
+#: This fraction of the first keys' width, 1 / 8, is left free below the least key.
 _ROOM_BELOW = 8
 
 
@@ -63,7 +63,10 @@ class OffsetKeys:
         return at if mask is None else at[mask], mask
 
     def occupied(self) -> np.ndarray:
-        """Which codes have a key, bool[groups at the last :meth:`add`]; a view: do not keep it."""
+        """Return which codes have a key, bool[groups at the last :meth:`add`].
+
+        The result is a view: do not keep it.
+        """
         return self._present.read().view(bool)
 
     def add(self, codes: np.ndarray) -> None:
@@ -71,7 +74,10 @@ class OffsetKeys:
         self._present.writable(self._range.width)[codes] = 1
 
     def first_at(self, value: int) -> int:
-        """Return the first code whose key is at or after ``value``, at most the number of codes."""
+        """Return the first code whose key is at or after ``value``.
+
+        The number of codes if there is none.
+        """
         return min(max(int(value) - self._range.base, 0), len(self.occupied()))
 
     def found(self) -> np.ndarray:
@@ -83,7 +89,7 @@ class OffsetKeys:
         return typed(self._range.keys(codes), self._kind)
 
     def save(self) -> dict[str, pa.Table]:
-        """Base and keys, by reference."""
+        """Return the base and the keys, by reference."""
         present = pa.table({"present": self._present.shared()})
         return {"base": pa.table({"base": [self._range.base]}), "present": present}
 
@@ -93,12 +99,16 @@ class OffsetKeys:
         present = numbers(as_one_array(tables["present"].column(0)))
         made = cls(kind, KeyRange(tables["base"].column(0)[0].as_py(), len(present)))
         made._present.adopt(present)
-        made._rows = len(made.found())  # a lower bound: rows are not saved, and each key had one
+        # A lower bound: the number of rows is not saved, but each key had at least one
+        made._rows = len(made.found())
         return made
 
     @classmethod
     def beginning(cls, column: pa.Array) -> OffsetKeys | None:
-        """For keys like those of ``column``; None if they are far apart or of another type."""
+        """Return a range for keys like those of ``column``.
+
+        None if they are far apart or no integers.
+        """
         if len(column) == 0 or not is_packable(column):
             return None
         values = numbers(column)

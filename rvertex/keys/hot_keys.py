@@ -1,7 +1,7 @@
 """Estimates which keys have the rows that a vertex sends to the next stage.
 
-A sample of the rows is counted, so the cost per row is about a nanosecond. It is only shown: no
-output depends on it, and it is in no snapshot.
+It counts a sample of the rows, so the cost per row is about a nanosecond. The result is only shown
+to users: no output depends on it, and it is in no snapshot.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from rstream.items.hashing import hash_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Rows of a batch that are counted, and most rows from one such batch to the next.
+#: Number of rows that are counted of a batch, and most rows until the next counted batch.
 _SAMPLE_ROWS, _PAUSE_ROWS = 256, 1 << 18
-#: With fewer rows in the sample no key is named. With more, old rows count half.
+#: A key is named only if the sample has this many rows. If it has the second number of rows, the
+#: counts are halved, so that old rows weigh less.
 _NAMED_ROWS_MIN, _RECENT_ROWS = 128, 1 << 12
-#: Keys whose rows are counted; a key with a larger share than 1 / this is never forgotten.
+#: Most keys whose rows are counted. A key with more than 1/64 of the rows is never dropped.
 _KEYS_MAX = 64
 _SHOWN_CHARACTERS = 80
-#: Slots that stand for equal shares of the sample.
+#: Number of slots that are reported; each stands for an equal share of the sample.
 SLOTS_SHOWN = 64
 
-#: Names of key columns, and sorted slots of their keys that stand for equal shares of the rows.
+#: Names of key columns, and sorted slots of their keys. Each slot stands for an equal share of the
+#: rows.
 SentSlots = tuple[tuple[str, ...], tuple[int, ...]]
 
 
@@ -35,7 +37,10 @@ class HotKeys:
     """The most frequent key of each set of key columns, and where its rows are by slot."""
 
     def __init__(self, keys: Sequence[tuple[tuple[str, ...], int]]) -> None:
-        """``keys``: columns, and to how many vertices their rows go; of one no key is named."""
+        """Sample the rows by ``keys``: sets of columns, each with the number of receiving vertices.
+
+        With a single receiver, no key is reported.
+        """
         self._samples = {names: _Sample(names) for names, _ in keys if names}
         self._named = [names for names, vertices in keys if names and vertices > 1]
         self._rows, self._next_at = 0, 0
@@ -45,7 +50,7 @@ class HotKeys:
         self.slots: tuple[SentSlots, ...] = ()
 
     def observe(self, events: pa.RecordBatch) -> None:
-        """Count some rows of a batch, if it is time to."""
+        """Count some rows of a batch if enough rows have passed since the last counted batch."""
         if not self._samples or not events.num_rows:
             return
         self._rows += events.num_rows
@@ -68,7 +73,7 @@ class _Sample:
         self.names = names
         self._counts: dict[int, int] = {}
         self._rows = 0
-        #: The last sample with each counted key, and its row there.
+        #: By hash of a counted key: the last sample with the key, and the key's row in that sample.
         self._keys: dict[int, tuple[list[pa.Array], int]] = {}
         self._slots = np.empty(0, np.int64)
 
@@ -81,7 +86,8 @@ class _Sample:
         is_small = len(columns[0]) < _NAMED_ROWS_MIN
         places = {}
         for hash_, row, count in zip(hashes.tolist(), first.tolist(), counts.tolist(), strict=True):
-            if count > 1 or is_small or hash_ in self._counts:  # most keys of a large one are rare
+            # Most keys of a large sample are rare, so keys with one row are not added
+            if count > 1 or is_small or hash_ in self._counts:
                 self._counts[hash_] = self._counts.get(hash_, 0) + count
                 places[hash_] = row
         if self._rows > _RECENT_ROWS:
@@ -95,7 +101,10 @@ class _Sample:
         }
 
     def shown_slots(self) -> tuple[int, ...]:
-        """Return slots of sampled rows at equal distances; none: too few rows."""
+        """Return the slots of sampled rows at equal distances.
+
+        An empty tuple if there are too few rows.
+        """
         rows = len(self._slots)
         if rows < _NAMED_ROWS_MIN:
             return ()
@@ -113,7 +122,7 @@ class _Sample:
 
 
 def _shown(value: pa.Scalar) -> str:
-    """Return a key value as text; times that Python cannot represent are their number."""
+    """Return a key value as text. Times that Python cannot represent are shown as numbers."""
     try:
         return repr(value.as_py())
     except (ValueError, OverflowError, LookupError):

@@ -1,10 +1,10 @@
-"""Dense codes for 64-bit keys: the hash table that the key index is made of.
+"""Dense codes for 64-bit keys: the hash table on which the key index is built.
 
-Codes are numbered by first appearance, so they depend on the order of the keys and not on how they
-are cut into calls. Keys within a small span are addressed directly (:mod:`rvertex.keys.key_range`).
-Others go through a hash table with open addressing and linear probing, for all rows of a call at
-once: each round advances the rows whose slot has another key, so the number of rounds is the length
-of the longest probe.
+Codes are numbered by first appearance, so they depend on the order of the keys and not on batch
+boundaries. Keys within a small span are addressed directly (:mod:`rvertex.keys.key_range`). Others
+go through a hash table with open addressing and linear probing, for all rows of a call at once:
+each round advances the rows whose slot has another key, so the number of rounds is the length of
+the longest probe.
 
 Invariants: (1) ``keys[code]`` is the key of ``code``, so equality is decided on all 64 bits and a
 collision never identifies two keys; (2) a call costs time in its rows, amortised: the table doubles
@@ -23,14 +23,14 @@ UNKNOWN = -1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _SPAN_MIN = 1 << 16
-#: The direct table may have this many cells per row of a call: then filling it costs no more than
-#: the rows.
+#: Cells that the direct table may have per row of a call: then filling the table costs no more than
+#: processing the rows.
 _SPAN_ROWS = 2
 _SLOTS_MIN = 1 << 12
-#: Keys that are placed at once in a new hash table.
+#: Number of keys that are inserted at once into a new hash table.
 _REHASH_ROWS = 1 << 18
 _CHUNK_MIN = 1 << 12
-#: A call with more rows than this, and more than this per known key, is cut into pieces.
+#: A call with more rows than this, and more than this per known key, is divided into pieces.
 _FRESH_ROWS_MAX = 1 << 12
 _FRESH_GROWTH = 8
 _CODES_MAX = 2**31 - 1
@@ -43,9 +43,9 @@ class IntIndex:
         self._keys = np.empty(64, np.int64)
         self._count = 0
         self._is_direct = True
-        #: Direct addressing: codes by distance. Hashing: codes by slot. -1: free.
+        #: With direct addressing: the code by distance. With hashing: the code by slot. -1: free.
         self._table = np.empty(0, np.int32)
-        #: Direct addressing: the range of keys, as wide as the table is long.
+        #: With direct addressing: the range of keys, as wide as the table is long.
         self._range = KeyRange(0, 0)
         self._shift = np.uint64(0)
 
@@ -96,7 +96,7 @@ class IntIndex:
         assert self._is_direct or 2 * self._count <= len(self._table)
 
     def _check_room(self, rows: int) -> None:
-        """Check that codes, and claims of ``rows`` rows with unknown keys, fit into int32."""
+        """Check that codes fit into int32 after ``rows`` rows with unknown keys."""
         if self._count + rows > _CODES_MAX:
             raise TooManyValuesError("different keys", _CODES_MAX)
 
@@ -109,7 +109,7 @@ class IntIndex:
         self._keys[self._count : count] = keys
         self._count = count
 
-    # Direct addressing.
+    # ---- direct addressing
 
     def _cover(self, keys: np.ndarray) -> None:
         """Grow the direct table to cover ``keys``, or switch to hashing."""
@@ -157,7 +157,7 @@ class IntIndex:
         self._append(keys[rows[first]])
         codes[rows] = self._table.take(slots)
 
-    # Open addressing.
+    # ---- open addressing
 
     def _slots_of(self, keys: np.ndarray) -> np.ndarray:
         mixed = keys.view(np.uint64) >> _HALF
@@ -183,7 +183,7 @@ class IntIndex:
         return codes.astype(np.int64)
 
     def _look_up(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Codes, and for unknown keys (-1) the free slot at which their probe ended."""
+        """Return codes; for unknown keys -1, and the free slot at which their probe ended."""
         mask = len(self._table) - 1
         slots = self._slots_of(keys)
         codes = self._table.take(slots)
@@ -204,7 +204,7 @@ class IntIndex:
         return codes, slots
 
     def _insert_hashed(self, keys: np.ndarray) -> np.ndarray:
-        """Insert keys that are not in the table and may repeat; their codes, int32[n]."""
+        """Insert keys that are not in the table and may repeat; return their codes, int32[n]."""
         self._check_room(len(keys))
         if 2 * (self._count + len(keys)) > len(self._table):
             self._rehash(4 * (self._count + len(keys)))
@@ -220,7 +220,7 @@ class IntIndex:
         return codes
 
     def _place(self, keys: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Claim a slot per key; ``slots``: the first free slot of each row's probe.
+        """Claim a slot per key. ``slots``: the first free slot of each row's probe.
 
         Returns for each row the first row with the same key, and its slot. Rows of one key probe
         the same slots, so all of them meet the claim of the first row. A claim is ``count + row``
@@ -249,7 +249,8 @@ class IntIndex:
         self._table = np.full(1 << bits, UNKNOWN, np.int32)
         self._shift = np.uint64(64 - bits)
         keys = self.keys
-        for lo in range(0, len(keys), _REHASH_ROWS):  # temporaries stay small
+        # In pieces, so that temporary arrays stay small
+        for lo in range(0, len(keys), _REHASH_ROWS):
             some, self._count = keys[lo : lo + _REHASH_ROWS], lo
             _, at = self._place(some, self._slots_of(some))
             self._table[at] = np.arange(lo, lo + len(some), dtype=np.int32)

@@ -1,10 +1,9 @@
-"""Row numbers collected per key until all numbers of a key are taken at once.
+"""Collects row numbers per key until all numbers of a key are taken at once.
 
 Invariants: (1) a number is returned once; (2) the time to add is proportional to the added numbers;
 the time to take is proportional to the taken numbers, plus one pass for each block of the key with
-the most blocks.
-Theory: the numbers that one call adds to a key are one contiguous block. Each block links to the
-key's previous block. ``take`` follows the links of all keys at the same time.
+the most blocks. Theory: the numbers that one call adds to a key are one contiguous block. Each
+block links to the key's previous block. ``take`` follows the links of all keys at the same time.
 """
 
 from __future__ import annotations
@@ -48,7 +47,10 @@ class KeyChains:
 
     @property
     def size(self) -> int:
-        """Numbers ever added; the owner rebuilds when this is far above the numbers in use."""
+        """Number of row numbers ever added.
+
+        If it is far above the numbers in use, the owner rebuilds.
+        """
         return self._numbers.count
 
     def add(self, codes: np.ndarray, numbers: np.ndarray) -> None:
@@ -67,7 +69,10 @@ class KeyChains:
         self._numbers.append(numbers[order])
 
     def take(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Remove the numbers of distinct ``codes``; (i, number) for each number of ``codes[i]``."""
+        """Remove the numbers of distinct ``codes``.
+
+        Return (i, number) for each number of ``codes[i]``.
+        """
         block = self._latest.get(codes).astype(np.int64)
         which = np.flatnonzero(block != _NONE)
         block = block[which]

@@ -1,13 +1,13 @@
-"""Dense integer codes for keys of any columns: what grouping and joining are built on.
+"""Dense integer codes for keys of any columns; grouping and joins are built on them.
 
 A key is one value per key column. Codes are numbered by first appearance over all calls. So codes,
 and every order derived from them, depend on the order of the rows, not on the batch boundaries.
 
 Invariants: (1) exact: two rows have one code if and only if their keys are equal, where null equals
-null, NaN equals NaN and -0.0 equals 0.0; (2) ``codes`` costs time in its rows, amortised.
-Theory: integers, floats and times go through :class:`~rvertex.keys.int_index.IntIndex` by their
-bits. Other types are dictionary-encoded per call, so Python handles only distinct values. Several
-columns are combined pairwise: the codes of two columns make one 64-bit key of the next table.
+null, NaN equals NaN and -0.0 equals 0.0; (2) ``codes`` costs time in its rows, amortised. Theory:
+integers, floats and times go through :class:`~rvertex.keys.int_index.IntIndex` by their bits. Other
+types are dictionary-encoded per call, so Python handles only distinct values. Several columns are
+combined pairwise: the codes of two columns make one 64-bit key of the next table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rvertex.keys.wide_index import WideIndex, is_wide
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: More values than this are kept in arrays.
+#: Most values in a dictionary of Python objects; more values are kept in arrays.
 _OBJECTS_MAX = 1 << 13
 _PAIR_BITS = np.int64(32)
 _PAIR_MASK = np.int64(2**32 - 1)
@@ -53,9 +53,9 @@ class KeyIndex:
         return len(self._pairs[-1]) if self._pairs else len(self._columns[0])
 
     def codes(self, columns: Sequence[pa.Array], *, insert: bool = True) -> np.ndarray:
-        """int64[n], one code per row; -1 for unknown keys unless ``insert``.
+        """Return one code per row, int64[n]; -1 for unknown keys unless ``insert``.
 
-        With no key columns there is one key, the empty one: use :meth:`codes_of_rows`.
+        Without key columns there is one key, the empty key: use :meth:`codes_of_rows`.
         """
         assert len(columns) == len(self._columns) > 0, (len(columns), len(self._columns))
         codes = self._columns[0].codes(columns[0], insert=insert)
@@ -64,7 +64,10 @@ class KeyIndex:
         return codes
 
     def matching_codes(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """As :meth:`codes`; -1 where a key column is null, as a null matches nothing."""
+        """Return codes as :meth:`codes`.
+
+        -1 where a key column is null, since null never matches.
+        """
         codes = self.codes(columns)
         nulls = null_keys(columns)
         if nulls is not None:
@@ -74,7 +77,7 @@ class KeyIndex:
     def codes_of_rows(
         self, columns: Sequence[pa.Array], rows: int, *, insert: bool = True
     ) -> np.ndarray:
-        """As :meth:`codes` for ``rows`` rows, also when there are no key columns (all code 0)."""
+        """Return codes as :meth:`codes` for ``rows`` rows. Without key columns, every code is 0."""
         if self._columns:
             return self.codes(columns, insert=insert)
         self._has_empty_key |= insert and rows > 0
@@ -83,7 +86,7 @@ class KeyIndex:
     def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
         """Return the key columns of ``codes`` int64[m], or of all codes in order.
 
-        Costs time in m.
+        The time is proportional to m.
         """
         if codes is None and len(self._columns) == 1:
             return [self._columns[0].all_values()]
@@ -100,7 +103,7 @@ class KeyIndex:
 
 
 def null_keys(columns: Sequence[pa.Array]) -> np.ndarray | None:
-    """Mask of the rows in which any key column is null; None if there is no such row."""
+    """Return a mask of the rows in which a key column is null; None if there is no such row."""
     mask: np.ndarray | None = None
     for column in columns:
         if column.null_count:
@@ -122,7 +125,7 @@ def _null_mask(column: pa.Array) -> np.ndarray:
 
 
 class _Column(Protocol):
-    """Values without nulls -> dense codes by first appearance."""
+    """Codes the values of a column without nulls, by first appearance."""
 
     def __len__(self) -> int: ...
     def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray: ...
@@ -130,7 +133,7 @@ class _Column(Protocol):
 
 
 class _NullableColumn:
-    """Numbers null by first appearance too: values that appear after it get a code one higher."""
+    """Codes null by first appearance too: values that appear after it get a code one higher."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -204,7 +207,7 @@ class _BitsColumn:
 
 
 class _ObjectColumn:
-    """Any other type: Python values while there are few, then an index that can be spilled."""
+    """Codes other types: in a dict while values are few, then in an index that can be spilled."""
 
     def __init__(self, type_: pa.DataType) -> None:
         if pa.types.is_nested(type_):
@@ -212,7 +215,7 @@ class _ObjectColumn:
         self._type = type_
         self._code_of: dict[Any, int] = {}
         self._values: list[Any] = []
-        #: Contains all values once there are many; then the dictionary is empty.
+        #: The index of all values once there are many; the dictionary is empty then.
         self._wide: WideIndex | None = None
 
     def __len__(self) -> int:
@@ -239,7 +242,7 @@ class _ObjectColumn:
         return np.array(codes, np.int64)
 
     def _widen(self) -> None:
-        """Move the values to an index of arrays, if their type allows it."""
+        """Move the values from the dictionary to an index of arrays, if their type allows it."""
         if is_wide(self._type):
             self._wide = WideIndex(pa.array(self._values, self._type))
             self._code_of, self._values = {}, []

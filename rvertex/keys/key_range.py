@@ -1,8 +1,8 @@
 """Direct addressing: a key in a range of integers is identified by its distance from the base.
 
 So a row's code is one subtraction, without a hash or an index. The owner decides how wide a range
-becomes and whether its base moves: an index grows it in both directions, groups only upwards, value
-codes never.
+becomes and whether its base moves: an index grows its range in both directions, groups only
+upwards, value codes never.
 
 Distances are differences modulo 2**64. As an unsigned number, the distance of a key below the base
 is at least 2**63 minus the base. So it is outside of every range that ends within int64.
@@ -28,11 +28,11 @@ class KeyRange:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the last key is within int64."""
+        """Whether the last key of the range is within int64."""
         return self.base + self.width <= _ABOVE
 
     def covers(self, low: int, high: int) -> bool:
-        """Return whether the range contains ``low``, ``high`` and so all keys between them."""
+        """Return whether the range contains all keys from ``low`` to ``high``."""
         return self.base <= low and high < self.base + self.width
 
     def distances(self, keys: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

@@ -1,11 +1,12 @@
-"""A table of keys with dense codes: saved by reference, and able to forget keys.
+"""A table of keys with dense codes: saved by reference, and able to drop keys.
 
 Codes are numbered by first appearance (:class:`~rvertex.keys.key_index.KeyIndex`). Callers keep
-arrays indexed by code. After :meth:`KeyTable.keep` they must select the same codes from them.
+arrays indexed by code. After :meth:`KeyTable.keep` they must select the same codes from these
+arrays.
 
 Invariants: (1) after ``restore(save())`` every key has its old code; (2) the time of ``save`` is
-proportional to the keys added since the last ``save``; (3) the time to forget is amortised over the
-keys that were added.
+proportional to the keys added since the last ``save``; (3) the time to drop keys is amortised over
+the keys that were added.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class KeyTable:
         return len(self._index)
 
     def codes(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-        """Return the codes of the keys, int64[rows]; new keys are added."""
+        """Return the codes of the keys, int64[rows]. New keys are added."""
         return self._index.codes_of_rows(columns, rows)
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
@@ -50,14 +51,15 @@ class KeyTable:
         return self._index.keys(codes)
 
     def is_crowded(self, beside: int = 0) -> bool:
-        """Whether enough keys were added since the last :meth:`keep` to pay for a pass over all.
+        """Return whether enough keys were added since the last :meth:`keep` for another pass.
 
-        ``beside``: rows that the caller would visit in the same pass.
+        A pass over all keys must pay, so its cost is amortised over the added keys. ``beside`` is
+        the number of rows that the caller would visit in the same pass.
         """
         return len(self) > 2 * self._kept + _KEYS_MIN + beside
 
     def keep(self, codes: np.ndarray) -> None:
-        """Forget all keys except ``codes`` (increasing); the key of ``codes[i]`` gets code i."""
+        """Drop all keys except ``codes`` (increasing); the key of ``codes[i]`` gets code i."""
         columns = self._index.keys(codes)
         self._index = KeyIndex(self._types)
         self._saved, self._kept = [], len(codes)
@@ -76,7 +78,7 @@ class KeyTable:
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Restore what ``save`` returned; only called on a new table."""
+        """Restore the state that ``save`` returned. Call it only on a new table."""
         assert len(self) == 0
         count = tables["groups"].num_rows
         keys = [as_one_array(tables[f"key{i}"].column(0)) for i in range(len(self._types))]

@@ -1,10 +1,10 @@
 """Order-preserving key numbers: groups are made in one pass and sorted by number.
 
 Integer and time columns become one number by arithmetic, without an index and without comparisons
-of columns. Columns of any type may follow if they depend on these, as a name depends on an id: they
-do not affect the order. Other keys go through an index.
+of columns. Columns of any type may follow if their values depend on the integer columns, as a name
+depends on an id: they do not affect the order. Other keys go through an index.
 
-Invariant: ``number(a) < number(b)`` if and only if key a comes before key b: columns from left to
+Invariant: ``number(a) < number(b)`` if and only if key a precedes key b: columns from left to
 right, each ascending, NaN after numbers and nulls last.
 """
 
@@ -26,15 +26,17 @@ from rvertex.keys.key_index import KeyIndex
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Numbers are below this: a number and a window then fit in one int64, and numbers can be counted.
+#: An upper bound of key numbers. A number and a window then fit into one int64.
 SPAN_MAX = 2**62
 #: Values are ranked by counting, without a sort, if their span (greatest minus least value) is at
-#: most this many times their number, or at most this many.
+#: most 12 times their number, or at most 2**16.
 _DENSE_PER_VALUE, _DENSE_CELLS_MIN = 12, 1 << 16
-#: The first factor for more values than fit into the processor's caches.
+#: The factor that replaces 12 if there are more than 2**18 values, too many for the processor's
+#: caches.
 _DENSE_PER_MANY, _MANY_VALUES = 1, 1 << 18
 _INT32_MAX = 2**31 - 1
-#: Rows that are checked first: most columns that do not depend on the others differ here already.
+#: Number of rows that are checked first: most columns that do not depend on the others already
+#: differ in these rows.
 _LOOK_ROWS = 1024
 
 
@@ -55,7 +57,7 @@ class NumberedKeys(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PackedKeys:
-    """Keys that are integers or times: the mixed-radix number of their offsets."""
+    """The numbers of keys of integers or times: the mixed-radix number of their offsets."""
 
     codes: np.ndarray
     span: int
@@ -76,7 +78,7 @@ class PackedKeys:
 
 @dataclass(frozen=True, slots=True)
 class ListedKeys:
-    """Keys of any types by their rank; ``first[rank]`` is a row of ``columns`` with that key."""
+    """The numbers of keys of any types: their ranks. ``first[rank]`` is a row with that key."""
 
     codes: np.ndarray
     first: np.ndarray
@@ -94,7 +96,7 @@ class ListedKeys:
 def numbered_keys(
     types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
 ) -> NumberedKeys:
-    """Number the keys of ``rows`` rows; ``columns`` have ``types`` or are dictionaries of them."""
+    """Number the keys of ``rows`` rows; the columns have ``types``, maybe dictionary-encoded."""
     packed = packed_keys(columns, rows)
     if packed is not None:
         return packed
@@ -102,7 +104,11 @@ def numbered_keys(
 
 
 def packed_keys(columns: Sequence[pa.Array], rows: int) -> PackedKeys | None:
-    """Number keys by arithmetic; None unless all are integers or times without nulls and fit."""
+    """Number keys by arithmetic.
+
+    Returns None unless all key columns are integers or times without nulls, and the numbers fit
+    into int64.
+    """
     types = tuple(column.type for column in columns)
     if not all(is_packable(column) for column in columns):
         return None
@@ -147,7 +153,7 @@ def is_packable(column: pa.Array) -> bool:
 
 
 def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Convert int64[n] to a column of ``kind``, a type that can be packed."""
+    """Convert int64[n] to a column of ``kind``, a type of integers or times."""
     if pa.types.is_boolean(kind):
         return pa.array(values.astype(bool))
     if pa.types.is_temporal(kind):
@@ -200,7 +206,7 @@ def _sorted_ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _leading(
     types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
 ) -> ListedKeys | None:
-    """Number keys by their first columns; None unless the other columns depend on these."""
+    """Number keys by their first columns. Return None unless the other columns depend on these."""
     leading = list(itertools.takewhile(is_packable, columns))
     rest = columns[len(leading) :]
     if not leading or any(pa.types.is_floating(column.type) for column in rest):
@@ -220,10 +226,11 @@ def _leading(
 
 
 def _equals(column: pa.Array, at: np.ndarray, rows: int) -> bool:
-    """Whether row i has the value of row ``at[i]``, for the first ``rows``; null equals null."""
+    """Return, for the first ``rows`` rows, whether row i equals row ``at[i]``; null equals null."""
     own, other = column.slice(0, rows), column.take(pa.array(at[:rows]))
     if pa.types.is_dictionary(column.type):
-        # a dictionary may contain a value twice: then the keys are indexed
+        # a dictionary may contain a value twice; then the rows differ here, and the keys are
+        # indexed
         own, other = own.indices, other.indices
     return bool(own.equals(other))
 

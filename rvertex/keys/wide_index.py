@@ -1,11 +1,12 @@
 """Dense codes for many values of more than 64 bits, such as text, without a Python object for each.
 
-A value is found by its hash and compared with the stored value. If another value has the hash, the
-hash of the hash is tried, and so on. Values are never removed, so a value without an entry is new.
+A value is found by its hash and compared with the stored value. If another value has the same hash,
+the hash of the hash is tried, and so on. Values are never removed, so a value without an entry is
+new.
 
-Invariants: (1) exact: two values have one code if and only if they are equal; (2) codes are by
-first appearance over all calls, also of values whose hashes are equal; (3) a call takes amortised
-time in its values.
+Invariants: (1) exact: two values have one code if and only if they are equal; (2) codes are
+numbered by first appearance over all calls, also for values with equal hashes; (3) a call takes
+amortised time in its values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from rstream.items.hashing import GOLDEN, fmix, hash_column
 from rvertex.keys.int_index import UNKNOWN, IntIndex
 
-#: Chunks of values are merged up to this size, since a merge copies them.
+#: Chunks of values are merged up to this size, in bytes, since a merge copies them.
 _CHUNK_BYTES_MAX = 32 << 20
 
 
@@ -34,11 +35,11 @@ def is_wide(kind: pa.DataType) -> bool:
 
 
 class WideIndex:
-    """Values -> dense codes; ``values``: different ones, with codes from 0."""
+    """Codes distinct values; the first ``values`` get the codes from 0 on."""
 
     def __init__(self, values: pa.Array) -> None:
         self._kind = values.type
-        #: The code of a hash is that of its value.
+        #: Index of hashes: the code of a hash is the code of its value.
         self._index = IntIndex()
         #: The values in code order, and the code of the first value of each chunk.
         self._chunks: list[pa.Array] = []
@@ -49,7 +50,10 @@ class WideIndex:
         return len(self._index)
 
     def codes(self, values: pa.Array, *, insert: bool) -> np.ndarray:
-        """The codes of different values, int64[n], none null; -1: unknown, and not ``insert``."""
+        """Return the codes of distinct values, int64[n], none null.
+
+        The code is -1 for an unknown value unless ``insert``.
+        """
         hashes = hash_column(values).view(np.int64)
         codes = self._index.codes(hashes, insert=False)
         is_new = codes == UNKNOWN
@@ -80,16 +84,17 @@ class WideIndex:
         return pa.concat_arrays(parts).take(pa.array(place))
 
     def _have(self, codes: np.ndarray, values: pa.Array) -> bool:
-        """Return whether these codes have these values."""
+        """Return whether each code belongs to the value at the same position."""
         return len(codes) == 0 or bool(pc.all(pc.equal(self.values(codes), values)).as_py())
 
     def _one_by_one(self, values: pa.Array, hashes: np.ndarray, *, insert: bool) -> np.ndarray:
-        """As :meth:`codes`, if a value has the hash of another one."""
+        """Return codes as :meth:`codes`, if two values have the same hash."""
         codes = np.full(len(values), UNKNOWN, np.int64)
         for i in range(len(values)):
             value, one = values.slice(i, 1), hashes[i : i + 1].copy()
             code = self._index.codes(one, insert=False)
-            while code[0] != UNKNOWN and not self._have(code, value):  # ends: hashes are finite
+            # Ends: there are finitely many hashes
+            while code[0] != UNKNOWN and not self._have(code, value):
                 one = fmix(one.view(np.uint64) + GOLDEN).view(np.int64)
                 code = self._index.codes(one, insert=False)
             if code[0] == UNKNOWN and insert:

@@ -1,4 +1,4 @@
-"""The state of an operator that consists of parts: their states, with the part's name as prefix."""
+"""The state of an operator that consists of parts: their states, prefixed with the parts' names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CAUGHT UP: an operator that holds CTIs (watermarks) back, and emits them once its rows have left.
+"""CAUGHT UP: emits the CTIs (watermarks) that an operator holds back, once its rows were emitted.
 
 The planner wraps sessions, left joins and similar operators in it if a keyed process with timers
 follows; :mod:`rvertex.operators.cti_hold` explains why. A transform does the same by itself.
@@ -9,7 +9,8 @@ follows; :mod:`rvertex.operators.cti_hold` explains why. A transform does the sa
                   CTI(INF)            [0, 5)           [0, 5), CTI(3)
                                       CTI(INF)         CTI(INF)
 
-Invariants: as in the wrapped operator. Its rows must leave once time passes their starts.
+Invariants: as in the wrapped operator. It must emit a row at the latest when time passes the row's
+start.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ForwardCtis:
         return self.operator.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """That of the wrapped operator: waiting CTIs are later than the CTI that it emits."""
+        """Return the wrapped operator's horizon: buffered CTIs are later than the CTI it emits."""
         return horizon_of(self.operator, durations)
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -57,7 +58,7 @@ class ForwardCtis:
         return output_duration_of(self.operator, durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> CtiForwarder:
-        """Open the wrapped operator, with no waiting CTIs."""
+        """Open the wrapped operator, without buffered CTIs."""
         return CtiForwarder(self.operator.open(inputs))
 
 
@@ -77,11 +78,11 @@ class CtiForwarder:
         return held_tables(self._operator)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Return the wrapped operator's output, and the waiting CTIs that it has reached."""
+        """Return the wrapped operator's output, and the buffered CTIs that it has reached."""
         return self._held.follow(ports, self._operator.process)
 
     def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
-        """As the wrapped operator, if it can name a row; else None."""
+        """Return the row that holds back the wrapped operator; None if it cannot name one."""
         inside: Any = self._operator
         first: tuple[int, Mapping[str, Any]] | None = None
         if hasattr(inside, "first_held"):
@@ -89,7 +90,7 @@ class CtiForwarder:
         return first
 
     def snapshot(self) -> OperatorState:
-        """Return the wrapped operator's state, and the waiting CTIs."""
+        """Return the wrapped operator's state, and the buffered CTIs."""
         return joined_states({_INSIDE: self._operator.snapshot()}, {"held": self._held.save()}, {})
 
     def load(self, state: OperatorState) -> None:

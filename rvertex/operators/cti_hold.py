@@ -6,16 +6,16 @@ as the output has reached its time, and at the latest at the end of the stream. 
 CTI of the output is that of the input, whichever rows were in the vertex. Hence a keyed process
 sees the same end of the stream (``ctx.at_end``) at any parallelism.
 
-Thinning bounds the number of waiting CTIs. Of old CTIs only the newest per cell of time is kept,
+Thinning bounds the number of buffered CTIs. Of old CTIs only the newest per cell of time is kept,
 since it implies the earlier ones. For every power of two there are cells of that width, and
-``_CELLS`` neighbouring cells form a block. Cells of a width are thinned once the last CTI has left
+``_CELLS`` neighbouring cells form a block. Cells of a width are thinned once the last CTI is past
 their block. So the older the CTIs, the wider the cells.
 
 Invariants: (1) the output is in normal form: each CTI is at its place in time, and no row before it
 starts at or after its time, because a row is emitted only after all CTIs up to its start; (2) the
-emitted and the waiting CTIs depend only on the output and on the CTIs up to the last one, so they
-do not depend on how the input was cut (runs are cut at CTIs that thin); (3) the last CTI of the
-input is never thinned; (4) at most :data:`HELD_MAX` CTIs wait.
+emitted and the buffered CTIs depend only on the output and on the CTIs up to the last one, so they
+do not depend on batch boundaries (runs are divided at CTIs that thin); (3) the last CTI of the
+input is never thinned; (4) at most :data:`HELD_MAX` CTIs are buffered.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 _CELLS_BITS = 8
 _CELLS = 1 << _CELLS_BITS
 _TIME_BITS = 63
-#: Most CTIs that can wait: per width one for each cell of the current block, and the last CTI.
+#: Most buffered CTIs: per width one for each cell of the current block, and the last CTI.
 HELD_MAX = _CELLS * (_TIME_BITS + 1)
 
 
 class HeldCtis:
-    """The CTIs of the input whose times the output has not reached.
+    """Buffers the CTIs of the input whose times the output has not reached.
 
-    ``keeps_own``: emit the operator's own CTIs, too. False: emit only CTIs of the input.
+    ``keeps_own``: also emit the operator's own CTIs. Otherwise, emit only CTIs of the input.
     """
 
     def __init__(self, *, keeps_own: bool) -> None:
@@ -53,10 +53,14 @@ class HeldCtis:
         self._reached: int = MIN_TIME
 
     def follow(self, ports: Sequence[Run], process: Callable[[Sequence[Run]], Run]) -> Run:
-        """Run ``process`` on ``ports``; add the waiting CTIs whose times the output has reached."""
+        """Run ``process`` on ``ports``.
+
+        Add the buffered CTIs whose times the output has reached.
+        """
         outs: list[Run] = []
         left = list(ports)
-        while (at := self._first_thinning(left[0].ctis)) is not None:  # ends: takes a CTI
+        # Ends: each round takes a CTI
+        while (at := self._first_thinning(left[0].ctis)) is not None:
             piece, left = _split_after(left, at)
             outs.append(self._followed(piece[0].ctis, process(piece)))
             self._waiting = self._waiting[_last_of_use(self._waiting) >= piece[0].ctis[-1]]
@@ -75,7 +79,7 @@ class HeldCtis:
         self._waiting = np.array(waiting, np.int64)
 
     def _followed(self, ctis: np.ndarray, out: Run) -> Run:
-        """Add ``ctis`` to the waiting CTIs, and emit the CTIs that ``out`` has reached."""
+        """Buffer ``ctis``, and emit the CTIs whose times ``out`` has reached."""
         waiting = np.concatenate([self._waiting, ctis])
         self._reached = frontier_after(self._reached, [out])
         count = int(waiting.searchsorted(self._reached, side="right"))
@@ -83,9 +87,9 @@ class HeldCtis:
         return Run(out.events, np.union1d(out.ctis, passed) if self._keeps_own else passed)
 
     def _first_thinning(self, ctis: np.ndarray) -> int | None:
-        """The index of the first of ``ctis`` that makes a waiting CTI obsolete; None: none does.
+        """Return the index of the first of ``ctis`` that makes a buffered CTI obsolete, or None.
 
-        This assumes that no CTI leaves in between.
+        This assumes that no CTI is emitted in between.
         """
         if len(ctis) == 0:
             return None
@@ -95,7 +99,7 @@ class HeldCtis:
 
 
 def _last_of_use(times: np.ndarray) -> np.ndarray:
-    """Return the last instant of the block of each CTI: a later CTI thins the cell of that CTI.
+    """Return the last instant of the block of each CTI; a later CTI thins the cell of that CTI.
 
     The cell is the smallest that contains the CTI and the next of ``times``. The last CTI has no
     next one, and no cell spans time 0. In these cases the block is half of the time axis.

@@ -63,7 +63,8 @@ class ExplodeOperator(Stateless):
         """Repeat each row once per element of its list."""
         (run,) = ports
         lists = run.events.column(self._column)
-        # Not ``list_parent_indices``: it includes elements under null lists, ``list_flatten`` not.
+        # ``list_parent_indices`` would include elements under null lists, ``list_flatten`` does
+        # not.
         lengths = pc.fill_null(pc.list_value_length(lists), 0)
         parents = pa.array(np.repeat(np.arange(len(lists)), lengths))
         elements = pc.list_flatten(lists)

@@ -29,9 +29,11 @@ class Filter(RowByRow):
     holds_ctis: ClassVar[bool] = False
 
     predicate: Evaluator
-    #: The predicate never raises and reads no lifetime, so it may run before rows are sorted.
+    #: Whether the predicate never raises and reads no lifetime, so that rows need not be sorted
+    #: first.
     is_total: bool = False
-    #: The predicate reads row starts, and the input has end edges, whose start is in ``_ve``.
+    #: Whether the predicate reads row starts and the input has end edges, whose start is in
+    #: ``_ve``.
     edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:

@@ -33,7 +33,7 @@ Durations = tuple[int | None, ...]
 
 @runtime_checkable
 class Reaching(Protocol):
-    """What a specification implements beyond OperatorSpec if it knows its horizon."""
+    """The methods of an operator specification that declares its horizon."""
 
     def horizon_us(self, durations: Durations) -> int | None:
         """Return the horizon in microseconds, None if it has no bound."""
@@ -48,7 +48,7 @@ def horizon_of(operator: OperatorSpec, durations: Durations) -> int | None:
 
 
 def output_duration_of(operator: OperatorSpec, durations: Durations) -> int | None:
-    """Return the greatest lifetime of its output events; None if unbounded or not declared."""
+    """Return the greatest lifetime of its output events, us; None if unbounded or not declared."""
     return operator.output_duration(durations) if implements(operator, Reaching) else None
 
 
@@ -89,22 +89,22 @@ def least_us(durations: Durations) -> int | None:
 
 
 class Unbounded:
-    """Base of specifications whose state may depend on any earlier row."""
+    """Base of operator specifications whose state may depend on any earlier row."""
 
     __slots__ = ()
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: lifetimes have no bound, or the number of all earlier rows matters."""
+        """Return None: lifetimes have no bound, or the number of all earlier rows matters."""
         return None
 
 
 class SameLifetimes(Unbounded):
-    """Base of specifications whose output lives at most as long as the rows of the first port."""
+    """Base of specifications whose output lives no longer than the rows of the first port."""
 
     __slots__ = ()
 
     def output_duration(self, durations: Durations) -> int | None:
-        """At most the duration of the first port."""
+        """Return the greatest lifetime of the first port's rows, an upper bound of the output's."""
         return durations[0]
 
 
@@ -114,5 +114,5 @@ class RowByRow(SameLifetimes):
     __slots__ = ()
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """0: the operator keeps no state."""
+        """Return 0: the operator keeps no state."""
         return 0

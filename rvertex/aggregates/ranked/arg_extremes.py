@@ -5,12 +5,12 @@ its partial results are structs of the same type. Input values may be dictionary
 values are plain. Rows without a rank are skipped. Ties return the row with the smallest ``vs``,
 then the first in row order. NaN is greater than every number.
 
-Several columns by the same rank are searched once. Two columns have the same ranks and times if
-they share their buffers. Two accumulators have the same ranks and times if they have taken the same
-updates so far, which their versions show.
+If aggregates of two columns have the same rank, the row is searched once. Two columns have the same
+ranks and times if they share their buffers. Two accumulators have the same ranks and times if they
+have had the same updates so far, which their versions show.
 
 Invariants: as in :mod:`rvertex.aggregates.accumulators`; and the result does not depend on the
-order in which partial results are merged, if equal (rank, vs) come in row order.
+order in which partial results are merged, if rows with equal (rank, vs) arrive in row order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def has_numbers(kind: pa.DataType) -> bool:
 
 
 def plain_ranked(kind: pa.DataType) -> pa.DataType:
-    """A :func:`ranked_type` without dictionary encoding of the value; any other type unchanged."""
+    """Return a :func:`ranked_type` without dictionary encoding of the value.
+
+    Any other type is returned unchanged.
+    """
     if not is_ranked_type(kind) or not is_dictionary(value_type(kind)):
         return kind
     return ranked_type(kind.field(0).type, plain_type(value_type(kind)))
@@ -75,7 +78,7 @@ def values_of(column: pa.Array) -> pa.Array:
 
 
 class Ranked:
-    """The struct with the greatest (``is_max``) or smallest rank per group."""
+    """Keeps, per group, the struct with the greatest (``is_max``) or smallest rank."""
 
     def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
         self._column = column
@@ -85,7 +88,8 @@ class Ranked:
         self._keys = GroupArray(np.int64, _LEAST)
         self._times = GroupArray(np.int64, 0)
         self._has_value = GroupArray(np.bool_, False)
-        #: Accumulators of one version have the same ranks and times, so they take the same rows.
+        #: Accumulators of equal version have the same ranks and times, so they select the same
+        #: rows.
         self._version: object = None
 
     def update(self, rows: Rows) -> None:
@@ -115,7 +119,7 @@ class Ranked:
         return [self._store.values()]
 
     def save(self) -> list[Saved]:
-        """Return the structs by reference; ``restore`` recomputes keys and times from them."""
+        """Return the structs by reference. ``restore`` recomputes keys and times from them."""
         return [*self._store.save()]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
@@ -145,7 +149,7 @@ class Ranked:
         """Find the rows that replace a stored row, at most one per group."""
         keys, vs = self._order(column), numbers(column.field(1))
         hits, is_better = _best_rows(best, codes, keys)
-        # The stored row stays, unless its rank is worse, or equal with a later start.
+        # The stored row stays if its rank is better, or equal with an earlier or equal start.
         code = codes[hits]
         hits = hits[~has_value[code] | is_better | (vs[hits] < times[code])]
         if len(hits) > 1:
@@ -165,9 +169,9 @@ class Ranked:
 class _Winners:
     """The replacements of one update: from version ``before`` to the version that is this object.
 
-    Rows ``at`` int64[m] replace the rows of the groups ``codes``. ``keys``: their ranks as int64 to
-    compare. ``times``: their starts. ``ranks``: both as columns. ``column`` is referenced so that
-    its buffers are not reused for other data.
+    Rows ``at`` int64[m] replace the rows of the groups ``codes``. ``keys`` are their ranks as
+    comparable int64, and ``times`` their starts. ``ranks`` has both as columns. ``column`` is
+    referenced so that its buffers are not reused for other data.
     """
 
     before: object
@@ -182,7 +186,7 @@ class _Winners:
 def _place(column: pa.Array) -> tuple[pa.DataType, int, int, int]:
     """Return a key of a column's buffers.
 
-    Living columns without nulls are equal if their keys are.
+    If two such keys are equal while both columns exist and have no nulls, the columns are equal.
     """
     return (column.type, column.buffers()[1].address, column.offset, len(column))
 
@@ -192,8 +196,8 @@ def _best_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the rows with the greatest keys of their groups; ``best``: the greatest so far.
 
-    Returns: the rows, and which of them exceed the previous ``best``, which is by group. May
-    overwrite ``best`` where a row exceeds it.
+    Returns the rows, and which of them exceed the previous ``best`` of their group. Overwrites
+    ``best`` where a row exceeds it.
     """
     if len(best) == 1:  # a reduction is much faster than ``ufunc.at``
         before, greatest = int(best[0]), int(keys.max())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class RankedByValue:
-    """The struct with the greatest (``is_max``) or smallest rank per group."""
+    """Keeps, per group, the struct with the greatest (``is_max``) or smallest rank."""
 
     def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
         self._column = column
@@ -58,7 +58,7 @@ class RankedByValue:
         fields = [pa.concat_arrays([carried.field(k), parts[k]]) for k in range(3)]
         code = np.concatenate([kept, codes])
         table = pa.table({"code": code, "rank": fields[0], "vs": fields[1]})
-        # The sort is stable and stored rows come first, so ties keep the earlier row.
+        # The sort is stable and stored rows are first, so ties keep the earlier row.
         keys = [("code", "ascending"), ("rank", self._order), ("vs", "ascending")]
         order = pc.sort_indices(table, sort_keys=keys)
         first = order.filter(pa.array(heads_of(code[order.to_numpy()])))

@@ -1,9 +1,9 @@
-"""The functions ``listed`` and ``top_value``: values in the order of other values.
+"""The functions ``listed`` and ``top_value``: values sorted by other values.
 
 ``listed`` returns a list of values, or their texts joined. Its input is a column of structs with
 the sort columns ``by0``, ``by1``, ... and ``value``. A null struct is a row to skip, so a null
-``value`` can be an element. Ties are in row order. A list of distinct values has each value where
-it comes first. The argument is a :class:`ListOrder`.
+``value`` can be an element. Ties are in row order. In a list of distinct values, each value has the
+place of its first occurrence. The argument is a :class:`ListOrder`.
 
 ``top_value`` returns the value of the first row; input and argument are as in ``top_rows``.
 """
@@ -62,7 +62,7 @@ class ListOrder:
 
 
 class ListedByOrder(Holistic):
-    """The values of each group as a sorted list, null if there is none."""
+    """Lists the values of each group in sorted order; null if there is none."""
 
     def __init__(self, column: str, kind: pa.DataType, order: ListOrder) -> None:
         super().__init__(column, kind)

@@ -6,14 +6,15 @@ column:
 
 - ``row_number``: at most that many rows. Ties return the earliest by ``_vs``, then in row order; or
   the latest if the argument has ``latest``.
-- ``rank``: all rows that fewer rows than the limit precede.
-- ``dense_rank``: all rows with one of the first distinct sort values.
+- ``rank``: all rows with fewer rows before them than the limit.
+- ``dense_rank``: all rows that have one of the first distinct sort values, as many as the limit.
 
 NaN is greater than every number. A result row has its ``place`` (the rank number), its ``position``
 in the list and, if the argument has ``copies``, its number among equal rows (``copy``). Such a
 column is renamed to ``place_`` and so on if the rows have a column of that name.
 
-Invariant: the first rows of a union are among the first rows of its parts, so parts merge.
+Invariant: the first rows of a union are among the first rows of its parts, so partial results
+merge.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Rows
     from rvertex.aggregates.function import Argument, Lane, Merged
 
-#: Per sort column: whether it is descending, and whether nulls come first.
+#: Per sort column: whether it is descending, and whether nulls are first.
 Ways = tuple[tuple[bool, bool], ...]
 KINDS = ("row_number", "rank", "dense_rank")
-#: Columns of the result before the row's columns; ``copy`` only if requested.
+#: Result columns in front of the row's own columns; ``copy`` only if requested.
 _PLACES = ("place", "position", "copy")
 _LATEST, _COPIES = ", latest", ", copies"
 _VS, _ROW = "vs", "row"
@@ -72,7 +73,10 @@ class TopOrder:
         return TopOrder(kind, int(rows), read_ways(ways), copies, latest)
 
     def place_names(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """The names of the place columns, with ``_`` appended if ``columns`` contains the name."""
+        """Return the names of the place columns.
+
+        ``_`` is appended to a name that ``columns`` has.
+        """
         made: list[str] = []
         for name in _PLACES[: 3 if self.copies else 2]:
             while name in columns:  # ends: ``columns`` is finite
@@ -151,14 +155,14 @@ class TopRows(Values):
 def sort_keys(columns: Iterable[str], ways: Ways) -> list[tuple[str, str]]:
     """Return the sort keys for Arrow: all ``columns``.
 
-    Value columns in the direction of ``ways``.
+    Columns of values have the direction of ``ways``, columns of flags ascend.
     """
     down = {f"value{i}" for i, (is_down, _) in enumerate(ways) if is_down}
     return [(name, "descending" if name in down else "ascending") for name in columns]
 
 
 def sort_columns(values: Sequence[pa.Array], ways: Ways) -> dict[str, pa.Array]:
-    """The columns for Arrow to sort by: flags for nulls and NaN, and the values without these."""
+    """Return the columns for Arrow to sort by: flags for nulls and NaN, and the other values."""
     columns: dict[str, pa.Array] = {}
     for i, (value, (down, nulls_first)) in enumerate(zip(values, ways, strict=True)):
         value = plain_array(value)
@@ -186,7 +190,7 @@ def _changes(columns: list[pa.Array]) -> np.ndarray:
     for column in columns:
         before, after = column.slice(0, rows - 1), column.slice(1)
         differs = pc.fill_null(pc.not_equal(before, after), False)
-        # The flag column distinguishes nulls, so the value itself is ignored there.
+        # The flag column already distinguishes nulls, so the value behind a null is ignored.
         changed[1:] |= differs.to_numpy(zero_copy_only=False)
     return changed
 

@@ -2,7 +2,7 @@
 
 Invariants: (1) the codes of kept keys stay in order, and are 0, 1, ...; (2) a kept key has its
 values, its rows and its windows under its new code; (3) windows of other keys close at once, so
-that they hold back no watermark.
+that they do not hold back the watermark.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ if TYPE_CHECKING:
     from rvertex.operators.windows.running.frames import FrameAggregate
     from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 
-#: The column of the log of windows with the time at which a window closes.
+#: The column with the closing times, in the log of windows.
 _CLOSES = "c2"
-#: Tables by code: keys, accumulators, results, and the tables of single operators.
+#: Tables indexed by code: keys, accumulators, results, and the tables of single operators.
 _BY_CODE = ("groups", "open", "assigner", "endpoints", "sessions", "began", "carried")
 _BY_CODE_STARTS = ("key", "at", "place")
-#: Tables by code whose numbers are rows of a table of values, and that table.
+#: Tables indexed by code whose numbers are rows of another table, and the name of that table.
 _VALUES = {"at": "carried", "place": "result"}
 
 
 @dataclass(frozen=True, slots=True)
 class KeptKeys:
-    """The keys to keep. ``mask`` bool[keys]: by their code."""
+    """The keys to keep. ``mask`` bool[keys]: whether to keep the key with that code."""
 
     mask: np.ndarray
 
     def by_code(self, state: OperatorState) -> dict[str, pa.Table]:
-        """The tables that have a row per key, for the kept keys, and the values of these rows."""
+        """Return the tables that have a row per key, restricted to the kept keys.
+
+        Also returns the values that these rows refer to.
+        """
         tables: dict[str, pa.Table] = {}
         for name, table in state.tables.items():
             if name in _BY_CODE or name.startswith(_BY_CODE_STARTS):
@@ -66,7 +69,7 @@ class KeptKeys:
     ) -> dict[str, pa.Table]:
         """Return the distinct values of kept keys.
 
-        ``sessions`` int64[keys]: the values are by the number of the key's session, not by code.
+        ``sessions`` int64[keys]: the session of each key, if the values are numbered by session.
         """
         own, tables = state.tables, dict[str, pa.Table]()
         for lane in dict.fromkeys(n.partition(".")[0] for n in own if n.startswith("seen")):
@@ -90,7 +93,7 @@ class KeptKeys:
 
     @property
     def _codes(self) -> np.ndarray:
-        """The new code of each kept key."""
+        """Return the new code of each kept key."""
         codes: np.ndarray = np.cumsum(self.mask) - 1
         return codes
 
@@ -103,7 +106,7 @@ def kept_keys(spec: Any, slots: SlotRange, state: OperatorState) -> KeptKeys:
 
 
 def single_window(spec: Any, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
-    """Sessions and windows of counts: keys, and rows by window."""
+    """Restrict sessions and windows of counts: keys, and rows by window."""
     keys, own = kept_keys(spec, slots, state), state.tables
     tables = {
         **keys.by_code(state),
@@ -135,7 +138,7 @@ def running(
 def frames(
     spec: FrameAggregate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Frames: keys with their totals, or the rows that later frames may have."""
+    """Restrict frames: keys with their totals, or the rows that later frames may have."""
     keys, own = kept_keys(spec, slots, state), state.tables
     tables = {
         **keys.by_code(state),
@@ -157,7 +160,7 @@ def frames(
 def snapshot_windows(
     spec: SnapshotAggregate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Snapshot windows: keys with their open windows, ends that are ahead, and rows by window."""
+    """Restrict snapshot windows: keys with their open windows, later ends, and rows by window."""
     rows = filtered_rows(slots, {"rows": state.tables["rows"]}, spec)
     if spec.points:
         return replace(state, tables=rows)
@@ -174,7 +177,7 @@ def snapshot_windows(
 def edge_aggregate(
     spec: EdgeAggregate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Aggregates of live rows: keys with their results and sums, and live and waiting rows."""
+    """Restrict aggregates of live rows: keys with results and sums, live rows and buffered rows."""
     keys, own = kept_keys(spec, slots, state), state.tables
     waiting = {name: own[name] for name in ("waiting0", "ahead0")}
     tables = {
@@ -192,7 +195,7 @@ def edge_aggregate(
 def edge_sessions(
     spec: EdgeRunningSessions, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Running results of open sessions: keys with their results, and ends that are ahead."""
+    """Restrict running results of open sessions: keys with their results, and later ends."""
     keys, own = kept_keys(spec, slots, state), state.tables
     sessions = numbers(as_one_array(own["sessions"].column(0)))
     tables = {
@@ -228,9 +231,9 @@ def matches(spec: MatchRows, place: Place, slots: SlotRange, state: OperatorStat
 
 
 def _used(values: pa.Table, places: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of ``values`` whose numbers are in ``places``, and their new numbers there.
+    """Return the rows of ``values`` whose numbers are in ``places``, and their new numbers.
 
-    -1 means no row, and stays.
+    The number -1 means no row, and stays -1.
     """
     place = numbers(as_one_array(places.column(0)))
     is_used = np.zeros(values.num_rows, bool)
@@ -240,6 +243,6 @@ def _used(values: pa.Table, places: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _replaced(table: pa.Table, column: str, values: np.ndarray) -> pa.Table:
-    """``table`` with other values in a column."""
+    """Return ``table`` with other values in a column."""
     at = table.schema.get_field_index(column)
     return table.set_column(at, table.schema.field(at), pa.array(values))

@@ -23,7 +23,10 @@ Keys = tuple[tuple[str, ...], ...]
 
 
 def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Keys | None:
-    """The names of the same columns in an operator's output; None if missing or changed there."""
+    """Return the names of the key columns in an operator's output.
+
+    None if missing or changed there.
+    """
     match spec:
         case ForwardCtis(operator=inner):
             return keys_after(inner, keys, ports)
@@ -35,7 +38,7 @@ def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Ke
         case UserOperator() | Apply():
             return None
         case MatchRows() if not set(keys[0]) <= set(spec.kept):
-            return None  # a measure may have the name of a key
+            return None  # a measure may replace a key column of the same name
     output = getattr(spec, "output", None)
     if len(keys) == 1 or not isinstance(output, tuple):
         kept = getattr(spec, "keys", None)

@@ -27,8 +27,8 @@ def converted_shards(
 ) -> OperatorState:
     """Return the state of ``spec``, an operator of ``new``, made from ``state`` of the old vertex.
 
-    ``old``: the vertex with the operators of one shard. ``reshape``: converts rows to the columns
-    of the new output.
+    ``old`` is the old vertex with the operators of one shard. ``reshape`` converts rows to the
+    columns of the new output.
     """
     now = replace(new, operators=spec.chain)
     shards = shards_in(spec, len(old.operators), state)

@@ -1,4 +1,4 @@
-"""Items in transit between vertices, prepared for other readers after the vertices changed."""
+"""Items in transit between vertices, prepared for other readers when a job's vertices change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def items_of_slots(
     table: pa.Table, names: Sequence[str], first: int, ranges: Sequence[tuple[int, int]]
 ) -> pa.Table:
-    """Keep the CTIs, and the events whose key (``names``) is in these ranges of slots.
+    """Keep the CTIs, and the events whose key (columns ``names``) is in these ranges of slots.
 
     Without a key the events may go to any vertex: all of them go to the owner of slot ``first``.
     """
@@ -48,10 +48,10 @@ def lane_of(table: pa.Table) -> pa.Table:
 def merge_state(
     channels: int, time: int, reached: int, lanes: Mapping[str, pa.Table]
 ) -> tuple[OperatorState, tuple[int, ...]]:
-    """Return the state of MERGE at a cut, and its positions: the beginning of each channel.
+    """Return the state of MERGE at a cut, with each channel at its beginning.
 
-    ``lanes``: items in transit, by channel. All later items are at or after ``time``. All items
-    released before are at or before ``reached``, so a replay cannot start before that time.
+    ``lanes`` has the items in transit, by channel. All later items are at or after ``time``. All
+    items released before are at or before ``reached``, so a replay cannot start before that time.
     """
     header = {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
     return OperatorState({**header, REACHED: reached}, dict(lanes)), (0,) * channels

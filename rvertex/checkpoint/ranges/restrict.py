@@ -89,7 +89,7 @@ def restricted(
 ) -> OperatorState:
     """Return the part of ``state`` whose keys have these slots.
 
-    ``keys``: the hashed columns of each port; None: the operator's input no longer has them.
+    ``keys`` are the hashed columns of each port; None: the operator's input no longer has them.
     ``whole``: the slots that ``state`` covers.
 
     Raises:
@@ -123,10 +123,10 @@ def _divided(
 
 
 def _emptied(place: Place, state: OperatorState) -> OperatorState:
-    """Return the state of an operator without groups, for all vertices but the first.
+    """Return an empty state, for all vertices except the first.
 
-    For the first phase of an aggregate: one vertex gets all groups, because the second phase merges
-    them by key.
+    Used for the first phase of an aggregate: one vertex gets all groups, because the second phase
+    merges them by key.
     """
     fresh = place.spec.open(place.ports).snapshot()
     kept = {k: v for k, v in state.header.items() if k in ("open", "last_cti")}
@@ -149,7 +149,7 @@ def _by_rows(spec: Any, place: Place, slots: SlotRange, state: OperatorState) ->
 def _left_join(
     spec: LeftJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Left join. Waiting matches have the columns of the output, so they are filtered by those."""
+    """Restrict a left join. Buffered matches are filtered by the output's key columns."""
     names = {column: name for side, column, name in spec.output if side == "left"}
     only(spec, slots, list(names))
     held = state.tables["held"]
@@ -163,7 +163,7 @@ def _left_join(
 def _conditional(
     spec: ConditionalJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Left or anti join with a condition. Numbered left rows, and the matches of each number."""
+    """Restrict a left or anti join with a condition: left rows, and their matches by row number."""
     names = {column: name for side, column, name in spec.output if side == "left"}
     only(spec, slots, list(names))
     pairs, alone = part_state(state, PAIRS), part_state(state, ALONE)
@@ -186,7 +186,7 @@ def _conditional(
 def _interval(
     spec: IntervalJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Interval join. Its pairs refer to unmatched rows by position, so the rows are renumbered."""
+    """Restrict an interval join. Pairs refer to unmatched rows by position, so renumber these."""
     tables = filtered_rows(slots, state.tables, spec)
     operator = spec.open(place.ports)
     for side, column in operator.numbers.items():
@@ -205,7 +205,7 @@ def _interval(
 
 
 def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
-    """As-of join. Waiting rows refer to their matches (same key) by position: renumber them."""
+    """Restrict an as-of join. Buffered rows refer to matches by position, so renumber these."""
     tables = filtered_rows(slots, state.tables, spec)
     kept = slots.of_table(state.tables["matches"], 1)
     numbers = np.append(np.cumsum(kept) - 1, -1)  # -1 (no match) stays -1
@@ -220,7 +220,10 @@ def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState)
 def _edge_join(
     spec: EdgeJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Edge join. Table ``since`` is parallel to the rows of the left side: same filter."""
+    """Restrict an edge join.
+
+    Table ``since`` has one row per left row, so the same rows are kept.
+    """
     tables = {name: table for name, table in state.tables.items() if name != "since"}
     kept = filtered_rows(slots, tables, spec)
     if "since" in state.tables:
@@ -241,7 +244,7 @@ def _forwarding(
 def _of_begins(
     spec: EdgeOfBegins, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Return rows alive, by number, and waiting ends, filtered by the key in the emitted rows."""
+    """Restrict live rows and buffered ends, by the key columns of the emitted rows."""
     inner = replace(place, spec=spec.inner, ports=_numbered(place.ports))
     inside = _divided(spec.inner, inner, slots, part_state(state, "inner"))
     own = state.tables
@@ -269,7 +272,7 @@ def _numbered(ports: Sequence[pa.Schema]) -> tuple[pa.Schema, ...]:
 def _deduplicate(
     spec: Deduplicate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Return keys with the times until which repeats are dropped; keys on scratch are in a log."""
+    """Restrict keys and their expiry times; keys on scratch are in a log."""
     mask = by_code.kept_keys(spec, slots, state).mask
     own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
     keys = {name: filtered(own[name], mask) for name in own}
@@ -310,7 +313,7 @@ def _phases(
 def _process(
     spec: KeyedProcessing, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Return keys with their fields and timers, waiting rows, and events for begins and ends."""
+    """Restrict keys with their fields and timers, buffered rows, and events for begins and ends."""
     only(spec, slots, spec.keys)
     own = state.tables
     at = [spec.keys.index(name) for name in slots.keys[0]]

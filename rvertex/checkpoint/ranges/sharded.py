@@ -3,7 +3,7 @@
 A vertex that takes over the work of others continues each of their states separately. A *shard* is
 a chain of operators with the state of one range. A row goes to the shard of its slot, a CTI
 (watermark) goes to all shards. The outputs of the shards are merged by time, as MERGE does it. So a
-shard that delays its rows delays the other shards' output too. Without a range the vertex only
+shard that delays its rows delays the other shards' output too. A vertex without a range only
 forwards CTIs.
 
 Invariants: (1) states of shards are never mixed, so shards need not have reached the same time; (2)
@@ -41,9 +41,10 @@ _ROWS_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """``chain`` for each of ``ranges``. ``keys``: per port the columns whose hash is the slot.
+    """Runs ``chain`` once per range. ``keys``: per port, the columns whose hash is the slot.
 
-    Without columns, rows may go to any shard. The first one gets them: no shard has reached less.
+    Without key columns rows may go to any shard. The first shard gets them: it has the earliest
+    time.
     """
 
     holds_ctis: ClassVar[bool] = True
@@ -78,10 +79,10 @@ class Sharded:
         after: int = MIN_TIME,
         pending: Sequence[pa.Table | None] = (),
     ) -> OperatorState:
-        """Return the state of a vertex that continues with these states of the shards' operators.
+        """Return the initial state of a vertex that continues with these states, one per shard.
 
-        ``reached``: the last CTI that each shard received. ``after``: the last CTI of the output.
-        ``pending``: per shard, emitted items that MERGE has not released.
+        ``reached`` has the last CTI that each shard received. ``after`` is the last CTI of the
+        output. ``pending`` has, per shard, emitted items that MERGE has not released.
         """
         running = self.open(inputs)
         running.begin(states, reached, after)
@@ -136,7 +137,7 @@ class Shards:
         return found
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Run each shard on its rows; the outputs merged by time."""
+        """Run each shard on its rows. Return the outputs, merged by time."""
         if self._merge is None:
             ctis = growing(ports[0].ctis, self._last_cti)
             self._last_cti = int(ctis[-1]) if len(ctis) else self._last_cti
@@ -197,7 +198,10 @@ class Shards:
             self._merge.load(OperatorState(header), (0,) * n)
 
     def snapshot(self) -> OperatorState:
-        """The states of all operators, and the rows that MERGE holds until other shards follow."""
+        """Return the states of all operators, and the rows that MERGE buffers.
+
+        MERGE buffers the rows of a shard until the other shards have reached their time.
+        """
         parts = {
             f"s{i}.{k}": operator.snapshot()
             for i, shard in enumerate(self._shards)
@@ -235,7 +239,7 @@ class Shards:
 def shards_in(
     spec: Sharded, operators: int, state: OperatorState
 ) -> list[tuple[list[OperatorState], int, pa.Table | None]]:
-    """By shard: the states of its operators, its last received CTI, and its rows in MERGE."""
+    """Return, per shard: its operators' states, its last received CTI, and its rows in MERGE."""
     return [
         (
             [part_state(state, f"s{i}.{k}") for k in range(operators)],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rvertex.checkpoint.ranges.columns import Keys
 
 Slots = tuple[int, int]
-#: Why a stage that gathers all rows cannot be divided, and what to do.
+#: Error text: why a stage that gathers all rows cannot be divided, and what to do.
 NOT_BY_KEY = (
     "its rows do not come to it by key; give the step a key (group_by, PARTITION BY), or run the "
     "query in another root with another --parallelism"
@@ -40,7 +40,10 @@ class NotByKeyError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class SlotRange:
-    """The slots ``[lo, hi)`` of ``keys``; ``is_first``: it also gets counters not kept by key."""
+    """The slots ``[lo, hi)`` of ``keys``.
+
+    ``is_first``: the range also gets counters without a key.
+    """
 
     keys: Keys
     lo: int

@@ -1,4 +1,4 @@
-"""Spark as the engine. Other files import what is named here."""
+"""Spark as the engine. Import names from here, not from the modules of this package."""
 
 from rvertex.host.spark.body import SparkHostBody
 from rvertex.host.spark.context import LOG_KEPT_US, remove_old_logs, spark_context

@@ -30,14 +30,14 @@ class SparkHostBody:
         self._plan = plan
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[str]:
-        """Drain the input, run hosts and yield how the last one ended."""
+        """Drain the task's input, run hosts, and yield how the last one ended."""
         for _ in rows:
             pass
         pa.set_cpu_count(1)  # a task has one core
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         spec, plan = self._spec, self._plan
-        while True:  # ends with a host whose process is not needed any more
+        while True:  # ends when the process of the last host does not wait for another
             end = _run(spec, plan, attempt)
             if not end.stays_at:
                 break
@@ -55,7 +55,8 @@ class SparkHostBody:
 
 def _run(spec: HostSpec, plan: bytes, attempt: int) -> HostExit:
     try:
-        vertices = load_shipped(plan, to_run=True)  # shipped in Spark's closure, or in the root
+        # The plan comes from Spark's closure, or from the job's root
+        vertices = load_shipped(plan, to_run=True)
     except (ChangedCodeError, UnknownCodeError) as error:
         return HostExit(spec.host, f"{UNLOADABLE}{error}")
     try:
@@ -65,7 +66,7 @@ def _run(spec: HostSpec, plan: bytes, attempt: int) -> HostExit:
 
 
 def _give_memory_back() -> None:
-    """Return a worker's free memory to the system: Spark may keep the worker idle for long."""
+    """Return a worker's free memory to the system: Spark may keep the worker idle for hours."""
     forget()
     gc.collect()
     give_back()

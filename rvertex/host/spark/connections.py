@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOOPBACK = "127.0.0.1"
-#: A name as long as Spark's socket names plus some room: Spark uses 42 characters, and Java allows
+#: A name that is a little longer than Spark's socket names, which have 42 characters. Java allows
 #: slightly shorter paths than the system does.
 _SOCKET_NAME = "x" * 46
 _ADDRESSES = ("spark.driver.bindAddress", "spark.driver.host")
-#: Settings that encrypt Spark's remote calls, which transport tasks, if any is "true".
+#: Settings of Spark, of which one must be "true" to encrypt its remote calls, which transport
+#: tasks.
 ENCRYPTING = (
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
@@ -62,16 +63,17 @@ def is_local(master: str) -> bool:
 
 
 def loopback_settings(master: str, is_set: Callable[[str], bool]) -> dict[str, str]:
-    """Settings that bind a local JVM to loopback, unless the user has set its address.
+    """Return settings that bind a local JVM to loopback, unless the user has set its address.
 
-    By default it listens at the address of the machine's host name, which others can reach.
+    By default the JVM listens at the address of the machine's host name, which other machines can
+    reach.
     """
     is_configured = "SPARK_LOCAL_IP" in os.environ or any(map(is_set, _ADDRESSES))
     return {} if is_configured or not is_local(master) else dict.fromkeys(_ADDRESSES, LOOPBACK)
 
 
 def check_encrypted(master: str, setting: Callable[[str], str | None]) -> None:
-    """If encryption is on, check that Spark encrypts its own connections to a cluster.
+    """Check that Spark encrypts its own connections to a cluster, if this process encrypts its own.
 
     Raises:
         PlainSparkError: it does not, so the job's secret would be sent unencrypted.
@@ -83,11 +85,11 @@ def check_encrypted(master: str, setting: Callable[[str], str | None]) -> None:
 
 
 def local_sockets(master: str) -> dict[str, str]:
-    """Settings that connect the JVM and its Python workers on this machine by Unix sockets.
+    """Return settings that connect the JVM and its Python workers on this machine by Unix sockets.
 
     Over TCP the small messages at the start of a task wait for acknowledgements, which delays each
-    host by 40 ms. If a socket cannot be created, or PySpark's PYSPARK_UDS_MODE disables sockets,
-    the result is empty, and Spark uses TCP.
+    host by 40 ms. The result is empty, so that Spark uses TCP, if a socket cannot be created or if
+    PySpark's PYSPARK_UDS_MODE disables sockets.
     """
     is_wanted = os.environ.get("PYSPARK_UDS_MODE", "true").lower() == "true"
     if not is_wanted or not re.match(r"local(\[|$)", master):

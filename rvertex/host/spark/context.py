@@ -33,15 +33,15 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
-    # jemalloc returns freed memory within a second; Arrow's default keeps as much as is in use.
+    # jemalloc returns freed memory within a second; Arrow's default allocator keeps freed memory
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
     # Keep freed array memory for the next arrays: returning it and touching new pages costs more.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
 }
-#: Option of the driver's JVM, added to the user's: only the first compiler tier. This JVM moves
-#: messages and no rows, so the second tier would cost most of its time.
+#: Added to the options of the driver's JVM: use only the first compiler tier. This JVM moves
+#: messages and no rows, so compiling for the second tier would cost most of its time.
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 #: Environment variable set by spark-submit: the port of the JVM that started this process.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -51,7 +51,7 @@ LOG_KEPT_US = 7 * 86_400_000_000
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
 _lock = threading.Lock()
-#: The context that this module started. One that the user started is never stopped.
+#: The context that this module has started. It stops only this one, never a context of the user.
 _started: SparkContext | None = None
 
 
@@ -116,11 +116,12 @@ def remove_old_logs(now_us: int) -> None:
 def spark_context(
     master: str | None, daemon_module: str, *, fallback: str | None = None
 ) -> SparkContext:
-    """The process's SparkContext on ``master``; starts it, or moves ours there if it is idle.
+    """Return the process's SparkContext on ``master``; start it, or move it there if it is ours.
 
-    Without ``master`` the active context is used. If there is none, the master is the first of:
-    the option of spark-submit, ``fallback``, Spark's configuration, all cores of this machine.
-    ``daemon_module``: the module from whose process Spark forks Python workers.
+    A context of ours moves only while it is idle. Without ``master`` the active context is used. If
+    there is none, the master is the first of: the option of spark-submit, ``fallback``, Spark's
+    configuration, all cores of this machine. ``daemon_module``: the module from whose process Spark
+    forks Python workers.
 
     Raises:
         SparkUnavailableError: no Java, or the master does not answer.
@@ -161,10 +162,10 @@ def _answers(context: SparkContext) -> bool:
 
 
 def _use_this_python(context: SparkContext) -> None:
-    """Let workers on this machine run this process's interpreter, unless the user has set one.
+    """Let workers on this machine run this process's interpreter, unless the user has set another.
 
-    A Spark session of the user runs the ``python3`` on the PATH. If the virtual environment is not
-    activated, that one has none of its packages.
+    In a Spark session of the user, workers run the ``python3`` on the PATH. Without an activated
+    virtual environment, that interpreter lacks the packages of this one.
     """
     if "PYSPARK_PYTHON" not in os.environ and is_local(str(context.master)):
         context.pythonExec = sys.executable
@@ -172,7 +173,7 @@ def _use_this_python(context: SparkContext) -> None:
 
 def _forget(context: SparkContext) -> None:
     """Discard the context of a JVM that has died, so that a new one can be started."""
-    with contextlib.suppress(Exception):  # its calls fail: the connection is broken
+    with contextlib.suppress(Exception):  # every call fails: the connection is broken
         context.stop()
     if SparkContext._gateway is not None:
         SparkContext._gateway.shutdown()
@@ -180,9 +181,12 @@ def _forget(context: SparkContext) -> None:
 
 
 def _configured(master: str | None, daemon_module: str, fallback: str | None) -> SparkConf:
-    """Launch the JVM; settings for a new context, in which options of spark-submit win."""
+    """Launch the JVM.
+
+    Return the settings of a new context; options of spark-submit take precedence.
+    """
     if _SUBMITTED in os.environ:
-        _launch(SparkConf())  # the JVM of spark-submit has its options already
+        _launch(SparkConf())  # a JVM that spark-submit started has its options already
     elif master is None:
         master = fallback
     conf = SparkConf().setAppName("streamscope")
@@ -203,7 +207,7 @@ def _configured(master: str | None, daemon_module: str, fallback: str | None) ->
 
 
 def _launch(conf: SparkConf) -> None:
-    """Start the JVM with its output in a file, once per process."""
+    """Start the JVM once per process; its output goes to a file."""
     if SparkContext._gateway is not None:
         return
     remove_old_logs(SystemClock().now_us())
@@ -219,7 +223,7 @@ _CAUSE = re.compile(
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason in one line: the innermost of nested Java and Python errors."""
+    """Return the cause in one line: the innermost of nested Java and Python errors."""
     causes: list[str] = _CAUSE.findall(str(error))
     text = causes[-1] if causes else str(error).strip().partition("\n")[0]
     return text[:_REASON_CHARS_MAX] or type(error).__name__

@@ -1,9 +1,9 @@
 """Spark as the engine: an instance host is the body of a ``mapPartitions`` over one partition.
 
 Every process of hosts is one Spark job, submitted from its own thread in its own job group, with
-one attempt per task: a lost worker fails just that job. The body drains its input first (a task
-that does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until it is
-stopped, and further hosts if its process stays (:mod:`rvertex.host.parking`).
+one attempt per task: a lost worker fails just that job. The body drains its input first, because
+otherwise Spark ends the Python worker. Then it runs :class:`rvertex.host.host.Host` until the host
+is stopped, and further hosts if the process waits for them (:mod:`rvertex.host.parking`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Longest wait until a cluster has a task slot for each requested host.
 EXECUTORS_WAIT_S = 60.0
-#: Longest wait for parked processes that are not needed to exit.
+#: Longest wait until parked processes that are not needed have exited, s.
 RELEASE_WAIT_S = 10.0
 
 
@@ -51,14 +51,18 @@ class _Task:
     """A Spark job with one task, whose process runs one host after another."""
 
     def __init__(self, group: str, on_exit: Callable[[str, str], None]) -> None:
-        """``on_exit``: of the host that the process runs."""
+        """Make the record of a Spark job.
+
+        ``on_exit`` belongs to the host that the process runs now.
+        """
         self.group, self.on_exit = group, on_exit
 
 
 class SparkExecutor:
     """Runs each host in the process of a Spark job with one partition.
 
-    Invariant: ``_changed`` is held while processes change; no callback is called with it.
+    Invariant: the lock ``_changed`` is held while the set of processes changes, and never while a
+    callback runs.
     """
 
     def __init__(
@@ -71,11 +75,12 @@ class SparkExecutor:
         fallback: str | None = None,
         former: SparkExecutor | None = None,
     ) -> None:
-        """``master``, ``fallback``: see :func:`spark_context`.
+        """Connect to Spark. ``master``, ``fallback``, ``daemon_module``: see :func:`spark_context`.
 
-        ``former``: the job's executor until now, whose parked processes run hosts of this one.
+        ``former`` is the job's executor so far. This one takes its parked processes for new hosts.
         """
-        if former is not None and former.has_parked:  # so their Spark is alive
+        # Parked processes mean that their Spark is alive
+        if former is not None and former.has_parked:
             self._context: SparkContext = former._context
             self.master: str = former.master
         else:
@@ -89,7 +94,7 @@ class SparkExecutor:
         if former is None or self._inherited is None:
             self._slots = self._found_slots(wanted)
             self._changed, self._processes = threading.Condition(), Processes[_Task]()
-        else:  # its processes occupy slots
+        else:  # the processes of ``former`` occupy task slots
             self._slots, self._changed, self._processes = (
                 former._slots,
                 former._changed,
@@ -112,12 +117,12 @@ class SparkExecutor:
 
     @property
     def hosts(self) -> int:
-        """How many hosts a job should have here."""
+        """Return how many hosts a job should have on this Spark."""
         return self._hosts
 
     @property
     def bind(self) -> str:
-        """The address that hosts listen at: loopback for a local master, else all interfaces."""
+        """Return the address that hosts listen at: loopback for a local master, else any."""
         return LOOPBACK if is_local(self.master) else ALL_INTERFACES
 
     def _found_slots(self, wanted: int) -> _Slots:
@@ -135,7 +140,8 @@ class SparkExecutor:
 
     def _registered(self, wanted: int) -> tuple[int, int]:
         """Wait for enough task slots; return the numbers of registered executors and slots."""
-        self._context.parallelize([0], 1).foreach(lambda _: None)  # wait for the first executor
+        # Returns once the first executor has registered
+        self._context.parallelize([0], 1).foreach(lambda _: None)
         tracker = self._context._jsc.sc().statusTracker()
         clock = SystemClock()
         deadline_s = clock.monotonic_s() + EXECUTORS_WAIT_S
@@ -161,7 +167,7 @@ class SparkExecutor:
         assert self._inherited is not None
         try:
             self._inherited.send(former, spec, self._plan)
-        except OperatingError:  # its process is ending, or cannot get its plan
+        except OperatingError:  # the parked process is ending, or cannot read its plan
             self._cancel(task)
             return
         hangs = threading.Timer(TAKEN_WAIT_S, self._cancel_unless_taken, (spec.host, task))
@@ -176,7 +182,8 @@ class SparkExecutor:
 
     def _submit(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         body = SparkHostBody(spec, self._plan)
-        task = _Task(f"{spec.root} {spec.host}", on_exit)  # unique within this context
+        # The description is unique within this context
+        task = _Task(f"{spec.root} {spec.host}", on_exit)
 
         def submit() -> None:
             how = "failed"
@@ -193,7 +200,8 @@ class SparkExecutor:
         with self._changed:
             self._processes.began(task, spec.host)
         try:
-            thread.start()  # reads the properties of this thread from Java
+            # The new thread copies this thread's properties from Java, so set them first
+            thread.start()
         except (Py4JError, OSError, AttributeError) as error:
             with self._changed:
                 self._processes.end(task)
@@ -213,7 +221,7 @@ class SparkExecutor:
         self._dismiss_unused()
         try:
             self._parking = Parking(secret, self.bind, self._parked, self._left)
-        except OperatingError:  # no port: the processes exit, and the change takes longer
+        except OperatingError:  # no free port: the processes exit, and a rescale takes longer
             return ""
         return self._parking.address
 
@@ -235,13 +243,13 @@ class SparkExecutor:
         with self._changed:
             self._changed.wait_for(lambda: not self._processes.running, wait_s)
             hanging = self._processes.running
-        for task in hanging:  # it would occupy its slot for ever
+        for task in hanging:  # a hanging task would occupy its slot forever
             self._cancel(task)
             with self._changed:
                 self._processes.end(task)
 
     def _dismiss_unused(self) -> None:
-        """Let the processes exit that this executor inherited and has not used."""
+        """Let parked processes exit that came from the former executor and have no host here."""
         inherited, self._inherited = self._inherited, None
         if inherited is not None:
             with self._changed:
@@ -258,7 +266,7 @@ class SparkExecutor:
         with self._changed:
             leaving = self._processes.dismiss(keep)
         for host in leaving:
-            with contextlib.suppress(OperatingError):  # it exits already
+            with contextlib.suppress(OperatingError):  # the process exits already
                 assert self._inherited is not None
                 self._inherited.dismiss(host)
 

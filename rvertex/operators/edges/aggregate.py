@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeAggregate(Aggregates):
-    """Aggregates per key over live rows; ``endless``: no row of the input ever ends.
+    """Aggregates per key over live rows. ``endless``: no row of the input ever ends.
 
     ``renews``: each change of a key ends its result and begins a new one, even if both are equal,
     as :class:`rvertex.operators.windows.snapshots.window.SnapshotAggregate` does.
@@ -61,8 +61,8 @@ class EdgeAggregate(Aggregates):
     aggregates: tuple[AggregateSpec, ...]
     endless: bool = False
     renews: bool = False
-    #: Results at one instant come in the order of the rows that caused them (as a stitch emits
-    #: them). False: in the order of the keys.
+    #: Whether results at one instant have the order of the rows that caused them, as the results of
+    #: a stitch. If not, they are sorted by key.
     by_arrival: bool = False
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeAggregateOperator:
@@ -75,8 +75,8 @@ class EdgeAggregate(Aggregates):
 class Steps:
     """The starts and ends of rows, grouped to steps; a step is a key and an instant.
 
-    ``codes``, ``times`` int64[m]: the steps, sorted by (code, time). ``born``, ``died``: the step
-    of each row that starts or ends.
+    ``codes``, ``times`` int64[m]: key code and instant of each step, sorted. ``born``, ``died``:
+    the step of each row that starts or ends.
     """
 
     births: pa.RecordBatch
@@ -115,7 +115,7 @@ class EdgeAggregateOperator:
         self._way = self._chosen()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the changes at all instants that have passed."""
+        """Emit the changes at all instants before the frontier."""
         (run,) = ports
         given = Run(run.events.select(event_schema(self._needed).names), run.ctis)
         (settled,) = self._instants.take([given])
@@ -134,14 +134,14 @@ class EdgeAggregateOperator:
         steps = Steps(births, deaths, settled.known, codes[first], times[first], *split)
         made, lives = self._way.results(steps, len(self._keys))
         rows = self._rows(births, deaths, first, made)
-        # row numbers, so that starts precede ends
+        # row numbers as sort keys put starts before ends
         places = first if self._spec.by_arrival else None
         out = self._results.change(steps.codes, steps.times, rows, lives, places)
         self._forget()
         return Run(out, run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, results, the algorithm's state and buffered rows, by reference."""
+        """Return keys, results, the algorithm's state and buffered rows, by reference."""
         frontier, tables = self._instants.save()
         tables |= {**self._keys.save(), **self._results.save(), **self._way.save()}
         return OperatorState({"frontier": frontier}, tables)
@@ -154,7 +154,7 @@ class EdgeAggregateOperator:
         self._way.restore(state.tables)
 
     def _chosen(self) -> _Way:
-        """Select the algorithm."""
+        """Return the algorithm for these aggregates."""
         spec, payload = self._spec, self._needed
         if spec.endless and all(a.can_run for a in spec.aggregates):
             return _Endless(spec, payload)
@@ -172,7 +172,10 @@ class EdgeAggregateOperator:
         first: np.ndarray,
         made: list[pa.Array],
     ) -> pa.RecordBatch:
-        """Build result rows of the aggregates ``made``; ``first``: a row per step, for its key."""
+        """Build result rows of the aggregates ``made``.
+
+        ``first`` has a row per step, for its key.
+        """
         pairs = zip(
             self._grouping.key_columns(births), self._grouping.key_columns(deaths), strict=True
         )
@@ -190,7 +193,7 @@ class EdgeAggregateOperator:
 
 
 class _Endless:
-    """For rows that never end: accumulates the lanes of each key."""
+    """The algorithm for rows that never end: accumulates the lanes of each key."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._new_values = NewValues(spec.aggregates, payload)
@@ -222,7 +225,7 @@ class _Endless:
 
 
 class _Signed:
-    """For counts and integer sums: subtracts a row that ends from the sums of its key."""
+    """The algorithm for counts and integer sums: subtracts a row that ends from its key's sums."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._sums = SignedSums(spec.aggregates, payload)
@@ -236,7 +239,7 @@ class _Signed:
 
 
 class _Living:
-    """For other functions: aggregates all live rows of a key again at each change."""
+    """The algorithm for all other functions: aggregates all live rows of a key at each change."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._grouping, *_, self._finish = gathering(spec.keys, spec.aggregates, payload)

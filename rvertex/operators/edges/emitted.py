@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """The lifetimes of rows as far as a step knows them, int64[n] each.
+    """The lifetimes of rows as far as they are known in a step, int64[n] each.
 
     ``ends``: INF_TIME if no end is known yet. ``known``: the end that was known at the row's start,
     or INF_TIME. ``ranks``: sort keys for rows at one time.
@@ -50,7 +50,7 @@ class Lives:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """``_vs``, ``_ve`` and the ranks of events, int64[n] each."""
+    """The edges of events: ``_vs``, ``_ve`` and the ranks, int64[n] each."""
 
     vs: np.ndarray
     ve: np.ndarray
@@ -58,7 +58,7 @@ class Edges:
 
 
 def in_order(parts: Sequence[tuple[Edges, pa.RecordBatch]], schema: pa.Schema) -> pa.RecordBatch:
-    """Merge events and their payloads to one batch: by time, ends first, then by ranks."""
+    """Merge events and their payloads into one batch: by time, ends first, then by ranks."""
     parts = [(edges, payload) for edges, payload in parts if len(edges.vs)]
     if not parts:
         return empty_batch(schema)

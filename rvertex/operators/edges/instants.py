@@ -1,11 +1,11 @@
 """The starts and ends of rows at each passed instant, for rows with or without known ends.
 
 An operator on edges handles an instant once time has passed it on all ports. Then all starts and
-ends at that instant have arrived, so no result depends on how the input was cut.
+ends at that instant have arrived, so no result depends on batch boundaries.
 
 Invariants: (1) every row starts once and ends at most once. An end that is known in advance is
-buffered here until its time; an end edge brings the end of any other row; (2) rows at the frontier
-are buffered, since more may follow at the same time.
+buffered here until its time; the end of any other row arrives as an end edge; (2) rows at the
+frontier are buffered, since more may follow at the same time.
 """
 
 from __future__ import annotations
@@ -47,20 +47,26 @@ class Instants:
     """Collects the starts and ends of ports with payload ``schemas``, by instant."""
 
     def __init__(self, schemas: Sequence[pa.Schema], *, points_end: Sequence[bool] = ()) -> None:
-        """``points_end``: per port, whether points have deaths, too; by default they do."""
+        """Make empty buffers. ``points_end``: per port, whether points have deaths, too.
+
+        By default they do.
+        """
         self._points_end = tuple(points_end) or (True,) * len(schemas)
         self._events = [event_schema(schema) for schema in schemas]
         self._settled = SettledRows(self._events)
-        #: Known ends that are still ahead, as end edges.
+        #: Known ends after the frontier, as end edges.
         self._ahead = [SortedRuns(schema) for schema in self._events]
 
     @property
     def frontier(self) -> int:
-        """The instant before which all have been handled."""
+        """The first instant that has not been handled yet."""
         return self._settled.frontier
 
     def take(self, ports: Sequence[Run]) -> list[Settled]:
-        """Add ``ports``; return the births and deaths of each port at instants that have passed."""
+        """Add ``ports``.
+
+        Return the births and deaths of each port at instants before the frontier.
+        """
         taken = self._settled.take(ports)
         return [self._split(i, rows) for i, rows in enumerate(taken)]
 
@@ -72,7 +78,7 @@ class Instants:
         return self.frontier, tables
 
     def restore(self, frontier: int, tables: dict[str, pa.Table]) -> None:
-        """Restore the state that ``save`` returned; only on a new object."""
+        """Restore the state that ``save`` returned. Call it only on a new object."""
         count = len(self._events)
         self._settled.load(frontier, [tables[f"waiting{i}"] for i in range(count)])
         for i, runs in enumerate(self._ahead):

@@ -52,12 +52,12 @@ How = Literal["inner", "left", "anti"]
 Columns = tuple[tuple["Side", str, str], ...]
 _SIDES: tuple[Side, Side] = ("left", "right")
 _CODES_SLACK = 1 << 17
-#: The number that stands for the right row of a left row without a match.
+#: Stands for the number of the right row if a left row has no match.
 _ALONE = -1
-#: The first sort key of results at one instant: matches whose left row is the later one, matches
-#: whose right row is, and left rows that are alone.
+#: The first sort key of results at one instant: matches whose left row is the later row, matches
+#: whose right row is the later row, and left rows without a match.
 _OF_LEFT, _OF_RIGHT, _OF_NONE = 0, 1, 2
-#: The index of the left row's number in the ranks of a result; the right row's number is next.
+#: The index of the left row's number in the sort keys of a result; the right row's number is next.
 _LEFT = 3
 
 
@@ -65,8 +65,8 @@ _LEFT = 3
 class EdgeJoin:
     """Joins rows that are alive at the same time. Port 0 is the left input, port 1 the right.
 
-    ``output``: of each output column the side (port), its name in that input, and its own name.
-    ``reads``: the same for each column that the condition ``where`` reads.
+    ``output`` has, per output column, the side (port), its name in that input, and its own name.
+    ``reads`` has the same for each column that the condition ``where`` reads.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class EdgeJoin:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The rows of a side that begin or end in a step, and the resulting changes of counts."""
+    """The rows of a side that begin or end in a step, and how these change the counts."""
 
     active: np.ndarray
     codes: np.ndarray
@@ -124,16 +124,16 @@ class EdgeJoinOperator:
         self._reset()
 
     def _reset(self) -> None:
-        # A point matches no later row, so its end matters only for the counts of right rows.
+        # A point matches no later row, so its end only changes the counts of right rows.
         self._points_end = (False, self._spec.how != "inner")
         self._instants = Instants(self._stored, points_end=self._points_end)
         self._keys = KeyIndex(self._key_types)
         self._sides = [LivingRows(event_schema(stored)) for stored in self._stored]
-        #: Counts right rows by key; with a condition, matches by left row.
+        #: Counts right rows by key, or with a condition, matches by left row.
         self._matched = Presence()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the events at all instants that have passed."""
+        """Emit the events at all instants before the frontier."""
         lo = self._instants.frontier
         columns = [event_schema(stored).names for stored in self._stored]
         given = [Run(run.events.select(c), run.ctis) for run, c in zip(ports, columns, strict=True)]
@@ -186,7 +186,7 @@ class EdgeJoinOperator:
         return _Step(active, np.concatenate([born, died]), times, deltas)
 
     def _keyed(self, i: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
-        """The rows that can be in a result, their key codes, and their positions in ``rows``."""
+        """Return the rows that can be in a result, their key codes, and positions in ``rows``."""
         kept = np.arange(rows.num_rows)
         if i == 1 or self._spec.how == "inner":
             nulls = null_keys([rows.column(name) for name in self._spec.on(i)])
@@ -199,7 +199,7 @@ class EdgeJoinOperator:
         return self._keys.codes([rows.column(name) for name in self._spec.on(i)])
 
     def _pairs(self, left: _Step, right: _Step) -> Lives:
-        """Return the pairs of which a row begins or ends in the step."""
+        """Return the pairs with a row that begins or ends in the step."""
         lefts, rights = self._sides
         probe, of_left = rights.find(lefts.codes(left.active))
         other, of_right = lefts.find(rights.codes(right.active))
@@ -302,13 +302,13 @@ class EdgeJoinOperator:
             self.load(self.snapshot())
 
     def _absence(self) -> pa.Table:
-        """Per left row: the number of its matches, and since when it is 0 or is not."""
+        """Return, per left row, the number of its matches, and since when it is 0 or is not."""
         self._cover()
         count, since = self._matched.of(self._matched_by(np.arange(len(self._sides[0]))))
         return pa.table({"since": since, "count": count})
 
     def _restore_absence(self, tables: Mapping[str, pa.Table]) -> None:
-        """Restore since when each left row has no match; other keys have no entry."""
+        """Restore since when each left row has no match. Other keys have no entry."""
         lefts, rights = self._sides
         alive = lefts.is_alive(tables["left"])
         was = tables["since"].column("since").to_numpy()[alive]

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 _GROWTH = 3
 _SLACK = 1 << 12
-#: Most entries of a run's position table per row of the run.
+#: A run's table of positions has at most this many entries per row of the run.
 _SPARSE = 4
 #: Snapshot column with the end of each row. A reserved name, so no payload column can have it.
 _ENDED = SEQ
 
 
 class LivingRows:
-    """Rows of ``schema`` (with ``_vs``, and ``_ve``: the end known at the start) and codes >= 0."""
+    """Live rows of ``schema``, with ``_vs``, ``_ve`` (the end known at the start) and key codes."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -118,7 +118,7 @@ class LivingRows:
         return values
 
     def find(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(i, number) of rows with code ``codes[i]``, int64 each: all that live or end now.
+        """Return (i, number) of the rows with code ``codes[i]`` that live or end now, int64 each.
 
         The result may also have rows that ended before the last :meth:`add`.
         """
@@ -147,10 +147,7 @@ class LivingRows:
         return numbers
 
     def dying(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Return a live row for each death, equal in payload, code and times.
-
-        -1 if there is none.
-        """
+        """Return a live row for each death, equal in payload, code and times; -1: none."""
         began = int64_column(deaths, VE)
         numbers = np.full(len(codes), -1, np.int64)
         probe, number = self._of_start(codes, began)
@@ -189,7 +186,7 @@ class LivingRows:
     def forget(self) -> np.ndarray | None:
         """Drop rows that have ended, if they outnumber the others.
 
-        Returns: the numbers of the remaining rows; row ``kept[i]`` becomes i. None: nothing was
+        Returns the numbers of the remaining rows: row ``kept[i]`` becomes i. None: no row was
         dropped.
         """
         if self._dead <= self.alive + _SLACK:
@@ -210,7 +207,7 @@ class LivingRows:
         return self._rows.table().append_column(pa.field(_ENDED, pa.int64()), ended)
 
     def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
-        """Restore the live rows of what ``table`` returned, numbered from 0."""
+        """Restore the live rows of a table that :meth:`table` returned, numbered from 0."""
         alive = table.filter(pa.array(self.is_alive(table)))
         rows = alive.drop_columns([_ENDED]).cast(self._schema).combine_chunks().to_batches()
         codes = codes_of(rows[0]) if rows else np.empty(0, np.int64)
@@ -220,7 +217,7 @@ class LivingRows:
 
     @staticmethod
     def is_alive(table: pa.Table) -> np.ndarray:
-        """Return which rows of the result of ``table`` are valid, bool[n]."""
+        """Return which rows of a table that :meth:`table` returned are alive, bool[n]."""
         alive: np.ndarray = table.column(_ENDED).to_numpy() == INF_TIME
         return alive
 
@@ -239,7 +236,7 @@ class LivingRows:
             assert ((lo <= every) & (every < hi)).all()
 
     def _of_start(self, codes: np.ndarray, began: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(i, number) of all rows with code ``codes[i]`` and start ``began[i]``."""
+        """Return (i, number) of all rows with code ``codes[i]`` and start ``began[i]``."""
         probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._runs:
             lo, hi = run.places(codes)
@@ -287,7 +284,7 @@ class _IndexRun:
             self._codes = codes[:0]
 
     def places(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of ``codes[i]`` are at positions ``[lo[i], hi[i])``."""
+        """Return ``lo`` and ``hi``: rows of ``codes[i]`` are at positions ``[lo[i], hi[i])``."""
         if self._first is None:
             lo = self._codes.searchsorted(codes, side="left")
             return lo, self._codes.searchsorted(codes, side="right")
@@ -302,7 +299,7 @@ class ClosingRows:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """``schema``: the schema of events."""
+        """Make an empty store; ``schema`` is the schema of events."""
         self._instants = Instants([pa.schema(list(schema)[2:])])
         self.living = LivingRows(schema)
         self._deaths = SortedRuns(schema)
@@ -310,7 +307,7 @@ class ClosingRows:
 
     @property
     def frontier(self) -> int:
-        """The instant before which all have passed."""
+        """The first instant that has not passed yet."""
         return self._instants.frontier
 
     @property
@@ -319,7 +316,7 @@ class ClosingRows:
         return int(self._deaths.table().num_rows)
 
     def take(self, run: Run) -> None:
-        """Add the starts and ends at the instants that have passed."""
+        """Add the starts and ends in ``run``; use them up to the frontier."""
         (settled,) = self._instants.take([run])
         births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
         self.living.add(births, np.zeros(births.num_rows, np.int64))
@@ -342,14 +339,14 @@ class ClosingRows:
         return passed
 
     def snapshot(self, first_open: int | None) -> OperatorState:
-        """Live rows, buffered ends and rows by reference, and the first span that is not closed."""
+        """Return live rows, buffered ends and rows by reference, and the first open span."""
         frontier, tables = self._instants.save()
         header = {"frontier": frontier, "open": first_open, "last_cti": self._last_cti}
         tables |= {"rows": self.living.table(), "deaths": self._deaths.table()}
         return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> Any:
-        """Restore ``state``; return the first span that is not closed."""
+        """Restore ``state``; return the first open span."""
         self._last_cti = state.header["last_cti"]
         self._instants.restore(state.header["frontier"], state.tables)
         self.living.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
@@ -359,7 +356,7 @@ class ClosingRows:
 
 
 def expanded(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(i, position) for every position in ``[lo[i], hi[i])``, int64 each."""
+    """Return (i, position) for every position in ``[lo[i], hi[i])``, int64 each."""
     length = np.maximum(hi - lo, 0)
     probe = np.repeat(np.arange(len(lo)), length)
     before = np.repeat(np.cumsum(length) - length, length)
@@ -371,10 +368,10 @@ def bisected(
 ) -> np.ndarray:
     """Return the insertion point of ``wanted[i]`` in the sorted ``values[lo[i]:hi[i]]``.
 
-    ``after``: after equal values; else before them.
+    With ``after`` it is after equal values, otherwise before them.
     """
     lo, hi = lo.copy(), hi.copy()
-    while True:  # ends: every range is halved
+    while True:  # ends: each round halves every range
         open_ = np.flatnonzero(lo < hi)
         if len(open_) == 0:
             return lo
@@ -386,5 +383,5 @@ def bisected(
 
 
 def _alike(a: pa.Array, b: pa.Array) -> list[pa.Array]:
-    """Convert two columns to one type, dictionaries decoded."""
+    """Convert two columns to one type and decode dictionaries, so that they can be compared."""
     return [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in (a, b)]

@@ -1,4 +1,4 @@
-"""OF BEGINS: runs an operator that reads only starts over rows whose ends come later.
+"""OF BEGINS: runs an operator that reads only starts over rows whose ends arrive later.
 
 **Rule.** The operator ``inner`` keeps lifetimes and order. It drops rows or adds columns, based on
 the rows that have begun: frames, deduplication, as-of joins. It gets each row at its start, with a
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from rvertex.operators.protocol import OperatorSpec, OperatorState
 
-#: The name of the row number column that ``inner`` gets.
+#: The name of the column with the row number that ``inner`` gets.
 NUMBER = "number of row"
 _ENDS = event_schema(pa.schema([(NUMBER, pa.int64())]))
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeOfBegins:
-    """Runs ``inner``, which must pass on the column ``NUMBER`` that port 0 gets."""
+    """Runs ``inner``, which must keep the column ``NUMBER`` of port 0 in its output."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -70,10 +70,10 @@ class EdgeOfBeginsOperator:
         self._schema = event_schema(spec.output_schema(inputs))
         self._left = event_schema(spec.inner.output_schema(_numbered(inputs)))
         self._settled = SettledRows([self._event_schema])
-        #: Input rows without an end so far; ``_numbers``: the row number of each.
+        #: Live input rows; ``_numbers`` has the row number of each.
         self._rows = LivingRows(self._event_schema)
         self._numbers = np.empty(0, np.int64)
-        #: Their output rows, by row number.
+        #: The output rows of these, by row number.
         self._made = self._left.empty_table().combine_chunks()
         #: Ends that are not emitted yet: time, start of the row, row number.
         self._ends = SortedRuns(_ENDS)
@@ -130,7 +130,7 @@ class EdgeOfBeginsOperator:
             self._ends.push(batch)
 
     def _end(self, deaths: pa.RecordBatch) -> None:
-        """Buffer the ends of the rows that ``deaths`` end."""
+        """Buffer the ends of the live rows that ``deaths`` name."""
         unknown = np.full(deaths.num_rows, INF_TIME)
         found = self._rows.end(deaths, np.zeros(deaths.num_rows, np.int64), unknown)
         numbers = self._numbers[found]
@@ -148,9 +148,9 @@ class EdgeOfBeginsOperator:
             self._made = pa.concat_tables([self._made, added])
 
     def _due(self, made: Run) -> pa.RecordBatch:
-        """Return the end edges of output rows before which no row can begin any more."""
+        """Return the end edges of output rows that precede every later start."""
         upto = int(made.ctis[-1]) if len(made.ctis) else int(MIN_TIME)
-        if made.events.num_rows:  # ends at the time of a row precede it
+        if made.events.num_rows:  # ends at the time of a row precede the row
             upto = max(upto, int(int64_column(made.events, VS)[-1]) + 1)
         ends = self._ends.take_below(upto)
         if ends.num_rows == 0:

@@ -17,7 +17,7 @@ from rvertex.events.group_scan import group_start, heads_of
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Time spans of codes, int64[n] each, sorted by (code, start); INF_TIME: no end yet."""
+    """Time spans of codes, int64[n] each, sorted by (code, start). The end INF_TIME is unknown."""
 
     codes: np.ndarray
     starts: np.ndarray
@@ -25,7 +25,7 @@ class Spans:
 
 
 class Presence:
-    """Counts by code; a code that never had a row has count 0 since MIN_TIME."""
+    """Counts rows by code; a code that never had a row has count 0 since MIN_TIME."""
 
     def __init__(self) -> None:
         self._count = GroupArray(np.int64, 0)
@@ -42,7 +42,7 @@ class Presence:
         return self._count.read()[codes] > 0, self._since.read()[codes]
 
     def of(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the count of each code, and since when it is 0 or is not, int64[n] each."""
+        """Return the count of each code, and since when it is 0 or positive, int64[n] each."""
         return self._count.read()[codes], self._since.read()[codes]
 
     def keep(self, codes: np.ndarray) -> None:
@@ -73,7 +73,7 @@ class Presence:
         return self._spans(codes, times, count, turns, head)
 
     def adopt(self, count: np.ndarray, since: np.ndarray) -> None:
-        """Restore the counts of all codes, int64[codes], and since when each is 0 or is not."""
+        """Restore the counts of all codes, int64[codes], and since when each is 0 or positive."""
         self._count.adopt(count)
         self._since.adopt(since)
 
@@ -101,7 +101,7 @@ class Presence:
         order = np.lexsort((starts, of))
         starts, of = starts[order], of[order]
         ends = np.full(len(starts), INF_TIME)
-        # A span ends at the first closing of its code after its start.
+        # A span ends at the first time after its start at which its code has rows again.
         if len(closes):
             cell = np.lexsort((times[closes], codes[closes]))
             close_codes, close_times = codes[closes][cell], times[closes][cell]

@@ -1,8 +1,8 @@
 """One result per key that lives until it changes; a step emits the net change of each instant.
 
 Invariants: (1) an equal new result does not end the old one, unless ``renews``; (2) an end edge has
-the payload and the start of the result that ends; (3) results at one instant come in the order of
-their keys, ends first; (4) a key keeps the value of its first live row, since -0.0 equals 0.0.
+the payload and the start of the result that ends; (3) results at one instant are sorted by key,
+ends first; (4) a key keeps the value of its first live row, since -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Results by key code. ``schema``: of their events; the first ``keys`` columns are the keys.
+    """Results by key code. ``schema``: of their events; the first ``keys`` columns are the key.
 
     ``renews``: each step of a key ends its result and begins a new one, even if both are equal.
     """
@@ -51,11 +51,11 @@ class Results:
         lives: np.ndarray,
         places: np.ndarray | None = None,
     ) -> pa.RecordBatch:
-        """Compute the events that follow from the results of steps, one per code and instant.
+        """Return the events that follow from the results of steps, one per code and instant.
 
-        ``codes``, ``times`` int64[n]; ``made``: the payload of each; ``lives`` bool[n]: whether the
-        key has a result after the instant. ``places`` int64[n]: the order of steps at one instant;
-        None: that of keys.
+        ``codes``, ``times`` int64[n]; ``made``: the payload of each step; ``lives`` bool[n]:
+        whether the key has a result after the instant. ``places`` int64[n]: the order of steps at
+        one instant; None: the order of keys.
         """
         n = len(codes)
         if n == 0:
@@ -73,7 +73,7 @@ class Results:
         former = np.arange(n) - 1
         former[first] = n + np.arange(len(first))
         differs = (lives != lived[former]) | (lives & (self._renews | (same[:n] != same[former])))
-        # Per step: the last step up to it that changed the result, else the result before.
+        # Per step: the last step up to it that changed the result; if none did, the earlier result.
         changed = np.maximum.accumulate(np.where(differs, np.arange(n), -1))
         group = np.cumsum(heads) - 1
         latest = np.where(changed >= group_start(heads), changed, n + group)
@@ -127,7 +127,10 @@ class Results:
         return pa.RecordBatch.from_arrays(columns, schema=self.payload)
 
     def _with_keys_of(self, rows_of_keys: np.ndarray, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """``rows`` with equal keys of other rows: a key keeps its first form (-0.0 or 0.0)."""
+        """Return ``rows`` with the equal keys of ``rows_of_keys``: a key keeps its first form.
+
+        That matters for -0.0 and 0.0, which are equal.
+        """
         at = pa.array(rows_of_keys)
         columns = [
             column.take(at) if i < self._keys and pa.types.is_floating(column.type) else column

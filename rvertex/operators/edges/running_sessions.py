@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from rvertex.operators.horizon import Durations
 
-#: Payload of an entry in the queue of session ends: the key code.
+#: Payload of an entry in the queue of session ends: the key's code.
 _CODE = pa.schema([("code", pa.int64())])
 
 
@@ -63,7 +63,7 @@ class EdgeRunningSessions(OverSessions):
     renews: bool = False
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: a row may never end."""
+        """Return None: a row may never end."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeRunningSessionsOperator:
@@ -74,7 +74,10 @@ class EdgeRunningSessions(OverSessions):
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Sessions that end, int64[n] each; ``of``: the step of the last result, -1: older."""
+    """Sessions that end, int64[n] each.
+
+    ``of``: the step of the last result; -1: an earlier call.
+    """
 
     codes: np.ndarray
     times: np.ndarray
@@ -97,16 +100,17 @@ class EdgeRunningSessionsOperator:
         #: By key: number and end of its last session.
         self._session = GroupArray(np.int64, -1)
         self._end = GroupArray(np.int64, MIN_TIME)
-        #: By key: number of rows without an end yet, and until when its other rows keep it active.
+        #: By key: the number of live rows, and the time until which its other rows keep it active.
         self._living = GroupArray(np.int64, 0)
         self._upto = GroupArray(np.int64, MIN_TIME)
         self._sessions = 0
-        #: Queue of future session ends; an entry whose session end has moved is ignored.
+        #: Queue of session ends after the frontier. An entry whose session end has moved is
+        #: ignored.
         self._ahead = SortedRuns(event_schema(_CODE))
         self._waiting = empty_batch(self._needed)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the changes at all instants that have passed."""
+        """Emit the changes at all instants before the frontier."""
         (run,) = ports
         rows, self._waiting, promise = parted(self._waiting, run, self._needed.names)
         is_death = is_end(int64_column(rows, VS), int64_column(rows, VE))
@@ -128,7 +132,7 @@ class EdgeRunningSessionsOperator:
         return Run(out, run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, sessions, results, accumulated lanes and buffered rows, by reference."""
+        """Return keys, sessions, results, accumulated lanes and buffered rows, by reference."""
         tables = {**self._keys.save(), **self._results.save(), **self._carried.save()}
         tables |= self._distinct.save()
         arrays = {f"c{i}": column.shared() for i, column in enumerate(self._by_key)}
@@ -153,7 +157,7 @@ class EdgeRunningSessionsOperator:
     def _steps(
         self, rows: pa.RecordBatch, deaths: pa.RecordBatch
     ) -> tuple[np.ndarray, np.ndarray, _Ends, pa.RecordBatch]:
-        """Key, time and result of each step of ``rows``, and the sessions that end before a step.
+        """Return key, time and result of each step, and the sessions that end before a step.
 
         Steps are sorted by (time, key).
         """
@@ -219,7 +223,7 @@ class EdgeRunningSessionsOperator:
         return ve
 
     def _end_older(self, codes: np.ndarray, ended: np.ndarray) -> None:
-        """End rows of earlier steps, and the activity of keys without live rows."""
+        """End rows of earlier steps, and thus the activity of keys that have no live rows now."""
         if len(codes) == 0:
             return
         keys = len(self._keys)
@@ -242,7 +246,7 @@ class EdgeRunningSessionsOperator:
     def _follow(
         self, codes: np.ndarray, times: np.ndarray, last: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, _Ends]:
-        """Which steps begin a session, the session of each, and the sessions that end before."""
+        """Return which steps begin a session, the session of each, and sessions that end before."""
         keys = len(self._keys)
         session, end = self._session.writable(keys), self._end.writable(keys)
         starts = self._starts.follow(codes, times, last, keys, session >= 0)
@@ -270,11 +274,14 @@ class EdgeRunningSessionsOperator:
         return begins, belongs, ended
 
     def _due(self, promise: int, codes: np.ndarray) -> _Ends:
-        """The sessions that end before ``promise``; ``codes``: the keys of this call's steps."""
+        """Return the sessions that end before ``promise``.
+
+        ``codes``: the keys of this call's steps.
+        """
         due = self._ahead.take_below(promise)
         time, code = int64_column(due, VS), int64_column(due, "code")
         holds = self._end.read()[code] == time
-        code, first = np.unique(code[holds], return_index=True)  # may be queued twice
+        code, first = np.unique(code[holds], return_index=True)  # a session may be queued twice
         time = time[holds][first]
         by_code = np.argsort(codes, kind="stable")
         at = codes[by_code].searchsorted(code, side="right") - 1

@@ -2,8 +2,8 @@
 
 Sums are exact at any size: a value is split into ``high * 2**32 + low``, and both halves are summed
 separately, with sign + for a birth and - for a death. So the stored sum of a key is exact after any
-births and deaths, and no other row of the key is read. Sums of doubles are not exact, so they are
-not here.
+births and deaths, and no other row of the key is read. Sums of doubles would not be exact, so they
+are computed elsewhere.
 
 Invariant: a step takes time in its rows, even if all rows have one key.
 """
@@ -114,7 +114,7 @@ def _column(births: pa.RecordBatch, deaths: pa.RecordBatch, name: str) -> pa.Arr
 
 
 def _valid(births: pa.RecordBatch, deaths: pa.RecordBatch, name: str) -> np.ndarray:
-    """1 for each value, 0 for each null."""
+    """Return 1 for each value and 0 for each null, first of ``births`` and then of ``deaths``."""
     valid = _column(births, deaths, name).is_valid()
     return valid.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
@@ -127,7 +127,7 @@ def _values(births: pa.RecordBatch, deaths: pa.RecordBatch, name: str) -> np.nda
 def _running(
     carried: GroupArray, part: np.ndarray, step: np.ndarray, codes: np.ndarray, keys: int
 ) -> np.ndarray:
-    """Return the sums after each step; stores the last sum of each key in ``carried``."""
+    """Return the sums after each step, and store the last sum of each key in ``carried``."""
     added = np.zeros(len(codes), np.int64)
     np.add.at(added, step, part)
     before = carried.writable(keys)

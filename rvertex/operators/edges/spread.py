@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeSpread(SameColumns):
-    """Gives every row a start edge and, if it ends, an end edge."""
+    """Divides every row into a start edge and, if it ends, an end edge."""
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeSpreadOperator:
         """Return a new operator with empty state."""
@@ -48,7 +48,7 @@ class EdgeSpreadOperator:
         self._instants = Instants([payload])
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the starts and ends at all instants that have passed."""
+        """Emit the starts and ends at all instants before the frontier."""
         (run,) = ports
         (settled,) = self._instants.take(ports)
         births, deaths = settled.births, settled.deaths
@@ -69,7 +69,7 @@ class EdgeSpreadOperator:
 
 
 def in_order_of_begins(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort the edges of complete instants; rows that end together come by their starts."""
+    """Sort the edges of complete instants; rows that end together are sorted by their starts."""
     vs, ve = int64_column(events, VS), int64_column(events, VE)
     ends = ve < vs
     order = np.lexsort((np.where(ends, ve, 0), ~ends, vs))

@@ -69,7 +69,7 @@ class EdgeWindowsOperator:
         made = gathering(spec.keys, spec.aggregates, payload)
         self._grouping, self._needed, self._schema, self._finish = made
         self._windows = Windows(spec.size_us, spec.every_us)
-        #: Live rows, and ends, which are buffered until the windows of their rows are closed.
+        #: Live rows, and the ends that are buffered until the windows of their rows are closed.
         self._closing = ClosingRows(self._needed)
         self._rows = self._closing.living
         self._open = self._windows.lowest
@@ -94,10 +94,11 @@ class EdgeWindowsOperator:
     def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
         """Emit the windows below ``window``."""
         window = min(window, self._windows.highest + 1)
-        # ends: each round closes a window; after the end of the stream every row must have an end
+        # ends: each round closes a window, and after the end of the stream every row has an end
         while self._open < window:
             start = self._open * self._windows.every
-            self._closing.end_before(start + 1)  # rows that ended by then are in no open window
+            # Rows that have ended by then are in no open window
+            self._closing.end_before(start + 1)
             alive = self._rows.living()
             starts = self._rows.starts(alive)
             if len(alive) == 0 or starts[0] >= start + self._windows.size:
@@ -122,7 +123,7 @@ class EdgeWindowsOperator:
         return min(window, max(self._open + 1, int(self._windows.first_window(starts)[0])))
 
     def _require_ends(self, alive: np.ndarray) -> None:
-        """Raise if the stream has ended and a row has no end."""
+        """Raise UnboundedLifetimeError if the stream has ended and a row has no end."""
         if self._closing.frontier == INF_TIME and len(alive) > self._closing.waiting_ends:
             vs = int(self._rows.starts(alive)[0])
             count = self._windows.highest - int(self._windows.first_window(np.array([vs]))[0])

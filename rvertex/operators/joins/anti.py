@@ -58,7 +58,7 @@ _CODES_SLACK = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class AntiJoin(SameLifetimes):
-    """Port 0 is left, port 1 is right. ``output``: (left column, its name in the output)."""
+    """Port 0 is left, port 1 is right. ``output``: pairs of left column and output name."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -140,7 +140,7 @@ class AntiJoinOperator:
         return Run(self._named(out.events), out.ctis)
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """Start and columns of the row that holds back the output; None: there is none."""
+        """Return start and columns of the row that holds back the output; None: there is none."""
         return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
@@ -165,7 +165,10 @@ class AntiJoinOperator:
         self._restore(state)
 
     def _restore(self, state: OperatorState, lefts: JoinSide | None = None) -> None:
-        """Restore ``state``, whose left rows are in ``lefts``, if given, with other codes."""
+        """Restore ``state``.
+
+        If ``lefts`` is given, the left rows are in it and have other codes.
+        """
         self._reset()
         header, tables = state.header, state.tables
         frontier = header["frontier"]
@@ -220,7 +223,7 @@ class AntiJoinOperator:
         ]  # fmt: skip
 
     def _remember(self, new: _Lefts, frontier: int) -> None:
-        """Store the new left rows, for pieces that begin later."""
+        """Store the new left rows that outlive the frontier, for pieces that begin later."""
         self._lefts.next_ordinal += len(new.codes)
         alive = np.flatnonzero((new.ve > frontier) & (new.codes >= 0))
         stored = new.stored.take(pa.array(alive))
@@ -244,7 +247,7 @@ class AntiJoinOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """Pieces that begin in this step, not yet cut at matches."""
+    """Pieces that begin in this step and are not yet clipped at matches."""
 
     stored: pa.RecordBatch
     codes: np.ndarray
@@ -265,7 +268,7 @@ class _Lefts:
         self.first_ordinal = first_ordinal
 
     def begun(self, rows: np.ndarray, times: np.ndarray | None) -> _Begun:
-        """Pieces of ``rows`` that begin at ``times``; None: at the start of their events."""
+        """Return pieces of ``rows`` that begin at ``times``; None: at the start of their events."""
         is_all = times is None and len(rows) == len(self.codes)
         stored = self.stored if is_all else self.stored.take(pa.array(rows))
         starts = self.vs[rows] if times is None else times

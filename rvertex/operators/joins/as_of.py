@@ -3,12 +3,12 @@
 The join compares starts; the ends of events are ignored, and left lifetimes are unchanged.
 ``backward`` takes the last right event at or before the left start, ``forward`` the first at or
 after it, ``nearest`` the nearest; on ties the latest. No match may be farther than the tolerance.
-Null keys match nothing. Without a match the right columns are null, or the event is dropped
-(``is_outer``).
+Null keys match nothing. Without a match the right columns are null, or the event is dropped (unless
+``is_outer``).
 
-``forward`` and ``nearest`` need later right events. So an event leaves when time has reached its
-start plus the tolerance, and ``CTI(t)`` (a watermark) becomes ``CTI(t - tolerance)``. ``backward``
-emits at once.
+``forward`` and ``nearest`` need later right events. So an event is buffered until time has reached
+its start plus the tolerance, and ``CTI(t)`` (a watermark) becomes ``CTI(t - tolerance)``.
+``backward`` emits at once.
 
     nearest within 3    left              right           out
                         [1, 2) k=1        [2, 3) k=1 a
@@ -20,8 +20,8 @@ emits at once.
 Invariants: (1) a buffered left event has the store numbers of its last match at or before it, and
 of its first match after it once that has arrived; (2) the buffered events of a key that lack a
 later match are in one chain, which the next match takes as a whole. So a step takes amortised time
-in its new and its leaving events; (3) matches that no event can use any more are dropped when
-they are more than half of the store.
+in its new and its emitted events; (3) matches that no event can use any more are dropped when they
+are more than half of the store.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class AsOfJoinOperator:
         self._left = event_schema(spec.stored("left", left))
         self._right = event_schema(spec.stored("right", right))
         self._key_types = [left.field(name).type for name in spec.left_on]
-        #: Input CTIs below this would become CTIs before ``MIN_TIME``, so they are dropped.
+        #: Input CTIs below this time would become CTIs before ``MIN_TIME``, so they are dropped.
         self._low = MIN_TIME + spec.wait_us
         self._reset()
 
@@ -224,7 +224,7 @@ class AsOfJoinOperator:
         self._chains.add(codes[waits], first + waits)
 
     def _marks(self, right: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-        """The right events that can be a match: per key and start the first, or else the last."""
+        """Return the right events that can match: per key and start the first, or else the last."""
         columns = [right.column(name) for name in self._spec.right_on]
         nulls = null_keys(columns)
         if nulls is not None:
@@ -242,7 +242,7 @@ class AsOfJoinOperator:
         return right.take(pa.array(rows)), codes[rows]
 
     def _remember(self, right: pa.RecordBatch, codes: np.ndarray | None = None) -> np.ndarray:
-        """Store matches and return their numbers; later events find the last one of their key."""
+        """Store matches and return their numbers; later events use the last match of their key."""
         if codes is None:
             codes = self._keys.codes([right.column(name) for name in self._spec.right_on])
         numbers = self._rights.add(right)
@@ -289,7 +289,8 @@ class AsOfJoinOperator:
         far = np.zeros(len(vs), np.uint64)
         times = self._rights.times(numbers[is_there])
         apart = vs[is_there] - times if sign > 0 else times - vs[is_there]
-        far[is_there] = apart.view(np.uint64)  # as uint64 it is correct even above int64
+        # As uint64 the difference is correct even if it exceeds int64
+        far[is_there] = apart.view(np.uint64)
         if self._spec.tolerance_us is not None:
             is_there = is_there & (far <= np.uint64(self._spec.tolerance_us))
         return far, is_there

@@ -3,7 +3,7 @@
 A pair is a match if its keys are equal, its lifetimes overlap and ``where`` is true of it (null is
 not true). Everything else is as in :mod:`rvertex.operators.joins.left` and
 :mod:`rvertex.operators.joins.anti`: order, CTIs (watermarks), and buffering. An inner join with a
-condition is the inner join and a filter, so it is not here.
+condition needs no operator: it is an inner join and a filter.
 
     left                   right                   where left.x < right.y: anti
     [100, 110) k=1 x=5     [101, 103) k=1 y=9      [100, 101) k=1 x=5
@@ -11,8 +11,8 @@ condition is the inner join and a filter, so it is not here.
     CTI(110)               CTI(110)                [103, 110) k=1 x=5, CTI(110)
 
 Theory: left events are numbered. The filtered inner join yields, per number, the lifetimes of the
-matches. The event is alone outside of these, which is an anti join by number. Invariant: numbers
-follow the merged order of the left events, from 0.
+matches. Outside of these lifetimes the event has no match, so an anti join by number finds the
+remaining pieces. Invariant: numbers follow the merged order of the left events, from 0.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ PAIRS, ALONE = "pairs", "alone"
 
 @dataclass(frozen=True, slots=True)
 class ConditionalJoin(SameLifetimes):
-    """Port 0 is left, port 1 is right. ``output``: (side, its column, output name).
+    """Port 0 is left, port 1 is right. ``output``: triples of side, column, output name.
 
-    ``reads``: the same for the columns of ``where``; equal names in both mean the same column.
+    ``reads``: the same for the columns of ``where``. Equal names in both mean the same column.
     """
 
     holds_ctis: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class ConditionalJoin(SameLifetimes):
         return TemporalJoin(self.left_on, self.right_on, tuple(columns))
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """As the anti join without a condition: a match lives no longer than its events."""
+        """Return the horizon of the anti join: a match lives no longer than its events."""
         return sum_us(durations[0], greatest_us(durations))
 
     def open(self, inputs: Sequence[pa.Schema]) -> ConditionalJoinOperator:

@@ -1,7 +1,7 @@
-"""When is any right event of a key alive? The union of the lifetimes per key, as time advances.
+"""Computes when any right event of a key is alive: the union of the lifetimes per key.
 
 Invariants: (1) ``end`` of a key is the greatest end of its events that have started. Once time has
-passed it, the key is not covered; (2) the queue has the ends that are still ahead, and is the whole
+passed it, the key is not covered; (2) the queue has the ends after the frontier, and is the whole
 state. An entry is obsolete if the key's end has grown since; (3) time is spent on new events, and
 once on each end.
 """
@@ -35,7 +35,10 @@ class Ended:
 
 
 class Coverage:
-    """Covers keys by right events; events arrive complete up to a common time."""
+    """Tracks which keys are covered by right events.
+
+    Events must be complete up to a common time.
+    """
 
     def __init__(self, keys: pa.Schema, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
         self._schema = event_schema(keys)
@@ -49,7 +52,7 @@ class Coverage:
         return self._ends.rows
 
     def table(self) -> pa.Table:
-        """Return the ends that are still ahead, by reference."""
+        """Return the ends after the frontier, by reference."""
         return self._ends.table()
 
     def load(self, table: pa.Table) -> None:
@@ -64,10 +67,10 @@ class Coverage:
     def covered_until(
         self, codes: np.ndarray, times: np.ndarray, rows: Rights | None
     ) -> np.ndarray:
-        """The end of the cover of each key (codes >= 0) at each of ``times``, which are sorted.
+        """Return the end of the cover of each key at each of ``times``, which are sorted.
 
-        If a result is not after the key's time, the key is not covered then. ``rows``: right
-        events that :meth:`advance` has not added yet.
+        Codes are not negative. If a result is not after the key's time, the key is not covered
+        then. ``rows`` are right events that :meth:`advance` has not added yet.
         """
         until = self._end.get(codes)
         if rows is None:
@@ -78,7 +81,7 @@ class Coverage:
         return until
 
     def rights(self, events: pa.RecordBatch) -> Rights | None:
-        """New right events (no null keys), with the end of the key's cover at each of them."""
+        """Return right events without null keys, and the end of the key's cover at each."""
         if events.num_rows == 0:
             return None
         codes = self._codes_of(events)
@@ -113,7 +116,7 @@ class Coverage:
         return Ended(all_codes[order], all_times[order])
 
     def _grow(self, rows: Rights, frontier: int) -> None:
-        """Set the new ends, and queue the ends that are still ahead."""
+        """Set the new ends, and queue the ends after the frontier."""
         order = sorting(rows.codes)
         is_last = np.append(heads_of(rows.codes[order])[1:], True)
         places = order[is_last]

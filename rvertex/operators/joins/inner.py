@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 Side = Literal["left", "right"]
-#: Left and anti joins buffer rows until no match can follow; see ``left.py`` and ``anti.py``.
+#: Left and anti joins are in other modules, because they buffer rows until no match can follow.
 How = Literal["inner"]
 
 _SIDES: tuple[Side, Side] = ("left", "right")
@@ -52,7 +52,7 @@ _CODES_SLACK = 1 << 17
 class TemporalJoin:
     """Port 0 is left, port 1 is right.
 
-    ``output`` lists the columns of the result: (side, its column, output name).
+    ``output`` lists the columns of the result as triples of side, column, output name.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class Join:
     def _rows_in_memory(self) -> int:
         return sum(side.rows_in_memory for side in self._sides)
 
-    # A step.
+    # ---- a step
 
     def _new_rows(self, i: int, run: Run) -> NewRows:
         on = self._spec.on(_SIDES[i])
@@ -227,7 +227,7 @@ class Join:
             codes = self._keys.codes([stored.column(name) for name in new.on])
         return Rows(codes, new.ve[at], new.first_ordinal + at, stored)
 
-    # The output.
+    # ---- the output
 
     def _emit(self, pairs: list[Pairs]) -> pa.RecordBatch:
         """Build the output rows of ``pairs``, in output order."""
@@ -251,7 +251,7 @@ class Join:
 
 
 def _pair_order(pairs: list[Pairs]) -> np.ndarray | None:
-    """Sort by (rank of the later row, ordinal of the earlier one); None: already sorted."""
+    """Return the order by (rank of the later row, ordinal of the earlier row); None: sorted."""
     rank = _joined([p.rank for p in pairs], None)
     ordinal = _joined([p.ordinal for p in pairs], None)
     if bool((rank[1:] > rank[:-1]).all()):

@@ -90,13 +90,13 @@ class IntervalJoin:
 
     @property
     def single(self) -> tuple[Side, ...]:
-        """The sides whose rows are tracked, to be emitted without a match or only once."""
+        """The sides whose rows are tracked: they are emitted without a match, or only once."""
         if self.how == "full":
             return _SIDES
         return {"inner": (), "right": ("right",)}.get(self.how, ("left",))  # type: ignore[return-value]
 
     def wait_us(self, side: Side) -> int:
-        """The longest time from a row's start to the start of its last match, us; at least 0."""
+        """Return the longest time from a row's start to the start of its last match, us, or 0."""
         return max(self.hi_us if side == "left" else -self.lo_us, 0)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -114,7 +114,7 @@ class IntervalJoin:
         return pa.schema([pairs.field(name) for _, _, name in self.output])
 
     def pairs(self, numbers: dict[Side, str]) -> TemporalJoin:
-        """The inner join with all columns that a pair needs, and the ``numbers`` of its rows.
+        """Return the inner join with all columns that a pair needs and its rows' ``numbers``.
 
         If the right side's starts move, the sides are swapped.
         """
@@ -128,17 +128,18 @@ class IntervalJoin:
         return TemporalJoin(self.right_on, self.left_on, flipped)  # type: ignore[arg-type]
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Us: the sum of both sides' waits if a side is tracked (``single``), else their maximum.
+        """Return the greatest age of rows that matter, us.
 
-        A tracked row is buffered for the wait of its side. Its match may have started earlier than
-        the row, by up to the wait of the other side.
+        It is the sum of both sides' waits if a side is tracked (``single``), otherwise their
+        maximum. A tracked row is buffered for the wait of its side. Its match may have started
+        earlier than the row, by up to the wait of the other side.
         """
         del durations
         ways = (self.wait_us("left"), self.wait_us("right"))
         return sum(ways) if self.single else max(ways)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """1 us: every output row is a point."""
+        """Return 1 us: every output row is a point."""
         del durations
         return 1
 
@@ -155,7 +156,7 @@ class IntervalJoinOperator:
         self._schema = event_schema(spec.output_schema(inputs))
         names = {name for schema in inputs for name in schema.names}
         names |= {name for _, _, name in (*spec.output, *spec.reads)}
-        #: By side: the name of the pair column with the row's number.
+        #: By side: the name of the column of pairs that has the row's number.
         self.numbers: dict[Side, str] = {}
         schemas = list(inputs)
         for side in spec.single:
@@ -234,7 +235,10 @@ class IntervalJoinOperator:
             waiting.first = state.header["first"][side]
 
     def _living(self, at: int, events: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a port with the lifetimes in which they can match; numbered if tracked."""
+        """Return a port's rows with the lifetimes in which they can match.
+
+        Rows of a tracked side are numbered.
+        """
         spec, side = self._spec, _SIDES[at]
         starts = int64_column(events, VS)
         columns = list(events.columns)[2:]
@@ -251,13 +255,13 @@ class IntervalJoinOperator:
         return made
 
     def _wait(self, side: Side, events: pa.RecordBatch, starts: np.ndarray) -> int:
-        """Buffer rows until no match can follow; return the number of the first one."""
+        """Buffer rows until no match can follow; return the number of the first row."""
         kept = events.select(self._kept[side].names)
         last = _last_instant(starts, self._spec.wait_us(side))
         return self._waiting[side].push(kept, after(last))
 
     def _emitted(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
-        """Mark the rows of pairs; return the output rows of the pairs."""
+        """Mark the rows of pairs as matched; return the output rows of the pairs."""
         is_first = None
         for side, name in self.numbers.items():
             numbers = int64_column(pairs, name)

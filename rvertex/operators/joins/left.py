@@ -55,12 +55,12 @@ class LeftJoin(SameLifetimes):
 
     @property
     def matches(self) -> TemporalJoin:
-        """The inner join: rows with a match."""
+        """The inner join, which yields rows with a match."""
         return TemporalJoin(self.left_on, self.right_on, self.output)
 
     @property
     def alone(self) -> AntiJoin:
-        """The anti join: rows without a match."""
+        """The anti join, which yields rows without a match."""
         output = tuple((column, name) for side, column, name in self.output if side == "left")
         return AntiJoin(self.left_on, self.right_on, output)
 
@@ -69,7 +69,7 @@ class LeftJoin(SameLifetimes):
         return self.matches.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Return the horizon of the anti join, since its pieces hold the matches back."""
+        """Return the horizon of the anti join, since matches are buffered for its pieces."""
         return self.alone.horizon_us(durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> LeftJoinOperator:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeChop(SameColumns, Unbounded):
-    """Cuts rows at ``offset_us + k * period_us``."""
+    """Divides rows at ``offset_us + k * period_us``."""
 
     period_us: int
     offset_us: int = 0
@@ -62,7 +62,7 @@ class EdgeChopOperator:
     def __init__(self, spec: EdgeChop, payload: pa.Schema) -> None:
         self._period, self._offset = spec.period_us, spec.offset_us % spec.period_us
         self._schema = event_schema(payload)
-        #: Live rows, and ends, which are buffered until their cell is over.
+        #: Live rows, and the ends that are buffered until their cell is over.
         self._closing = ClosingRows(self._schema)
         self._rows = self._closing.living
         #: The first cell that is not over; None: no cell has begun.
@@ -121,7 +121,7 @@ class EdgeChopOperator:
         return self._pieces(lived, first, counts)
 
     def _pieces(self, rows: np.ndarray, first: np.ndarray, counts: np.ndarray) -> pa.RecordBatch:
-        """``counts`` pieces of each row from cell ``first`` on, in output order."""
+        """Return ``counts`` pieces of each row from cell ``first`` on, in output order."""
         if counts.sum() == 0:
             return empty_batch(self._schema)
         row = np.repeat(np.arange(len(rows)), counts)

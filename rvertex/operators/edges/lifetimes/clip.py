@@ -1,8 +1,8 @@
 """CLIP of rows whose ends are not known yet: a left row ends at the first later right start.
 
 **Rule.** As :mod:`rvertex.operators.lifetimes.clip`. A left row is emitted when it begins, once
-both sides have passed that instant. Its end edge comes at its own end or at the match, whichever is
-first. Points pass unchanged, since no later match can cut them.
+both sides have passed that instant. Its end edge is emitted at its own end or at the match,
+whichever is first. Points pass unchanged, since no later match can end them.
 
     clip(right, on="k")    left               right          out
                            start 1 k=1 a                     after 1: start 1 a
@@ -82,12 +82,12 @@ class EdgeClipOperator:
         self._rows = LivingRows(self._schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the events at all instants that have passed."""
+        """Emit the events at all instants before the frontier."""
         lo = self._instants.frontier
         left, right = self._instants.take([ports[0], self._starts_only(ports[1])])
         born = self._rows.add(left.births, self._codes(left.births))
         dying = self._rows.dying(left.deaths, self._codes(left.deaths), left.known)
-        # A row that was cut before has ended already, so its own end is ignored.
+        # A row that was clipped before has ended already, so its own end is ignored.
         own = int64_column(left.deaths, VS)[dying >= 0]
         cut, times = self._cut(right.births)
         numbers = np.concatenate([dying[dying >= 0], cut])
@@ -124,7 +124,7 @@ class EdgeClipOperator:
         return self._keys.codes([rows.column(name) for name in self._spec.left_on])
 
     def _cut(self, marks: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the live left rows that ``marks`` cut, and the time of each cut."""
+        """Return the live left rows that end at ``marks``, and the time of each end."""
         columns = [marks.column(name) for name in self._spec.right_on]
         nulls = null_keys(columns)
         codes, times = self._keys.codes(columns), int64_column(marks, VS)

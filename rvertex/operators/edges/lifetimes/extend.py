@@ -54,7 +54,7 @@ class EdgeExtendOperator:
         self._ahead = SortedRuns(schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the starts and ends at all instants that have passed."""
+        """Emit the starts and ends at all instants before the frontier."""
         (run,) = ports
         (rows,) = self._settled.take(ports)
         vs, ve = int64_column(rows, VS), int64_column(rows, VE)
@@ -89,5 +89,8 @@ class EdgeExtendOperator:
 
 
 def _later(times: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """``times`` plus ``by`` (each at least 0), at most the end of the time axis; int64[n]."""
+    """Return ``times`` plus ``by``, int64[n]; at most the end of the time axis.
+
+    No value of ``by`` is negative.
+    """
     return np.where(times > INF_TIME - by, INF_TIME, times + np.where(times == INF_TIME, 0, by))
