@@ -2,7 +2,8 @@
 
 Both queries compute the same range of event time from the same input, so the comparison is exact:
 rows that start in the range, as bags, in the columns that both outputs have. The range begins where
-the branch continued the state, and is complete once both outputs have reached its end.
+no row depends on the state that the branch continued (:mod:`jobmanager.cli.branching.onset`). It is
+complete once both outputs have reached its end.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import contextlib
 import hashlib
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from jobmanager.cli.branching.branch import fresh_root, prepare
+from jobmanager.cli.branching.onset import Onset, onsets
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.deploying import LOOK_S
 from jobmanager.errors import JobFailedError, NoJobError
@@ -22,6 +26,7 @@ from jobmanager.replay.rows.diffing import compared, pairing_keys, rows_between
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.savepoints import read_savepoint
 from jobmanager.storage.shown import shown_status
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError, error_class
@@ -34,8 +39,6 @@ from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from jobmanager.cli.branching.branch import Branch
     from jobmanager.config import JobConfig
@@ -79,12 +82,18 @@ class Canary:
     begin_us: int
     end_us: int
     differences: dict[str, VersionDiff]
+    #: By output: stages that may use rows of any age, which the former query has read.
+    mixed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_equal(self) -> bool:
-        """Whether the rows are equal in the columns that both queries have, and there are some."""
+        """Whether all rows are equal in the columns that both queries have, and there are some.
+
+        False for an output with ``mixed`` stages: its rows may be equal only because the former
+        query has computed a part of them.
+        """
         equal = all(difference.has_equal_rows for difference in self.differences.values())
-        return equal and not self.without_rows
+        return equal and not self.without_rows and not any(self.mixed.values())
 
     @property
     def without_rows(self) -> list[str]:
@@ -96,15 +105,12 @@ class Canary:
     def hash(self) -> str:
         """The hash that approves these differences.
 
-        It is computed from the comparison of the stages and from the kinds of differences: which
-        columns differ, whether rows are missing or added, and which outputs have no rows. Numbers
-        of rows do not count, so that another canary with the same kinds has the same hash.
+        It is computed from the comparison of the stages and from the kinds of differences
+        (:func:`_kinds`). Numbers of rows do not count, so that another canary with the same kinds
+        has the same hash.
         """
-        empty = self.without_rows
-        kinds = [
-            [name, sorted(d.columns), d.only_old > d.changed, d.only_new > d.changed, name in empty]
-            for name, d in sorted(self.differences.items())
-        ]
+        outputs = sorted(self.differences.items())
+        kinds = [[name, _kinds(d), sorted(self.mixed.get(name, ()))] for name, d in outputs]
         text = json.dumps([self.comparison, kinds])
         return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
@@ -119,13 +125,36 @@ class Canary:
             lines.append(
                 prefix + ("no rows, nothing was compared" if is_empty else f"{difference}")
             )
+            if stages := self.mixed.get(name):
+                lines.append(
+                    f"{prefix}not compared for sure: {', '.join(stages)} may use rows of any age "
+                    "that the former query has read"
+                )
         return "\n".join([*lines, f"difference {self.hash}"])
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields in JSON types."""
         known = {"equal": self.is_equal, "hash": self.hash}
         times = {"begin_us": self.begin_us, "end_us": self.end_us}
-        return {**known, **times, "outputs": {n: d.to_json() for n, d in self.differences.items()}}
+        mixed = {name: list(stages) for name, stages in self.mixed.items() if stages}
+        outputs = {name: difference.to_json() for name, difference in self.differences.items()}
+        return {**known, **times, "mixed": mixed, "outputs": outputs}
+
+
+def _kinds(difference: VersionDiff) -> list[Any]:
+    """Return the kinds of differences of an output.
+
+    By column, whether values become null, become known, or change. Whether rows are missing or
+    added. Whether a side has no row at all, and whether no row is equal. Which columns only one
+    side has, and the columns by which rows were paired.
+    """
+    d = difference
+    return [
+        {name: sorted(kinds) for name, kinds in sorted(d.kinds.items())},
+        [d.only_old > d.changed, d.only_new > d.changed],
+        [d.old_rows == 0, d.new_rows == 0, 0 < d.old_rows == d.only_old],
+        [sorted(d.removed_columns), sorted(d.added_columns), list(d.keys)],
+    ]
 
 
 def run_canary(
@@ -137,11 +166,13 @@ def run_canary(
     trust: bool = False,
     config: JobConfig | None = None,
     on_started: Callable[[Branch], None] = lambda _: None,
+    on_range: Callable[[int, int], None] = lambda begin_us, end_us: None,
 ) -> Canary:
     """Run the query of a file in a branch of a job, and compare both outputs. Delete the branch.
 
-    ``duration_us``: the event time that both run side by side. ``comparison``: the hash of the
-    comparison of the stages.
+    ``duration_us``: the length of the range of event time that is compared. ``comparison``: the
+    hash of the comparison of the stages. ``on_range``: called with the range, if it is known before
+    the rows are read.
 
     Raises:
         CanaryError: the job does not run, or its output has rows without an end.
@@ -171,8 +202,11 @@ def run_canary(
         raise CanaryFailedError(here, reason) from error
     try:
         beside = _Beside(job_root, plan, made, job)
-        begin_us, end_us = beside.wait(duration_us, until_s)
-        return Canary(comparison, begin_us, end_us, beside.differences(begin_us, end_us))
+        if beside.begin_us != MIN_TIME:
+            on_range(beside.begin_us, beside.begin_us + duration_us)
+        begin_us, end_us = beside.wait(duration_us, until_s + WALL_TIMES_MAX * beside.ahead_s)
+        differences = beside.differences(begin_us, end_us)
+        return Canary(comparison, begin_us, end_us, differences, beside.mixed)
     except JobFailedError as error:
         raise CanaryFailedError(here, str(error)) from error
     finally:
@@ -183,7 +217,7 @@ def run_canary(
 
 
 def _wall_s(duration_us: int) -> float:
-    """Return the wall time that a canary may take."""
+    """Return the wall time that a canary may take, once its range begins."""
     return WALL_TIMES_MAX * duration_us / 1e6 + WALL_MORE_S
 
 
@@ -197,16 +231,19 @@ class _Output:
         #: No later row starts before this time.
         self.reached_us = int(MIN_TIME)
 
-    def read(self, until_us: int) -> None:
-        """Read the items up to a time, and not much more than ``ROWS_MAX`` rows."""
+    def read(self, begin_us: int, until_us: int) -> None:
+        """Read the items up to a time, and not much more than ``ROWS_MAX`` rows from a time on."""
         while self.reached_us < until_us and self.rows <= ROWS_MAX:
             items = self._reader.read_next()
             if items is None:
                 return
             last = items.batch.slice(items.batch.num_rows - 1)
             self.reached_us = int(int64_column(last, VS)[0])
-            self.events.append(only_events(items.batch))
-            self.rows += self.events[-1].num_rows
+            events = only_events(items.batch)
+            events = events.filter(pa.array(int64_column(events, VS) >= begin_us))
+            if events.num_rows:
+                self.events.append(events)
+                self.rows += events.num_rows
 
     def close(self) -> None:
         self._reader.close()
@@ -221,12 +258,18 @@ class _Beside:
         self._id = root.settings()["id"], plan.plan_hash
         outcome = pending.outcome_of(made.root.store, made.change.id)
         assert outcome is not None
-        #: Event time that all sources had reached when the new query began.
-        self._began_us = int(outcome["time"])
-        self._begin_us, self._outputs = int(MIN_TIME), {}
+        cut = read_savepoint(made.root.store, outcome["savepoint"])
+        found = onsets(made.root, cut, made.comparison)
+        #: By output: stages that may use rows of any age, which the former query has read.
+        self.mixed = {name: tuple(sorted(onset.mixed)) for name, onset in found.items()}
+        #: From here on, all rows of the branch are rows of the new query alone.
+        self.begin_us, self._outputs = Onset.latest([*found.values()]).time_us, {}
         for live, own in zip(plan.of_outputs, job.plan.of_outputs, strict=True):
             rows = zip(live.sink_streams(), own.sink_streams(), strict=True)
             self._outputs[live.name] = [self._pair(*row) for row in rows]
+        began_us = int(outcome["time"])
+        #: Event time from the change to the beginning of the range, s.
+        self.ahead_s = max(self.begin_us - began_us, 0) / 1e6 if began_us != MIN_TIME else 0.0
 
     def _pair(self, live: tuple[str, str], own: tuple[str, str]) -> tuple[_Output, _Output]:
         """Open a partition of both outputs at the position of the branch's first checkpoint."""
@@ -237,7 +280,7 @@ class _Beside:
             reader.close()
             assert items is not None, live
             is_event = items.batch.column(KIND)[0].as_py() == EVENT
-            self._begin_us = max(self._begin_us, int(int64_column(items.batch, VS)[0]) + is_event)
+            self.begin_us = max(self.begin_us, int(int64_column(items.batch, VS)[0]) + is_event)
         return _Output(live[1], first_seq), _Output(own[1], first_seq)
 
     def wait(self, duration_us: int, until_s: float) -> tuple[int, int]:
@@ -250,17 +293,17 @@ class _Beside:
             JobFailedError: the branch has failed.
         """
         everything = [one for pairs in self._outputs.values() for pair in pairs for one in pair]
-        begin_us = max(self._begin_us, self._began_us)
+        begin_us = self.begin_us
         while True:  # ends: at until_s
             until_us = INF_TIME if begin_us == MIN_TIME else begin_us + duration_us
-            self._read(everything, min(until_us, INF_TIME))
+            self._read(everything, begin_us, min(until_us, INF_TIME))
             reached_us = min(one.reached_us for one in everything)
             if begin_us == MIN_TIME:  # nothing had been read: the range begins with the input
                 begin_us = reached_us
             if begin_us != MIN_TIME and reached_us >= min(begin_us + duration_us, INF_TIME):
                 for one in everything:
                     one.close()
-                return self._begin_us, begin_us + duration_us
+                return begin_us, begin_us + duration_us
             self._check_job()
             if self._clock.monotonic_s() > until_s:
                 reason = (
@@ -269,9 +312,9 @@ class _Beside:
                 raise CanaryFailedError(self._here, reason)
             self._pause()
 
-    def _read(self, outputs: list[_Output], until_us: int) -> None:
+    def _read(self, outputs: list[_Output], begin_us: int, until_us: int) -> None:
         for one in outputs:
-            one.read(until_us)
+            one.read(begin_us, until_us)
             if sum(other.rows for other in outputs) > ROWS_MAX:
                 reason = (
                     f"both outputs have more than {ROWS_MAX:,} rows in its range, the most that it "

@@ -166,8 +166,18 @@ def _tried(
         place, span = display_uri(made.root.uri), format_us(duration_us)
         print(f"canary in {place} for {span} of event time; it delivers nothing", file=sys.stderr)
 
-    hash_, loaded = compared.comparison.hash, compared.loaded
-    tried = run_canary(loaded, root, duration_us, comparison=hash_, trust=trust, on_started=begin)
+    def show_range(begin_us: int, end_us: int) -> None:
+        print(f"comparing rows of {time_of(begin_us)} to {time_of(end_us)} UTC", file=sys.stderr)
+
+    tried = run_canary(
+        compared.loaded,
+        root,
+        duration_us,
+        comparison=compared.comparison.hash,
+        trust=trust,
+        on_started=begin,
+        on_range=show_range,
+    )
     if not as_json:
         print(tried, flush=True)
     return tried
@@ -178,8 +188,11 @@ def _refuse_canary(compared: Deployment, tried: Canary, root: str, *, as_json: b
     if as_json:
         print(json_text({**compared.to_json(), "canary": tried.to_json()}))
     reason = "the rows differ"
-    if all(difference.has_equal_rows for difference in tried.differences.values()):
+    if tried.without_rows:
         reason = f"output {', '.join(tried.without_rows)} has no rows to compare"
+    elif all(difference.has_equal_rows for difference in tried.differences.values()):
+        stages = sorted({stage for mixed in tried.mixed.values() for stage in mixed})
+        reason = f"{', '.join(stages)} may use rows that the former query has read"
     print(
         f"{root} was not changed: {reason}; give --yes, or --approve {tried.hash}",
         file=sys.stderr,

@@ -64,6 +64,8 @@ class VersionDiff:
     changed: int
     #: By column: the number of pairs in which it differs.
     columns: dict[str, int]
+    #: By column: how values differ, "to null", "from null" or "changed".
+    kinds: dict[str, frozenset[str]]
     #: The columns by which rows were paired, besides their times.
     keys: tuple[str, ...]
     #: Columns that only one version has; they are ignored when rows are compared.
@@ -247,6 +249,10 @@ def compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff
     news = list(plain_rows(right.take(pa.array(only_new))))
     pairs, lone_old, lone_new = _paired(olds, news, by if keys else ())
     counts = Counter(name for pair in pairs for name in pair.columns)
+    kinds: dict[str, set[str]] = {}
+    for pair in pairs:
+        for name in pair.columns:
+            kinds.setdefault(name, set()).add(_kind(pair.old[name], pair.new[name]))
     return VersionDiff(
         old.num_rows,
         new.num_rows,
@@ -254,6 +260,7 @@ def compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff
         len(news),
         len(pairs),
         dict(sorted(counts.items())),
+        {name: frozenset(of_column) for name, of_column in kinds.items()},
         by if keys else (),
         tuple(n for n in old.column_names if n not in common),
         tuple(n for n in new.column_names if n not in common),
@@ -261,6 +268,10 @@ def compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff
         tuple(lone_old[:SAMPLES]),
         tuple(lone_new[:SAMPLES]),
     )
+
+
+def _kind(old: object, new: object) -> str:
+    return "to null" if new is None else "from null" if old is None else "changed"
 
 
 def _hashes(table: pa.Table) -> np.ndarray:

@@ -15,6 +15,7 @@ from rstream.log.reader import SegmentCursor
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.events.run import Run, to_items
+from rvertex.operators.composite_state import part_state
 from rvertex.vertex.merge import REACHED
 
 if TYPE_CHECKING:
@@ -46,6 +47,15 @@ def reached_by(snapshot: Snapshot) -> int:
     """Return the greatest time of all items that a vertex's MERGE has released."""
     header = snapshot.states[0].header
     return int(max(header["last_cti"], header.get(REACHED, MIN_TIME), *header["times"]))
+
+
+def time_of_rows(snapshot: Snapshot) -> int:
+    """Return the greatest time of all rows and watermarks that a source has read."""
+    state = snapshot.states[0]
+    books = state.header.get("books")
+    parts = [state] if books is None else [part_state(state, str(k)) for k in range(len(books))]
+    times = [int(part.header[name]) for part in parts for name in ("max_vs", "last_cti")]
+    return max(times, default=int(MIN_TIME))
 
 
 def last_time(log: DurableLog) -> int | None:

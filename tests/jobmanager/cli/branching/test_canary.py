@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from jobmanager.cli.branching import canary
+from jobmanager.cli.branching.branch import Branch
 from jobmanager.cli.branching.canary import Canary, CanaryError, CanaryFailedError, run_canary
 from jobmanager.cli.verbs.change import deploy
 from jobmanager.driver.running.deploying import compared
@@ -24,6 +25,7 @@ from jobmanager.replay.rows import diffing
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, JobRoot
 from rstream.errors import UsageError
+from tests.jobmanager.cli.branching.test_onset import onset_of
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 
@@ -88,6 +90,36 @@ def test_an_output_without_rows_is_not_equal() -> None:
     assert both.hash != some.hash
 
 
+def test_a_hash_approves_only_these_kinds_of_differences() -> None:
+    """Per column: to null, from null, changed. And none or all rows of a side."""
+
+    def tried(old: list[int | None], new: list[int | None], **mixed: tuple[str, ...]) -> str:
+        values = [pa.array(of_side, pa.int64()) for of_side in (old, new)]
+        before, after = (pa.table({"k": range(len(n)), "n": n, "m": n}) for n in values)
+        return Canary("a", 0, 1, {"out": diffing.compared(before, after, ("k",))}, mixed).hash
+
+    hashes = [
+        tried([1, 2, 3], [1, 2, 4]),
+        tried([1, 2, 3], [1, 2, None]),
+        tried([1, 2, None], [1, 2, 3]),
+        tried([1, 2, 3], [2, 3, 4]),
+        tried([1, 2, 3], [1, 2]),
+        tried([1, 2, 3], []),
+        tried([1, 2], [1, 2, 3]),
+        tried([], [1, 2, 3]),
+        tried([1, 2, 3], [1, 2, 4], out=("s02-even",)),
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert tried([1, 2, 3], [1, 2, 4]) == tried([1, 5, 3, 8], [1, 2, 4, 8]) == hashes[0]
+
+
+def test_equal_rows_of_stages_with_old_rows_are_not_equal() -> None:
+    one = pa.table({"n": pa.array([1], pa.int64())})
+    mixed = Canary("a", 0, 1, {"out": diffing.compared(one, one, ())}, {"out": ("s02-even",)})
+    assert not mixed.is_equal
+    assert "s02-even may use rows of any age that the former query has read" in str(mixed)
+
+
 def test_options_that_cannot_be() -> None:
     with pytest.raises(UsageError, match="--canary '0s' has to be longer than zero"):
         deploy("NEW.py", "ROOT", canary="0s")
@@ -99,10 +131,17 @@ def test_options_that_cannot_be() -> None:
 
 @pytest.mark.slow
 def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path) -> None:
-    changed = begun(tmp_path)
+    changed, made, ranges = begun(tmp_path), list[Branch](), []
+    totals = changed.query("totals", TOTALS)
     with feeding(changed):
         same = run_canary(
-            changed.query("totals", TOTALS), changed.root, SPAN_US, comparison="a", config=QUICK
+            totals,
+            changed.root,
+            SPAN_US,
+            comparison="a",
+            config=QUICK,
+            on_started=made.append,
+            on_range=lambda lo, hi: ranges.append((lo, hi, onset_of(made[0]).time_us)),
         )
         fewer = [
             run_canary(
@@ -111,6 +150,9 @@ def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path
             for c in ("a", "a", "b")
         ]
     assert same.is_equal
+    ((begin_us, end_us, onset_us),) = ranges
+    assert onset_us <= begin_us
+    assert (same.begin_us, same.end_us) == (begin_us, end_us) == (begin_us, begin_us + SPAN_US)
     (rows,) = same.differences.values()
     assert rows.added_columns == ("t",)
     assert rows.old_rows == rows.new_rows > 0
