@@ -50,7 +50,7 @@ class NoJobError(UsageError):
 
     root: str
 
-    message = "{root} holds no job"
+    message = "{root} is not the folder of a job"
 
 
 @error_class

@@ -91,7 +91,10 @@ def _retention(given: Duration, name: str) -> Duration:
 
 def _side_retention(given: Duration, name: str) -> Duration:
     if given == DELIVERED:
-        raise UsageError(f"late rows and dead letters are not delivered: give {name} a time")
+        raise UsageError(
+            f"{name}='delivered': late rows and dead letters are not delivered; set a duration, "
+            "such as '7d'"
+        )
     return _retention(given, name)
 
 

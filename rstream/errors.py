@@ -132,7 +132,7 @@ class CorruptSegmentError(IntegrityError):
 
     def __str__(self) -> str:
         words = (repr(word)[1:-1] for word in self.reason.split())  # Arrow quotes bytes it met
-        return f"segment {self.path} is corrupt: {' '.join(words)}"
+        return f"file {self.path} is corrupt: {' '.join(words)}"
 
 
 @error_class
@@ -144,7 +144,7 @@ class SegmentFormatError(UsageError):
     newest: int
 
     message = (
-        "segment {path} has format version {found}, this version reads up to "
+        "file {path} has format version {found}, this version reads up to "
         "{newest}; use the version that wrote it"
     )
 
@@ -156,7 +156,7 @@ class InvalidBatchError(UsageError):
     stream: str
     reason: str
 
-    message = "stream {stream}: not a batch of its items: {reason}"
+    message = "stream {stream}: the batch does not fit: {reason}"
 
 
 @error_class
@@ -166,7 +166,9 @@ class BackPressureError(OperatingError):
     stream: str
     waited_s: float
 
-    message = "stream {stream}: the tail stayed full for {waited_s:g} s"
+    message = (
+        "stream {stream}: its memory stayed full for {waited_s:g} s, because a reader is too slow"
+    )
 
 
 _NO_ROOM = ("No space left", "Disk quota", "File too large")
@@ -219,7 +221,9 @@ class PlainLineError(UsageError):
 class UnauthorizedError(UsageError):
     """A call did not pass the job's secret."""
 
-    message = "the call did not carry this job's secret"
+    message = (
+        "the caller did not send the secret of this job; only processes of the job may call it"
+    )
 
 
 @error_class
@@ -282,7 +286,7 @@ class NoLogError(UsageError):
     log: str
 
     message = (
-        "{log} holds no log of appended rows; rstream.Appender(uri, schema) or "
+        "{log} has no log of appended rows; rstream.Appender(uri, schema) or "
         "`jobmanager intake` makes one"
     )
 

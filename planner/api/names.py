@@ -61,9 +61,7 @@ def text_of(value: Expr, schema: pa.Schema) -> Expr:
     kind = resolved(value, schema).type
     types = pa.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        raise InvalidPlanError(
-            f"{value} is {kind}: rows are distinguished by their text, so decode it first"
-        )
+        raise InvalidPlanError(f"{value} is {kind}: decode the bytes to text first")
     plain = value + 0.0 if types.is_floating(kind) else value  # makes -0.0 and 0.0 equal
     shown = plain.cast("string")
     return shown.str.length().cast("string") + ":" + shown

@@ -71,7 +71,9 @@ class Outputs:
         if not technical_columns:
             return self._query(place, cti_every, table_form(self.plan, start, end))
         if (start, end) != (DEFAULT, DEFAULT):
-            raise InvalidPlanError("technical_columns=True: times are _vs and _ve; give no names")
+            raise InvalidPlanError(
+                "technical_columns=True names the times _vs and _ve: leave out start= and end="
+            )
         return self._query(place, cti_every, None)
 
     def to_rstream(self, uri: str, *, cti_every: Duration | None = None) -> Query:
@@ -135,9 +137,11 @@ class Outputs:
                 raise UnknownColumnError(name, tuple(columns), "partition_by=")
             kind = self.plan.schema.field(name).type if name in self.plan.schema.names else None
             if kind is not None and pa.types.is_nested(kind):
-                raise InvalidPlanError(f"partition_by={name!r}: {kind} cannot name a folder")
+                raise InvalidPlanError(
+                    f"partition_by={name!r}: a column of type {kind} cannot name folders"
+                )
         if len(names) == len(columns):
-            raise InvalidPlanError("partition_by= leaves no column for the files")
+            raise InvalidPlanError("partition_by= names all columns; leave one for the files")
         query = self._query(None, cti_every, form)
         return replace(query, publishing=Publishing(place, mode, names))
 

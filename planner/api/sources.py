@@ -187,7 +187,8 @@ def _check_delimiter(time: str, columns: pa.Schema) -> None:
     for delimiter in () if others else (";", "\t", "|"):
         if time in name.split(delimiter) and time != name:
             raise InvalidPlanError(
-                f"the header {name!r} is one column; set delimiter={delimiter!r} to read {time!r}"
+                f"the file has the single column {name!r}: set delimiter={delimiter!r} to read "
+                f"{time!r}"
             )
 
 
@@ -371,7 +372,7 @@ def time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node
         time = resolve(source.node, columns)
         kind = time.type
     else:
-        raise InvalidPlanError(f"{role}={source!r}: it is a column or an expression")
+        raise InvalidPlanError(f"{role}={source!r}: must be the name of a column or an expression")
     if not is_time_type(kind):
         raise InvalidPlanError(
             f"{role}={source} is {kind}; a time is a timestamp, a date, an ISO-8601 string or "

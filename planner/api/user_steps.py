@@ -262,7 +262,7 @@ def _processing(
     made = declared_schema(process.output, f"process({name}): output", may_be_empty=True)
     for column in made.names:
         if column in keys:
-            raise InvalidPlanError(f"process({name}): there is a key of the name {column!r}")
+            raise InvalidPlanError(f"process({name}): a key already has the name {column!r}")
     code = _code(process, "process", deterministic)
     return KeyedProcessing(keys, code, fields, made, _on_error(on_error))
 

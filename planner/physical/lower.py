@@ -148,10 +148,10 @@ def _check_changes(query: Query) -> None:
                 f"{', '.join(others)} needs the end of each row: deliver to it from another query"
             )
         elif form is not None and form.end is None:
-            reason = "the answer needs its end column: leave out end=None"
+            reason = "the output needs its end column: leave out end=None"
         else:
-            reason = "the answer has to stay in the folder of the job"
-        raise InvalidPlanError(f"{name_of(spec)} takes changes, but {reason}")
+            reason = "the output must stay in the job's folder"
+        raise InvalidPlanError(f"{name_of(spec)} needs the changes of rows, but {reason}")
 
 
 def _check_types(schema: pa.Schema) -> None:

@@ -43,7 +43,7 @@ def test_of_a_job_that_has_ended_nothing_is_done(expected: jobmanager.Job) -> No
 def test_where_there_is_no_job_it_says_so(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["standby", str(tmp_path)])
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "holds no job" in found.stderr
+    assert "is not the folder of a job" in found.stderr
 
 
 @pytest.fixture

@@ -292,7 +292,7 @@ class _Page:
     def _recomputing(self, request: Request) -> str:
         """Return the root of the job. Refuses requests that a page of another site sent."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise UsageError("requests from pages of other sites may not recompute")
+            raise UsageError("a page of another site may not start a recomputation")
         return self._board.root(request.path_params["name"])
 
     async def compare(self, request: Request) -> Response:

@@ -75,7 +75,7 @@ def aggregated(
     for name, aggregate in aggregates.items():
         checked_name(name)
         if name in keys:
-            raise InvalidPlanError(f"agg({name}=...): there is already a key of that name")
+            raise InvalidPlanError(f"agg({name}=...): a key already has that name")
         if not isinstance(aggregate, Agg):
             raise InvalidPlanError(f"agg({name}=...) needs an aggregate, such as agg.count()")
         specs.append(aggregate_of(name, aggregate, below.schema, inputs))

@@ -100,7 +100,7 @@ def spark_source(
     if not hasattr(frame, "sparkSession") or not hasattr(frame, "isStreaming"):
         raise InvalidPlanError(f"from_spark() takes a DataFrame, not a {type(frame).__name__}")
     if frame.isStreaming:
-        raise InvalidPlanError("from_spark() takes a DataFrame with an end: readStream has none")
+        raise InvalidPlanError("from_spark() takes a batch DataFrame, not one of spark.readStream")
     master = frame.sparkSession.conf.get("spark.master", "local")
     if given.folder is None and not master.startswith("local"):
         raise InvalidPlanError(

@@ -310,9 +310,11 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
 def _check_values(values: pa.Schema, format: MessageFormat) -> None:
     for name in values.names:
         if name in (*METADATA.names, *CHANGE_COLUMNS.names, *RESERVED):
-            raise InvalidPlanError(f"schema=: the column name {name!r} is taken")
+            raise InvalidPlanError(f"schema=: the column name {name!r} is reserved")
     if format == "bytes" and [f.type in (pa.binary(), pa.string()) for f in values] != [True]:
-        raise InvalidPlanError('format="bytes" gives one column, binary or string')
+        raise InvalidPlanError(
+            'schema= with format="bytes" must have one column, of type binary or string'
+        )
     if not values.names:
         raise InvalidPlanError("schema= needs a column")
 

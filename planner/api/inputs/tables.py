@@ -66,7 +66,7 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
             raise InvalidPlanError(f"table(): column {field.name!r}: {error}") from None
     taken = [name for name in table.schema.names if name in RESERVED]
     if taken:
-        raise InvalidPlanError(f"table(): the column name {taken[0]!r} is taken")
+        raise InvalidPlanError(f"table(): the column name {taken[0]!r} is reserved")
     twice = [name for name in table.schema.names if table.schema.names.count(name) > 1]
     if twice:
         raise InvalidPlanError(f"table(): the table has the column {twice[0]!r} more than once")

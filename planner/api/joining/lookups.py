@@ -75,7 +75,9 @@ def _called(function: Any, schema: SchemaLike, what: str) -> tuple[UserCode, pa.
         raise InvalidPlanError(f"{what}() takes a function, not {function!r}")
     name = name_of(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidPlanError(f"{what}({name}): it yields values; return one answer")
+        raise InvalidPlanError(
+            f"{what}({name}): it is a generator; write a function that returns one result"
+        )
     code = replace(user_code(function, what, True), draws_values=True)
     made = declared_schema(schema, f"{what}({name})")
     return code, pa.schema([pa.field(f.name, plain_type(f.type)) for f in made])
@@ -127,7 +129,7 @@ def call_policy(concurrency: int, batch: int | None, timeout: Duration, retries:
 def _require_whole(what: str, value: Any, least: int) -> None:
     if type(value) is not int or not least <= value <= _CALLS_MAX:
         limits = f"a whole number from {least} to {_CALLS_MAX}"
-        raise InvalidPlanError(f"{what}={value!r}: it is {limits}")
+        raise InvalidPlanError(f"{what}={value!r}: must be {limits}")
 
 
 def declared_schema(like: SchemaLike, what: str, *, may_be_empty: bool = False) -> pa.Schema:

@@ -283,7 +283,10 @@ class _Grouping:
             if self.key is not None and self.emits_changes:
                 raise text.error(self.emit, _OF_ROWS_OF_WINDOWS)
             if self.key is None and not self.emits_changes:
-                raise text.error(self.emit, "without a window no result is final; leave it out")
+                raise text.error(
+                    self.emit,
+                    "EMIT FINAL needs a window, because other results have no end; leave it out",
+                )
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])

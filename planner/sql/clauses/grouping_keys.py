@@ -90,7 +90,10 @@ def listed(
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):
-            raise error(node, f"the list has columns 1 to {len(items)}")
+            raise error(
+                node,
+                f"positions in the SELECT list are 1 to {len(items)}",
+            )
         return items[at - 1].node
     window = scope.window
     is_input = bool(window and is_bound_of(node, window.relation))

@@ -94,11 +94,13 @@ def _columns_named(wanted: exp.Expr, scope: Scope, text: SqlText) -> list[str]:
         listed = {part.name.lower() for part in wanted.expressions}
         found = [name for name in names if name.lower() in listed]
         if len(found) < len(listed):
-            raise text.error(wanted, f"a column is not there; the columns are: {', '.join(names)}")
+            raise text.error(
+                wanted, f"one of these columns does not exist; the columns are: {', '.join(names)}"
+            )
     else:
         raise text.error(wanted, "COLUMNS takes *, a regular expression or a list of names")
     if not found:
-        raise text.error(wanted, f"no column is like {wanted.name!r}; the columns are: {names}")
+        raise text.error(wanted, f"no column matches {wanted.name!r}; the columns are: {names}")
     return found
 
 

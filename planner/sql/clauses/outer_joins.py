@@ -112,9 +112,14 @@ def _as_of(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     if not is_start:
         is_column = isinstance(time, exp.Column)
         if not is_column or not is_event_time(left.stream.plan, left.column(time, text)):
-            raise text.error(time, "AS OF takes the time of the left side, or vs()")
+            raise text.error(
+                time, "FOR SYSTEM_TIME AS OF takes the time column of the left table, or vs()"
+            )
     if not left.stream.plan.is_point:
-        raise text.error(time, "AS OF needs events that are points in time; join them without it")
+        raise text.error(
+            time,
+            "FOR SYSTEM_TIME AS OF needs events on the left; leave it out to join rows that last",
+        )
     kind = join_kind(clause, names)
     if right.stream.plan.is_point:
         right = _versions(clause, left, right, names)
@@ -132,7 +137,9 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
         keys, _ = split(condition, left, right, names)
     on = [key[1].node.name for key in keys if isinstance(key[1].node, Column)]
     if len(on) != len(keys) or not on:
-        raise names.text.error(clause, "versions need a key of columns: ON a.key = b.key")
+        raise names.text.error(
+            clause, "FOR SYSTEM_TIME AS OF needs a condition on columns: ON a.key = b.key"
+        )
     with names.text.located(clause):
         return right.with_stream(right.stream.upserts(on))
 

@@ -145,7 +145,10 @@ def ranked(
     first = rankings[0]
     for other in rankings[1:]:
         if other != first:
-            raise names.text.error(other, "one SELECT can number its rows in one way only")
+            raise names.text.error(
+                other,
+                "a SELECT may rank its rows in one way only; write the other ranking in a subquery",
+            )
     called = next((item.name for item in items if item.node == first), "")
     known = {} if _is_cut(node) else dict(bounds)
     if qualify is not None:
@@ -359,7 +362,10 @@ def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) ->
             raise text.error(value, "ORDER BY takes columns, or their places from 1 on")
         at = int(value.name)
         if not 1 <= at <= len(items):
-            raise text.error(value, f"the list has columns 1 to {len(items)}")
+            raise text.error(
+                value,
+                f"positions in the SELECT list are 1 to {len(items)}",
+            )
         return column_at(items[at - 1].name, text.place(value))
     listed = {item.name for item in items}
     if isinstance(value, exp.Column) and not value.table and value.name in listed:

@@ -39,7 +39,7 @@ def values_relation(node: exp.Values, names: Names) -> Scope:
     width = len(rows[0])
     for row, part in zip(rows, node.expressions, strict=True):
         if len(row) != width:
-            raise text.error(part, f"VALUES: a row of {len(row)} values beside one of {width}")
+            raise text.error(part, f"VALUES: one row has {len(row)} values, another {width}")
     if listed and len(listed) != width:
         raise text.error(node, f"{len(listed)} names for {width} columns")
     first = 0 if text.engine.name in _FROM_ZERO else 1

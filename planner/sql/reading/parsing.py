@@ -271,7 +271,7 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
     for before, token in itertools.pairwise(tokens):
         place = (token.start, token.end + 1)
         if before.token_type is token.token_type is TokenType.COMMA:
-            raise source.error_at(place, "there is nothing between commas")
+            raise source.error_at(place, "a value is missing between two commas")
         adjacent = token.start == before.end + 1 and token.token_type is TokenType.VAR
         if before.token_type is TokenType.NUMBER and adjacent:
             raise source.error_at(place, "this cannot follow a number; quote it as '5s'")

@@ -222,7 +222,10 @@ def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ..
             reason = "Debezium events need PRIMARY KEY (id) NOT ENFORCED, the row that they change"
             raise table.given.error("format", reason)
         if options.deleted is not None:
-            raise table.given.error("deleted", "leave deleted out: op = 'd' ends a row")
+            raise table.given.error(
+                "deleted",
+                "leave out the option deleted: Debezium marks deletions itself (op = 'd')",
+            )
         return key
     own = set(_message_schema(table))
     is_table = options.upserts and options.deleted is None and options.ve is None

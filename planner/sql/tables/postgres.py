@@ -71,11 +71,13 @@ def _dsn(table: Table, options: TableSink) -> str:
     dsn = options.dsn.removeprefix(_JDBC)
     if options.username is None:
         if options.password is not None:
-            raise table.given.error("password", "a password needs username = '...', too")
+            raise table.given.error("password", "password needs the option username = '...', too")
         return dsn
     parts = urlsplit(dsn)
     if not parts.scheme or "@" in parts.netloc:
-        raise table.given.error("username", "the address names a user already, or is no URL")
+        raise table.given.error(
+            "username", "username needs an address postgresql://HOST/DATABASE without a user"
+        )
     secret = "" if options.password is None else f":{quote(options.password, safe='')}"
     user = f"{quote(options.username, safe='')}{secret}@"
     return parts._replace(netloc=user + parts.netloc).geturl()

@@ -154,7 +154,7 @@ class Table:
         if not names:
             return stream
         if len(names) != len(stream.schema):
-            counts = f"{len(stream.schema)} columns go into {len(names)}"
+            counts = f"the SELECT has {len(stream.schema)} columns, the target {len(names)}"
             raise self.given.error("", f"{counts}: {', '.join(names)}")
         columns = []
         for name, field in zip(names, stream.schema, strict=True):

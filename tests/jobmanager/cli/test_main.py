@@ -284,7 +284,9 @@ def test_mistakes_about_roots(file: Path, tmp_path: Path) -> None:
     for verb in ("status", "cancel", "resume"):
         result = call(verb, tmp_path / "nothing")
         assert result.exit_code == EXIT_USAGE
-        assert result.stderr == f"jobmanager: error: {tmp_path}/nothing holds no job\n"
+        assert (
+            result.stderr == f"jobmanager: error: {tmp_path}/nothing is not the folder of a job\n"
+        )
     run_job(file, tmp_path / "job")
     again = call("run", file, "--root", tmp_path / "job", "--executor", "local")
     assert again.exit_code == EXIT_USAGE

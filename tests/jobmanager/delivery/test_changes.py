@@ -387,7 +387,7 @@ def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
     changes = ss.sinks.parquet(str(tmp_path / "changes"), changes=True)
     with pytest.raises(
         ss.UsageError,
-        match="takes changes, but console needs the end of each row: deliver to it from another",
+        match="needs the changes of rows, but console needs the end of each row",
     ):
         run(current.deliver(changes, ss.sinks.console()), tmp_path)
     with pytest.raises(ss.UsageError, match="leave out end=None"):

@@ -242,7 +242,7 @@ def test_resume_of_a_finished_job_changes_nothing(expected: jobmanager.Job) -> N
 
 
 def test_resume_needs_a_job(tmp_path: Path) -> None:
-    with pytest.raises(NoJobError, match=f"{tmp_path} holds no job"):
+    with pytest.raises(NoJobError, match=f"{tmp_path} is not the folder of a job"):
         jobmanager.resume(str(tmp_path))
 
 

@@ -246,7 +246,7 @@ def test_verify_reads_all_of_it_back(data: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     with pytest.raises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as told:
         app(["verify", str(root)])
-    assert "holds no job" in told.getvalue()
+    assert "is not the folder of a job" in told.getvalue()
     status = start(data, root, paced=None).wait(WAIT_S)
     with pytest.raises(SystemExit) as done, contextlib.redirect_stdout(io.StringIO()) as out:
         app(["verify", str(root)])

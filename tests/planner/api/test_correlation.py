@@ -85,7 +85,7 @@ def test_values_of_several_columns_are_equal_as_those_of_one_are() -> None:
     assert [(row["n"], row["m"]) for row in _rows(plan, Schedule((0,)))] == [(3, 3)]
     for name, kind in (("b", "binary"), ("id", r"fixed_size_binary\[2\]")):
         with pytest.raises(
-            InvalidPlanError, match=f"{name} is {kind}: rows are distinguished by their text"
+            InvalidPlanError, match=f"{name} is {kind}: decode the bytes to text first"
         ):
             whole.agg(n=agg.count_distinct("k", name))
     with pytest.raises(InvalidPlanError, match="b is binary"):

@@ -184,7 +184,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.window(tumbling("1s")).agg(n="x"), "needs an aggregate, such as agg.count()"),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(n=agg.sum("k")), "'sum' does not take string"),
     (lambda: S.window(tumbling("1s")).agg(n=agg.max("tags")), "'max' does not take list"),
-    (lambda: S.group_by("k").window(tumbling("1s")).agg(k=agg.count()), "a key of that name"),
+    (lambda: S.group_by("k").window(tumbling("1s")).agg(k=agg.count()), "already has that name"),
     (lambda: S.window(tumbling("1s")).agg(n=agg.sum("y")), "no column 'y'"),
     (lambda: tumbling("ten seconds"), "window size 'ten seconds' is not a duration; write it like"),
     (lambda: hopping("10s", 0), "window every 0 has to be longer than zero"),

@@ -56,7 +56,7 @@ def test_all_kinds_of_tables_have_the_same_rows(tmp_path: Path) -> None:
     [
         ("products", {}, 'set format to "parquet" or "csv" or "json"'),
         (7, {}, "takes a path or a table of Arrow"),
-        ({"_vs": [1]}, {}, "is taken"),
+        ({"_vs": [1]}, {}, "is reserved"),
         (pa.table([[1], [2]], names=["x", "x"]), {}, "has the column 'x' more than once"),
         ({"x": ["a"]}, {"schema": {"x": "int64"}}, "column 'x'"),
     ],

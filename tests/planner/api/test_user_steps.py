@@ -267,7 +267,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
     [
         (lambda: KEYED.process(WRONG["process"]), "takes a subclass of KeyedProcess"),
         (lambda: KEYED.process(Silent), "it has no method on_event"),
-        (lambda: KEYED.process(NoOutput), "there is a key of the name 'k'"),
+        (lambda: KEYED.process(NoOutput), "a key already has the name 'k'"),
         (lambda: KEYED.process(Undeclared), "sets self.other, which is no field; declare it"),
         (lambda: KEYED.process(UndeclaredSum), "sets self.total, which is no field; declare it"),
         (lambda: KEYED.process(BadField), "'seen': its type must be one of int, float"),

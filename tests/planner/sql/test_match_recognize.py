@@ -178,7 +178,7 @@ def test_all_rows_with_running_and_final_values_and_without_excluded_rows() -> N
         ("MEASURES A.price AS p AFTER MATCH SKIP TO FIRST Q PATTERN (A B)", "no variable 'Q'"),
         ("MEASURES PREV(SUM(price)) AS p PATTERN (A B)", "."),
         ("ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A {- B -})", "leaves rows out"),
-        ("MEASURES A.price AS p PATTERN (A{3,2})", "the second number is the greater one"),
+        ("MEASURES A.price AS p PATTERN (A{3,2})", "the second number must be at least the first"),
         ("MEASURES A.price AS p PATTERN (A (B)", "."),
     ],
 )

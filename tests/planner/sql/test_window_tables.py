@@ -130,7 +130,7 @@ def test_what_emits_among_several_stands_in_its_parentheses() -> None:
 
 
 def test_without_a_window_nothing_is_final() -> None:
-    with pytest.raises(SqlError, match="no result is final"):
+    with pytest.raises(SqlError, match="EMIT FINAL needs a window"):
         sql("SELECT k, count(*) AS n FROM t GROUP BY k EMIT FINAL", streams())
 
 

@@ -130,7 +130,7 @@ def _rows_of(request: MatchRequest, pattern: Pattern) -> tuple[Rows, bool]:
     rows, shows_empty = ROWS[request.rows]
     if rows == "unmatched" and has_exclusion(pattern):
         raise InvalidPlanError(
-            "{- -} leaves rows out, so they could not be distinguished from unmatched rows"
+            "match(): a pattern that leaves rows out by {- -} cannot return unmatched rows"
         )
     if not request.measures and not request.keys and rows == "one":
         raise InvalidPlanError("match() returns no columns; add a measure")

@@ -91,7 +91,9 @@ class _Reader:
         most = self.number()
         self.expect("}")
         if most is not None and (most < (least or 0) or most == 0):
-            raise self.error(f"{{{least or 0},{most}}}: the second number is the greater one")
+            raise self.error(
+                f"{{{least or 0},{most}}}: the second number must be at least the first"
+            )
         if least is None and most is None:
             raise self.error("{,} takes a number; write * for any")
         return least or 0, most
@@ -119,7 +121,7 @@ class _Reader:
             self.expect("-}")
             return Exclusion(inner)
         if not (token[:1].isalpha() or token[:1] in ("_", '"', "`")):
-            raise self.error(f"{token!r} is where a variable or a group is expected")
+            raise self.error(f"expected a variable or a group, found {token!r}")
         self.at += 1
         if token.upper() == "PERMUTE" and self.take("("):
             parts = [self.alternation()]
@@ -152,5 +154,5 @@ def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
     if reader.next:
         raise reader.error(f"{reader.next!r} is not expected here")
     if len(reader.names) > VARIABLES_MAX:
-        raise reader.error(f"it has {len(reader.names)} variables; at most {VARIABLES_MAX} fit")
+        raise reader.error(f"it has {len(reader.names)} variables; the maximum is {VARIABLES_MAX}")
     return pattern, tuple(reader.names)

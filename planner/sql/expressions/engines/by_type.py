@@ -66,11 +66,15 @@ def _spark_json(written: Expr, kind: pa.DataType) -> Expr | None:
     """Return the JSON without null fields of structs, which Spark leaves out; maps keep nulls."""
     parts = list(_parts(kind))
     if any(map(pa.types.is_timestamp, parts)):
-        raise InvalidPlanError("Spark writes times otherwise: write DATE_FORMAT(t, f) for the time")
+        raise InvalidPlanError(
+            "TO_JSON: Spark writes times in another form; convert them by DATE_FORMAT(t, f)"
+        )
     if not any(map(pa.types.is_struct, parts)):
         return None
     if any(map(pa.types.is_map, parts)):
-        raise InvalidPlanError("a map within a struct keeps nulls: write TO_JSON of each alone")
+        raise InvalidPlanError(
+            "TO_JSON: a map inside of a struct is not supported; call TO_JSON for each"
+        )
     return written.str.json_without_nulls()
 
 
@@ -118,8 +122,8 @@ def by_place(value: Expr, kind: pa.DataType, to: pa.DataType, *, tries: bool) ->
         cast = value.try_cast if tries else value.cast
         return value if kind == to else cast(to)
     if kind.num_fields != to.num_fields:
-        counts = f"{kind.num_fields} fields becomes one of {to.num_fields}"
-        raise InvalidPlanError(f"a ROW of {counts}: write a type with as many fields")
+        counts = f"{kind.num_fields} fields cannot be cast to one of {to.num_fields}"
+        raise InvalidPlanError(f"a ROW of {counts}: name a type with as many fields")
     fields = {
         wanted.name: by_place(value.field(held.name), held.type, wanted.type, tries=tries)
         for held, wanted in zip(kind, to, strict=True)

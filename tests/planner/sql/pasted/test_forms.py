@@ -224,7 +224,7 @@ def test_emit_stays_with_the_groups_that_windows_are_computed_from() -> None:
 @pytest.mark.parametrize(
     ("dialect", "clause", "reason"),
     [
-        (None, "EMIT FINAL", "without a window no result is final"),
+        (None, "EMIT FINAL", "EMIT FINAL needs a window"),
         ("postgres", "FOR UPDATE", "FOR UPDATE is not supported"),
         ("spark", "SORT BY k", "SORT BY"),
         ("spark", "CLUSTER BY k", "CLUSTER BY"),

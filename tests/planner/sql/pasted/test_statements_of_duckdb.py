@@ -84,7 +84,7 @@ def test_files_in_from(tmp_path: Path, source: str) -> None:
     [
         ("PIVOT pay ON dept USING SUM(salary)", r"write PIVOT t ON k IN"),
         ("SELECT * FROM read_csv('x.csv', skip = 1)", r"write read_csv\('path'\)"),
-        ("SELECT COLUMNS('z') FROM pay", "no column is like 'z'"),
+        ("SELECT COLUMNS('z') FROM pay", "no column matches 'z'"),
     ],
 )
 def test_what_cannot_be_right_names_what_to_write(text: str, message: str) -> None:

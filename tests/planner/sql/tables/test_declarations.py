@@ -402,7 +402,7 @@ REFUSED = {
         "column 'a' is BIGINT, and 'price' is DOUBLE; write CAST(price AS ...)"
     ),
     table(f"{COLUMNS}, {MARK}") + TARGET + "INSERT INTO o SELECT price, note FROM bids": (
-        "2 columns go into 1: a"
+        "the SELECT has 2 columns, the target 1: a"
     ),
     TOPIC.format(TIMED, ", 'scan.startup.mode' = 'group-offsets'") + "SELECT price FROM bids": (
         "a job keeps its own positions"
@@ -441,7 +441,7 @@ REFUSED = {
     "CREATE TABLE t WITH (connector = 'upsert-kafka'); SELECT 1 AS a FROM t": (
         "connector = 'kafka' with a PRIMARY KEY and 'changelog.mode' = 'upsert'"
     ),
-    POSTGRES.format("password = 'x'"): "a password needs username = '...', too",
+    POSTGRES.format("password = 'x'"): "password needs the option username = '...', too",
     "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",
     "CREATE FUNCTION f AS 'x'; SELECT 1": "and leave CREATE FUNCTION out",
 }

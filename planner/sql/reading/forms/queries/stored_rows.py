@@ -23,7 +23,7 @@ _COMPUTED = (
     "a table that INSERT INTO a SELECT fills has no computed columns: put them in the SELECT"
 )
 _NUMBERED = "the rows of a SELECT have no numbers: write the values of this column in the SELECT"
-_WIDTH = "a row of {0} values for {1} columns"
+_WIDTH = "a row has {0} values, but there are {1} columns"
 _FORMATS = ("csv", "json", "parquet", "text")
 _ROWS_MAX = 1000
 _MANY = f"at most {_ROWS_MAX} rows with expressions; put more into a file"
