@@ -142,9 +142,10 @@ class Memory:
     #: Bytes of state that can be spilled, in memory; and their budget (0: no spilling).
     state_bytes: int = 0
     state_budget_bytes: int = 0
-    #: State spilled to scratch: bytes and number of files.
     spilled_bytes: int = 0
     spilled_files: int = 0
+    #: Requests of the process to stores, by kind (:mod:`rstream.store.requests`).
+    store_requests: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,6 @@ class HostBusy:
     lasted_s: int
     #: Peak memory of the host's process, bytes.
     memory_bytes: int
-    #: Timing of this instance until now.
     timing: Timing = field(default=Timing(), repr=False)
 
 

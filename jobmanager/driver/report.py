@@ -15,6 +15,7 @@ from jobmanager.state.held_time import held_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.odd_times import odd_times
 from jobmanager.state.records import HostState
+from rstream.store.requests import requests_sent
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.host.allocator import killed_for_memory
 from rvertex.messages import Counts, Memory, Timing
@@ -46,7 +47,12 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
     newest = max((v.max_vs for v in states), default=MIN_TIME)
     holding = _held_back_by(states)
     rows = [
-        _vertex(manager, v, newest) | {"logs": _logs_of(v, holding, now_us=now_us)} for v in states
+        _vertex(manager, v, newest)
+        | {
+            "logs": _logs_of(v, holding, now_us=now_us),
+            "checkpoint_age_s": _checkpoint_age_s(manager, v, now_us),
+        }
+        for v in states
     ]
     why_not = drain_refusals(manager.job)
     return {
@@ -57,6 +63,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "machine": socket.gethostname(),
         "written_us": now_us,
         "kernel_kills": killed_for_memory(),
+        "store_requests": list(requests_sent()),
         "events_in": sum(v.counts.events_in for v in states if v.shape.is_source),
         "events_out": sum(v.counts.events_out for v in states if v.shape.is_sink),
         **{name: sum(getattr(v.counts, name) for v in states) for name in _LOST},
@@ -188,6 +195,12 @@ def _lag_s(vertex: VertexState, newest_us: int) -> float | None:
     if MIN_TIME in (newest_us, vertex.cti):
         return None
     return max(0.0, (newest_us - vertex.cti) / _US_PER_S)
+
+
+def _checkpoint_age_s(manager: JobManager, vertex: VertexState, now_us: int) -> float | None:
+    """Return the time since the vertex's last checkpoint, s; None: it has none, or has finished."""
+    taken_us = manager.job.tracker.newest(vertex.shape.id).taken_us
+    return (now_us - taken_us) / _US_PER_S if taken_us and not vertex.is_finished else None
 
 
 def _host_named(manager: JobManager, name: str) -> HostState | None:

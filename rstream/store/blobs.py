@@ -37,6 +37,7 @@ from rstream.store.local_files import (
 )
 from rstream.store.memory_blobs import MemoryBlobs, get_or_none
 from rstream.store.part_files import PartFiles, split_part
+from rstream.store.requests import count_request
 
 if TYPE_CHECKING:
     import builtins
@@ -109,21 +110,23 @@ class FsspecBlobs:
         return self._is_local or self._protocol in ("memory", *_CONDITIONAL)
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        self._attempt(path, lambda: self._write(path, data, is_new=False))
+        self._attempt("write", path, lambda: self._write(path, data, is_new=False))
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
         try:
-            self._attempt(path, lambda: self._write(path, data, is_new=True))
+            self._attempt("write", path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
             # A blob that is gone again was of another writer: this put created none.
             is_own = get_or_none(self, path) == bytes(data)
             if is_own and self._is_local and self._fsync:
-                self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
+                self._attempt(
+                    "write", path, lambda: sync_folder(self._full(path).rpartition("/")[0])
+                )
             return is_own
         return True
 
     def get(self, path: str) -> bytes:
-        data: bytes = self._attempt(path, lambda: self._fs.cat_file(self._full(path)))
+        data: bytes = self._attempt("read", path, lambda: self._fs.cat_file(self._full(path)))
         return data
 
     def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
@@ -137,8 +140,10 @@ class FsspecBlobs:
 
         full = self._full(path)
         if self._is_local:
-            return self._attempt(path, lambda: pa.OSFile(full, "rb"))
-        return self._attempt(path, lambda: pa.PythonFile(self._fs.open(full, "rb"), mode="r"))
+            return self._attempt("read", path, lambda: pa.OSFile(full, "rb"))
+        return self._attempt(
+            "read", path, lambda: pa.PythonFile(self._fs.open(full, "rb"), mode="r")
+        )
 
     def copy(self, path: str, to: str) -> None:
         """See :func:`copy_blob`. On a disk it reads and puts, so that the put is atomic."""
@@ -147,7 +152,7 @@ class FsspecBlobs:
             return
         if self._has_folders:
             self._make_folder(self._full(to).rpartition("/")[0])
-        self._attempt(to, lambda: self._fs.cp_file(self._full(path), self._full(to)))
+        self._attempt("write", to, lambda: self._fs.cp_file(self._full(path), self._full(to)))
 
     def list(self, folder: str = "") -> Paths:
         return [name for name in self._find(folder) if not name.endswith(TEMPORARY)]
@@ -161,7 +166,7 @@ class FsspecBlobs:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._full(path))
 
-        self._attempt(path, remove)
+        self._attempt("delete", path, remove)
 
     def exists(self, path: str) -> bool:
         with contextlib.suppress(FileNotFoundError):
@@ -178,7 +183,7 @@ class FsspecBlobs:
             self._fs.invalidate_cache()
             return dict(self._fs.info(self._full(path)))
 
-        return self._attempt(path, stat)
+        return self._attempt("read", path, stat)
 
     def infos(self) -> dict[str, dict[str, Any]]:
         """Return the attributes of all blobs, by path."""
@@ -201,7 +206,7 @@ class FsspecBlobs:
                 raise OSError(str(error)) from error
 
         if self._is_local:
-            self._attempt("", make)
+            self._attempt("write", "", make)
 
     def without_fsync(self) -> FsspecBlobs:
         """See :func:`unsynced`."""
@@ -228,7 +233,7 @@ class FsspecBlobs:
             return infos if detail else dict.fromkeys(infos)
 
         try:
-            infos = self._attempt(folder, find)
+            infos = self._attempt("list", folder, find)
         except FileNotFoundError:
             return {}
         skip = len(self._root) + 1
@@ -285,12 +290,13 @@ class FsspecBlobs:
                     raise FileExistsError(full)
                 self._fs.pipe_file(full, bytes(data))
 
-    def _attempt(self, path: str, operation: Callable[[], T]) -> T:
+    def _attempt(self, kind: str, path: str, operation: Callable[[], T]) -> T:
         """Run with retries; that a file exists or is missing is a result, not a failure."""
         reason = ""
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 time.sleep(RETRY_DELAY_S * 2**attempt)
+            count_request(kind)
             try:
                 return with_limit(operation, ATTEMPT_WAIT_S) if self._needs_timeout else operation()
             except (FileNotFoundError, FileExistsError, MemoryError):

@@ -16,6 +16,7 @@ from rstream import RStream, StreamLimits, open_reader
 from rstream.errors import SequenceGapError
 from rstream.log.damage import first_hole, set_aside_damaged
 from rstream.store.blobs import unsynced
+from rstream.store.requests import requests_sent
 from rvertex.checkpoint.codec import INLINE_BYTES_MAX
 from rvertex.errors import OutputLostError
 from rvertex.host.allocator import LargeSteps, memory_now
@@ -159,11 +160,15 @@ class HostEnvironment:
         self._local: dict[tuple[str, int], RStream] = {}
 
     def memory_now(self) -> tuple[Memory, ...]:
-        """Return the memory of this process and its state.
+        """Return the memory of this process and its state, and its requests to stores.
 
-        Empty if the system does not report it.
+        Empty if the system does not report memory.
         """
-        return tuple(self.state_memory.added_to(memory) for memory in memory_now())
+        sent = requests_sent()
+        return tuple(
+            replace(self.state_memory.added_to(memory), store_requests=sent)
+            for memory in memory_now()
+        )
 
     def _open_store(self, uri: str) -> BlobStore:
         store = self._wiring.open_store(uri)

@@ -7,26 +7,34 @@ Prometheus: seconds, bytes, and ``_total`` for counters. A counter restarts at 0
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 
-from jobmanager.state.job_state import OPEN_STATES
-from rstream.types import INF_TIME, MIN_TIME
+from jobmanager.cli.page.samples import (
+    US_PER_S,
+    dead_deliveries,
+    each,
+    each_log,
+    findings,
+    health,
+    idle_logs,
+    is_up,
+    memory,
+    one,
+    reasons,
+    requests,
+    watermarks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-Status = dict[str, Any]
-#: The values of a metric's labels (without ``job``), and the value of the metric.
-Sample = tuple[tuple[str, ...], float]
+    from jobmanager.cli.page.samples import Sample, Status
 
 PREFIX = "streamscope_"
-_US_PER_S = 1_000_000
-_HEALTH = {"ok": 0, "waiting": 1, "degraded": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,328 +49,259 @@ class Metric:
     samples: Callable[[Status], Iterable[Sample]]
 
 
-def _one(key: str) -> Callable[[Status], Iterator[Sample]]:
-    """Extract the value of ``key`` from the status, if present."""
-
-    def samples(status: Status) -> Iterator[Sample]:
-        if status.get(key) is not None:
-            yield (), float(status[key])
-
-    return samples
-
-
-def _each(
-    rows: str, labels: tuple[str, ...], key: str, *, scale: float = 1.0
-) -> Callable[[Status], Iterator[Sample]]:
-    """Extract the value of ``key`` from each row of the status's list ``rows`` that has the key."""
-
-    def samples(status: Status) -> Iterator[Sample]:
-        for row in status.get(rows, ()):
-            if row.get(key) is not None:
-                yield tuple(str(row[label]) for label in labels), row[key] * scale
-
-    return samples
-
-
-def _each_log(key: str) -> Callable[[Status], Iterator[Sample]]:
-    """Extract the value of ``key`` from each partition of each live log."""
-
-    def samples(status: Status) -> Iterator[Sample]:
-        for vertex in status.get("vertices", ()):
-            for log in vertex.get("logs", ()):
-                if log.get(key) is not None and log["state"] != "ended":
-                    yield (vertex["stage"], str(log["partition"])), float(log[key])
-
-    return samples
-
-
-def _idle_logs(status: Status) -> Iterator[Sample]:
-    for vertex in status.get("vertices", ()):
-        for log in vertex.get("logs", ()):
-            yield (vertex["stage"], str(log["partition"])), float(log["state"] == "idle")
-
-
-def _findings(status: Status) -> Iterator[Sample]:
-    counts = Counter((row["gravity"], row["kind"]) for row in status.get("findings", ()))
-    for labels, count in sorted(counts.items()):
-        yield labels, float(count)
-
-
-def _memory(key: str) -> Callable[[Status], Iterator[Sample]]:
-    def samples(status: Status) -> Iterator[Sample]:
-        for host in status.get("hosts", ()):
-            if host.get("memory"):  # a status of an older release has fewer keys
-                yield (host["host"],), float(host["memory"].get(key, 0))
-
-    return samples
-
-
-def _is_up(status: Status) -> Iterator[Sample]:
-    yield (), float(status["state"] in OPEN_STATES)
-
-
-def _health(status: Status) -> Iterator[Sample]:
-    yield (), float(_HEALTH[status["health"]])
-
-
-def _reasons(status: Status) -> Iterator[Sample]:
-    kinds = sorted({(row["health"], row["kind"]) for row in status.get("reasons", ())})
-    for health, kind in kinds:
-        count = sum((r["health"], r["kind"]) == (health, kind) for r in status["reasons"])
-        yield (health, kind), float(count)
-
-
-def _watermarks(status: Status) -> Iterator[Sample]:
-    for row in status.get("vertices", ()):
-        if row["cti_us"] not in (MIN_TIME, INF_TIME):
-            yield (row["stage"], row["vertex"]), row["cti_us"] / _US_PER_S
-
-
-def _dead_deliveries(status: Status) -> Iterator[Sample]:
-    for row in status.get("deliveries", ()):
-        labels = row["delivery"], str(row["partition"])
-        yield labels, float(row["state"] == "failed")
-
-
 _VERTEX = ("stage", "vertex")
 _DELIVERY = ("delivery", "partition")
 _LOG = ("stage", "partition")
 
 METRICS = [
-    Metric("up", "gauge", (), "1 while a job manager works on the job, else 0.", _is_up),
-    Metric("health", "gauge", (), "0 ok, 1 waiting, 2 degraded.", _health),
-    Metric("reasons", "gauge", ("health", "kind"), "Reasons of the health, by kind.", _reasons),
+    Metric("up", "gauge", (), "1 while a job manager works on the job, else 0.", is_up),
+    Metric("health", "gauge", (), "0 ok, 1 waiting, 2 degraded.", health),
+    Metric("reasons", "gauge", ("health", "kind"), "Reasons of the health, by kind.", reasons),
     Metric(
         "findings",
         "gauge",
         ("gravity", "kind"),
         "What the doctor finds, by kind: degraded, waiting or note.",
-        _findings,
+        findings,
     ),
     Metric(
         "status_written_seconds",
         "gauge",
         (),
         "When the job last wrote its status, in seconds since 1970.",
-        lambda status: [((), status["written_us"] / _US_PER_S)] if status.get("written_us") else [],
+        lambda status: [((), status["written_us"] / US_PER_S)] if status.get("written_us") else [],
     ),
-    Metric("events_in", "counter", (), "Events that the sources have read.", _one("events_in")),
-    Metric("events_out", "counter", (), "Events of the output.", _one("events_out")),
-    Metric("late_events", "counter", (), "Events behind the watermark.", _one("late_events")),
-    Metric("bad_rows", "counter", (), "Rows that could not be read.", _one("bad_rows")),
+    Metric("events_in", "counter", (), "Events that the sources have read.", one("events_in")),
+    Metric("events_out", "counter", (), "Events of the output.", one("events_out")),
+    Metric("late_events", "counter", (), "Events behind the watermark.", one("late_events")),
+    Metric("bad_rows", "counter", (), "Rows that could not be read.", one("bad_rows")),
     Metric(
         "poisoned_events",
         "counter",
         (),
         "Events that were skipped because user code failed on them.",
-        _one("poisoned_events"),
+        one("poisoned_events"),
     ),
-    Metric("duplicates", "counter", (), "Rows that deduplicate dropped.", _one("duplicates")),
-    Metric("restarts", "counter", (), "Restarts of vertices.", _one("restarts")),
+    Metric("duplicates", "counter", (), "Rows that deduplicate dropped.", one("duplicates")),
+    Metric("restarts", "counter", (), "Restarts of vertices.", one("restarts")),
     Metric(
         "vertex_events_in",
         "counter",
         _VERTEX,
         "Events that a vertex consumed.",
-        _each("vertices", _VERTEX, "events_in"),
+        each("vertices", _VERTEX, "events_in"),
     ),
     Metric(
         "vertex_events_out",
         "counter",
         _VERTEX,
         "Events that a vertex emitted.",
-        _each("vertices", _VERTEX, "events_out"),
+        each("vertices", _VERTEX, "events_out"),
     ),
     Metric(
         "vertex_restarts",
         "counter",
         _VERTEX,
         "Restarts of a vertex.",
-        _each("vertices", _VERTEX, "restarts"),
+        each("vertices", _VERTEX, "restarts"),
     ),
     Metric(
         "vertex_watermark_seconds",
         "gauge",
         _VERTEX,
         "The watermark (CTI) of a vertex, in seconds since 1970.",
-        _watermarks,
+        watermarks,
     ),
     Metric(
         "vertex_watermark_lag_seconds",
         "gauge",
         _VERTEX,
         "Event time from the newest event read by any source to the vertex's watermark.",
-        _each("vertices", _VERTEX, "cti_lag_s"),
+        each("vertices", _VERTEX, "cti_lag_s"),
     ),
     Metric(
         "vertex_busy_seconds",
         "counter",
         _VERTEX,
         "Time that the vertex was busy, sampled.",
-        _each("vertices", _VERTEX, "busy_us", scale=1 / _US_PER_S),
+        each("vertices", _VERTEX, "busy_us", scale=1 / US_PER_S),
     ),
     Metric(
         "vertex_user_code_seconds",
         "counter",
         _VERTEX,
         "Time that the vertex spent in user code, sampled.",
-        _each("vertices", _VERTEX, "user_us", scale=1 / _US_PER_S),
+        each("vertices", _VERTEX, "user_us", scale=1 / US_PER_S),
     ),
     Metric(
         "vertex_blocked",
         "gauge",
         _VERTEX,
         "1 while a vertex waits for its readers (back-pressure).",
-        _each("vertices", _VERTEX, "blocked"),
+        each("vertices", _VERTEX, "blocked"),
     ),
     Metric(
         "vertex_hot_key_share",
         "gauge",
         _VERTEX,
         "Share of the rows sent to the next stage that have the most frequent key, sampled.",
-        _each("vertices", _VERTEX, "hot_share"),
+        each("vertices", _VERTEX, "hot_share"),
     ),
     Metric(
         "vertex_state_bytes",
         "gauge",
         _VERTEX,
         "State of a vertex in its last checkpoint.",
-        _each("vertices", _VERTEX, "state_bytes"),
+        each("vertices", _VERTEX, "state_bytes"),
+    ),
+    Metric(
+        "vertex_checkpoint_age_seconds",
+        "gauge",
+        _VERTEX,
+        "Time since the last checkpoint of a vertex.",
+        each("vertices", _VERTEX, "checkpoint_age_s"),
     ),
     Metric(
         "vertex_state_memory_bytes",
         "gauge",
         _VERTEX,
         "State in memory that can be spilled.",
-        _each("vertices", _VERTEX, "memory_bytes"),
+        each("vertices", _VERTEX, "memory_bytes"),
     ),
     Metric(
         "vertex_spilled_bytes",
         "counter",
         _VERTEX,
         "State that a vertex has written to scratch since it started.",
-        _each("vertices", _VERTEX, "spilled_bytes"),
+        each("vertices", _VERTEX, "spilled_bytes"),
     ),
     Metric(
         "vertex_spills",
         "counter",
         _VERTEX,
         "Files that a vertex has written to scratch since it started.",
-        _each("vertices", _VERTEX, "spills"),
+        each("vertices", _VERTEX, "spills"),
     ),
     Metric(
         "vertex_state_keys",
         "gauge",
         _VERTEX,
         "Keys of a vertex in memory and on scratch, without rows of windows on scratch.",
-        _each("vertices", _VERTEX, "state_keys"),
+        each("vertices", _VERTEX, "state_keys"),
     ),
     Metric(
         "vertex_scratch_bytes",
         "gauge",
         _VERTEX,
         "State of a vertex on scratch.",
-        _each("vertices", _VERTEX, "scratch_bytes"),
+        each("vertices", _VERTEX, "scratch_bytes"),
     ),
     Metric(
         "vertex_scratch_files",
         "gauge",
         _VERTEX,
         "Files with state of a vertex on scratch.",
-        _each("vertices", _VERTEX, "scratch_files"),
+        each("vertices", _VERTEX, "scratch_files"),
     ),
     Metric(
         "vertex_unflushed_bytes",
         "gauge",
         _VERTEX,
         "Output that is in memory: not flushed yet, or not read yet.",
-        _each("vertices", _VERTEX, "tail_bytes"),
+        each("vertices", _VERTEX, "tail_bytes"),
     ),
     Metric(
         "log_lag_rows",
         "gauge",
         _LOG,
         "Rows of a log's partition that are not read yet.",
-        _each_log("lag_rows"),
+        each_log("lag_rows"),
     ),
     Metric(
         "log_lag_seconds",
         "gauge",
         _LOG,
         "Time from the newest event read from a log's partition to now.",
-        _each_log("lag_s"),
+        each_log("lag_s"),
     ),
-    Metric("log_idle", "gauge", _LOG, "1 for a partition without new rows.", _idle_logs),
+    Metric("log_idle", "gauge", _LOG, "1 for a partition without new rows.", idle_logs),
     Metric(
         "log_holds_time_back",
         "gauge",
         _LOG,
         "1 for the partition whose time is the furthest behind.",
-        _each_log("holds_back"),
+        each_log("holds_back"),
     ),
     Metric(
         "delivery_rows",
         "counter",
         _DELIVERY,
         "Rows delivered by this process.",
-        _each("deliveries", _DELIVERY, "rows"),
+        each("deliveries", _DELIVERY, "rows"),
     ),
     Metric(
         "delivery_commits",
         "counter",
         _DELIVERY,
         "Commits at the destination by this process.",
-        _each("deliveries", _DELIVERY, "commits"),
+        each("deliveries", _DELIVERY, "commits"),
     ),
     Metric(
         "delivery_lag_items",
         "gauge",
         _DELIVERY,
         "Items of the output that are not delivered yet.",
-        _each("deliveries", _DELIVERY, "lag_items"),
+        each("deliveries", _DELIVERY, "lag_items"),
     ),
-    Metric("delivery_failed", "gauge", _DELIVERY, "1 after the delivery failed.", _dead_deliveries),
+    Metric(
+        "store_requests",
+        "counter",
+        ("process", "operation"),
+        "Requests to stores by the driver's process and by each host's.",
+        requests,
+    ),
+    Metric("delivery_failed", "gauge", _DELIVERY, "1 after the delivery failed.", dead_deliveries),
     Metric(
         "host_memory_used_bytes",
         "gauge",
         ("host",),
         "Memory of the host's process.",
-        _memory("used_bytes"),
+        memory("used_bytes"),
     ),
     Metric(
         "host_memory_limit_bytes",
         "gauge",
         ("host",),
         "Memory limit of the host's machine or container.",
-        _memory("limit_bytes"),
+        memory("limit_bytes"),
     ),
     Metric(
         "host_state_memory_bytes",
         "gauge",
         ("host",),
         "State in memory that can be spilled.",
-        _memory("state_bytes"),
+        memory("state_bytes"),
     ),
     Metric(
         "host_state_memory_budget_bytes",
         "gauge",
         ("host",),
         "State in memory beyond which the host spills (state_memory).",
-        _memory("state_budget_bytes"),
+        memory("state_budget_bytes"),
     ),
     Metric(
         "host_spilled_bytes",
         "gauge",
         ("host",),
         "State on the host's scratch disk.",
-        _memory("spilled_bytes"),
+        memory("spilled_bytes"),
     ),
     Metric(
         "host_spilled_files",
         "gauge",
         ("host",),
         "Files with state on the host's scratch disk.",
-        _memory("spilled_files"),
+        memory("spilled_files"),
     ),
 ]
 

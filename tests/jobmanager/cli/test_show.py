@@ -60,7 +60,7 @@ def test_values_that_json_lacks(tmp_path: Path) -> None:
     root = str(tmp_path / "job")
     jobmanager.run(stream.to_parquet(), root=root, executor="local", parallelism=1).wait(WAIT_S)
     first, second = map(json.loads, shown(root, "--json").stdout.splitlines())
-    assert (first["x"], first["b"]) == ("nan", "ff")
+    assert (first["x"], first["b"]) == ("NaN", "ff")
     assert second == {"start": 1 << 60, "end": (1 << 60) + 1, "x": 0.5, "b": None, "s": None}
     _, near, far = shown(root).stdout.splitlines()
     assert near.split()[-1] == r"\x1b[2J\n"

@@ -21,6 +21,7 @@ import rstream.store.blobs
 from rstream import FsspecBlobs, MemoryBlobs, StoreError, open_store
 from rstream.store.blobs import ATTEMPTS_MAX, is_near, remove_temporaries
 from rstream.store.part_files import PartFiles
+from rstream.store.requests import KINDS, requests_sent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -284,3 +285,16 @@ def test_a_path_that_is_no_text_is_refused_at_once(path: str) -> None:
 def test_a_protocol_stands_once_in_a_uri() -> None:
     for uri in ("http://host/x", "https://host/x", "memory://x", "file:///x"):
         assert open_store(uri).uri == uri
+
+
+def test_requests_are_counted_by_kind() -> None:
+    store = open_store("memory://counted")
+    before = requests_sent()
+    store.put("a", b"1")
+    store.get("a")
+    with pytest.raises(FileNotFoundError):
+        store.get("b")
+    store.list()
+    store.delete("a")
+    counts = [now - then for now, then in zip(requests_sent(), before, strict=True)]
+    assert dict(zip(KINDS, counts, strict=True)) == {"read": 2, "write": 1, "list": 1, "delete": 1}

@@ -23,6 +23,7 @@ def vertex(name: str, **fields: Any) -> dict[str, Any]:
         "cti_lag_s": 2.0,
         "tail_bytes": 1_000,
         "state_bytes": 2_000,
+        "checkpoint_age_s": 1.5,
         "blocked": False,
         "epoch": 1,
         "memory_bytes": 1_000,
@@ -61,7 +62,12 @@ def delivery(state: str = "delivering", lag_items: int = 0, error: str = "") -> 
 
 
 def host(free_bytes: int = 4 << 30) -> dict[str, Any]:
-    memory = {"used_bytes": 1 << 30, "free_bytes": free_bytes, "limit_bytes": 8 << 30}
+    memory: dict[str, Any] = {
+        "used_bytes": 1 << 30,
+        "free_bytes": free_bytes,
+        "limit_bytes": 8 << 30,
+    }
+    memory |= {"store_requests": [30, 20, 10, 5]}
     return {"host": "h0.0", "state": "ready", "machine": "m", "pid": 7, "memory": memory}
 
 
@@ -75,7 +81,8 @@ def status(**fields: Any) -> dict[str, Any]:
         "root": "/jobs/j",
         "written_us": NOW_US,
         "machine": "m",
-        "pid": 7,
+        "pid": 6,
+        "store_requests": [3, 2, 1, 0],
         "events_in": 10_000,
         "events_out": 80,
         "late_events": 0,

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobmanager.cli.page.metrics import METRICS, PREFIX, exposition
 from streamscope.testing.servers.broker import free_port
-from tests.jobmanager.cli.page.cases import NOW_US, S, status
+from tests.jobmanager.cli.page.cases import NOW_US, S, host, status
 from tests.rooms import ROOT
 from tests.support.jobs import WAIT_S
 
@@ -64,10 +64,21 @@ def test_values_come_in_seconds_and_bytes_and_without_the_end_of_time() -> None:
         'streamscope_log_lag_rows{job="j",partition="1",stage="s00"} 10.0',
         'streamscope_log_holds_time_back{job="j",partition="1",stage="s00"} 1.0',
         'streamscope_host_memory_used_bytes{host="h0.0",job="j"} 1.073741824e+09',
+        'streamscope_vertex_checkpoint_age_seconds{job="j",stage="s01",vertex="s01.0"} 1.5',
+        'streamscope_store_requests_total{job="j",operation="write",process="driver"} 2.0',
+        'streamscope_store_requests_total{job="j",operation="delete",process="h0.0"} 5.0',
     } <= lines
     (at,) = (line for line in lines if "watermark_seconds" in line and 's01.0"' in line)
     assert float(at.split()[-1]) == (NOW_US - 2 * S) / S
     assert not any("watermark_seconds" in line and 's01.1"' in line for line in lines)
+
+
+def test_requests_of_a_process_with_several_hosts_count_once() -> None:
+    hosts = [host() | {"host": f"h{n}.0", "pid": pid} for n, pid in enumerate([6, 8, 8])]
+    lines = exposition([("j", status(hosts=hosts))]).decode().splitlines()
+    reads = [line for line in lines if "store_requests_total" in line and '"read"' in line]
+    assert len(reads) == 2
+    assert all('"driver"} 3.0' in line or '"h1.0"} 30.0' in line for line in reads)
 
 
 def test_the_page_has_each_metric(rewrite: bool) -> None:
