@@ -23,7 +23,8 @@ from tests.rooms import PACKAGES, ROOT, imported_names, is_pure, nodes, tree
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-LINES_MAX = 400
+#: Far above the usual 80 to 400 lines: a file is split by meaning, not to fit this number.
+LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 TOP_LEVEL = {
