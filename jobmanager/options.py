@@ -150,7 +150,7 @@ class RunOptions(TypedDict, total=False):
     checkpoint_bytes: Annotated[
         int | str | None,
         Option(
-            "Input between two checkpoints, such as 64MB.",
+            "Bytes of input between two checkpoints, such as 64MB.",
             _size,
             _host("checkpoint_bytes_max"),
             metavar="SIZE",
@@ -224,7 +224,7 @@ class RunOptions(TypedDict, total=False):
     autoscale: Annotated[
         str | dict[str, Any] | None,
         Option(
-            "Rescale the job by a policy (TOML); 'off': no longer.",
+            "Rescale the job automatically by this policy (TOML); 'off' ends it.",
             recorded_policy,
             _job(autoscale=stored_policy),
             metavar="FILE|off",

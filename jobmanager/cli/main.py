@@ -75,7 +75,7 @@ VERBS = {
     ),
     "drain": (
         "jobmanager.cli.requests:drain",
-        "Move all vertices of a running job off a host, without a gap, and release the host.",
+        "Move all vertices (tasks) off a host of a running job, then release the host.",
     ),
     "savepoint": (
         "jobmanager.cli.verbs.change:savepoint",
@@ -127,7 +127,7 @@ VERBS = {
     ),
     "replay": (
         "jobmanager.replay.verbs:replay",
-        "Run a vertex of a job again in this process and compare its output with the recorded one.",
+        "Run a vertex (task) of a job again here, and compare its output with the recorded one.",
     ),
     "why": (
         "jobmanager.replay.verbs:why",

@@ -73,9 +73,11 @@ DialectOption = Annotated[
     Literal["flink", "spark", "postgres", "duckdb", "ksqldb"] | None,
     typer.Option("--dialect", help="The SQL dialect of FILE.sql."),
 ]
-Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The folder (root) of the job.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Log every event of the job manager to standard error.")
+]
 ExecutorOption = Annotated[
     Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
 ]

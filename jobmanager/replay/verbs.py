@@ -38,13 +38,15 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="TIME", help="Start at this event time: 2026-03-01T10:00:00Z."),
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End here.")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Stop at this event time.")
+]
 Row = Annotated[
     str,
     typer.Option("--row", metavar="EXPR", help="A SQL condition that is true for this row only."),
 ]
 RunsMax = Annotated[
-    int, typer.Option(min=1, help="Stop shrinking after this number of runs on slices.")
+    int, typer.Option(min=1, help="Stop after this number of runs on parts of the input.")
 ]
 
 

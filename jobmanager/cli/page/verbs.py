@@ -53,7 +53,9 @@ def serve(
     ] = None,
     token_file: Annotated[
         str | None,
-        typer.Option(help="File with the bearer tokens that may change jobs, one per line."),
+        typer.Option(
+            help="File with bearer tokens, one per line; requests with one may change jobs."
+        ),
     ] = None,
     otlp: Annotated[
         str | None,

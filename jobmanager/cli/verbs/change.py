@@ -98,7 +98,9 @@ def savepoints(
 
 def deploy(
     target: options.DeployTarget,
-    root: Annotated[str | None, typer.Argument(metavar="ROOT", help="The root of the job.")] = None,
+    root: Annotated[
+        str | None, typer.Argument(metavar="ROOT", help="The folder (root) of the job.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Change the job without asking.")] = False,
     approve: Annotated[
         str,
@@ -213,11 +215,14 @@ def rescale(
         typer.Option("--stage", metavar="STAGE=N", help="Number of vertices of one stage: s03=8."),
     ] = None,
     split_hot: Annotated[
-        bool, typer.Option("--split-hot", help="Split the keys of the vertex with most rows.")
+        bool,
+        typer.Option(
+            "--split-hot", help="Split the key range of the vertex (task) with the most rows."
+        ),
     ] = False,
     merge_cold: Annotated[
         bool,
-        typer.Option("--merge-cold", help="Join the two neighbouring vertices with fewest rows."),
+        typer.Option("--merge-cold", help="Join the two adjacent key ranges with the fewest rows."),
     ] = False,
     split: Annotated[
         str | None,
@@ -227,7 +232,7 @@ def rescale(
         str | None,
         typer.Option(metavar="STAGE|VERTEX", help="As --merge-cold, for this stage or vertex."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what changes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:

@@ -70,9 +70,9 @@ def run(
 def resume(
     root: options.Root,
     executor: Annotated[
-        Literal["spark", "local"] | None, typer.Option(help="Default: as before.")
+        Literal["spark", "local"] | None, typer.Option(help="Default: as when the job started.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Default: as before.")] = None,
+    master: Annotated[str | None, typer.Option(help="Default: as when the job started.")] = None,
     parallelism: Annotated[
         int | None,
         typer.Option(metavar="N", help="Number of vertices of stages that are partitioned by key."),
