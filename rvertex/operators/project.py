@@ -1,7 +1,7 @@
 """PROJECT: compute the output's payload columns, row by row. Lifetimes and CTIs are unchanged.
 
-``select``, ``with_columns``, renaming and dropping are projections. A column whose source is a
-column name is passed by reference. A projection of only such columns copies nothing.
+``select``, ``with_columns``, renaming and dropping are projections. An output column that is an
+input column is passed by reference, so a projection of only such columns copies nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Project(RowByRow):
     holds_ctis: ClassVar[bool] = False
 
     columns: tuple[Column, ...]
-    #: Expressions read row starts, and the input has end edges, whose start is in ``_ve``.
+    #: Whether expressions read row starts and the input has end edges, whose start is in ``_ve``.
     edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The expressions determine the column types.
+        """Return the output's columns, with types from the expressions.
 
         Raises:
             UnknownColumnError: a source column that the input does not have.
@@ -70,7 +70,7 @@ class ProjectOperator(Stateless):
         self._schema = schema
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Compute the columns; those named by their source are shared with the input."""
+        """Compute the expressions. Columns that are input columns are shared with the input."""
         (run,) = ports
         events = run.events
         computed = iter(evaluate_all(self._evaluators, begun(events) if self._edges else events))

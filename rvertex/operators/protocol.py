@@ -1,7 +1,7 @@
 """The interface of an operator: a frozen, picklable specification, and the operator that it opens.
 
 An operator takes a run (see :mod:`rvertex.events.run`) and returns a run. **The concatenation of
-its output runs must not depend on how its input was cut into runs**, nor on a ``snapshot`` and
+its output runs must not depend on how its input was divided into runs**, nor on a ``snapshot`` and
 ``load`` between any two items. ``tests/support/operator_harness.py`` checks this for every
 operator. Every operator emits in ``vs`` order, so it buffers a row until no row with a smaller
 ``vs`` can follow.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """A snapshot of an operator: a small msgpack-able header and immutable Arrow tables."""
+    """An operator's snapshot: a small header for msgpack, and immutable Arrow tables."""
 
     header: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Evaluator(Protocol):
 
 
 def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list[pa.Array]:
-    """Evaluate expressions; ``evaluate_with`` lets them compute common subexpressions once.
+    """Evaluate expressions. ``evaluate_with`` lets them compute common subexpressions once.
 
     If the first evaluator has ``evaluate_with``, all must be of one kind, as the expressions of one
     plan are.
@@ -67,18 +67,19 @@ class Operator(Protocol):
         """Return the state, in O(1), by reference. Later calls must not change it."""
 
     def load(self, state: OperatorState) -> None:
-        """Restore ``state``, which ``snapshot`` of the same specification returned."""
+        """Restore a ``state`` that an operator of the same specification returned."""
 
 
 class OperatorSpec(Protocol):
     """A frozen dataclass that describes an operator; plans contain it."""
 
-    #: Whether the emitted CTIs depend on the rows, too. False: they depend on the input CTIs alone,
-    #: whichever rows share the vertex. True is correct for every operator, but may be slower.
+    #: Whether the emitted CTIs also depend on the rows. If not, they depend on the input CTIs
+    #: alone, whichever rows share the vertex. True is correct for every operator, but may be
+    #: slower.
     holds_ctis: ClassVar[bool]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Payload schema of the output, given the payload schema of each port."""
+        """Return the payload schema of the output, given the payload schema of each port."""
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """Return a new operator in its initial state."""
@@ -114,9 +115,9 @@ class EmitsInPieces(Protocol):
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """Return the output of ``process`` as consecutive runs, at least one.
 
-        The caller takes all runs before it calls any other method. The operator may compute them
-        while they are taken. None instead of a run: the next run needs a response that has not
-        arrived yet; the vertex is woken when it arrives.
+        The caller takes all runs before it calls any other method, so the operator may compute them
+        one by one. None instead of a run means that the next run needs a response that has not
+        arrived yet. The vertex is woken when it arrives.
         """
 
 
@@ -128,8 +129,8 @@ def in_pieces(
 ) -> Iterator[Run | None]:
     """Return the output of a chain of operators, in as many pieces as its operators emit.
 
-    ``emitted`` is called with each run and the index of the operator that emitted it. ``begin``:
-    the operator that processes ``ports``.
+    ``emitted`` is called with each run and the index of the operator that emitted it. ``begin`` is
+    the index of the operator that processes ``ports``.
     """
     now = doing()
     for k in range(begin, len(operators)):
@@ -157,7 +158,7 @@ class Pieces:
     def __init__(self) -> None:
         self._runs: Iterator[Run | None] = iter(())
         self._ahead: Run | None = None
-        #: The next piece needs a response that has not arrived yet.
+        #: Whether the next piece needs a response that has not arrived yet.
         self.is_waiting = False
 
     @property
@@ -171,7 +172,7 @@ class Pieces:
         self._advance()
 
     def take(self) -> Run | None:
-        """Return the next piece; None: there is none, or its response has not arrived."""
+        """Return the next piece; None: there is none, or a response is missing."""
         if self._ahead is None and self.is_waiting:
             self._advance()
         run = self._ahead
@@ -186,12 +187,12 @@ class Pieces:
 
 
 def whole(runs: Iterator[Run | None]) -> Run:
-    """Concatenate all pieces; for operators that block until their responses arrive."""
+    """Concatenate all pieces. Only for operators that block until their responses arrive."""
     return concat([run for run in runs if run is not None])
 
 
 def _joined(runs: Iterator[Run | None]) -> Iterator[Run | None]:
-    """Pass each wait on, then yield all pieces as one run."""
+    """Yield None for each wait, and then all pieces as one run."""
     joined: list[Run] = []
     for run in runs:
         if run is None:

@@ -12,14 +12,14 @@ from rvertex.sinks.spec import OnceSink, ParquetSink, RegistrySpec, SinkSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Most servers that store an entry of a NATS stream.
+#: Most servers that may store an entry of a NATS stream.
 _REPLICAS_MAX = 5
 
 
 def registry_spec(
     servers: Any, name: Any, keep_us: int, shards: Any, replicas: Any
 ) -> RegistrySpec:
-    """Return the spec of a registry; raises InvalidSinkError for a value that is not possible."""
+    """Return the spec of a registry. Raises InvalidSinkError for an invalid value."""
     label = f"registry {name!r:.80}"
     urls = (servers,) if isinstance(servers, str) else servers
     is_list = isinstance(urls, list | tuple) and len(urls) > 0
@@ -40,7 +40,7 @@ def registry_spec(
 
 
 def checked_registry(given: Any, what: str) -> RegistrySpec:
-    """Return a registry as it was given; raises InvalidSinkError for anything else."""
+    """Return ``given`` if it is a registry. Raises InvalidSinkError for anything else."""
     if not isinstance(given, RegistrySpec):
         reason = f"the registry must be made by sinks.registry(servers, name), not {given!r:.80}"
         raise InvalidSinkError(what, reason)
@@ -48,7 +48,7 @@ def checked_registry(given: Any, what: str) -> RegistrySpec:
 
 
 def once_sink(to: Any, id_: Any, at: Any, registry: Any, on_old: Any, answer: Any) -> OnceSink:
-    """Wrap a destination with claims; the query checks the columns later."""
+    """Wrap a destination such that it claims ids; the query checks the columns later."""
     if not isinstance(to, SinkSpec) or isinstance(to, OnceSink):
         reason = f"it takes another destination, such as sinks.kafka(...), not {to!r:.80}"
         raise InvalidSinkError("once", reason)
@@ -56,7 +56,7 @@ def once_sink(to: Any, id_: Any, at: Any, registry: Any, on_old: Any, answer: An
         raise InvalidSinkError(
             "once", f"answer= must be a text that names the rows, not {answer!r:.80}"
         )
-    if not answer:  # without the folder, because sites may use different ones
+    if not answer:  # leave out the folder, because sites may use different folders
         where = "parquet" if isinstance(to, ParquetSink) else to.label
         answer = f"{where} by {id_} and {at}"
     return OnceSink(to, id_, at, checked_registry(registry, "once"), on_old, answer)

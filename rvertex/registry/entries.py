@@ -22,14 +22,14 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One commit, applied atomically in this order: floor, claims, deliveries, releases."""
+    """One commit. It is applied atomically, in this order: floor, claims, deliveries, releases."""
 
-    #: Ids with earlier times are rejected; the floor of the process that wrote the entry.
+    #: Ids with earlier times are rejected. It is the floor of the process that wrote the entry, us.
     floor_us: int
     claims: tuple[Ids, ...] = ()
     #: Tokens of joiners, each with the seq below which its items are at the destination.
     delivered: tuple[tuple[str, int], ...] = ()
-    #: Joiners that have ended: others may claim the ids that these have not delivered.
+    #: Tokens of joiners that have ended. Others may claim the ids that these have not delivered.
     released: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
@@ -41,7 +41,7 @@ class Entry:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Entry:
-        """Read the stored form."""
+        """Decode the stored form."""
         version, floor_us, claims, delivered, released = msgpack.unpackb(data)
         assert version == _VERSION, f"an entry of version {version}"
         parts = tuple(Ids(token, seq, tuple(ids), tuple(us)) for token, seq, ids, us in claims)

@@ -1,8 +1,8 @@
 """The logs of a registry on NATS servers with JetStream: a stream per shard, three replicas each.
 
-An append returns when a majority of the servers has the entry. Set ``sync_interval: always`` at the
+An append returns when a majority of the servers has the entry. Set ``sync_interval: always`` on the
 servers: without it they keep entries in the page cache for up to two minutes, and a power loss of
-all of them may take acknowledged entries back.
+all of them may lose acknowledged entries.
 
 The client is asynchronous, so it has its own thread; calls from any thread wait for it.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Time-outs of one request to the servers, and of a call with all its retries.
+#: Time-outs of one request to the servers, and of a call with all its retries, s.
 REQUEST_S, CALL_S = 2.0, 15.0
 _PAUSE_S = 0.1
-#: How long another replica may lack an entry that was acknowledged.
+#: Pause before an acknowledged entry is read again from a replica that lacked it, s.
 _BEHIND_S = 0.002
 _READ_MAX = 256
 _WRONG_LAST_SEQUENCE = 10071
@@ -52,7 +52,10 @@ class NatsLog:
         self._streams: set[str] = set()
 
     def append(self, shard: int, data: bytes) -> int:
-        """See :class:`ClaimLog`. One attempt: only the caller knows whether a retry is safe."""
+        """See :class:`ClaimLog`.
+
+        Makes one attempt: only the caller knows whether a retry is safe.
+        """
         stream = self._stream(shard)
 
         async def publish() -> int:
@@ -125,7 +128,8 @@ class NatsLog:
                 if error.err_code != _WRONG_LAST_SEQUENCE:
                     raise
                 stored = await js.get_msg(stream, subject=stream)
-                return bool(stored.data == data)  # an earlier attempt wrote it, its reply was lost
+                # An earlier attempt wrote it, but its reply was lost
+                return bool(stored.data == data)
             return True
 
         return self._tried(publish)
@@ -143,7 +147,7 @@ class NatsLog:
         return f"{self._name}-{shard}"
 
     async def _jetstream(self, stream: str) -> Any:
-        """Return the client, once the stream exists."""
+        """Return the client; create the stream if it does not exist."""
         if self._client is None:
             self._client = await nats.connect(
                 self._servers,
@@ -179,7 +183,7 @@ class NatsLog:
             try:
                 return self._wait(asyncio.wait_for(call(), CALL_S))
             except (*_AWAY, APIError) as error:
-                self._streams.clear()  # a stream that was deleted is created again, empty
+                self._streams.clear()  # a deleted stream is created again, empty
                 if once or time.monotonic() > deadline_s:
                     reason = f"no answer from {', '.join(self._servers)} ({error!r:.120})"
                     raise RegistryAwayError(self._name, reason) from error
@@ -194,4 +198,4 @@ async def _awaited(call: Awaitable[T]) -> T:
 
 
 async def _ignored(error: Exception) -> None:
-    """Ignore errors of the connection, because each call reports its own error."""
+    """Ignore a connection error, because each call reports its own error."""

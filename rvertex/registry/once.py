@@ -1,8 +1,8 @@
 """Delivers only rows whose ids no other site delivers: claims them in a registry before it writes.
 
-The token of a claim is the partition's name at its destination. No other job has it, and a resumed
-job has the same one. So if a process crashes between its claims and its commit, no row is lost: its
-successor reads the same rows, claims them with the same token, and writes them.
+The token of a claim is the partition's name at its destination. No other job has this name, and a
+resumed job has the same. So if a process crashes between its claims and its commit, no row is lost:
+its successor reads the same rows, claims them with the same token, and writes them.
 
 Invariants: (1) a row is written only after its id was claimed for this partition; (2) the progress
 of the destination counts all rows, including skipped ones. Source: Photon 2, 3.3.
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Longer ids are claimed by their digest.
+#: Ids with more bytes than this are claimed by their digest.
 ID_BYTES_MAX = 32
 _DIGEST_BYTES = 16
-#: Most shards of a registry that claims are written to at the same time.
+#: Most shards of a registry to which claims are written at the same time.
 SHARDS_AT_ONCE = 32
 
 
@@ -70,10 +70,11 @@ class OnceDestination:
         self._has_rows = False
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Open the destination; claims of an earlier instance belong to this one."""
+        """Open the destination. Claims of an earlier instance belong to this instance."""
         progress = self._to.open(epoch)
         if progress is None:
-            self._registry.create()  # so that a registry that is missing later is known to be lost
+            # Create it now: a registry that is missing later is known to be lost
+            self._registry.create()
         else:
             has_claimed = progress.next_seq > 0
             self._registry.resume(self._token, progress.next_seq, has_claimed=has_claimed)
@@ -81,7 +82,7 @@ class OnceDestination:
         return progress
 
     def write(self, rows: DeliveredRows) -> None:
-        """Claim the ids, and write the rows whose ids this site has got."""
+        """Claim the ids, and write the rows whose ids were claimed."""
         if not rows.table.num_rows:
             self._to.write(rows)
             return
@@ -126,7 +127,7 @@ class OnceDestination:
         self._to.close()
 
     def _flush(self) -> None:
-        # A note that is not written now is written when the delivery opens again.
+        # A note that fails now is written when the delivery opens again.
         with contextlib.suppress(RegistryAwayError):
             self._registry.flush()
 

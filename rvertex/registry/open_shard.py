@@ -1,6 +1,7 @@
 """One shard as this process reads it: its log is read, and claims are committed to it.
 
-Claims that wait for the shard while another thread writes are committed together, in one entry.
+Claims that wait for the shard while another thread writes are then committed together, in one
+entry.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class RegistryLimits:
 
     #: Ids older than this are rejected and deleted.
     keep_us: int = 3 * 86_400 * _US_PER_S
-    #: A new number of shards is valid from twice this time after the change.
+    #: A new number of shards is valid from twice this time after the change on, us.
     margin_us: int = 3_600 * _US_PER_S
-    #: Largest difference between the clocks of two sites.
+    #: Largest difference between the clocks of two sites, us.
     skew_us: int = 60 * _US_PER_S
     #: Most ids per entry.
     entry_ids_max: int = 8192
@@ -43,7 +44,7 @@ class RegistryLimits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Claim:
-    """Ids of one call in one shard, and their verdicts so far; None: not decided."""
+    """The ids of one call in one shard, and their verdicts so far; None: not decided yet."""
 
     token: str
     next_seq: int
@@ -69,13 +70,13 @@ class OpenShard:
     """See the module. Thread-safe."""
 
     def __init__(self, log: ClaimLog, name: str, number: int, limits: RegistryLimits) -> None:
-        """``name``: of the registry, for messages."""
+        """Read the shard's log. ``name`` is the registry's name, for messages."""
         self._log, self._name, self._number, self._limits = log, name, number, limits
         self._shard = Shard(limits.keep_us)
         self._lock = threading.Lock()
-        #: Claims of calls that wait for the lock.
+        #: Claims of calls that wait for the lock, to be committed together.
         self.waiting: list[Claim] = []
-        #: By token: the joiner's items below this seq are delivered, but no entry records it yet.
+        #: By token: the joiner's items below this seq are delivered, but no entry records that yet.
         self._delivered: dict[str, int] = {}
         self._trimmed_seq = 0
 
@@ -86,17 +87,18 @@ class OpenShard:
             self._add_verdicts(claim)
 
     def decide(self, claim: Claim) -> None:
-        """Commit the claim, together with all others that wait for the shard."""
+        """Commit the claim, together with all other claims that wait for the shard."""
         self.waiting.append(claim)
         with self._lock:
-            if None not in claim.verdicts:  # another thread has committed it
+            if None not in claim.verdicts:  # another thread has committed the claim
                 return
             batch = list(dict.fromkeys([claim, *self.waiting]))
             self.waiting = []
             self._read(None)
             for one in batch:
                 self._add_verdicts(one)
-            while batch := [one for one in batch if None in one.verdicts]:  # each write ends some
+            # Ends: each write decides some ids
+            while batch := [one for one in batch if None in one.verdicts]:
                 self._write(batch)
             self._trim()
 
@@ -155,7 +157,10 @@ class OpenShard:
         return self._log.append(self._number, data)
 
     def _read(self, last_seq: int | None, batch: Sequence[Claim] = ()) -> None:
-        """Apply the entries up to ``last_seq``, or all; a claim's first verdict is final."""
+        """Apply the entries up to ``last_seq``, or all entries.
+
+        The first verdict on a claim is final.
+        """
         rows = {(one.token, id_): (one, n) for one in batch for n, id_ in enumerate(one.ids)}
         shard = self._shard
         is_at_end = False
@@ -176,7 +181,7 @@ class OpenShard:
                 claim.verdicts[n] = self._shard.verdict(id_, time_us, claim.token)
 
     def _trim(self) -> None:
-        """Delete entries that no process needs, once per step of the floor."""
+        """Delete entries that no process needs, once for each step of the floor."""
         below = self._shard.trimmable()
         if below > self._trimmed_seq:
             self._log.trim(self._number, below)

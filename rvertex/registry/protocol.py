@@ -12,7 +12,7 @@ class ClaimLog(Protocol):
     """
 
     def append(self, shard: int, data: bytes) -> int:
-        """Append an entry; when it returns, a majority has it. Returns the entry's number.
+        """Append an entry, and return its number once a majority of the servers has it.
 
         After an error the entry may be in the log, or appear later.
         """

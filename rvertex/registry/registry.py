@@ -39,7 +39,7 @@ _US_PER_S = 1_000_000
 
 
 class IdRegistry:
-    """See the module. Thread-safe; one per process and registry, so that threads share commits."""
+    """See the module. Thread-safe. One per process and registry, so that threads share commits."""
 
     def __init__(
         self,
@@ -51,7 +51,10 @@ class IdRegistry:
         shards: int = 1,
         pool: Executor | None = None,
     ) -> None:
-        """``shards``: their number if the registry is new. ``pool``: reads shards in parallel."""
+        """Open the registry ``name``. ``shards``: their number if the registry is new.
+
+        ``pool``: threads that read shards in parallel.
+        """
         self._for_each = map if pool is None else pool.map
         self._log, self._clock, self._name = log, clock, name
         self._limits, self._shards, self._lock = limits, shards, threading.Lock()
@@ -69,7 +72,7 @@ class IdRegistry:
     ) -> list[Verdict]:
         """Claim ids for a joiner; return each id's verdict. A repeated call returns the same.
 
-        ``next_seq``: these ids are delivered once the joiner has delivered its items below it.
+        The ids are delivered once the joiner has delivered its items below ``next_seq``.
 
         Raises:
             RegistryAwayError: the result is unknown; call again with the same token.
@@ -85,7 +88,7 @@ class IdRegistry:
     ) -> list[Verdict | None]:
         """Return the verdicts of ids that are claimed or too old; None: a claim would succeed.
 
-        Writes nothing. An id is ``OURS`` from its claim until its delivery is recorded.
+        It writes nothing. An id is ``OURS`` from its claim until its delivery is recorded.
 
         Raises:
             RegistryAwayError, RegistryTimeError: as :meth:`claim`.
@@ -118,7 +121,7 @@ class IdRegistry:
                 return error
             return None
 
-        # A call that returns leaves no thread that still writes.
+        # Wait for all threads, so that none of them still writes after the call.
         for error in list(self._for_each(attempt, shards, claims.values())):
             if error is not None:
                 raise error
@@ -149,8 +152,8 @@ class IdRegistry:
             RegistryUseError: another site opened it for other rows, or with another ``keep_us``.
         """
         use = Use(answer, self._limits.keep_us)
-        while True:  # ends when no other process changes the map meanwhile
-            # a proposed map has no ``use`` either, so it is kept
+        while True:  # ends when no other process changes the map between read and write
+            # a proposed map has no ``use`` either, so keep it
             version, current = self._found_map()
             if current.use is not None:
                 current.use.compare(self._name, use)
@@ -159,7 +162,10 @@ class IdRegistry:
                 return
 
     def reset_use(self) -> None:
-        """Forget which rows the registry is for; the next site decides. Stop all sites before."""
+        """Delete the record of which rows the registry is for; the next site sets it.
+
+        Stop all sites first.
+        """
         version, current = self._stored_map()
         if not self._log.write_map(replace(current, use=None).to_bytes(), version):
             raise RegistryChangeError(self._name, "another process is changing it")
@@ -167,7 +173,7 @@ class IdRegistry:
     def resume(self, token: str, next_seq: int, *, has_claimed: bool = False) -> None:
         """Record deliveries that an earlier instance of the joiner could not record.
 
-        ``has_claimed``: the joiner has claimed ids, so the registry must exist.
+        ``has_claimed``: whether the joiner has claimed ids, so that the registry must exist.
 
         Raises:
             RegistryLostError: the registry does not exist.
@@ -186,9 +192,9 @@ class IdRegistry:
         return tokens
 
     def release(self, token: str, next_seq: int) -> None:
-        """Release the ids of a joiner that has ended and has not delivered them.
+        """Release the ids that a joiner has claimed and not delivered. The joiner must have ended.
 
-        ``next_seq``: the destination has the joiner's items below it. Their ids stay claimed.
+        The destination has the joiner's items below ``next_seq``, so their ids stay claimed.
         """
         self.resume(token, next_seq)
         for shard in self._followed():
@@ -205,7 +211,7 @@ class IdRegistry:
         """Change the number of shards from a near future time on; return that time, us.
 
         Raises:
-            RegistryAwayError: the change failed, or it is unknown whether it did.
+            RegistryAwayError: the change failed, or may have failed.
         """
         if not 0 < shards <= SHARDS_MAX:
             raise RegistryChangeError(self._name, f"1 to {SHARDS_MAX} shards, not {shards}")
@@ -219,7 +225,7 @@ class IdRegistry:
         if self._clock.now_us() > now_us + margin_us:
             self._stored_map()
             raise RegistryAwayError(self._name, "writing the shard map took too long")
-        while True:  # ends: only ``use_for`` writes the same proposal again, once
+        while True:  # ends: only ``use_for`` can write the same proposal again, and only once
             version, stored = self._found_map()
             if replace(stored, use=proposed.use) != proposed:
                 raise RegistryChangeError(self._name, "another process is changing it")
@@ -228,15 +234,15 @@ class IdRegistry:
         return proposed.starts_us[-1]
 
     def _stored_map(self) -> tuple[int, ShardMap]:
-        """Return the map and its version; a proposed change is withdrawn."""
-        while True:  # ends when no other process changes the map meanwhile
+        """Return the map and its version. Withdraw a proposed change first."""
+        while True:  # ends when no other process changes the map between read and write
             version, shard_map = self._found_map()
             if shard_map.is_confirmed:
                 return version, shard_map
             self._log.write_map(shard_map.withdrawn().to_bytes(), version)
 
     def _found_map(self) -> tuple[int, ShardMap]:
-        """Return the map and its version; create it if there is none."""
+        """Return the map and its version. Create the map if there is none."""
         while (stored := self._log.read_map()) is None:  # ends when some process has created it
             self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
         return stored[0], ShardMap.from_bytes(stored[1])
@@ -246,7 +252,7 @@ class IdRegistry:
         with self._lock:
             if self._map is None or time_us >= self._known_until_us:
                 self._read_map()
-            if time_us >= self._known_until_us:  # the proposing process has crashed
+            if time_us >= self._known_until_us:  # the process that proposed the change has crashed
                 read_us = self._clock.now_us()
                 self._stored_map()
                 self._read_map()

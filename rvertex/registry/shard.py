@@ -2,17 +2,17 @@
 
 The first claim of an id in the log gets the id. A later claim of the same joiner (the same token)
 is a retry and succeeds too, until its output is noted. An id below the floor is refused, since its
-claim may have been collected.
+claim may have been deleted.
 
 The floor follows from the log alone: the newest time of a claim less ``keep_us``, in steps of an
-eighth of it, and never beyond an id whose output is not noted. So a site that died with claimed ids
-still has them when it restarts, however late. Ids are stored per step, so the floor drops whole
+eighth of it, and never beyond an id whose output is not noted. So a site that crashed with claimed
+ids still has them when it restarts, however late. Ids are stored per step, so the floor drops whole
 steps.
 
 Invariants: (1) verdicts depend on the entries before and in an entry only; (2) an id that is not
 refused is kept if it was ever claimed and not released; (3) entries below :meth:`Shard.trimmable`
-may be deleted: a process that begins to read behind them gives the same verdicts for all entries
-behind the newest floor, which is among the rest. Source: Photon 2.1, 2.3, 3.3.2.
+may be deleted. A process that starts to read after them reaches the same verdicts for all entries
+after the newest floor, which is never deleted. Source: Photon 2.1, 2.3, 3.3.2.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rstream.types import MIN_TIME
 if TYPE_CHECKING:
     from rvertex.registry.entries import Entry, Ids
 
-#: The floor rises in steps of ``keep_us`` divided by this.
+#: The floor rises in steps of ``keep_us`` divided by this number.
 STEPS = 8
 
 _Key = tuple[int, bytes]
 
 
 class Verdict(Enum):
-    """What became of a claim."""
+    """The result of a claim."""
 
     OURS = "ours"
     TAKEN = "taken"
@@ -41,22 +41,22 @@ class Verdict(Enum):
 
 
 class Shard:
-    """Claimed ids, and the tokens of joiners that have not delivered theirs."""
+    """The claimed ids, and for undelivered ids the tokens of their joiners."""
 
     def __init__(self, keep_us: int) -> None:
         assert keep_us >= STEPS, keep_us
         self._step_us, self._keep_us = keep_us // STEPS, keep_us
-        #: Per step of time: the ids.
+        #: The ids, by step of time.
         self._held: dict[int, set[bytes]] = {}
-        #: Ids whose delivery is not noted yet: the token of each (step, id), the number of ids per
-        #: step, and per token the ids of each claim with the seq below which items must be
+        #: Ids whose delivery is not noted yet. In turn: the token of each (step, id); the number of
+        #: ids per step; per token, the ids of each claim with the seq below which items must be
         #: delivered.
         self._open: dict[_Key, str] = {}
         self._open_steps: Counter[int] = Counter()
         self._parts: dict[str, deque[tuple[int, list[_Key]]]] = {}
         self._newest_us = int(MIN_TIME)
         self.floor_us = int(MIN_TIME)
-        #: The last entry with a greater floor than all before it: its number, and its floor.
+        #: The last entry that raised the floor: its number, and the floor.
         self._raised = (-1, int(MIN_TIME))
         #: The number and the newest time of each entry with claims.
         self._entries: deque[tuple[int, int]] = deque()
@@ -73,7 +73,7 @@ class Shard:
         return Verdict.TAKEN if id_ in self._held.get(step, ()) else None
 
     def apply(self, seq: int, entry: Entry) -> list[list[Verdict]]:
-        """Take the entry with this number; the verdicts of its claims."""
+        """Apply the entry with this number; return the verdicts of its claims."""
         assert seq >= self.next_seq, (seq, self.next_seq)
         self.next_seq = seq + 1
         if entry.floor_us > self._raised[1]:
@@ -104,7 +104,7 @@ class Shard:
         return {id_: token for (_, id_), token in self._open.items()}
 
     def has_open(self, token: str, next_seq: int) -> bool:
-        """Whether the delivery of this joiner's items below ``next_seq`` is not recorded yet."""
+        """Return whether some delivery of the joiner's items below ``next_seq`` is unrecorded."""
         return any(seq <= next_seq for seq, _ in self._parts.get(token, ()))
 
     def _due_floor_us(self) -> int:
@@ -130,7 +130,7 @@ class Shard:
         return verdicts
 
     def _close(self, token: str, next_seq: int | None) -> list[_Key]:
-        """Forget that ids of a joiner are not delivered: below ``next_seq``, or all (None)."""
+        """Mark ids of a joiner as delivered: ids below ``next_seq``, or all (None)."""
         closed: list[_Key] = []
         left: deque[tuple[int, list[_Key]]] = deque()
         for seq, keys in self._parts.pop(token, ()):

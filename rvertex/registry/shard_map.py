@@ -4,7 +4,7 @@ An id belongs to the shard ``hash(id) mod count(time of the id)``, so sites that
 versions of the map must agree on the count of any id that they claim. A process uses a map only for
 ids below its :meth:`ShardMap.known_until_us`. A change is proposed with a start two margins ahead,
 and confirmed if the proposal was stored within one margin. No id with a time at or after the start
-of a proposal is claimed until it is confirmed or withdrawn.
+of a proposal is claimed until the proposal is confirmed or withdrawn.
 
 Invariants: (1) changes begin one after another; (2) if no two clocks differ by more than
 ``skew_us``, a change that is confirmed begins at or after the end of every map read before it was
@@ -32,14 +32,14 @@ SHARDS_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the first site has opened the registry for; all sites must have the same."""
+    """The purpose for which the first site opened the registry. All sites must have the same."""
 
-    #: Names the rows that are claimed.
+    #: The name of the rows whose ids are claimed.
     answer: str
     keep_us: int
 
     def compare(self, registry: str, other: Use) -> None:
-        """Raise RegistryUseError if another site has opened it for something else."""
+        """Raise RegistryUseError if another site has opened the registry for another purpose."""
         if self.answer != other.answer:
             raise RegistryUseError(registry, "answer", self.answer, other.answer)
         if self.keep_us != other.keep_us:
@@ -49,13 +49,13 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class ShardMap:
-    """``counts[i]`` shards for ids from ``starts_us[i]`` on, up to the next start."""
+    """There are ``counts[i]`` shards for ids from ``starts_us[i]`` on, up to the next start."""
 
     starts_us: tuple[int, ...]
     counts: tuple[int, ...]
     #: Whether the last change of the number of shards is confirmed.
     is_confirmed: bool = True
-    #: Stored with the map, because the map is the registry's one replaceable value.
+    #: Stored with the map, because the map is the only value of the registry that can be replaced.
     use: Use | None = None
 
     def __post_init__(self) -> None:
@@ -74,9 +74,9 @@ class ShardMap:
         return int.from_bytes(digest, "little") % count
 
     def proposed(self, shards: int, now_us: int, margin_us: int) -> ShardMap | None:
-        """Return the map with a proposal of another number of shards, from two margins ahead on.
+        """Return the map with a proposal of another number of shards, two margins ahead.
 
-        None: another change is already planned.
+        Returns None if another change is already planned.
         """
         assert self.is_confirmed, self
         start = now_us + 2 * margin_us
@@ -86,7 +86,7 @@ class ShardMap:
         return replace(self, starts_us=starts_us, counts=counts, is_confirmed=False)
 
     def confirmed(self) -> ShardMap:
-        """Return the map with its proposal as a change."""
+        """Return the map in which the proposal is a confirmed change."""
         return replace(self, is_confirmed=True)
 
     def withdrawn(self) -> ShardMap:
@@ -96,7 +96,10 @@ class ShardMap:
         return replace(self, starts_us=starts_us, counts=counts, is_confirmed=True)
 
     def known_until_us(self, read_us: int, margin_us: int, skew_us: int) -> int:
-        """Ids below this time have the shards of this map, which was read at ``read_us``."""
+        """Return the time below which all ids have the shards of this map, us.
+
+        The map was read at ``read_us``.
+        """
         until_us = read_us + margin_us - skew_us
         return until_us if self.is_confirmed else min(until_us, self.starts_us[-1])
 
@@ -109,7 +112,9 @@ class ShardMap:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShardMap:
-        """Read the stored form. Version 1 has no use, so the next site to open it stores one.
+        """Decode the stored form.
+
+        Version 1 has no ``use``, so the next site that opens it stores one.
 
         Raises:
             UsageError: a newer release has written it.

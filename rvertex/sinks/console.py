@@ -31,7 +31,7 @@ class ConsolePrinter:
     """The function that is called with rows; see :mod:`rvertex.sinks.function`."""
 
     def __init__(self, out: TextIO | None = None) -> None:
-        """``out``: None is the value of ``sys.stdout`` at each call."""
+        """Print to ``out``; None: to the value of ``sys.stdout`` at each call."""
         self._out = out
         self._widths: list[int] = []
         self._rows = 0

@@ -1,10 +1,10 @@
 """Calls a user's function with the rows of each commit; a repeated call has the same arguments.
 
-The effect of a function and our progress cannot be one atomic act. So the rows of a call and its
-first seq are stored before the call. After a failure, the stored call is repeated first. A call is
-only repeated with the same seq and rows, and the seq ranges of different calls do not overlap. A
-receiver that remembers the seqs it has processed therefore gets each row exactly once. A call that
-rejects its rows must have no effect: its seq may be used again, with fewer rows.
+A function's effect and our record of the progress cannot be one atomic act. So the rows of a call
+and its first seq are stored before the call. After a failure, the stored call is repeated first. A
+call is only repeated with the same seq and rows, and the seq ranges of different calls do not
+overlap. So a receiver that remembers the seqs it has processed gets each row exactly once. A call
+that rejects its rows must have no effect: its seq may be used again, with fewer rows.
 
     open-<epoch>     an epoch that was opened; a writer of a lower epoch must not call any more
     state-<epoch>    the progress of its writer, and the call it is about to make
@@ -113,7 +113,7 @@ class FunctionDestination:
         if epoch is None:
             raise DestinationError(self._name, "it is not open")
         then = [progress.next_seq, progress.digest]
-        self.close()  # reopen unless all succeeds
+        self.close()  # forces an ``open`` unless all following steps succeed
         try:
             if batches:
                 assert first_seq is not None
@@ -142,9 +142,10 @@ class FunctionDestination:
         return None if done is None else [done.next_seq, done.digest]
 
     def _last_state(self, epoch: int) -> dict[str, Any]:
-        """Return the newest writer's state; a writer that opens replaces the state before it."""
+        """Return the newest writer's state. A writer that opens replaces the state before it."""
         gone = -1
-        while (newest := self._newest(_STATE)) >= 0:  # ends: a deleted state has a newer one
+        # Ends: a state is deleted only if a newer one exists
+        while (newest := self._newest(_STATE)) >= 0:
             if newest > epoch:
                 raise DeliveryFencedError(self._name, epoch)
             try:
@@ -191,7 +192,8 @@ def _refuses_rows(error: BaseException) -> bool:
     """Return whether a call failed because of its rows, so that other rows may succeed."""
     if _status(error) in _HTTP_ROWS:
         return True
-    is_answer = isinstance(error, json.JSONDecodeError)  # from the response of a broken receiver
+    # JSONDecodeError is a ValueError, but comes from a broken receiver, not from the rows
+    is_answer = isinstance(error, json.JSONDecodeError)
     return isinstance(error, _VALUES) and not isinstance(error, OSError) and not is_answer
 
 

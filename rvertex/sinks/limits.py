@@ -9,21 +9,22 @@ from dataclasses import dataclass
 class DeliveryLimits:
     """The limits of each partition of a delivery."""
 
-    #: Least time from the start of one commit to the next. The first row after a pause is committed
-    #: at once; under load, rows are collected for this long.
+    #: Least milliseconds from the start of one commit to the next. The first row after a pause is
+    #: committed at once; under load, rows are collected for this time.
     commit_interval_ms: float = 5.0
-    #: Most rows per commit; reached when a delivery catches up.
+    #: Most rows per commit. A delivery reaches this limit while it catches up.
     commit_rows_max: int = 20_000
-    #: Progress over items without rows (CTIs) is committed no more often than this.
+    #: Least seconds between two commits of progress over items without rows (CTIs).
     progress_interval_s: float = 5.0
-    #: How often unchanged progress is committed again, because Kafka deletes old offsets.
+    #: Seconds after which unchanged progress is committed again, because Kafka deletes old offsets.
     reminder_interval_s: float = 43_200.0
-    #: Pause after the first failure of a destination; doubled after each further one.
+    #: Pause after the first failure of a destination, s. Doubled after each further failure.
     retry_pause_s: float = 0.1
     retry_pause_max_s: float = 10.0
-    #: Rows of one partition that go to the dead letters; with more, the delivery ends by name.
+    #: Most rows of one partition that become dead letters. With more, the delivery ends with an
+    #: error.
     refused_rows_max: int = 10_000
-    #: Wait for a delivery's thread to end when the job is cancelled.
+    #: Longest wait for a delivery's thread to end when the job is cancelled, s.
     stop_wait_s: float = 30.0
 
     def __post_init__(self) -> None:

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 #: Key of the progress in a file's metadata.
 KEY = "streamscope.delivery"
-#: Rows encoded together, so that rows are already compressed while they wait for the commit.
+#: Rows that are encoded together, so that most rows are compressed before the commit.
 ROW_GROUP_ROWS = 1 << 17
-#: Most other writers that may open between a listing of the folder and the own file.
+#: Most other writers that may open between listing the folder and creating the own file.
 OPEN_TRIES_MAX = 100
 #: Errors of disks and object stores that a retry does not fix. A full disk may be transient.
 _REFUSED = re.compile(
@@ -76,7 +76,7 @@ class ParquetDestination:
         self._file: _File | None = None
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Take the next number of the partition's files, so that no older writer can continue."""
+        """Create the next numbered file of the partition, so that no older writer can continue."""
         try:
             return self._open(epoch)
         except StoreError as error:
@@ -169,7 +169,7 @@ class ParquetDestination:
         return document
 
     def _newest_progress(self, document: dict[str, Any]) -> DeliveryProgress | None:
-        """Return the progress of the newest file, or of a later note."""
+        """Return the progress in the newest file, or in a later note."""
         notes = [name for name in self._store.list() if name.startswith(f"_{self._prefix}")]
         documents = [document, *(json.loads(data) for data in self._store.get_many(notes) if data)]
         newest = max(documents, key=_next_seq)
@@ -178,7 +178,7 @@ class ParquetDestination:
         return DeliveryProgress(newest["next_seq"], bytes.fromhex(newest["digest"]))
 
     def _mark(self) -> dict[str, Any]:
-        """Return a mark that distinguishes this writer's files from those of other writers."""
+        """Return a mark that identifies this writer's files."""
         return {"delivery": self._delivery, "epoch": self._epoch, "writer": uuid.uuid4().hex}
 
     def _file_name(self, number: int) -> str:

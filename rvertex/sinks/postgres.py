@@ -53,11 +53,12 @@ CONNECT_WAIT_S = 20.0
 STATEMENT_WAIT_S = 60.0
 #: Longest wait for the server's response; then the connection is abandoned.
 ANSWER_WAIT_S = 80.0
-#: Longest idle time within a transaction. The server ends it even if no successor can.
+#: Longest idle time within a transaction, ms. The server ends the transaction even if there is no
+#: successor.
 SLEEP_IN_TRANSACTION_MS = 30_000
-#: Longest wait of ``open`` for a lock of an older writer, and for the end of that writer.
+#: Longest wait of ``open``, ms: for a lock of an older writer, and for the end of that writer.
 LOCK_WAIT_MS, END_WRITER_WAIT_MS = 10_000, 5_000
-#: Bytes of rows buffered until the commit; with more, rows are sent before it.
+#: Most bytes of rows that are buffered until the commit. More rows are sent before it.
 BUFFER_BYTES_MAX = 16 << 20
 _SETTINGS = (
     f"SET lock_timeout = {LOCK_WAIT_MS}",
@@ -100,7 +101,7 @@ class PostgresDestination:
                 self._run(setting)
             self._make_tables()
             progress = self._take(epoch)
-            self._add_columns()  # a writer that was replaced has failed above
+            self._add_columns()  # an outdated writer has failed above, so it adds no columns
             self._check_table()
         except BaseException:
             self.close()
@@ -146,7 +147,7 @@ class PostgresDestination:
             try:
                 with_limit(connection.close, CONNECT_WAIT_S)
             except (adbc_driver_manager.Error, TimeoutError):
-                return  # closed already, or it closes when the server responds again
+                return  # it is closed, or closes when the server responds again
 
     def _reset(self) -> None:
         self._rows, self._bytes, self._in_transaction = [], 0, False
@@ -166,7 +167,8 @@ class PostgresDestination:
     def _make_tables(self) -> None:
         """Create missing tables in a separate transaction.
 
-        A user with only the right to insert needs tables that exist, and this then changes nothing.
+        A user with only the right to insert needs existing tables. Then this function changes
+        nothing.
         """
         self._run("BEGIN")
         self._run(postgres_sql.lock_tables())
@@ -175,13 +177,13 @@ class PostgresDestination:
             self._run(self._sql.make_progress())
         if not has_table:
             ((delivered_seq,),) = self._run(self._sql.furthest())
-            if delivered_seq:  # by any partition: a new table would lack its rows
+            if delivered_seq:  # some partition has delivered rows, which a new table would lack
                 raise DestinationGoneError(self._name, delivered_seq)
             self._run(self._sql.make_table())
         self._run("COMMIT")
 
     def _add_columns(self) -> None:
-        """Add the columns of a query that continues this delivery, if the role owns the table."""
+        """Add columns that the query has gained, if the role owns the table."""
         present = {row[0] for row in self._run(self._sql.table_columns())}
         added = [column for column in self._columns if column.name not in present]
         if added and self._run(self._sql.may_add_columns()):
@@ -251,7 +253,7 @@ class PostgresDestination:
         return pa.schema([*fields, *seq])
 
     def _row_hashes(self, table: pa.RecordBatch) -> np.ndarray:
-        """Return a hash per row, int64, that ignores the column with the row's end."""
+        """Return a hash per row, int64, of all columns except the column with the row's end."""
         columns = [table.column(c.name) for c in self._columns if c.name != self._end]
         return hash_rows(columns, exact=True).view(np.int64)
 
@@ -289,7 +291,7 @@ class PostgresDestination:
             raise DestinationError(self._name, "there is no connection; open it again")
         try:
             return with_limit(operation, ANSWER_WAIT_S)
-        except TimeoutError:  # a thread still uses the connection, so it cannot be used again
+        except TimeoutError:  # a thread still uses the connection, so it must not be used again
             self._connection = None
             raise
 

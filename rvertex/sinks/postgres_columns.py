@@ -1,7 +1,7 @@
 """A table in PostgreSQL: its name, its columns, and the PostgreSQL type for each Arrow type.
 
 Values are stored without loss. Types that PostgreSQL cannot store exactly, such as nanoseconds, are
-refused when the delivery begins. Nested values become ``jsonb``. A timestamp keeps its instant, but
+refused when the delivery opens. Nested values become ``jsonb``. A timestamp keeps its instant, but
 not the name of its zone.
 """
 
@@ -17,7 +17,7 @@ from rstream.items.json_text import json_texts
 from rvertex.sinks.errors import DestinationSchemaError
 
 PROGRESS_TABLE = "streamscope_deliveries"
-#: The temporary table of a connection, from which rows are merged by their keys.
+#: A temporary table of the connection. Rows are copied into it, and then merged by their keys.
 STAGE = "streamscope_stage"
 #: Column of the stage: the sequence number of the row's item.
 STAGE_SEQ = "streamscope_seq"
@@ -65,7 +65,7 @@ _SIMPLE: dict[pa.DataType, tuple[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column of the table; ``sent``: the Arrow type of the values that the client sends."""
+    """A column of the table. ``sent``: the Arrow type of the values that the client sends."""
 
     name: str
     kind: str
@@ -165,7 +165,9 @@ def _time(destination: str, name: str, kind: pa.DataType) -> tuple[str, pa.DataT
 
 
 def split_table(table: str) -> tuple[str, str]:
-    """Schema (may be empty) and name of ``schema.table``; parts may be in double quotes.
+    """Return schema (may be empty) and name of ``schema.table``.
+
+    Both parts may be in double quotes.
 
     Raises:
         ValueError: the text has another form, or a name is longer than the server allows.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rstream.connection_strings import without_passwords
 
-#: The server's answer to a value that does not fit its column or violates a constraint.
+#: Advice for a value that does not fit its column or violates a constraint.
 ROWS = "correct the rows in the query, or change the table"
 _TABLE = "correct the table"
 _SERVER = "correct the table or the settings of the server"
@@ -20,12 +20,12 @@ _LOGIN = "correct the user, the password or the database of the connection strin
 _GRANT = "grant the user INSERT, SELECT and UPDATE on the tables, and CREATE on the schema"
 
 
-#: How the client quotes a statement before the server's message.
+#: The statement as the client quotes it in front of the server's message.
 _STATEMENT = re.compile(r"Failed to execute query '.*?': (?=ERROR|FATAL|PANIC)")
 
 
 class Refusal(NamedTuple):
-    """An error that a retry cannot fix. ``is_rows``: the rows cause it, not the table or server."""
+    """An error that a retry cannot fix. ``is_rows``: caused by the rows, not by table or server."""
 
     is_rows: bool
     advice: str
@@ -34,11 +34,11 @@ class Refusal(NamedTuple):
 _BAD_ROWS = Refusal(True, ROWS)
 #: By SQLSTATE or its class (first two characters); a full code takes precedence. None: retry.
 REFUSALS: dict[str, Refusal | None] = {
-    "0A": Refusal(False, _TABLE),  # not supported
-    "21": _BAD_ROWS,  # cardinality
-    "22": _BAD_ROWS,  # a value that the type does not hold
-    "23": _BAD_ROWS,  # a constraint
-    "27": _BAD_ROWS,  # a trigger
+    "0A": Refusal(False, _TABLE),  # feature not supported
+    "21": _BAD_ROWS,  # cardinality violation
+    "22": _BAD_ROWS,  # data exception: a value that the type cannot hold
+    "23": _BAD_ROWS,  # constraint violation
+    "27": _BAD_ROWS,  # triggered data change violation
     "28": Refusal(False, _LOGIN),
     "2F": _BAD_ROWS,  # a function that a trigger or a default calls
     "38": _BAD_ROWS,
@@ -48,16 +48,16 @@ REFUSALS: dict[str, Refusal | None] = {
     "42": Refusal(False, _TABLE),
     "42501": Refusal(False, _GRANT),
     "44": _BAD_ROWS,  # the check option of a view
-    "54": _BAD_ROWS,  # a limit of the server, as an index entry of more than 2.7 kB
+    "54": _BAD_ROWS,  # a limit of the server, such as index entries of at most 2.7 kB
     "54011": Refusal(False, "a table has at most 1600 columns"),
     "55": Refusal(False, _SERVER),
-    "55006": None,  # in use
-    "55P03": None,  # a lock
+    "55006": None,  # object in use
+    "55P03": None,  # lock not available
     "57P04": Refusal(False, _LOGIN),  # the database was dropped
     "F0": Refusal(False, _SERVER),
-    "P0": _BAD_ROWS,  # raised by a trigger
+    "P0": _BAD_ROWS,  # raised by a trigger or function (PL/pgSQL)
 }
-#: Texts of refused connections, in English, from server and client.
+#: Texts of refused connections, in English, from the server and from the client.
 _REFUSED_LOGINS = re.compile(
     r"authentication failed|no password supplied|role .* does not exist|database .* does not exist"
     r"|not permitted to log in|no pg_hba\.conf entry|pg_hba\.conf rejects|permission denied for"
@@ -86,12 +86,15 @@ def login_refusal(reason: str) -> Refusal | None:
 
 
 def shown_reason(reason: str, dsn: str) -> str:
-    """The client's message without parts of the connection string, which may have a password."""
+    """Return the client's message without parts of the connection string.
+
+    These may contain a password.
+    """
     if any(word in reason for word in _UNREADABLE):
         return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
     return without_passwords(reason, dsn)
 
 
 def one_line(error: Exception) -> str:
-    """The server's message in one line, without the statement that the client puts before it."""
+    """Return the server's message in one line, without the statement that precedes it."""
     return _STATEMENT.sub("", " ".join(str(error).split()))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveryProgress
     from rvertex.sinks.spec import Deletes
 
-#: Advisory lock for creating tables: two concurrent CREATE TABLE IF NOT EXISTS can fail.
+#: Key of the advisory lock for creating tables: two concurrent CREATE TABLE IF NOT EXISTS may fail.
 _TABLES_LOCK = 7_318_044_916_253_027_001
 
 
@@ -59,7 +59,10 @@ class Statements:
         end: str | None = None,
         deletes: Deletes = "delete",
     ) -> None:
-        """``end``: the column with a row's end, if a later item may end a row; else None."""
+        """Build statements.
+
+        ``end``: the column of a row's end if a later item may set it, or None.
+        """
         self._end, self._deletes = end, deletes
         self._schema, self._table = split_table(table)
         self._columns, self._key = columns, key
@@ -83,8 +86,8 @@ class Statements:
     def make_progress(self) -> str:
         """Create the progress table.
 
-        Its rows are updated all the time. Free room in each page lets the server do that without
-        changing the index.
+        Its rows are updated at every commit. Free space in each page lets the server do that
+        without changing the index.
         """
         return (
             f"CREATE TABLE IF NOT EXISTS {self.progress} (delivery text, part integer, "
@@ -94,7 +97,7 @@ class Statements:
         )
 
     def make_table(self) -> str:
-        """Create the table of rows. In its key nulls are equal, as elsewhere in this product."""
+        """Create the table of rows. In its key nulls are equal, as everywhere in this product."""
         parts = [f"{name(column.name)} {column.kind}" for column in self._columns]
         if self._key:
             parts.append(f"UNIQUE NULLS NOT DISTINCT ({names(self._key)})")
@@ -136,7 +139,10 @@ class Statements:
         return f"CREATE TEMPORARY TABLE {STAGE} ({', '.join(parts)}) ON COMMIT DELETE ROWS"
 
     def merge(self) -> str:
-        """Upsert the stage: the last row of a key wins. Locks follow key order: no deadlocks."""
+        """Upsert the stage: the last row of a key wins.
+
+        Locks follow key order, to avoid deadlocks.
+        """
         columns, key = names(column.name for column in self._columns), names(self._key)
         others = [column.name for column in self._columns if column.name not in self._key]
         change = "NOTHING"
@@ -151,7 +157,8 @@ class Statements:
     def end_rows(self) -> list[str]:
         """End rows of the table that the stage marks as ended, keys without nulls first.
 
-        A row is ended only if the table still has exactly this row: its key may have a newer one.
+        A row is ended only if the table still has exactly this row, because its key may have a
+        newer row.
         """
         if self._end is None or self._deletes == "ignore":
             return []
@@ -171,7 +178,10 @@ class Statements:
         return f"UPDATE {self.table} AS t SET {end} = s.{end} FROM {STAGE} AS s WHERE {where}"
 
     def _that_live(self) -> str:
-        """Condition for rows that begin in the stage and, if ends delete rows, do not end there."""
+        """Return a condition for rows that begin in the stage.
+
+        If ends delete rows, rows that also end in the stage are excluded.
+        """
         if self._end is None:
             return ""
         if self._deletes != "delete":
@@ -220,7 +230,7 @@ class Statements:
 
     @property
     def ingested(self) -> tuple[str | None, str]:
-        """Schema and name of the table that rows are copied into."""
+        """Return schema and name of the table that rows are copied into."""
         return (None, STAGE) if self._key else (self._schema or None, self._table)
 
     def _in_schema(self, table: str) -> str:

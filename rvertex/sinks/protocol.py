@@ -1,13 +1,13 @@
 """The interface of destinations: rows and the delivery's progress become visible atomically.
 
 A delivery reads one partition of an output and passes its rows to a :class:`Destination`. The
-destination stores the delivery's progress, where the delivery continues after any failure. So each
-row is visible exactly once, in the order of its partition.
+destination stores the delivery's progress, from which the delivery continues after any failure. So
+each row is visible exactly once, in the order of its partition.
 
-Invariants: (1) ``open`` fences every writer with a lower epoch: no later write of it becomes
-visible; (2) written rows become visible with ``commit``, all together and with the progress, or not
-at all; (3) the stored digest is that of the delivered items, so recomputed rows that differ are
-never delivered after them.
+Invariants: (1) ``open`` fences every writer with a lower epoch: no later write of that writer
+becomes visible; (2) written rows become visible with ``commit``, all together and with the
+progress, or not at all; (3) the stored digest covers the delivered items, so recomputed rows that
+differ are never delivered after them.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class DeliveredRows:
     seqs: np.ndarray
     table: pa.RecordBatch
     #: Which rows of the table are ends, bool[n]: the same row was delivered before, when it
-    #: started. None: every row of this output is delivered once, with its end.
+    #: started. None: every row is delivered once, with its end.
     ends: np.ndarray | None = None
-    #: With ``ends``: start or end of each row, int64[n], us; rows of one instant are not separated.
+    #: If there are ``ends``: start or end of each row, int64[n], us. Rows of one instant must be
+    #: committed together.
     instants: np.ndarray | None = None
 
     def rows_within(self, first_seq: int, next_seq: int) -> np.ndarray:
@@ -66,7 +67,7 @@ class DeliveredRows:
         return names[:1] == [OP] and self.table.column(0)[at].as_py() in (UPDATE_BEFORE, DELETE)
 
     def without(self, seqs: set[int]) -> DeliveredRows | None:
-        """Return the rows without those of the items ``seqs``; None if none is left."""
+        """Return the rows without the rows of the items ``seqs``; None if no row remains."""
         kept = ~np.isin(self.seqs, np.fromiter(seqs, np.int64, len(seqs)))
         if kept.all():
             return self
@@ -81,10 +82,10 @@ class DeliveredRows:
         )
 
     def partners(self, key: Sequence[str]) -> np.ndarray:
-        """Return for each row the index of its partner in an update, int64[n]; -1: none.
+        """Return, for each row, the index of its partner in an update, int64[n]; -1: no partner.
 
-        An end and a start of one key at one instant are an update: the n-th end of the key with
-        the n-th start. Without a key there are no updates.
+        An end and a start of one key at one instant are an update: the n-th end of the key with the
+        n-th start. Without a key there are no updates.
         """
         count = self.table.num_rows
         partners = np.full(count, -1, np.int64)
@@ -104,7 +105,7 @@ class DeliveredRows:
         return partners
 
     def with_op(self, key: Sequence[str]) -> DeliveredRows:
-        """Return the rows with the column :data:`OP` first, as changes to append."""
+        """Return the rows as changes to append, with :data:`OP` as first column."""
         ends = np.zeros(self.table.num_rows, bool) if self.ends is None else self.ends
         ops = pa.array(_OPS).take(pa.array(2 * ends + (self.partners(key) >= 0)))
         table = self.table.add_column(0, OP, ops)
@@ -112,14 +113,14 @@ class DeliveredRows:
 
 
 class Destination(Protocol):
-    """The writer of one partition. Called by one thread; each call may block for limited time."""
+    """The writer of one partition. One thread calls it, and each call blocks for a limited time."""
 
     def open(self, epoch: int) -> DeliveryProgress | None:
         """Fence older writers; return the progress, None if nothing was committed yet.
 
-        May be called again after any error, with the same epoch or a later one; rows that were
-        written but not committed are discarded. Stores ``epoch``, so that a writer with a lower
-        one is rejected later.
+        It may be called again after any error, with the same epoch or a later one. Rows that were
+        written but not committed are discarded. It stores ``epoch``, so that a writer with a lower
+        epoch is rejected later.
 
         Raises:
             DeliveryFencedError: a writer with a greater epoch has opened it.
@@ -133,7 +134,7 @@ class Destination(Protocol):
 
         Raises:
             DeliveryFencedError: another writer has taken over; no row became visible.
-            DeliveryUnknownError: the response was lost; ``open`` finds out whether it succeeded.
+            DeliveryUnknownError: the response was lost; ``open`` returns whether it succeeded.
         """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Sink specs: destinations as the user chose them, stored in plans, and a delivery's place.
 
 A text of a spec may refer to a secret (:mod:`rstream.secret_values`), so no plan, log or status
-contains a password. A new destination needs a spec here and its file (:attr:`SinkSpec.home`).
+contains a password. A new destination needs a spec here and its module (:attr:`SinkSpec.home`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OnRefused = Literal["fail", "dead_letter"]
 PostgresMode = Literal["append", "upsert"]
 #: Whether an id that is too old for a registry ends the delivery.
 OnOld = Literal["fail", "skip"]
-#: What happens to a row of the table when the result row ends.
+#: What a delivery does with a row of the table when the result row ends.
 Deletes = Literal["delete", "mark", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPlace:
-    """Which part of an output a destination gets; stable over failures and resumes.
+    """Which part of an output a destination gets. It is stable over failures and resumes.
 
     ``schema``: the columns of the tables that are delivered.
     """
@@ -67,7 +67,7 @@ class SinkSpec:
 
     __slots__ = ()
 
-    #: The module that imports the client; its ``open_destination(spec, place)`` opens it.
+    #: The module that imports the client. Its function ``open_destination(spec, place)`` opens it.
     home: ClassVar[str]
 
     @property
@@ -77,12 +77,12 @@ class SinkSpec:
 
     @property
     def name(self) -> str:
-        """The name that the user gave the delivery; empty: ``label``."""
+        """The name that the user gave the delivery. If it is empty, ``label`` is used."""
         return ""
 
     @property
     def changes(self) -> bool:
-        """Whether rows arrive when they begin and again when they end, behind a column ``op``."""
+        """Whether rows arrive when they begin and again when they end, after a column ``op``."""
         return False
 
     @property
@@ -97,12 +97,12 @@ class SinkSpec:
 
     @property
     def needs_changes(self) -> bool:
-        """Whether its rows must be changes, because complete rows would be another result."""
+        """Whether it must get changes, because complete rows would be another result."""
         return self.changes
 
     @property
     def delivered_key(self) -> tuple[str, ...]:
-        """The columns by which rows keep their order; empty: partitions may be mixed."""
+        """The columns by which rows keep their order. Empty: partitions may be mixed."""
         return ()
 
     def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
@@ -110,7 +110,7 @@ class SinkSpec:
         return limits
 
     def check(self, schema: pa.Schema) -> None:
-        """Check all that needs no connection.
+        """Check everything that needs no connection.
 
         Raises:
             InvalidSinkError: rows cannot be delivered with these options.
@@ -124,14 +124,14 @@ class KafkaSink(SinkSpec):
     home: ClassVar[str] = "rvertex.sinks.kafka.transactions"
     topic: str
     servers: str
-    #: Columns of the record's key; none: records have no key.
+    #: Columns of the record's key; empty: records have no key.
     key: tuple[str, ...] = ()
     format: KafkaFormat = "json"
     mode: KafkaMode = "transactions"
     #: Settings of librdkafka.
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     name: str = ""
-    #: A key has one value, from its live row; a tombstone removes the value.
+    #: Whether a key has one value, from its live row; a tombstone removes the value.
     upsert: bool = False
     on_bad_row: OnRefused = "fail"
     changes: bool = False
@@ -225,7 +225,7 @@ class PostgresSink(SinkSpec):
 
 @dataclass(frozen=True, slots=True)
 class FunctionSink(SinkSpec):
-    """A Python function of the user's; see :mod:`rvertex.sinks.function`."""
+    """A Python function of the user; see :mod:`rvertex.sinks.function`."""
 
     home: ClassVar[str] = "rvertex.sinks.function"
     code: UserCode
@@ -286,11 +286,11 @@ class ParquetSink(SinkSpec):
 class RegistrySpec:
     """A registry of ids on NATS servers; see :mod:`rvertex.registry`."""
 
-    #: Urls; each may be the name of a secret.
+    #: URLs; each may be a reference to a secret.
     servers: tuple[str, ...] = field(repr=False)
     name: str
     keep_us: int
-    #: Number of shards, if this job creates the registry.
+    #: Number of shards. Used only if this job creates the registry.
     shards: int = 1
     replicas: int = 3
 
@@ -351,12 +351,12 @@ def name_of(spec: SinkSpec) -> str:
 
 def keeps_refused(spec: SinkSpec) -> bool:
     """Return whether rows that the destination refuses go to dead letters."""
-    # Specs of older plans have no such field.
+    # specs of older plans have no such field
     return getattr(spec, "on_bad_row", "fail") == "dead_letter"
 
 
 def takes_changes(spec: SinkSpec) -> bool:
-    """Return whether it accepts rows when they begin, and their ends later."""
+    """Return whether the destination accepts rows when they begin, and their ends later."""
     return spec.keeps_keys or spec.needs_changes
 
 
@@ -376,7 +376,7 @@ def rows_of(spec: SinkSpec, schema: pa.Schema) -> pa.Schema:
     """Return the delivered columns of an output with the columns ``schema``.
 
     Raises:
-        InvalidSinkError: one of them has the name of the column for the kind of change.
+        InvalidSinkError: a column has the name of the column for the kind of change.
     """
     if not getattr(spec, "changes", False):
         return schema
@@ -387,13 +387,13 @@ def rows_of(spec: SinkSpec, schema: pa.Schema) -> pa.Schema:
 
 
 def check_choice(label: str, what: str, given: str, choices: Sequence[str]) -> None:
-    """Raise InvalidSinkError for a value that is not one of ``choices``."""
+    """Raise InvalidSinkError for a value that is not among ``choices``."""
     if given not in choices:
         raise InvalidSinkError(label, f"{what}={given!r}: choose one of {', '.join(choices)}")
 
 
 def check_columns(label: str, what: str, names: Sequence[str], schema: pa.Schema) -> None:
-    """Raise InvalidSinkError for names of columns that rows do not have."""
+    """Raise InvalidSinkError for a name that is not a column of the rows."""
     for name in names:
         if name not in schema.names:
             has = ", ".join(schema.names)

@@ -1,7 +1,7 @@
 """Discovers the units of a source (files, row groups) and assigns them to partitions.
 
 Discovery happens once, when a job is planned, and the plan stores its result. So a resumed job
-reads the same units in the same order, whatever files were added to the folder since.
+reads the same units in the same order, regardless of files that were added to the folder since.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MORE_FILES_MAX = 8
 
 
 def discover(spec: SourceSpec) -> tuple[Unit, ...]:
-    """Return all units: row groups of Parquet, ranges of large CSV and JSON files, else files.
+    """Return all units: row groups of Parquet, ranges of large CSV and JSON files, or files.
 
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
@@ -52,14 +52,14 @@ def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, 
     if spec.log is not None:
         return min(given or 1, len(units))
     if spec.format == "log":
-        return 1  # several partitions would lose the order of its rows
+        return 1  # with several partitions, the order of its rows would be lost
     return given or max(1, min(width, len(units)))
 
 
 def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourcePartition, ...]:
-    """Assign unit k to partition k % n. Items: event k to partition k % n, CTIs to all.
+    """Assign unit k to partition k % n; of items, event k to partition k % n, and CTIs to all.
 
-    Each stream is a partition.
+    If units are streams, each stream is one partition.
     """
     assert n > 0, n
     if spec.format == "rstream":
@@ -84,14 +84,14 @@ def infer_columns(
     path: str,
     options: Sequence[tuple[str, OptionValue]] = (),
 ) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Return the columns of a source, and the names of those that come from its folders.
+    """Return the columns of a source, and the names of the columns that folders define.
 
-    The columns are those of the first file (for CSV and JSON, of its first few MB), then those of
-    the folders above it (:mod:`rvertex.sources.formats.rows.folders`).
+    The columns are the columns of the first file (for CSV and JSON, of its first few MB), then the
+    columns of the folders above it (:mod:`rvertex.sources.formats.rows.folders`).
 
     A column without a value there gets its type from the next files, and is text if they have no
-    value either. Types are simplified (no dictionaries, no large strings), and whole-second
-    timestamps get room for microseconds.
+    value either. Types are simplified (no dictionaries, no large strings), and timestamps in
+    seconds become microseconds.
 
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
@@ -105,7 +105,8 @@ def infer_columns(
     for file in itertools.islice(files, _MORE_FILES_MAX):
         if schema.names and not any(map(pa.types.is_null, schema.types)):
             break
-        with contextlib.suppress(CorruptSourceError, SourceVanishedError):  # its reader raises it
+        # The reader of the file reports this error
+        with contextlib.suppress(CorruptSourceError, SourceVanishedError):
             schema = _with_types_of(_columns(format, file, options), schema)
     folders = folder_columns(format, path, there)
     written = folder_types(there[0]) if format == "parquet" and folders.names else {}
@@ -123,7 +124,10 @@ def _columns(format: Format, file: str, options: Sequence[tuple[str, OptionValue
 
 
 def _with_types_of(other: pa.Schema, schema: pa.Schema) -> pa.Schema:
-    """Return ``schema`` with types of ``other`` for columns without values; ``other`` if empty."""
+    """Return ``schema`` with types of ``other`` for columns without values.
+
+    Return ``other`` if ``schema`` is empty.
+    """
     if not schema.names:
         return other
     known = {f.name: f.type for f in other}
@@ -153,7 +157,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _in_us(kind: pa.DataType) -> pa.DataType:
-    """Return the type with times in seconds, also nested ones, changed to microseconds."""
+    """Return the type with all times in seconds, also nested ones, replaced by microseconds."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("us", kind.tz)
     if pa.types.is_struct(kind):

@@ -6,7 +6,8 @@ delay with which no row is late; (2) how far the frontier may advance at the end
 because the times of later rows are known. After a very late row this is further than the delay
 allows; (3) an upper bound of the number of rows that are buffered at the same time.
 
-Invariant: all three follow from the rows alone, so the same files give the same plan everywhere.
+Invariant: all three follow from the rows alone, so the same files give the same plan on every
+machine.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK_ROWS = 8_192
-#: The known frontier is kept if it reduces the buffered rows by this factor, ...
+#: The known frontier is used if it reduces the buffered rows at least by this factor, ...
 GAIN_MIN = 2.0
 #: ... and if more rows than this are buffered without it.
 FEW_ROWS = 8 * BLOCK_ROWS
-#: Longest lateness that is distinguished: longer ones do not fit into a delay.
+#: The greatest lateness that is measured. A greater one does not fit into a delay.
 LATENESS_MAX_US = INF_TIME - 1
 
 
@@ -63,13 +64,13 @@ class TimesSoFar:
         self._rows = 0
         self._ahead: int = MIN_TIME
         self._delay_us = 0
-        #: Least and greatest times of the rows of the incomplete block, without bad rows.
+        #: Least and greatest time of the incomplete block's rows, without bad rows.
         self._rest = self._rest_greatest = np.empty(0, np.int64)
         self._least: list[np.ndarray] = []
         self._greatest: list[np.ndarray] = []
 
     def add(self, vs: np.ndarray, is_bad: pa.Array | None = None) -> None:
-        """Add the times of the next rows, int64[n]; those of bad rows are ignored."""
+        """Add the times of the next rows, int64[n]. Times of bad rows are ignored."""
         if len(vs) == 0:
             return
         self._rows += len(vs)
@@ -144,7 +145,7 @@ def delay_needed(units: Sequence[UnitTimes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """How to bring a partition's rows into time order, and how many rows that buffers."""
+    """How a partition's rows are brought into time order, and how many rows that buffers."""
 
     known: KnownFrontier | None
     #: Upper bound of the rows that are buffered at the same time.
@@ -172,7 +173,7 @@ def disorder_of(units: Sequence[UnitTimes], delay_us: int) -> Disorder:
 def _waiting(ends: np.ndarray, greatest: np.ndarray, frontier: np.ndarray) -> int:
     """Return an upper bound of the rows buffered at the same time.
 
-    ``frontier``: after each block. A block counts until all its rows are released.
+    ``frontier`` has the frontier after each block. A block counts until all its rows are released.
     """
     last = len(ends) - 1
     released = np.clip(np.searchsorted(frontier, greatest), np.arange(len(ends)), last)
@@ -182,7 +183,7 @@ def _waiting(ends: np.ndarray, greatest: np.ndarray, frontier: np.ndarray) -> in
 
 
 def _known(ends: np.ndarray, to_come: np.ndarray, by_delay: np.ndarray) -> KnownFrontier | None:
-    """Return the entries that allow more than the delay, and than the entries before them.
+    """Return the entries at which the frontier is above the delay's and all earlier entries.
 
     If only bad rows follow there is no entry: the frontier is INF_TIME at the end.
     """

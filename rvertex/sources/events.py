@@ -62,7 +62,7 @@ class RowFault:
 def to_events(
     spec: SourceSpec, raw: pa.RecordBatch, path: str, first_time: int
 ) -> pa.RecordBatch | RowFault:
-    """Return ``_vs, _ve, payload`` of rows as read; ``first_time``: time of row 0, for text.
+    """Return ``_vs, _ve, payload`` of rows as read. ``first_time``: time of row 0 in text files.
 
     Raises:
         SourceSchemaError: a column has a type that does not fit.
@@ -107,7 +107,7 @@ def faults_of(
     faults: dict[int, RowFault] = {}
     rows = np.arange(raw.num_rows)
     left = raw
-    while True:  # ends: each pass removes rows
+    while True:  # ends: each round removes rows
         found = to_events(spec, left, path, 0)
         if not isinstance(found, RowFault):
             return (found if found.num_rows or not faults else None), faults
@@ -132,7 +132,7 @@ def first_fault(
 
 
 def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch | RowFault:
-    """Return the declared columns in declared order and types, or a value that does not fit."""
+    """Return the declared columns in declared order and types, or a fault."""
     arrays = []
     for field in spec.columns:
         array = raw.column(field.name)
@@ -152,7 +152,7 @@ def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch
 
 
 def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
-    """Return the first null of a column that must not be null."""
+    """Return the first null in a column that must not be null."""
     for name in spec.not_null:
         if name in raw.schema.names and raw.column(name).null_count:
             is_null = raw.column(name).is_null().to_numpy(zero_copy_only=False)
@@ -175,7 +175,7 @@ def _too_long(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
 
 
 def _alike(is_bad: np.ndarray, column: str, show: Callable[[int], str], reason: str) -> RowFault:
-    """Return the first of the rows ``is_bad``, which all have this fault."""
+    """Return a fault that all rows ``is_bad`` have, for the first of them."""
     at = int(is_bad.argmax())
     rows = np.flatnonzero(is_bad)
     return RowFault(at, column, show(at), reason, lambda: {k: show(k) for k in rows.tolist()})
@@ -216,7 +216,7 @@ def _refused_texts(array: pa.Array, field: pa.Field) -> dict[int, str]:
 
 
 def _faulty_times(column: pa.Array, reason: str, places: np.ndarray | None) -> dict[int, str]:
-    """Return the values with this fault; ``places``: the row of each value."""
+    """Return the values with this fault. ``places``: the row of each value."""
     faults = _values(column, faulty_times(column, reason))
     return faults if places is None else {int(places[k]): value for k, value in faults.items()}
 
@@ -254,7 +254,7 @@ def _ends(
 def _times(
     source: str | Evaluator, role: str, raw: pa.RecordBatch, path: str, *, open_ends: bool = False
 ) -> np.ndarray | RowFault:
-    """Return the times; with ``open_ends``, null is the end of time."""
+    """Return the times. With ``open_ends``, a null is the end of time."""
     column = raw.column(source) if isinstance(source, str) else _evaluated(source, role, raw)
     if isinstance(column, RowFault):
         return column
@@ -285,7 +285,7 @@ def _evaluated(source: Evaluator, role: str, raw: pa.RecordBatch) -> Any:
         return source.evaluate(raw)
     except UsageError:
         found = _failures(source, role, raw)
-        if not found:  # the error does not depend on a row
+        if not found:  # the error does not depend on a row, so raise it
             raise
     first = min(found)
     return replace(found[first], index=first, all_rows=lambda: found)
@@ -318,7 +318,7 @@ def _name(source: object, role: str) -> str:
 
 
 def iso(time: int) -> str:
-    """Format a time for people; as a number beyond the calendar."""
+    """Format a time for users; beyond the calendar, as a number."""
     try:
         return str(pc.cast(pa.scalar(int(time), pa.timestamp("us")), pa.string()).as_py())
     except MemoryError:

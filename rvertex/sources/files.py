@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Format
     from rvertex.sources.versions import FileVersion
 
-#: File suffixes by format; a format that is missing here reads files of any name.
+#: File suffixes by format. A format without an entry reads files of any name.
 SUFFIXES = {format: traits.suffixes for format, traits in TRAITS.items() if traits.suffixes}
 _FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
-#: Errors for a deleted or renamed file, and for a link to nothing or to itself.
+#: Error codes for a deleted or renamed file, and for a link to nothing or to itself.
 _GONE = (errno.ENOENT, errno.ELOOP)
 _MAGIC = "*?["
 #: Suffixes of files that are still being written.
@@ -40,7 +40,7 @@ _TEMPORARY = (
     *(".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload"),
     *(".download", "._copying_"),
 )
-#: Suffixes of files kept beside data: copies and metadata.
+#: Suffixes of files that are kept beside data: copies and metadata.
 _BESIDE = (
     *(".bak", ".backup", ".old", ".orig", ".save", ".rej", ".swp", ".swo", "~"),
     *(".md5", ".sha1", ".sha256", ".sha512", ".crc", ".asc", ".sig"),
@@ -53,7 +53,7 @@ _MARKER = "_$folder$"
 _LINE_CHARS_MAX = 300
 #: Suffixes of compressed files.
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-#: Suffixes of compressions that cannot be read; the reader raises an error for them.
+#: Suffixes of compressions that cannot be read; readers raise an error for them.
 _OTHER_CODECS = (".xz", ".zip", ".7z", ".br", ".z", ".lzo", ".snappy")
 
 
@@ -66,8 +66,8 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
     In a folder, links to folders are followed, and a file that is reachable in several ways is
     listed once. Empty files are skipped, and so are names that begin with ``.``, or with ``_``
     except folders such as ``_day=1``. Of the other files, data files have a suffix of the format,
-    or one that indicates nothing: no other format, no copy (``x.csv.bak``, ``x.csv.1``) and no
-    file that is still being written.
+    or a suffix that indicates no other format, no copy (``x.csv.bak``, ``x.csv.1``) and no file
+    that is still being written.
 
     Raises:
         SourceNotFoundError: the path does not exist, or the folder has no file of this format.
@@ -79,7 +79,7 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
 
 
 def files_beside(format: Format, path: str) -> list[str]:
-    """List the non-empty files of the same paths that are no data of the format, sorted.
+    """List the non-empty files of the same paths that are not data of the format, sorted.
 
     Raises:
         SourceNotFoundError: as :func:`list_files`.
@@ -112,7 +112,7 @@ def is_single_file(format: Format, path: str) -> bool:
 
 
 def fixed_folder(path: str) -> str:
-    """Return the folder above the first wildcard of a pattern; the path if it is no pattern."""
+    """Return the folder above the first wildcard of a pattern. A path without one is returned."""
     places = [path.index(character) for character in _MAGIC if character in path]
     return path[: min(places)].rpartition("/")[0] if places else path
 
@@ -160,7 +160,7 @@ def bytes_to_read(piece: int, left: int | None) -> int:
 
 
 def first_line(error: BaseException) -> str:
-    """Return an error's message as one line; of a system error, only the system's text.
+    """Return an error's message as one line; for a system error, only the system's text.
 
     The message may quote binary data, so it is shortened and escaped for a terminal.
     """
@@ -189,7 +189,7 @@ def _named(paths: list[str]) -> str:
 
 
 def _matching(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
-    """Return the files that match a pattern, and those in folders that match it."""
+    """Return the files that match a pattern, and the files in folders that match it."""
     whole = absolute(path)
     folder = fixed_folder(whole)
     try:
@@ -266,13 +266,13 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _refuse(error: OSError) -> None:
-    """Raise for a folder that cannot be listed; a folder that is gone has no files."""
+    """Raise an error for a folder that cannot be listed. A folder that is gone has no files."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 def _list_remote(path: str) -> dict[str, FileVersion]:
-    """List as :func:`_list_local` does, through the project's one door to stores."""
+    """List as :func:`_list_local`, through the project's only interface to stores."""
     store = store_of(path)
     versions = {name: of_info(info) for name, info in store.infos().items()}
     if versions:
@@ -281,7 +281,7 @@ def _list_remote(path: str) -> dict[str, FileVersion]:
             for name, version in versions.items()
             if version.size_bytes and not name.endswith(("/", _MARKER))
         }
-    if not (store.exists("") and store.size("")):  # a folder has no size
+    if not (store.exists("") and store.size("")):  # only a file has a size
         raise FileNotFoundError(2, "No such file or directory", path)
     return {"": of_info(store.info(""))}
 
@@ -293,7 +293,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _is_data(name: str, format: Format) -> bool:
-    """Return whether the suffix of a visible name is one of the format, or indicates nothing."""
+    """Return whether the suffix of a visible name is a suffix of the format, or means nothing."""
     name = name.rpartition("/")[2].lower()
     if name.endswith((*_TEMPORARY, *_BESIDE)) or name.startswith(_LOCKS) or name in _OF_DESKTOPS:
         return False
@@ -307,7 +307,10 @@ def _is_data(name: str, format: Format) -> bool:
 
 
 def format_of(name: str) -> Format | None:
-    """Return the format by a name's suffix, without that of a compression; None: unknown."""
+    """Return the format that a name's suffix stands for; None: unknown.
+
+    A suffix of a compression is removed first.
+    """
     suffixes = [s.lower() for s in PurePosixPath(name).suffixes]
     if suffixes and suffixes[-1] in CODECS:
         suffixes.pop()

@@ -1,4 +1,4 @@
-"""Files of one source with different columns: which types are compatible, and which notes to give.
+"""Files of one source with different columns: which types are compatible, and notes for users.
 
 The first file defines the columns and their types. If a later file lacks a column, its reader
 raises an error. A compatible type is converted, with every value checked; any other is an error,

@@ -98,7 +98,7 @@ class LeftJoinOperator:
         return interleaved(self._held, alone, self._alone.released_before, self._schema)
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """Start and columns of the row that holds back the output; None: there is none."""
+        """Return start and columns of the row that holds back the output; None: there is none."""
         return self._alone.first_held()
 
     def snapshot(self) -> OperatorState:
@@ -125,7 +125,7 @@ def interleaved(held: SortedRuns, alone: Run, before: int, schema: pa.Schema) ->
 
 
 def _widened(pieces: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Add null right columns to pieces."""
+    """Add the columns of the right side to pieces, filled with null."""
     there = set(pieces.schema.names)
     columns = [pieces.column(VS), pieces.column(VE)]
     columns += [

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SCAN_MAX = 16
-#: Bytes of a level that is worth a file.
+#: A level of at least this many bytes is written to a file.
 _KEPT_MIN = 1 << 20
 
-#: Indices of ranges, and a node or array position for each.
+#: Indices of ranges, and for each a node or a position in the array.
 Found = tuple[np.ndarray, np.ndarray]
 
 
 class MaxTree:
-    """A tree over ``values`` int64[n], which must not change; built on first use.
+    """A tree of maxima over ``values`` int64[n], which must not change; built on first use.
 
-    ``kept``: returns an equal array that is kept instead of a level.
+    ``kept`` returns an equal array, which is kept instead of a level.
     """
 
     def __init__(
@@ -42,7 +42,10 @@ class MaxTree:
         return self._levels[0]
 
     def above(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
-        """(i, p) for every p in ``[lo[i], hi[i])`` with ``values[p] > bound[i]``; in any order."""
+        """Return (i, p) for every p in ``[lo[i], hi[i])`` with ``values[p] > bound[i]``.
+
+        The pairs are in any order.
+        """
         lengths = hi - lo
         longest = int(lengths.max(initial=0))
         if longest <= _SCAN_MAX:
@@ -82,10 +85,10 @@ class MaxTree:
         return query, node
 
     def _cover(self, lo: np.ndarray, hi: np.ndarray) -> list[list[Found]]:
-        """Per level, the nodes that together cover the ranges."""
+        """Return, per level, the nodes that together cover the ranges."""
         entries: list[list[Found]] = []
         query = np.arange(len(lo))
-        while len(query):  # ends: the ranges halve
+        while len(query):  # ends: each round halves the ranges
             first, last = (lo & 1).astype(bool), (hi & 1).astype(bool)
             entries.append([(query[first], lo[first]), (query[last], hi[last] - 1)])
             lo, hi = (lo + 1) >> 1, hi >> 1
@@ -96,7 +99,7 @@ class MaxTree:
     def _level(self, level: int) -> np.ndarray:
         """Return the maxima of ``2**level`` positions each.
 
-        No cover uses an incomplete last node.
+        The last maximum may be of fewer positions, and no cover uses it.
         """
         while len(self._levels) <= level:
             below = self._levels[-1]

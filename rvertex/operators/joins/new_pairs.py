@@ -92,7 +92,7 @@ def pairs_of(
 def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
     """Return the pairs of two new rows.
 
-    ``scratch`` must be empty, and is empty again afterwards.
+    ``scratch`` must be empty; it is cleared before the function returns.
     """
     small = 0 if len(left) < len(right) else 1
     keyed = _ByKey((left, right)[small])
@@ -102,7 +102,7 @@ def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]
 
 
 class _ByKey:
-    """The rows of a side by key: ``codes[i]`` has ``rows[starts[i]:starts[i + 1]]``."""
+    """The rows of a side by key: key ``codes[i]`` has ``rows[starts[i]:starts[i + 1]]``."""
 
     def __init__(self, new: NewRows) -> None:
         rows = new.known_rows()
@@ -152,14 +152,17 @@ def _by_comparing(
 def _new_pairs(
     new: NewRows, later: np.ndarray, old: NewRows, earlier: np.ndarray, other: int
 ) -> Pairs:
-    """The pairs of ``later`` rows of ``new`` with ``earlier`` rows of ``old`` (side ``other``)."""
+    """Return the pairs of ``later`` rows of ``new`` with ``earlier`` rows of ``old``.
+
+    ``old`` has the rows of side ``other``.
+    """
     ends = np.minimum(new.ve.take(later), old.ve.take(earlier))
     source = Source(old.stored, earlier)
     return pairs_of(new, later, source, old.first_ordinal + earlier, ends, other)
 
 
 def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
-    """As :func:`within_batch`, for any number of rows per key."""
+    """Return the same pairs as :func:`within_batch`, for any number of rows per key."""
     at = _common_rows(left, right, scratch)
     if len(at[0]) == 0 or len(at[1]) == 0:
         return []
@@ -173,7 +176,7 @@ def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
     group = group_start(heads_of(codes))
     pairs = []
     for other, is_other in ((1, is_right), (0, ~is_right)):
-        # In this order the rows [lo, hi) of the other side have the same key and come earlier.
+        # In this order the rows [lo, hi) of the other side have the same key and precede the row.
         before = np.cumsum(is_other) - is_other
         probes = np.flatnonzero(~is_other)
         lo, hi = before[group[probes]], before[probes]

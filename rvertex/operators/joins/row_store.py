@@ -57,7 +57,7 @@ class RowStore:
         return whole.take(pa.array(place, mask=missing))
 
     def times(self, numbers: np.ndarray) -> np.ndarray:
-        """``_vs`` of ``numbers``, none of which is negative."""
+        """Return ``_vs`` of the rows ``numbers``, none of which is negative."""
         out = np.empty(len(numbers), np.int64)
         batch = np.searchsorted(self._starts, numbers, side="right") - 1
         for at in np.unique(batch).tolist():

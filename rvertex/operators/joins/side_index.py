@@ -1,16 +1,16 @@
 """The rows of one side of a temporal join that may still match, searched by key and time.
 
 Invariants: (1) a row has no influence once the frontier has reached its ``ve``, and dead rows never
-outnumber living ones by more than a merge in progress; (2) runs are immutable and sorted by (code,
-ordinal). A run is more than ``_GROWTH`` times as long as the next one when that is begun, unless
-both together are large; on scratch, short ones are merged when a run is half dead; (3) a probe
+outnumber live rows by more than a merge in progress; (2) runs are immutable and sorted by (code,
+ordinal). When a run is started, the previous run is more than ``_GROWTH`` times as long, unless
+both together are large; on scratch, short runs are merged when a run is half dead; (3) a probe
 takes time in its matches and the number of runs, never in expired rows or rows of other keys; (4) a
 row is copied a logarithmic number of times.
 
 Theory: a log-structured merge of runs. In a run the rows of a key are adjacent. A table from codes
-to positions finds them, and a tree of maxima over ``ve`` finds the living ones. If the state
-exceeds the memory budget, all runs in memory become one run on scratch that is sorted and searched
-by hash (:mod:`rvertex.operators.joins.stored_rows`), so its keys need no codes.
+to positions finds them, and a tree of maxima over ``ve`` finds the live rows. If the state exceeds
+the memory budget, all runs in memory become one run on scratch that is sorted and searched by hash
+(:mod:`rvertex.operators.joins.stored_rows`), so its keys need no codes.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 _GROWTH = 3
-#: Greatest size of a merged run: this many bytes, or this part of a larger side. To copy rows again
-#: and again costs more than to search a few runs.
+#: Greatest size of a merged run: this many bytes, or this fraction (1 / 8) of a larger side.
+#: Copying rows again and again costs more than searching a few runs.
 _MERGED_BYTES, _MERGED_PART = 64 << 20, 8
-#: The same with a memory budget, in sizes of a single run.
+#: The greatest size of a merged run if there is a memory budget, in sizes of a single run.
 _MERGED_RUNS = 2
-#: A side with rows on scratch writes the next ones at this size: sorting them takes memory, too.
+#: A side with rows on scratch writes further rows at this size, since sorting takes memory.
 _SPILLED_RUNS = 4
-#: Codes are searched, without a map, from this code on, if they are less than 1 / 8 of all.
+#: Codes above both this number and 8 times the rows are found by search, without a map.
 _SEARCHED_MIN, _SEARCHED_PART = 1 << 22, 8
 #: A side of at least this many bytes is restored without a copy of its rows.
 _REFERENCED_MIN = 1 << 20
@@ -125,7 +125,7 @@ class IndexedRun:
         self._codes = codes[at]
         self._starts = np.append(at, len(codes))
         self._code_map = code_map
-        #: A map of few high codes would be longer than the rows: they are searched instead.
+        #: A map of few high codes would be longer than the rows, so they are searched.
         self._is_searched = _SEARCHED_MIN < codes[-1] > _SEARCHED_PART * len(at)
         if not self._is_searched:
             code_map.put(self._codes, np.arange(len(at), dtype=np.int32))
@@ -141,7 +141,7 @@ class IndexedRun:
         return len(self.rows)
 
     def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(probe, position) of every row with the probe's code that ends after its ``vs``."""
+        """Return (probe, position) of each row with the probe's code that ends after its ``vs``."""
         if self._is_searched:
             group = self._codes.searchsorted(codes)
             known = np.flatnonzero(self._codes.take(group, mode="clip") == codes)
@@ -156,7 +156,7 @@ class IndexedRun:
         return known[probe], place
 
     def close(self) -> CodeMap:
-        """Clear the code map and return it for reuse; the rows stay readable."""
+        """Clear the code map and return it for reuse. The rows remain readable."""
         if not self._is_searched:
             self._code_map.clear(self._codes)
         return self._code_map
@@ -168,7 +168,7 @@ class JoinSide:
     def __init__(
         self, stored: pa.Schema, on: Sequence[str], memory: StateMemory = UNLIMITED
     ) -> None:
-        """``stored``: the columns of a row, with its keys ``on``."""
+        """Make an empty side; ``stored`` are the columns of a row, with its keys ``on``."""
         self._stored, self._on = stored, tuple(on)
         self.holder = memory.holder()
         self._runs: list[IndexedRun] = []
@@ -211,7 +211,7 @@ class JoinSide:
                 yield found
 
     def insert(self, rows: Rows, frontier: int) -> None:
-        """Store ``rows``, alive at ``frontier``, by ordinal, later than all stored rows."""
+        """Store ``rows``, sorted by ordinal: alive at ``frontier``, later than all stored rows."""
         if len(rows) == 0:
             return
         while self._runs and self._merges(self._runs[-1], rows):
@@ -221,9 +221,9 @@ class JoinSide:
         self._keep_to_memory(frontier)
 
     def load(self, table: pa.Table, frontier: int, keys: KeyIndex) -> None:
-        """Store the living rows of a :meth:`table` in an empty side; many are not copied.
+        """Store the live rows of a :meth:`table` in an empty side; many rows are not copied.
 
-        Batches on scratch, because the state exceeds the budget, are read where they are.
+        Batches that are on scratch, because the state exceeds the budget, are read in place.
         """
         assert not self.runs
         batches = [batch for batch in table.to_batches() if batch.num_rows]
@@ -244,7 +244,7 @@ class JoinSide:
         self._keep_to_memory(frontier)
 
     def renumber(self, keys: KeyIndex, frontier: int) -> None:
-        """Give the living rows in memory the codes of a new index."""
+        """Assign the codes of a new index to the live rows in memory."""
         runs, self._runs = self._runs, []
         for run in runs:
             rows = _living(self._close(run), frontier)
@@ -259,7 +259,7 @@ class JoinSide:
         """Return whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
-        merged_bytes = last.rows.nbytes + rows.nbytes  # a merge does not lengthen the code map
+        merged_bytes = last.rows.nbytes + rows.nbytes  # merging does not lengthen the code map
         limit = _MERGED_BYTES
         if merged_bytes > limit:
             limit = max(limit, sum(run.rows.nbytes for run in self._runs) // _MERGED_PART)
@@ -272,7 +272,7 @@ class JoinSide:
         self.holder.used_bytes = used_bytes + sum(run.memory_bytes for run in self._stored_runs)
 
     def _keep_to_memory(self, frontier: int) -> None:
-        """Report the bytes of the rows; over the budget, move all rows in memory to scratch."""
+        """Report the bytes of the rows. If they exceed the budget, move all rows to scratch."""
         if not self.holder.may_spill:
             return
         self._report()
@@ -306,7 +306,7 @@ class JoinSide:
         self._keep_to_memory(frontier)
 
     def table(self) -> pa.Table:
-        """The stored rows, by reference, including some dead ones; see :func:`restored_rows`."""
+        """Return the stored rows by reference, some of them dead; see :func:`restored_rows`."""
         batches = [batch for run in self._stored_runs for batch in run.batches]
         batches += [batch for run in self._runs for batch in self._batches(run.rows)]
         return pa.Table.from_batches(batches, schema=self._saved)
@@ -316,7 +316,7 @@ class JoinSide:
         return pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
 
     def _batches(self, rows: Rows) -> Sequence[pa.RecordBatch]:
-        """Return the rows with ORDINAL and VE; of a checkpoint, also rows that are dead."""
+        """Return the rows with ORDINAL and VE. For a checkpoint the result includes dead rows."""
         if isinstance(rows.stored, StoredRows):
             return rows.stored.batches
         columns = [pa.array(rows.ordinal), pa.array(rows.ve), *rows.stored.columns]
@@ -348,13 +348,13 @@ class JoinSide:
 
 
 def are_mostly_alive(table: pa.Table, frontier: int) -> bool:
-    """Return whether enough rows of a :meth:`JoinSide.table` live to use it without a copy."""
+    """Return whether enough rows of a :meth:`JoinSide.table` are alive to use it without a copy."""
     alive = sum(int((ve.to_numpy() > frontier).sum()) for ve in table.column(VE).chunks)
     return 2 * alive >= len(table)
 
 
 def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[str]) -> Rows:
-    """The living rows of a :meth:`JoinSide.table`, by reference, by ordinal within each code."""
+    """Return a :meth:`JoinSide.table`'s live rows, by reference, by ordinal within each code."""
     ordinal, ve = (numbers(as_one_array(table.column(name))) for name in (ORDINAL, VE))
     alive = ve > frontier
     batches = [batch for batch in table.to_batches() if batch.num_rows]
@@ -370,13 +370,13 @@ def restored_rows(table: pa.Table, frontier: int, keys: KeyIndex, on: Sequence[s
     order = stable_order(rows.codes)
     in_order = rows if order is None else rows.ordered(order)
     falls = in_order.ordinal[1:] < in_order.ordinal[:-1]
-    if (falls & ~heads_of(in_order.codes)[1:]).any():  # out of order: runs had been merged
+    if (falls & ~heads_of(in_order.codes)[1:]).any():  # out of order: the table has merged runs
         return rows.ordered(np.argsort(rows.ordinal, kind="stable"))
     return in_order
 
 
 def living_rows(table: pa.Table, frontier: int) -> tuple[np.ndarray, np.ndarray, pa.RecordBatch]:
-    """(ve, ordinal, stored) of the living rows of a :meth:`JoinSide.table`, by ordinal."""
+    """Return (ve, ordinal, stored) of the live rows of a :meth:`JoinSide.table`, by ordinal."""
     ordinal = table.column(ORDINAL).to_numpy()
     ve = table.column(VE).to_numpy()
     alive = np.flatnonzero(ve > frontier)

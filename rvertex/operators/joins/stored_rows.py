@@ -1,12 +1,12 @@
-"""Rows of a join side that are read where they are: in a checkpoint, or on scratch.
+"""Rows of a join side that are read in place: in a checkpoint's files, or on scratch.
 
 A checkpoint of a join may be larger than memory, and is mapped from its files. So a restore copies
-numbers only: the payload stays in the batches of the checkpoint, and the next checkpoint finds them
-unchanged.
+numbers only: the payload stays in the batches of the checkpoint, and the next checkpoint contains
+the same batches.
 
 Rows beyond the memory budget are runs sorted by the hash of their key. Of such a run only a Bloom
-filter is in memory. A lookup is per batch of probes: the filter, binary searches in the hashes, the
-ends of lifetimes, then the rows, whose keys are compared.
+filter is in memory. A lookup of a batch of probes checks in turn the filter, binary searches in the
+hashes, the ends of lifetimes, and the keys of the rows found.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from rvertex.state.memory import Holder
 
-#: A reserved name, so no payload column can have it.
+#: The column with the ordinal. The name is reserved, so no payload column can have it.
 ORDINAL = SEQ
 
-#: A restore sorts the hashes of about this many rows at once.
+#: A restore sorts the hashes of about this many rows at once, to bound its memory.
 _RUN_ROWS = 1 << 20
 
 
 class StoredRows:
-    """Rows in a list of batches: row i is row ``at[i]``, counted from the first batch.
+    """Rows in a list of batches: row i is row ``at[i]``, counted from the first batch on.
 
     ``select`` and ``take`` work as in a record batch.
     """
@@ -49,7 +49,10 @@ class StoredRows:
     def __init__(
         self, batches: Sequence[pa.RecordBatch], at: np.ndarray | None, names: Sequence[str]
     ) -> None:
-        """``names``: the columns that are read; the batches may have more. ``at`` None: all."""
+        """Select rows ``at`` (None: all) and columns ``names``.
+
+        The batches may have more columns.
+        """
         self.batches, self._at, self.names = batches, at, names
         self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
 
@@ -60,7 +63,7 @@ class StoredRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the batches, with rows that are not read any more."""
+        """Bytes of the batches, including rows that are not read any more."""
         numbers_bytes = 0 if self._at is None else int(self._at.nbytes)
         return numbers_bytes + sum(map(_rows_bytes, self.batches))
 
@@ -75,7 +78,7 @@ class StoredRows:
 
     @classmethod
     def joined(cls, parts: Sequence[StoredRows]) -> StoredRows:
-        """Return the rows of at least one part, all with the same columns, without a copy."""
+        """Return the rows of one or more parts with the same columns, without a copy."""
         firsts = np.cumsum([0, *(part._starts[-1] for part in parts)])
         at = [
             first + (np.arange(part.num_rows) if part._at is None else part._at)
@@ -93,11 +96,11 @@ class StoredRows:
         return StoredRows(slices, self._at, self.names)
 
     def take(self, rows: pa.Array) -> pa.RecordBatch:
-        """Return a copy of these rows, none of which is null."""
+        """Return a copy of these rows; no number is null."""
         return self.copied(rows.to_numpy())
 
     def copied(self, rows: np.ndarray, holder: Holder | None = None) -> pa.RecordBatch:
-        """Return a copy of these rows. ``holder``: drops pages after each batch."""
+        """Return a copy of these rows. ``holder`` drops memory pages after each batch."""
         if len(rows) == 0:
             return self.batches[0].select(self.names).slice(0, 0)
         at = rows if self._at is None else self._at.take(rows)
@@ -113,7 +116,7 @@ class StoredRows:
             local = at.take(order[lo:hi]) - self._starts[number]
             part = self.batches[number].select(self.names).take(pa.array(local))
             parts.append(_without_unused(part))
-        # Dictionaries differ from file to file: a cache of joined ones would keep the files.
+        # Dictionaries differ from file to file. Caching joined ones would keep the files in use.
         joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         if is_sorted:
             return joined
@@ -129,8 +132,8 @@ class StoredRows:
 class Probes:
     """Rows of one side to match with the other: their sorted starts, and their keys.
 
-    ``codes``: -1 if the key is null or not in the index. ``keys``: returns the key columns, without
-    a null where ``is_null`` is false.
+    ``codes``: -1 if the key is null or not in the index. ``keys``: a function that returns the key
+    columns, without a null where ``is_null`` is false.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class Probes:
 
     @cached_property
     def by_hash(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(probe, hash, vs) of the probes whose key is not null, by hash."""
+        """Return (probe, hash, vs) of the probes whose key is not null, sorted by hash."""
         hashes = hash_rows(self.columns)
         if self._is_null is None:
             probes = np.argsort(hashes)
@@ -183,16 +186,17 @@ class StoredRun:
         on: Sequence[str],
         holder: Holder,
     ) -> None:
-        """``rows``: not empty; their columns begin with ORDINAL and VE. ``on``: their keys."""
+        """Index ``rows``, which are not empty and begin with ORDINAL and VE. ``on``: their keys."""
         assert rows.num_rows == len(hashes) == len(ve) > 0
         self._on, self._holder = on, holder
-        #: The batches that a checkpoint names; ``rows`` reads slices of them.
+        #: The batches that a checkpoint names. ``rows`` reads slices of them.
         self.batches = rows.batches
         self.rows = rows.cut(holder.piece_bytes)
         self.nbytes = rows.nbytes
         self.ve_max = int(ve.max())
         stored = sum(batch.num_rows for batch in rows.batches)
-        dying = stored // 2 - (stored - len(ve))  # a checkpoint may have rows that are dead already
+        # A checkpoint may have rows that were dead already
+        dying = stored // 2 - (stored - len(ve))
         #: The time from which at least half of the rows in the batches are dead.
         self.half_dead_at = int(np.partition(ve, dying)[dying]) if dying >= 0 else MIN_TIME
         self._bloom = BloomFilter(hashes[heads_of(hashes)])
@@ -204,7 +208,7 @@ class StoredRun:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in memory."""
+        """Bytes of the run in memory."""
         return self._bloom.nbytes
 
     def find(self, probes: Probes) -> Found | None:
@@ -222,7 +226,7 @@ class StoredRun:
         if len(there) == 0:
             return None
         at, place = self._alive.above(lo.take(there), hi.take(there), vs.take(there))
-        in_order = np.argsort(place, kind="stable")  # each batch is read once, from its begin
+        in_order = np.argsort(place, kind="stable")  # read each batch once, from its beginning
         probe, place = probe.take(there).take(at).take(in_order), place.take(in_order)
         rows = self.rows.copied(place, self._holder)
         keys = [plain_array(rows.column(name)) for name in self._on]
@@ -255,9 +259,10 @@ def stored_runs(
     *,
     writes: bool,
 ) -> Iterator[StoredRun]:
-    """Yield the rows that end after ``frontier``, by hash, of batches with ORDINAL and VE.
+    """Yield runs of the rows that end after ``frontier``, sorted by hash.
 
-    ``writes``: write the rows to scratch, as one run; otherwise the batches are there already.
+    The batches have ORDINAL and VE. ``writes``: write the rows to scratch, as one run; otherwise
+    the batches are there already.
     """
     group: list[pa.RecordBatch] = []
     for i, batch in enumerate(batches):
@@ -266,11 +271,13 @@ def stored_runs(
         if not is_last and (writes or sum(b.num_rows for b in group) < _RUN_ROWS):
             continue
         pairs = zip(*_numbers_of(group, on), strict=True)
-        hashes, ve = map(np.concatenate, pairs)  # few arrays at a time: the budget is exceeded
+        # Join few arrays at a time, since the budget is exceeded already
+        hashes, ve = map(np.concatenate, pairs)
         alive = np.flatnonzero(ve > frontier)
         if len(alive) < len(ve):
             hashes, ve = hashes.take(alive), ve.take(alive)
-        order = np.argsort(hashes, kind="stable")  # all vector units sort equal hashes alike
+        # A stable sort gives the same order of equal hashes on every processor
+        order = np.argsort(hashes, kind="stable")
         hashes, ve = hashes.take(order), ve.take(order)
         at = order if len(alive) == sum(b.num_rows for b in group) else alive.take(order)
         del alive, order
@@ -289,7 +296,7 @@ def without_dead(
 ) -> list[StoredRun]:
     """Rewrite half-dead runs without the rows that end by ``frontier``; merge them with short runs.
 
-    Otherwise a single row that never ends would keep each run for ever.
+    Without that, a single row that never ends would keep its run forever.
     """
     if all(run.half_dead_at > frontier for run in runs):
         return list(runs)
@@ -326,7 +333,10 @@ def _merged(
 
 
 def _rows_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes of the rows; a dictionary counts with at most one value per row, see `copied`."""
+    """Return the bytes of the rows. A dictionary counts with one value per row at most.
+
+    Other values are not copied: see `copied`.
+    """
     nbytes = int(batch.nbytes)
     for column in batch.columns if has_dictionaries(batch.schema) else ():
         if is_dictionary(column.type) and (unused := len(column.dictionary) - len(column)) > 0:
@@ -335,7 +345,7 @@ def _rows_bytes(batch: pa.RecordBatch) -> int:
 
 
 def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows; no dictionary has a null, or more values than rows."""
+    """Return the same rows; dictionaries have no null, and at most one value per row."""
     if not has_dictionaries(batch.schema):
         return batch
     columns = [
@@ -351,7 +361,7 @@ def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _numbers_of(
     batches: Sequence[pa.RecordBatch], on: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the hashes of the keys, and the ends, of each batch."""
+    """Yield, per batch, the hashes of the keys and the ends."""
     for batch in batches:
         yield hash_rows([batch.column(name) for name in on]), numbers(batch.column(VE))
 

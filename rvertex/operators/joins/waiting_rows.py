@@ -2,8 +2,8 @@
 
 Invariants: (1) events are numbered from 0 by order of start, and ``first`` is the number of the
 earliest buffered event; (2) a snapshot is by reference, so the next change of a match copies the
-numbers of the matches (24 bytes per event, not the rows); (3) a release takes time in the events
-that leave.
+numbers of the matches (24 bytes per event, not the rows); (3) a release takes time in the released
+events.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WaitingRows:
         return self._tail - self._head
 
     def push(self, events: pa.RecordBatch, before: np.ndarray, after: np.ndarray) -> int:
-        """Add events, none earlier than those before; return the number of the first one."""
+        """Add events, none earlier than the buffered events; return the first one's number."""
         first, n = self.first + len(self), events.num_rows
         if n:
             self._make_room(n)
@@ -55,7 +55,7 @@ class WaitingRows:
             self._known[_AFTER, events - self.first + self._head] = numbers
 
     def release(self, until: int) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
-        """Remove and return the events that start before ``until`` (all, if that is INF_TIME)."""
+        """Remove and return the events that start before ``until`` (INF_TIME: all events)."""
         held = self._known[_VS, self._head : self._tail]
         n = len(held) if until == INF_TIME else int(held.searchsorted(max(until, MIN_TIME)))
         leaving = slice(self._head, self._head + n)
@@ -87,7 +87,10 @@ class WaitingRows:
         return rows
 
     def load(self, table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Restore what ``table`` returned, numbered from 0; return the events and later matches."""
+        """Restore a table that :meth:`table` returned; return the events and their later matches.
+
+        Events are numbered from 0.
+        """
         before, after = (table.column(n).to_numpy() for n in (SEQ, KIND))
         batches = table.drop_columns([SEQ, KIND]).to_batches()
         whole = join_batches(batches) if batches else empty_batch(self._schema)
@@ -96,7 +99,7 @@ class WaitingRows:
         return whole, after
 
     def _own(self) -> None:
-        """Copy arrays that a snapshot shares, before they are changed."""
+        """Copy the arrays that a snapshot shares, before they are changed."""
         if self._is_shared:
             self._known = self._known.copy()
             self._is_shared = False

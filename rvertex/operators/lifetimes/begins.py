@@ -1,7 +1,7 @@
 """BEGINS: one point per row, at the row's start.
 
-For operators that read only the starts of rows, over rows whose ends come later. It is stateless,
-since it drops end edges. CTIs (watermarks) pass unchanged.
+Used in front of operators that read only the starts of rows, over rows whose ends arrive later. It
+is stateless, since it drops end edges. CTIs (watermarks) pass unchanged.
 
     begins    in                 out
               start 1 a          [1, 2) a
@@ -31,7 +31,7 @@ class Begins(ChangesLifetimes):
     """Replaces every row by a point at its start."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """1 us: every output row is a point."""
+        """Return 1 us: every output row is a point."""
         return 1
 
     def change(self, run: Run) -> Run:

@@ -1,8 +1,9 @@
 """CALENDAR: map times to a scale on which all days, weeks or months are equally long, and back.
 
-Calendar windows are fixed-length windows between two of these operators. The first one maps each
-instant to a *nominal* time. It numbers the periods (days of 23 to 25 hours, months) since 1970;
-period k is ``[k * n, (k + 1) * n)`` in nominal time. The second one maps the results back.
+Calendar windows are fixed-length windows between two of these operators. The first operator maps
+each instant to a *nominal* time. It numbers the periods (days of 23 to 25 hours, months) since
+1970; period k is ``[k * n, (k + 1) * n)`` in nominal time. The second operator maps the results
+back.
 
 A period begins at the instant after which the zone's wall clock never shows a time before the
 period. If clocks are set forward over its start, it begins at the end of that gap. A day that a
@@ -38,14 +39,14 @@ Unit = Literal["day", "week", "month"]
 _US = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_US = 86_400_000_000
-#: Length of a period in nominal time.
+#: Length of a period in nominal time, us.
 NOMINAL_US: dict[Unit, int] = {"day": DAY_US, "week": 7 * DAY_US, "month": 30 * DAY_US}
-#: The first day is a Thursday: weeks begin on Monday.
+#: 1970 began on a Thursday, while weeks begin on Monday.
 _DAYS_BEFORE_THURSDAY = 3
-#: Instants that Python can convert, in any zone and with any offset.
+#: The first and the last instant that Python can convert in any zone.
 FIRST_US = (datetime(2, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
-#: Greatest distance of a wall clock, plus the offset of a day, from UTC; in periods.
+#: Number of periods by which the estimate by UTC may be wrong: a wall clock differs from UTC.
 _MARGIN = 3
 
 
@@ -62,7 +63,7 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class CalendarTimes:
-    """Maps lifetimes to nominal times of ``calendar``; ``back``: from nominal times to instants."""
+    """Maps lifetimes to nominal times of ``calendar``. ``back``: from nominal times to instants."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -75,7 +76,7 @@ class CalendarTimes:
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> CalendarOperator:
-        """Return a new operator that has seen no CTI."""
+        """Return a new operator in its initial state."""
         return CalendarOperator(self)
 
 
@@ -105,7 +106,7 @@ class CalendarOperator:
             ends[ve == INF_TIME] = INF_TIME
             times = self._periods.nominal(ctis)
         events = with_times(run.events, vs=starts, ve=ends)
-        if (ends <= starts).any():  # periods of a day that the zone skips are empty
+        if (ends <= starts).any():  # a period of a day that the zone skips is empty
             events = events.filter(pa.array(ends > starts))
         found = growing(times, self._last_cti)
         if len(found):
@@ -174,7 +175,7 @@ class Periods:
                 return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
 
     def _found_start(self, period: int) -> int:
-        """Return the instant at which a period begins."""
+        """Return the instant at which a period begins, by search around the estimate."""
         match self._calendar.unit:
             case "day":
                 wall = _EPOCH + timedelta(days=period)
@@ -187,10 +188,11 @@ class Periods:
             wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
         )
         if self._wall(start) == wall and first < start and self._wall(start - _US) >= wall:
-            start = first  # clocks are set back to exactly ``wall``: no earlier time follows
+            # Clocks are set back to exactly ``wall``, and show no earlier time after that
+            start = first
         elif self._wall(start) != wall:  # in a gap: take the first instant that is not before it
             low, high = start - timedelta(days=2), start + timedelta(days=2)
-            while high - low > _US:  # ends: the interval is halved
+            while high - low > _US:  # ends: each round halves the interval
                 middle = low + (high - low) // 2
                 low, high = (low, middle) if self._wall(middle) >= wall else (middle, high)
             start = high

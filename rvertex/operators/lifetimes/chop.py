@@ -1,10 +1,10 @@
-"""CHOP: events are cut at every multiple of a period.
+"""CHOP: events are split at every multiple of a period.
 
-``[vs, ve)`` is split at the cuts ``offset + k * period``, for all integers k. So the rows alive at
-an instant stay the same. Pieces come by (start, input order). A piece is emitted when the watermark
-reaches its start, not when its event begins. So ``CTI(t)`` (a watermark) is unchanged: all pieces
-that start before ``t`` have been emitted. ``ve = INF_TIME`` is an error, since it has infinitely
-many pieces, as are more than ``PIECES_PER_EVENT_MAX`` pieces of one event.
+``[vs, ve)`` is split at ``offset + k * period``, for all integers k. So the rows alive at an
+instant stay the same. Pieces are emitted in order of (start, input order). A piece is emitted when
+the watermark reaches its start, not when its event begins. So ``CTI(t)`` (a watermark) is
+unchanged: all pieces that start before ``t`` have been emitted. ``ve = INF_TIME`` is an error,
+since it has infinitely many pieces, as are more than ``PIECES_PER_EVENT_MAX`` pieces of one event.
 
     chop(10)      in              out
                   [3, 25) a       [3, 10) a
@@ -13,8 +13,8 @@ many pieces, as are more than ``PIECES_PER_EVENT_MAX`` pieces of one event.
                   CTI(21)         [20, 25) a, CTI(21)
 
 Invariants: (1) all pieces that start at or before ``_reached`` have been emitted; (2) the state is
-the rows that end after the next cut, in input order. Each of them yields a piece when that cut is
-reached, so a step takes time in its new rows and the pieces it emits.
+the rows that end after the next split, in input order. Each of them yields a piece when that split
+is reached, so a step takes time in its new rows and the pieces it emits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PIECES_PER_EVENT_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Chop(SameColumns):
-    """Cuts events at ``offset_us + k * period_us``; the period is at least 1 us."""
+    """Splits events at ``offset_us + k * period_us``; the period is at least 1 us."""
 
     period_us: int
     offset_us: int = 0
@@ -67,7 +67,7 @@ class Chop(SameColumns):
 
 
 class ChopOperator:
-    """See :class:`Chop`. Cell k is the time from cut k to cut k + 1."""
+    """See :class:`Chop`. Cell k is the time from split k to split k + 1."""
 
     def __init__(self, spec: Chop, schema: pa.Schema) -> None:
         self._period = spec.period_us
@@ -120,7 +120,7 @@ class ChopOperator:
         return cell
 
     def _require_bounded(self, events: pa.RecordBatch) -> None:
-        """Raise for an event with too many pieces, or without an end."""
+        """Raise an error for an event with too many pieces, or without an end."""
         vs, ve = int64_column(events, VS), int64_column(events, VE)
         counts = self._cell(ve - 1) - self._cell(vs) + 1
         bad = (ve == INF_TIME) | (counts > PIECES_PER_EVENT_MAX) | (counts < 1)
@@ -146,7 +146,7 @@ class ChopOperator:
 
 
 def _reached_by(run: Run) -> int:
-    """The last start that may be emitted: after ``CTI(t)`` all starts before ``t`` are known."""
+    """Return the last start that may be emitted: ``CTI(t)`` completes all starts before ``t``."""
     reached = int(run.ctis[-1]) - 1 if len(run.ctis) else int(MIN_TIME)
     if run.events.num_rows:
         reached = max(reached, int(int64_column(run.events, VS)[-1]))

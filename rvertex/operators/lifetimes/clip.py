@@ -1,9 +1,9 @@
 """CLIP: each left event ends at the first later start of a matching right event.
 
 ``[vs, ve)`` becomes ``[vs, min(ve, m))``, where m is the smallest start ``m > vs`` of a right event
-with equal keys. A match that starts at ``vs`` does not cut. So clip never deletes an event, and
-``s.clip(s, on=k)`` makes every event last until the next one of its key. The ends of right events
-are ignored. Null keys never match. The output has the left columns only.
+with equal keys. A match that starts at ``vs`` does not end the event. So clip never deletes an
+event, and ``s.clip(s, on=k)`` makes every event last until the next one of its key. The ends of
+right events are ignored. Null keys never match. The output has the left columns only.
 
 Events stay in left order. The end of an event is final after the CTI (watermark) at its end, or
 after the match. Until then the event holds back later events, and ``CTI(t)`` becomes the start of
@@ -91,7 +91,7 @@ class ClipOperator:
         self._clipping = Clipping(self._left)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Cut buffered events at new matches, and emit events whose ends are final."""
+        """End buffered events at new matches, and emit events whose ends are final."""
         left, right = self._settled.take([ports[0], _only(ports[1], self._right)])
         pending = self._clipping.pending
         if left.num_rows or right.num_rows:
@@ -104,7 +104,7 @@ class ClipOperator:
         return out
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """Start and columns of the row that holds back the output; None: there is none."""
+        """Return start and columns of the row that holds back the output; None: there is none."""
         return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:

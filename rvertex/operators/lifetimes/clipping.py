@@ -1,11 +1,12 @@
-"""Events that are cut at the first mark of their key that is later than their start.
+"""Events that end at the first mark of their key that is later than their start.
 
-A mark at the start of an event does not cut it. An event is due (its end is final, see
-:mod:`rvertex.operators.lifetimes.pending`) at its end, or just after the mark that cut it.
+A mark is the start of a right event. A mark at the start of an event does not end it. An event is
+due (its end is final, see :mod:`rvertex.operators.lifetimes.pending`) at its end, or just after the
+mark that ended it.
 
 Invariants: (1) marks and events arrive complete up to a common time, so every buffered event starts
 before every later mark; (2) the events of a key wait in one chain, and a mark takes the whole
-chain. So an event is visited once when it arrives and once when it is cut.
+chain. So an event is visited once when it arrives and once when a mark ends it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Clipping:
-    """Cuts events of ``schema``; code -1: no mark cuts the event."""
+    """Ends events of ``schema`` at marks. An event with code -1 has no marks."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.pending = Pending(schema)
@@ -36,7 +37,10 @@ class Clipping:
 
     @property
     def chained(self) -> int:
-        """Number of chain entries so far; more than twice the buffered events means waste."""
+        """Number of chain entries so far.
+
+        If it exceeds twice the buffered events, rebuild the chains.
+        """
         return self._chains.size
 
     def advance(
@@ -59,15 +63,15 @@ class Clipping:
         self._chains.add(codes[waits], first + waits)
 
     def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
-        """Restore what ``self.pending.table()`` returned."""
+        """Restore a table that ``self.pending.table()`` returned."""
         events = self.pending.load(table)
         codes = codes_of(events)
         waits = np.flatnonzero(codes >= 0)
-        # Events that were cut before join the chain, too; no later mark changes them.
+        # Events that a mark has ended join the chain, too; no later mark changes them.
         self._chains.add(codes[waits], waits)
 
     def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:
-        """Cut the buffered events of marked keys at the first mark of each key."""
+        """End the buffered events of marked keys at the first mark of each key."""
         order = sorting(mark_codes)
         first = heads_of(mark_codes[order])
         earliest = order[first]

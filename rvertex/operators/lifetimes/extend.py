@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extend(ChangesLifetimes):
-    """Moves every end by ``duration_us``; INF_TIME: to the end of time."""
+    """Moves every end by ``duration_us``. INF_TIME: to the end of time."""
 
     duration_us: int
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Return the input's plus ``duration_us``, at least 1: an event that stays is not empty."""
+        """Return the input's greatest lifetime plus ``duration_us``, at least 1 us.
+
+        An event that would be empty is dropped.
+        """
         if self.duration_us == INF_TIME:
             return None
         total = sum_us(durations[0], self.duration_us)

@@ -34,7 +34,7 @@ class ExtendBy(ChangesLifetimes):
     column: str
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: the column has no upper bound."""
+        """Return None: the column has no upper bound."""
         return None
 
     def change(self, run: Run) -> Run:

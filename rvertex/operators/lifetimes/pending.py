@@ -1,12 +1,12 @@
 """A buffer of events in order of start whose ends may still change; it releases them in order.
 
-Each event has a *due* time: the smallest CTI (watermark) at which its end is final. An event leaves
-when it and all earlier events are due, which keeps the output in ``vs`` order. ``CTI(t)`` becomes
-the start of the first event that is not due at ``t``, but at most ``t`` itself.
+Each event has a *due* time: the smallest CTI (watermark) at which its end is final. An event is
+released when it and all earlier events are due, which keeps the output in ``vs`` order. ``CTI(t)``
+becomes the start of the first event that is not due at ``t``, but at most ``t`` itself.
 
 Invariants: (1) events are numbered from 0 by order of start, and ``first`` is the number of the
-earliest buffered event; (2) ``due > vs``; (3) a release takes amortised time in the events that
-leave, since it scans from the front, in stretches of growing length; (4) a snapshot is by
+earliest buffered event; (2) ``due > vs``; (3) a release takes amortised time in the released
+events, since it scans from the front, in stretches of growing length; (4) a snapshot is by
 reference, so the next change of an end copies the times (24 bytes per event, not the rows).
 """
 
@@ -28,7 +28,7 @@ from rvertex.events.run import Run, growing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A reserved name, so no payload column can have it.
+#: The column with the due time. The name is reserved, so no payload column can have it.
 DUE = SEQ
 _STARTS, _ENDS, _DUES = 0, 1, 2
 _STRETCH = 64
@@ -48,7 +48,7 @@ class Pending:
         #: Number of the earliest buffered event.
         self.first = 0
         self.last_cti: int | None = None
-        #: Every event that starts before this has left.
+        #: Every event that starts before this time was released.
         self.released_before: int = MIN_TIME
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Pending:
         return self.first + len(self)
 
     def push(self, events: pa.RecordBatch, due: np.ndarray) -> int:
-        """Add events, none earlier than those before; return the number of the first one."""
+        """Add events, none earlier than the buffered events; return the first one's number."""
         first, n = self.next, events.num_rows
         if n == 0:
             return first
@@ -93,14 +93,15 @@ class Pending:
             self._times[_DUES, at] = due
 
     def release(self, frontier: int, ctis: np.ndarray) -> Run:
-        """Return the events that may leave, and the CTIs.
+        """Return the events that may be released, and the CTIs.
 
         All events that start before ``frontier`` must have been added.
         """
         n, blocked = self._leaving(frontier)
         starts, due = (self._times[k, self._head : self._head + n] for k in (_STARTS, _DUES))
         self.released_before = min(frontier, blocked)
-        # The first event not due at a CTI is the first whose running maximum of due exceeds it.
+        # The first event that is not due at a CTI is the first whose running maximum of due exceeds
+        # it.
         at = np.maximum.accumulate(due).searchsorted(ctis, side="right")
         bounds = np.append(starts, blocked)[at]
         out = growing(np.minimum(ctis, bounds), self.last_cti)
@@ -109,7 +110,7 @@ class Pending:
         return Run(self._take(n), out)
 
     def first_held(self, columns: Sequence[str]) -> tuple[int, dict[str, Any]] | None:
-        """Start and columns of the earliest event that is not due; None: there is none."""
+        """Return start and columns of the earliest event that is not due; None: there is none."""
         left = self._due
         for rows in self._rows:
             if left < rows.num_rows:
@@ -130,7 +131,10 @@ class Pending:
         return pa.Table.from_arrays(columns, names=[VS, VE, DUE, *self._schema.names[2:]])
 
     def load(self, table: pa.Table) -> pa.RecordBatch:
-        """Restore what ``table`` returned, numbered from 0; return it as one batch."""
+        """Restore a table that :meth:`table` returned; return its events as one batch.
+
+        Events are numbered from 0.
+        """
         due = table.column(DUE).to_numpy()
         batches = table.drop_columns([DUE]).cast(self._schema).to_batches()
         whole = join_batches(batches) if batches else empty_batch(self._schema)
@@ -139,13 +143,13 @@ class Pending:
         return whole
 
     def _leaving(self, frontier: int) -> tuple[int, int]:
-        """Return how many events at the front leave, and the start of the first that stays.
+        """Return how many events at the front can be released, and the start of the next event.
 
-        Events of one start leave together: the CTI that follows has that time and must precede them
-        all.
+        Events of one start are released together: the following CTI has that time and must precede
+        all of them.
         """
         n, stretch = self._due, _STRETCH
-        while n < len(self):  # ends: n grows, or some event is not due
+        while n < len(self):  # ends: n grows until some event is not due
             lo = self._head + n
             held = self._times[_DUES, lo : min(lo + stretch, self._tail)] > frontier
             if held.any():

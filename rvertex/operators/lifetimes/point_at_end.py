@@ -1,8 +1,9 @@
 """POINT AT END: a point at the end of each event.
 
 ``[vs, ve)`` becomes ``[ve, ve + 1)``: the first instant at which the event is not alive any more.
-An event with ``ve = INF_TIME`` never ends and yields nothing. Points come by (time, input order).
-``CTI(t)`` (a watermark) is unchanged: an event that starts at ``t`` or later ends after ``t``.
+An event with ``ve = INF_TIME`` never ends and yields nothing. Points are sorted by (time, input
+order). ``CTI(t)`` (a watermark) is unchanged: an event that starts at ``t`` or later ends after
+``t``.
 
     in               out
     [1, 9) a
@@ -46,7 +47,7 @@ class PointAtEnd(SameColumns):
         return durations[0]
 
     def output_duration(self, durations: Durations) -> int | None:
-        """1 us: every output row is a point."""
+        """Return 1 us: every output row is a point."""
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> PointAtEndOperator:
@@ -66,7 +67,7 @@ class PointAtEndOperator:
         """Buffer the new ends, and emit the ends that have passed."""
         (run,) = ports
         self._frontier = frontier_after(self._frontier, ports)
-        # ``_vs`` of an end edge is the end; of an interval ``_ve`` is.
+        # the end is ``_vs`` of an end edge, and ``_ve`` of an interval: the greater of the two
         ve = np.maximum(int64_column(run.events, VS), int64_column(run.events, VE))
         points = with_times(run.events, vs=ve, ve=after(ve))
         if len(ve) and ve.max() == INF_TIME:

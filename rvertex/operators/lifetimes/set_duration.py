@@ -33,7 +33,7 @@ class SetDuration(ChangesLifetimes):
         assert self.duration_us >= 1, self.duration_us
 
     def output_duration(self, durations: Durations) -> int | None:
-        """``duration_us``, for every event."""
+        """Return ``duration_us``, the lifetime of every event."""
         return self.duration_us
 
     def change(self, run: Run) -> Run:

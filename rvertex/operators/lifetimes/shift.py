@@ -37,7 +37,7 @@ class Shift(ChangesLifetimes, RowByRow):
             TimeAxisError: an event would start outside the time axis.
         """
         by = self.duration_us
-        # The starts and CTIs that stay on the time axis after the shift.
+        # The starts and CTIs in this range stay on the time axis after the shift.
         low, high = max(MIN_TIME, MIN_TIME - by), min(INF_TIME - 1, INF_TIME - 1 - by)
         vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
         if len(vs) and not (low <= vs[0] and vs[-1] <= high):

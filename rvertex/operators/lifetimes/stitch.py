@@ -3,8 +3,8 @@
 Touching and overlapping lifetimes of a key form an *island*: ``[1, 3)`` and ``[3, 5)`` touch, so
 they form ``[1, 5)``. Each island becomes one event, from its first start to its last end, with the
 payload of its first event. So at each instant a key that has live rows in the input has exactly one
-live row in the output. Null is a key like any other. Islands come by (start, order of their first
-events).
+live row in the output. Null is a key like any other. Islands are emitted in order of (start, order
+of their first events).
 
 An island is complete at the first CTI (watermark) *after* its end, since an event that starts at
 its end still belongs to it. Until then it holds back later islands, and ``CTI(t)`` becomes the
@@ -103,7 +103,7 @@ class StitchOperator:
         return out
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """Start and columns of the row that holds back the output; None: there is none."""
+        """Return start and columns of the row that holds back the output; None: there is none."""
         return self._islands.first_held(self._on)
 
     def snapshot(self) -> OperatorState:
@@ -138,7 +138,7 @@ class StitchOperator:
         running = np.maximum(running_max(ve, first), ends)
         begins = vs > before_each(first, running, ends)
         begins |= first & ~is_held
-        # Adjacent rows of one island are a segment; the running end of its last row is its end.
+        # Adjacent rows of one island are a segment, whose end is the running end at its last row.
         at = np.flatnonzero(begins | first)
         last = np.append(at[1:], len(codes)) - 1
         number = newest[at]

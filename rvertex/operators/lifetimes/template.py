@@ -1,4 +1,4 @@
-"""Base classes of stateless operators that change lifetimes: the specification has all the code."""
+"""Base classes of stateless operators that change lifetimes: only the specification differs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Changed(Protocol):
-    """What a specification must implement."""
+    """The method that a specification must implement."""
 
     def change(self, run: Run) -> Run:
         """Return the run with changed lifetimes."""
 
 
 class ChangesLifetimes(SameColumns):
-    """Base of specifications that keep all columns and hold no CTI (watermark) back."""
+    """Base of specifications that keep all columns and do not hold back CTIs (watermarks)."""
 
     __slots__ = ()
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """0: the operator keeps no state."""
+        """Return 0: the operator keeps no state."""
         return 0
 
     def open(self: Changed, inputs: Sequence[pa.Schema]) -> LifetimeOperator:

@@ -2,12 +2,12 @@
 
 An event is kept unless a kept event of its key started less than ``within_us`` before it. That is
 known when the event arrives, so no event is buffered. If the keys exceed the memory budget, all
-keys move to a log on scratch files. Each batch looks its keys up in the log. A key goes back to
-memory only if its time ends within the batch: all earlier events are dropped.
+keys move to a log on scratch files. Each batch looks its keys up in the log. A key moves back to
+memory only if its time ends within the batch: until then all its events are dropped.
 
 Invariants: (1) events keep their order and lifetimes, CTIs (watermarks) are unchanged; (2) a key is
-dropped when its time is over, since its next event is kept as the first event of a new key is; (3)
-a key is in memory or in the log, never in both.
+removed when its time is over, because its next event is kept like that of a new key; (3) a key is
+in memory or in the log, never in both.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 
-#: Most rounds, each of which handles one row of every key. Keys with more rows are handled singly.
+#: Most rounds, each of which handles one row of every key. Keys that have more rows are then
+#: handled one by one.
 ROUNDS_MAX = 32
-#: Keys to add before memory is measured again.
+#: Memory is measured again after this many new keys.
 _MEASURED_KEYS = 1 << 12
 _UNTIL = "until"
 #: Name prefix of the tables of keys on scratch.
@@ -51,7 +52,10 @@ LOG = "log."
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(SameLifetimes):
-    """Keeps one event per key in ``within_us`` (INF_TIME: one forever). Null is a key, too."""
+    """Keeps one event per key in ``within_us`` (INF_TIME: one event forever).
+
+    Null is a key, too.
+    """
 
     holds_ctis: ClassVar[bool] = False
 
@@ -85,7 +89,7 @@ class _Deduplicator:
         self._keys = KeyTable(types)
         #: Number of dropped events.
         self.duplicates = 0
-        #: By key: the time from which an event is kept again.
+        #: By key: the time from which its next event is kept.
         self._free = GroupArray(np.int64, MIN_TIME)
         self._measured_keys = 0
         names = [f"key{i}" for i in range(len(types))]
@@ -126,14 +130,14 @@ class _Deduplicator:
         return Run(events.filter(pa.array(kept)), run.ctis)
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """Keys, and the time until which events of each are dropped."""
+        """Return keys, and the time until which events of each key are dropped."""
         logged = self._log.current()
         rows = pa.Table.from_batches([*logged, self._rows(np.arange(len(self._keys)))])
         rows = rows.select([*self._names, _UNTIL])
         return {"keys": rows.rename_columns([*self._spec.keys, "until_us"])}
 
     def snapshot(self) -> OperatorState:
-        """Return keys and the times until which they drop events, by reference."""
+        """Return keys and the times until which their events are dropped, by reference."""
         tables = {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
         if self._log.free_rows:
             tables |= {LOG + name: table for name, table in self._log.save().items()}
@@ -141,7 +145,7 @@ class _Deduplicator:
 
     def load(self, state: OperatorState) -> None:
         """Restore ``state``."""
-        self.duplicates = state.header.get("duplicates", 0)  # missing in old snapshots
+        self.duplicates = state.header.get("duplicates", 0)  # snapshots of old releases lack it
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
         if LOG + "keys" in state.tables:
@@ -153,7 +157,7 @@ class _Deduplicator:
     def _undecided(self, columns: list[pa.Array], last: int) -> np.ndarray:
         """Return the events that the log does not drop.
 
-        Its keys that are free after ``last`` stay.
+        Among them are events of keys in the log whose time ends by ``last``; other keys stay there.
         """
         in_memory = self._keys.find(columns, len(columns[0])) >= 0
         others = np.flatnonzero(~in_memory)
@@ -163,7 +167,7 @@ class _Deduplicator:
         return undecided
 
     def _recall(self, columns: list[pa.Array]) -> None:
-        """Move keys from the log to memory; they have codes already."""
+        """Move keys from the log to memory, where they have codes already."""
         free = self._free.writable(len(self._keys))
         for rows in self._log.find(columns):
             keys = [rows.column(name) for name in self._names]
@@ -189,14 +193,17 @@ class _Deduplicator:
         self._measured_keys, self._holder.used_bytes = 0, self._log.memory_bytes
 
     def _rows(self, codes: np.ndarray) -> pa.RecordBatch:
-        """Return the keys as rows of the log."""
+        """Return the keys ``codes`` as rows of the log."""
         times = pa.array(self._free.read()[codes])
         seqs = pa.array(np.arange(len(codes)) + self._log.next_number)
         columns = [seqs, times, *self._keys.keys(codes)]
         return pa.RecordBatch.from_arrays(columns, schema=self._logged)
 
     def _kept(self, codes: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Return which rows are kept: rounds over the next row of every key, then key by key."""
+        """Return which rows are kept.
+
+        Some rounds handle the next row of every key, then key by key.
+        """
         free = self._free.writable(len(self._keys))
         kept = np.zeros(len(codes), bool)
         left = np.argsort(codes, kind="stable")
@@ -223,12 +230,12 @@ class _Deduplicator:
         kept: np.ndarray,
         free: np.ndarray,
     ) -> None:
-        """Keep the first row of one key, then each next row that starts late enough."""
+        """Keep the first row of one key, and then each next row that starts late enough."""
         ends = lasting(times[rows], self._spec.within_us)
         following = np.searchsorted(times[rows], ends).tolist()
         places: list[int] = []
         at = 0
-        while at < len(following):  # ends: the next row is always a later one
+        while at < len(following):  # ends: each round moves to a later row
             places.append(at)
             at = following[at]
         if places:

@@ -1,6 +1,6 @@
 """Sorts events that start together by columns.
 
-Invariants: (1) only events of the greatest time so far are buffered; (2) events come by (``vs``,
+Invariants: (1) only events of the greatest time so far are buffered; (2) output order is (``vs``,
 columns, row order); (3) CTIs (watermarks) are unchanged.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SortTogether(SameColumns, SameLifetimes):
-    """Sorts events with equal start. Each way: whether it is descending, and has nulls first."""
+    """Sorts events with equal start. ``ways``: per column, whether descending, and nulls first."""
 
     by: tuple[str, ...]
     ways: tuple[tuple[bool, bool], ...]
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """0: only events that no CTI has passed are buffered."""
+        """Return 0: only events that no CTI has passed are buffered."""
         return 0
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:

@@ -28,7 +28,7 @@ _DIGEST_BYTES = 16
 def arguments_of(events: pa.RecordBatch, on: Sequence[str]) -> list[Any]:
     """Return the function's argument for each row: the values of ``on``, or the row as a dict.
 
-    None: a value of ``on`` is null, so the row needs no call.
+    It is None if a value of ``on`` is null, so that the row needs no call.
     """
     names = on or events.schema.names[2:]
     columns = [plain_list(events.column(name)) for name in names]
@@ -105,15 +105,15 @@ class Answers:
 class AnswerCache:
     """Responses by argument, valid for ``ttl_us`` of event time.
 
-    Validity counts from the start of the row that caused the call. Entries are in order of event
-    time, so the first ones expire first.
+    The time counts from the start of the row that caused the call. Entries are in order of event
+    time, so the first entries expire first.
     """
 
     def __init__(self, ttl_us: int, *, rows_max: int | None = CACHE_ROWS_MAX) -> None:
         self._ttl_us, self._rows_max = ttl_us, rows_max
         self._known: dict[str, tuple[int, bytes]] = {}
         self._order: deque[str] = deque()
-        #: The entries as a table. It lacks the newest ones, and may begin with expired ones.
+        #: The entries as a table. It lacks the newest entries, and may begin with expired ones.
         self._table = _entries([], [], [])
         self._expired = 0
         self._fresh: deque[str] = deque()
@@ -124,7 +124,7 @@ class AnswerCache:
         return known[1] if known is not None and at - known[0] < self._ttl_us else None
 
     def add(self, key: str, at: int, answer: bytes) -> None:
-        """Store the response that a row of time ``at`` got."""
+        """Store the response to the call that a row of time ``at`` caused."""
         self.expire(at)
         assert key not in self._known, key
         self._known[key] = (at, answer)

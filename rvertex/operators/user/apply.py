@@ -1,13 +1,14 @@
 """APPLY: a user's function over the columns of many events at once.
 
 The function gets a RecordBatch with ``_vs``, ``_ve`` and the payload, and returns columns of the
-declared schema. Each result row must depend on its input row alone, since rows may be cut into
-batches in any way. Without a column ``_row`` the result has one row per input row. With it, result
-row i belongs to input row ``_row[i]`` (counted from 0, non-decreasing), so rows may be dropped or
+declared schema. Each result row must depend on its input row alone, since batch boundaries are
+arbitrary. Without a column ``_row`` the result has one row per input row. With it, result row i
+belongs to input row ``_row[i]`` (counted from 0, non-decreasing), so rows may be dropped or
 repeated. Result rows have the lifetime of their input row. CTIs (watermarks) are unchanged.
 
-Poison: if the function raises, the batch is halved until the single rows are found on which it
-raises. ``check_cuts``: each batch is also computed in other cuttings, and the results compared.
+Poison: if the function raises, the batch is halved repeatedly until the rows are found on which it
+raises. ``check_cuts``: each batch is also computed with other batch boundaries, and the results are
+compared.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Apply(SameLifetimes):
     schema: pa.Schema
     on_error: OnError = "fail"
     check_cuts: bool = False
-    #: Folder of its dead letters; "": the name of the function.
+    #: Folder of its dead letters; "": named after the function.
     letters: str = ""
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
@@ -55,7 +56,10 @@ class Apply(SameLifetimes):
         return dead_letter_outputs(self.function, self.on_error, self.letters, inputs[0])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """0 if poison ends the job. Else None: the count of poison events depends on all input."""
+        """Return 0 if poison ends the job.
+
+        Otherwise return None: the number of poison events depends on all input.
+        """
         return 0 if self.on_error == "fail" else None
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -89,7 +93,7 @@ class ApplyOperator:
         return self._poison.drain_side_outputs()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Call the function once if it does not raise, else for parts of the batch."""
+        """Call the function for the whole batch; if it raises, for parts of the batch."""
         (run,) = ports
         events = run.events
         if events.num_rows == 0:
@@ -169,7 +173,7 @@ def _joined(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _first_difference(a: pa.RecordBatch, b: pa.RecordBatch) -> int | None:
-    """The first row in which two batches of one schema differ, bit by bit; None: they are equal."""
+    """Return the first row in which two batches of one schema differ, bit by bit; None: equal."""
     rows = min(a.num_rows, b.num_rows)
     differs = np.zeros(rows, bool)
     for left, right in zip(a.columns, b.columns, strict=True):

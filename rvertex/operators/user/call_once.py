@@ -2,12 +2,12 @@
 
 The ledger is the operator's state, plus the log of values since the last checkpoint
 (:mod:`rvertex.checkpoint.value_log`). A call is *begun*: recorded in the log, durably, before it is
-made. It is *ended*: recorded with its response, before a row leaves. A restart reads the log to its
-end. A key that was begun but not ended is *unknown*: the call may have been made. Then the user's
-policy decides.
+made. It is *ended*: recorded with its response, before a row is emitted. A restart reads the log to
+its end. A key that was begun but not ended is *unknown*: the call may have been made. Then the
+user's policy decides.
 
 Invariants: (1) of two instances of a vertex only one can create the entry that begins a call; the
-other one stops; (2) all rows of a key are in one vertex; (3) a failed call is ended, and never
+other instance stops; (2) all rows of a key are in one vertex; (3) a failed call is ended, and never
 repeated.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 OnUnknown = Literal["fail", "skip", "retry"]
 OnFailed = Literal["null", "skip", "dead_letter"]
-#: Rows per step, in multiples of the rows that concurrent calls take.
+#: Rows per step, as a multiple of the greatest number of concurrent calls.
 _STEP = 4
 _BEGIN, _END = "begin", "end"
 _UNKNOWN = "the call was begun before a restart, and its answer is unknown"
@@ -59,12 +59,12 @@ class CallOnce(Asking):
     policy: CallPolicy
     unknown: OnUnknown = "fail"
     on_error: OnFailed = "dead_letter"
-    #: Folder of its dead letters; "": the name of the function.
+    #: Folder of its dead letters; "": named after the function.
     letters: str = ""
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The key columns and the arguments."""
+        """The key columns and the columns of the arguments."""
         return (*self.keys, *self.on)
 
     @property
@@ -74,7 +74,7 @@ class CallOnce(Asking):
 
     @property
     def how(self) -> str:
-        """Its key and limits as text, for ``explain``."""
+        """The key and the limits as text, for ``explain``."""
         return (
             f" by {', '.join(self.keys)}, {self.policy.concurrency} at a time, "
             f"unknown={self.unknown}"
@@ -101,14 +101,14 @@ class CallOnceOperator(AskingOperator):
         super().__init__(spec, payload)
         self._spec = spec
         self._ledger = AnswerCache(INF_TIME, rows_max=None)
-        #: Keys that a previous instance has begun and not ended, according to the log.
+        #: Keys that a previous instance began and did not end, according to the log.
         self._unknown: set[str] = set()
         self.step_rows_max = spec.policy.concurrency * _STEP
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """Begin the calls, make them, then emit all rows.
 
-        To make the records so far durable, it yields an empty run and then waits; the step
+        It yields an empty run and then waits, until the records so far are durable. The step
         continues after that.
         """
         (run,) = ports
@@ -144,7 +144,7 @@ class CallOnceOperator(AskingOperator):
         return OperatorState(header, {"ledger": self._ledger.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Restore ``state``; the log has the calls since then."""
+        """Restore ``state``. The log has the calls that were made after it."""
         self._load_counters(state.header)
         self._unknown = set(state.header["unknown"])
         self._ledger.load(state.tables["ledger"])
@@ -169,7 +169,7 @@ class CallOnceOperator(AskingOperator):
     ) -> list[_Open]:
         """Return the calls to make: one for each key without a response.
 
-        An unknown key gets one only if the policy allows it.
+        An unknown key gets a call only if the policy allows it.
 
         Raises:
             UnknownCallError: a key is unknown, and the policy is to fail.
@@ -185,7 +185,7 @@ class CallOnceOperator(AskingOperator):
         return list(needed.values())
 
     def _may_retry(self, text: str) -> bool:
-        """Return whether the policy allows to repeat a call that may have been made."""
+        """Return whether the policy allows repeating a call that may have been made."""
         policy: str = self._spec.unknown
         if policy == "fail" and self._shell is not None:
             policy = self._shell.unknown_calls() or policy
@@ -205,7 +205,7 @@ class CallOnceOperator(AskingOperator):
         self._ledger.add(text, 0, ended)
 
     def _rows(self, events: pa.RecordBatch, texts: list[str | None]) -> pa.RecordBatch:
-        """All rows with the responses of their keys; policies handle rows without a response."""
+        """Return all rows with the responses of their keys; policies handle rows without one."""
         kept: list[int] = []
         answers: list[bytes] = []
         for row, text in enumerate(texts):

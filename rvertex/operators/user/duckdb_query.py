@@ -1,8 +1,9 @@
 """A query of DuckDB over the rows of a batch, for ``apply_sql``.
 
 The result of a row must not depend on the other rows of its batch, and must be the same in each
-run. So only ``SELECT ... FROM rows WHERE ...`` is accepted, of expressions that are listed here.
-Its plan is a scan, a filter and a projection (with ``unnest``), which keep the order of the rows.
+run. So only ``SELECT ... FROM rows WHERE ...`` is accepted, with the kinds of expressions that are
+listed here. Its plan is a scan, a filter and a projection (with ``unnest``), which keep the order
+of the rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 ROWS = "rows"
-#: A hidden column of DuckDB's tables: ``*`` and ``rows`` do not contain it.
+#: A hidden column of DuckDB's tables: neither ``*`` nor ``rows`` contains it.
 _NUMBER = "rowid"
 _PARTS = {"type", "select_list", "where_clause", "from_table"}
 _FROM_PARTS = {"type", "alias", "table_name", "qualified_name"}
@@ -32,12 +33,13 @@ _EXPRESSIONS = (
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT"),
     *("FUNCTION", "LAMBDA", "OPERATOR", "STAR", "TYPE"),
 )
-#: Functions without parentheses.
+#: Functions of the current time that are called without parentheses.
 _CLOCKS = (
     *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
     *("current_user", "session_user", "user", "current_role", "current_catalog", "current_schema"),
 )
-#: Clocks that DuckDB lists as functions of their arguments alone, with their number of arguments.
+#: Functions of the current time that DuckDB lists as depending on their arguments alone, with their
+#: number of arguments.
 _UNLISTED_CLOCKS = (("age", 1), ("current_localtime", 0), ("current_localtimestamp", 0))
 _FORM = (
     f"apply_sql takes one 'SELECT ... FROM {ROWS} WHERE ...' and computes each row alone; write "
@@ -49,7 +51,7 @@ _CHANGES = "may differ between two runs; use _vs for times"
 
 @dataclass(frozen=True)
 class DuckdbQuery:
-    """Computes the rows of a batch, and the column ``_row`` in the order that DuckDB returns."""
+    """Computes the rows of a batch, and the column ``_row``, in the order that DuckDB returns."""
 
     query: str
 
@@ -57,7 +59,7 @@ class DuckdbQuery:
         """Return the result."""
         numbered = f"SELECT {_NUMBER} AS {ROW}, {self.query.strip()[len('SELECT') :]}"
         with _database().cursor() as connection:
-            connection.execute("PRAGMA disable_optimizer")  # one plan for all batches
+            connection.execute("PRAGMA disable_optimizer")  # use the same plan for all batches
             connection.register("batch", batch)
             connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM batch")
             return connection.sql(numbered).to_arrow_table()
@@ -67,7 +69,7 @@ def result_schema(query: str, schema: pa.Schema) -> pa.Schema:
     """Return the columns that a query makes of rows with these columns.
 
     Raises:
-        UsageError: DuckDB is not installed or refuses it, or a result depends on other rows.
+        UsageError: DuckDB is not installed or rejects the query, or a result depends on other rows.
     """
     connection = _database().cursor()
     import duckdb
@@ -94,7 +96,7 @@ def result_schema(query: str, schema: pa.Schema) -> pa.Schema:
 
 @functools.cache
 def _database() -> DuckDBPyConnection:
-    """Return a database in memory; its one thread keeps the order of rows."""
+    """Return a database in memory with a single thread, which keeps the order of rows."""
     try:
         import duckdb
     except ImportError as error:
@@ -107,7 +109,7 @@ def _database() -> DuckDBPyConnection:
 def _parsed(
     query: str, connection: DuckDBPyConnection
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the query, and all expressions in it; {} if it is not one query."""
+    """Return the query and all expressions in it, as parsed; {} if it is not exactly one query."""
     ((written,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     nodes: list[dict[str, Any]] = []
 
@@ -142,7 +144,10 @@ def _require_listed(
 
 
 def _require_function(name: str, arguments: int, connection: DuckDBPyConnection) -> None:
-    """Raise unless each variant depends on its arguments alone; macros by their definitions."""
+    """Raise unless each variant of the function depends on its arguments alone.
+
+    A macro is judged by its definition.
+    """
     query = "SELECT function_type, stability, macro_definition FROM duckdb_functions()"
     known = connection.execute(f"{query} WHERE lower(function_name) = ?", [name]).fetchall()
     kinds = {kind for kind, _, _ in known} - {"table"}

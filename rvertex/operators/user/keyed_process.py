@@ -1,8 +1,8 @@
 """PROCESS: a user's object per key, with typed state and event-time timers.
 
 :mod:`rvertex.user_code.keyed.process` documents the guarantees to the user. The output has the
-keys, then the columns that the process declares, sorted by start; rows of one start in the order in
-which they were emitted.
+keys, then the columns that the process declares. Rows are sorted by start; rows of one start are in
+the order in which they were emitted.
 
 Timers fire at CTIs (watermarks), and before an event of the same key. They never fire because of
 another key's event, since the plan decides which keys share a vertex. Hence: (1) whether a timer
@@ -81,7 +81,7 @@ class KeyedProcessing:
     fields: tuple[StateField, ...]
     output: pa.Schema
     on_error: OnError = "fail"
-    #: Folder of its dead letters; "": the name of the process.
+    #: Folder of its dead letters; "": named after the process.
     letters: str = ""
 
     @property
@@ -94,7 +94,7 @@ class KeyedProcessing:
         return dead_letter_outputs(self.process, self.on_error, self.letters, inputs[0])
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then the declared columns.
+        """Return the keys, then the declared columns.
 
         Raises:
             UnknownColumnError: a key column that the input does not have.
@@ -126,10 +126,10 @@ class KeyedProcessOperator:
         self._poison = Poison(spec.process, spec.on_error, payload)
         #: The greatest time so far.
         self._frontier: int = MIN_TIME
-        #: The finite CTIs of the current run, and how many of them have passed.
+        #: The finite CTIs of the current run, and how many of them have been emitted.
         self._ctis: list[int] = []
         self._passed = 0
-        #: The events of the current run, with the lifetimes that emitted rows get.
+        #: The events of the current run. A row emitted for an event gets that event's lifetime.
         self._lifetimes = empty_batch(event_schema(payload))
         #: The key columns of the events whose objects must be in memory.
         self._keys_at_hand: list[pa.Array] = []
@@ -164,7 +164,8 @@ class KeyedProcessOperator:
     def process(self, ports: Sequence[Run]) -> Run:
         """Call the process for each event and each due timer, in order."""
         (run,) = ports
-        with collector_paused():  # the collector would scan millions of objects without cycles
+        # The collector would scan millions of objects, none of them in cycles
+        with collector_paused():
             return self._process(run)
 
     def _process(self, run: Run) -> Run:
@@ -234,7 +235,7 @@ class KeyedProcessOperator:
             self._spread.load(OperatorState(header["spread"], tables))
 
     def _take(self, given: pa.RecordBatch, events: pa.RecordBatch) -> None:
-        """Process events; ``given``: as the process gets them, ``events``: with rows' lifetimes."""
+        """Process events. ``given``: as the process gets them. ``events``: with rows' lifetimes."""
         for at, columns in self._events.pieces(given):
             if at % RECALLED_ROWS == 0:
                 self._state.fit_memory()
@@ -250,14 +251,14 @@ class KeyedProcessOperator:
         self._keys_at_hand = []
 
     def _pass_ctis(self, time: int) -> None:
-        """Pass the CTIs at or before ``time``, which precede the events of that time."""
+        """Emit the CTIs at or before ``time``, which precede the events of that time."""
         self._passed = passed = bisect_right(self._ctis, time)
         self._calls.set_next_cti(self._ctis[passed] if passed < len(self._ctis) else INF_TIME)
         self._fire(self._ctis[passed - 1])
 
     def _fire(self, until: int) -> None:
-        """Call the process for all timers, of any key, that are due at or before ``until``."""
-        # ends: each round passes a CTI or loads objects, and timers may set only later timers
+        """Call the process for all timers, of all keys, that are due at or before ``until``."""
+        # ends: each round emits a CTI or loads objects, and timers may set only later timers
         while (first := self._state.next_timer_at()) <= until and first != INF_TIME:
             counts: dict[Any, tuple[int, int]] = {}
             count = self._count_final if self.context.at_end else partial(self._count, counts)
@@ -312,7 +313,7 @@ class KeyedProcessOperator:
         return int(self._calls.at_hand()[1]) + 1
 
     def _given(self) -> tuple[int, int, tuple[Any, ...] | None]:
-        """Start, end and payload of the current event; for a timer the payload is None."""
+        """Return start, end and payload of the current event; for a timer the payload is None."""
         _, start, number = self._calls.at_hand()
         payload = None if self.context.in_timer else self._events.payload(number)
         if payload is None:
@@ -323,7 +324,7 @@ class KeyedProcessOperator:
         return self._poison.fatal(error, self._events.number, *self._given())
 
     def _refuse(self, slot: Any) -> None:
-        """Raise for a state that does not fit the declared types."""
+        """Raise an error for a state that does not fit the declared types."""
         _, time, number = self._calls.at_hand()
         is_event = not self.context.in_timer
         ends = is_event and self._spread is not None and self._events.end_of(number) == time
@@ -331,7 +332,7 @@ class KeyedProcessOperator:
         raise UserResultError(self._spec.process.name, self._code.misfit(slot), place_of(called))
 
     def _require_let_go(self) -> None:
-        """Raise if user code keeps the event or the timer: each call overwrites these objects.
+        """Raise an error if user code keeps the event or timer: each call overwrites these objects.
 
         A frame in a reference cycle does not count, so the collector runs first.
         """
@@ -344,7 +345,7 @@ class KeyedProcessOperator:
             raise UserResultError(self._spec.process.name, reason)
 
     def _kept(self) -> str:
-        """Return the name of the object that has more references than at first; "" if none has."""
+        """Return the name of an object with more references than at first; "" if there is none."""
         if references(self._events.event) > self._references[0]:
             return "event"
         return "timer" if references(self._timer) > self._references[1] else ""
@@ -359,7 +360,8 @@ class KeyedProcessOperator:
     def _count(self, counts: dict[Any, tuple[int, int]], slot: Any, at: int) -> None:
         """Count a timer that fired at ``at``, if its key's next timer is due in this round, too.
 
-        ``counts``: by key, the number of timers fired in this round and the time of the first one.
+        ``counts`` has, by key, the number of timers fired in this round and the time of the first
+        timer.
         """
         count, first_at = counts.get(slot._key, (0, at))
         count += 1

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 
 OnFailure = Literal["fail", "null", "skip", "dead_letter"]
-#: Rows to call for beyond the first row without a response, in multiples of the rows that
-#: concurrent calls take.
+#: How many rows after the first row without a response may have calls, as a multiple of the
+#: greatest number of concurrent calls.
 _AHEAD = 4
-#: Rows per step, in the same multiples. A checkpoint waits until all of them have responses.
+#: Rows per step, as a multiple of the same number. A checkpoint waits until all of them have
+#: responses.
 _STEP = 16
 
 
@@ -45,13 +46,13 @@ class Lookup(Asking):
     verb: ClassVar[str] = "lookup"
 
     function: UserCode
-    #: Empty: the function gets the whole row.
+    #: The columns that the function gets; empty: the whole row.
     on: tuple[str, ...]
     schema: pa.Schema
     policy: CallPolicy
     cache_us: int | None = None
     on_error: OnFailure = "fail"
-    #: Folder of its dead letters; "": the name of the function.
+    #: Folder of its dead letters; "": named after the function.
     letters: str = ""
 
     @property
@@ -66,7 +67,7 @@ class Lookup(Asking):
 
     @property
     def how(self) -> str:
-        """Its columns and limits as text, for ``explain``."""
+        """The columns and limits as text, for ``explain``."""
         on = f" of {', '.join(self.on)}" if self.on else ""
         policy = self.policy
         batch = "" if policy.batch is None else f" x {policy.batch}"
@@ -87,7 +88,7 @@ class _Step:
     times: list[int]
     arguments: list[Any]
     keys: list[str]
-    #: The first row without a response, and the first for which no call was considered.
+    #: The first row without a response, and the first row for which no call was considered yet.
     at: int = 0
     ahead: int = 0
 
@@ -99,7 +100,7 @@ class LookupOperator(AskingOperator):
         super().__init__(spec, payload)
         self._spec = spec
         self._cache = None if spec.cache_us is None else AnswerCache(spec.cache_us)
-        #: By row of the step: its request.
+        #: By row of the step: the request of its call.
         self._requests: dict[int, Request] = {}
         #: By argument: the start of the row that caused the open call.
         self._called: dict[str, int] = {}
@@ -144,7 +145,7 @@ class LookupOperator(AskingOperator):
             self._cache.load(state.tables["cache"])
 
     def _resolve(self, step: _Step) -> pa.RecordBatch:
-        """Return the next rows that have responses; advances ``step.at`` past them."""
+        """Return the next rows that have responses; advance ``step.at`` past them."""
         kept: list[int] = []
         answers: list[bytes] = []
         while step.at < len(step.times) and self._has_answer(step):
@@ -188,7 +189,7 @@ class LookupOperator(AskingOperator):
         return self._passed(step.events, row, *drawn)
 
     def _outcome(self, request: Request | None, step: _Step) -> bytes | list[str]:
-        """The value to record for a call: its response, or the reason and the line of its failure.
+        """Return the value to record for a call: its response, or the failure's reason and line.
 
         Raises:
             UserCodeError: the call failed, and the policy is to fail.
@@ -206,7 +207,7 @@ class LookupOperator(AskingOperator):
         """Start calls for the current row, and for rows ahead that will not share a response."""
         requests: list[Request] = []
         if step.at not in self._requests and not self._is_known(step, step.at):
-            requests.append(self._request(step, step.at))  # for example, the shared call has failed
+            requests.append(self._request(step, step.at))  # e.g. because the shared call failed
             step.ahead = max(step.ahead, step.at + 1)
         until = min(len(step.times), step.at + self._width * _AHEAD)
         while step.ahead < until:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Asking(SameLifetimes):
-    """Base of specifications: adds the columns ``schema``, which ``function`` returns."""
+    """Base of specifications that add the columns ``schema``, which ``function`` returns."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class Asking(SameLifetimes):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns that it names."""
+        """The columns that the specification names."""
         raise NotImplementedError
 
     @property
@@ -51,7 +51,7 @@ class Asking(SameLifetimes):
 
     @property
     def passing(self) -> OnError:
-        """How to handle rows without a response, if they do not end the job."""
+        """The policy for rows without a response, if they do not end the job."""
         return "dead_letter" if self.failing == "dead_letter" else "skip"
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
@@ -72,7 +72,7 @@ class Asking(SameLifetimes):
 
 
 class AskingOperator:
-    """Base of operators: calls, recorded values, and rows without a response."""
+    """Base of the operators: handles calls, recorded values, and rows without a response."""
 
     def __init__(self, spec: Asking, payload: pa.Schema) -> None:
         self._asking = spec
@@ -139,7 +139,7 @@ class AskingOperator:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _passed(self, events: pa.RecordBatch, row: int, reason: str, line: str) -> bytes | None:
-        """Skip a row without a response (None), or return nulls for it, as the policy states."""
+        """Return nulls for a row without a response, or None to skip it, as the policy states."""
         self._poison.pass_over(reason, line, self._seq + row, *values_of(events, row))
         return self._answers.null if self._asking.failing == "null" else None
 
@@ -150,7 +150,7 @@ class AskingOperator:
         return self._source
 
     def _open_calls(self) -> Calls:
-        """Return the running calls; starts them on first use."""
+        """Return the running calls; start the threads on first use."""
         if self._calls is None:
             if self._shell is None:
                 raise NoLoggedValuesError(self._asking.verb)
@@ -159,6 +159,6 @@ class AskingOperator:
 
 
 def values_of(events: pa.RecordBatch, row: int) -> tuple[int, int, tuple[Any, ...]]:
-    """Start, end and payload of a row."""
+    """Return start, end and payload of a row."""
     vs, ve, *values = (column[row].as_py() for column in events.columns)
     return vs, ve, tuple(values)

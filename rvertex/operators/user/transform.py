@@ -2,10 +2,10 @@
 
 The contract is in docs/USERCODE.md. ``execute(events, ctis)`` gets a piece of the stream in normal
 form: a RecordBatch with ``_vs``, ``_ve`` and the payload, sorted by ``_vs``, and the list of the
-CTI (watermark) times among them. ``CTI(t)`` comes after all events with ``vs < t``. ``execute``
-returns rows with ``_vs``, ``_ve`` and the declared columns (any type that ``apply`` may return, or
-None). If it holds CTIs back, it returns a pair of rows and CTIs. The concatenated return values
-must be a stream in normal form, and must not depend on how the input was cut into calls.
+CTI (watermark) times among them. ``CTI(t)`` follows all events with ``vs < t``. ``execute`` returns
+rows with ``_vs``, ``_ve`` and the declared columns (any type that ``apply`` may return, or None).
+If it holds CTIs back, it returns a pair of rows and CTIs. The concatenated return values must be a
+stream in normal form, and must not depend on how the input was divided into calls.
 ``get_snapshot()`` returns a dictionary of plain values and Arrow tables; ``load(state)`` restores
 it in a new object. An optional ``open(ctx)`` is called first.
 
@@ -45,16 +45,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserOperator:
-    """Runs a user's object; ``code``: its class, or an object to copy."""
+    """Runs a user's object. ``code``: its class, or an object to copy."""
 
     holds_ctis: ClassVar[bool] = True
 
     code: UserCode
     schema: pa.Schema
     on_error: OnError = "fail"
-    #: Folder of its dead letters; "": the name of the class.
+    #: Folder of its dead letters; "": named after the class.
     letters: str = ""
-    #: Whether it emits exactly the input's CTIs, each as soon as its rows have reached it.
+    #: Whether it emits exactly the input's CTIs, each as soon as its rows have reached the CTI's
+    #: time.
     passes_ctis: bool = False
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
@@ -159,9 +160,9 @@ class UserOperatorRunner:
         self._restore({**msgpack.unpackb(header["user"], strict_map_key=False), **tables})
 
     def _in_time(self, ports: Sequence[Run]) -> Run:
-        """Call ``execute``; raise if its output is ahead of its input.
+        """Call ``execute``; raise an error if its output is ahead of its input.
 
-        A CTI that was held back could not follow output that is later than the CTI.
+        A buffered CTI could not be emitted after output that is later than the CTI.
         """
         out = self._called(ports)
         self._frontier = frontier_after(self._frontier, ports)
@@ -239,7 +240,7 @@ class UserOperatorRunner:
             return Run(empty_batch(self._schema), NO_CTIS)
 
     def _fatal(self, error: BaseException, run: Run) -> Exception:
-        """The error of a run that cannot be retried by event; it names the run's first event."""
+        """Return the error of a run that cannot be retried by event; it names the first event."""
         if run.events.num_rows == 0:
             return self._poison.fatal(error, self._seq, self._last_cti, self._last_cti, None)
         vs, ve, *values = (column[0].as_py() for column in run.events.columns)

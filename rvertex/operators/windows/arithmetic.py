@@ -19,7 +19,8 @@ import numpy as np
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
 
-#: From this number of rows per quotient on, a binary search is faster than a division.
+#: If at least this many rows share a quotient on average, a binary search is faster than a
+#: division.
 _ROWS_PER_QUOTIENT = 16
 
 
@@ -37,7 +38,7 @@ class Windows:
 
     @property
     def pane(self) -> Windows:
-        """The tumbling windows that every window consists of, ``gcd(size, every)`` long."""
+        """The tumbling windows of length ``gcd(size, every)``, of which every window consists."""
         unit = math.gcd(self.size, self.every)
         return Windows(unit, unit)
 
@@ -52,7 +53,7 @@ class Windows:
         return (INF_TIME - self.size) // self.every
 
     def first_window(self, vs: np.ndarray) -> np.ndarray:
-        """First window with an end after ``vs``; ``highest + 1`` if there is none. int64[n]."""
+        """Return the first window with an end after ``vs``, int64[n]; ``highest + 1`` if none."""
         if len(vs) >= _ROWS_PER_QUOTIENT:
             low, high = self.first_window(np.array([vs.min(), vs.max()])).tolist()
             if low == high:
@@ -75,10 +76,10 @@ class Windows:
         return window
 
     def holds(self, times: np.ndarray, least: int, greatest: int) -> np.ndarray | None:
-        """Return which ``times`` are in any window; None: all of them.
+        """Return which ``times`` are in a window; None: all of them.
 
-        Times in a gap between windows, or beyond the first and last window, are in none. All times
-        must be from ``least`` to ``greatest``.
+        Times in a gap between windows, before the first window or after the last are in none. All
+        times must be from ``least`` to ``greatest``.
         """
         low, high = self.lowest * self.every, self.highest * self.every + self.size
         inside: np.ndarray | None = None
@@ -98,7 +99,7 @@ class Windows:
         return window * self.every
 
     def earliest_open(self, times: np.ndarray) -> np.ndarray:
-        """Start of the earliest window open at each of ``times``; INF_TIME for INF_TIME."""
+        """Return the start of the earliest window open at each time; INF_TIME for INF_TIME."""
         window = self.first_window(times)
         after_all = min((self.highest + 1) * self.every, INF_TIME - 1)
         starts = np.where(window > self.highest, after_all, window * self.every)
@@ -107,7 +108,7 @@ class Windows:
 
 
 def floor_divided(times: np.ndarray, unit: int) -> np.ndarray:
-    """``times // unit`` of non-decreasing times int64[n].
+    """Return ``times // unit`` of non-decreasing times int64[n].
 
     If many rows share a quotient, its bounds are searched, since a division per row is slower.
     """

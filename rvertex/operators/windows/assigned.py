@@ -4,9 +4,10 @@ An *assigner* determines the window of each event and when windows end. Rows are
 sorted by window, until the window log releases their window. Then each window is aggregated in one
 pass.
 
-Invariants: (1) results come by (window start, keys ascending, nulls last); (2) each row is buffered
-once and taken once. So a step takes amortised time in its rows and the rows of the windows that it
-releases (a logarithmic factor more if windows overlap); (3) windows that never end are dropped.
+Invariants: (1) results are sorted by (window start, keys ascending, nulls last); (2) each row is
+buffered once and taken once. So a step takes amortised time in its rows and the rows of the windows
+that it releases (a logarithmic factor more if windows overlap); (3) windows that never end are
+dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ class WindowAssigner(Protocol):
         """
 
     def needed(self, promise: int) -> np.ndarray:
-        """Mask of the keys that can influence a window if no event before ``promise`` follows."""
+        """Return a mask of the keys that may still influence a window.
+
+        No event before ``promise`` can follow.
+        """
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""
@@ -68,7 +72,7 @@ class WindowResults:
         self._finish = finish
 
     def batch(self, rows: Rows, starts: np.ndarray, ends: np.ndarray) -> pa.RecordBatch:
-        """One result row per window; ``rows.codes`` number the windows, each of which has a row."""
+        """Return one result row per window. ``rows.codes`` number the windows; none is empty."""
         order, keys, lanes = numbered_groups(self._grouping, rows, starts)
         times = [pa.array(starts[order]), pa.array(ends[order])]
         return pa.RecordBatch.from_arrays([*times, *keys, *self._finish(lanes)], schema=self.schema)
@@ -113,7 +117,7 @@ class SingleWindow:
         return Run(out, ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, windows and rows, by reference."""
+        """Return keys, windows and rows, by reference."""
         header, windows = self._log.save()
         tables = {**self._keys.save(), **windows, "rows": self._rows.table()}
         return OperatorState(header, tables | {"assigner": self._assigner.save()})

@@ -1,10 +1,10 @@
 """Count windows: every n events of a key, in row order.
 
-**Rule.** The events of a key are numbered from 0 in row order; window k has the events
-``[k * n, (k + 1) * n)``. Its lifetime is from the start of its first event to 1 us after the start
-of its last: ``[vs of the first, vs of the last + 1)``. A window that is never full yields no row.
+**Rule.** The events of a key are numbered from 0 in row order; window k has the events ``[k * n, (k
++ 1) * n)``. Its lifetime is from the start of its first event to 1 us after the start of its last:
+``[vs of the first, vs of the last + 1)``. A window that is never full yields no row.
 
-Worked, ``n = 2``, one key:
+Example: ``n = 2``, one key:
 
     event      window
     [ 1, 2)    [ 1, 4)
@@ -63,7 +63,7 @@ class CountWindowAggregate(Aggregates):
 
 
 class _Counts:
-    """By key: the number of its last window, and its events so far, fewer than ``count``."""
+    """By key: the number of its last window, and its number of events so far (below ``count``)."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,7 +1,8 @@
-"""Among events with equal lifetimes, keeps those with the greatest (or smallest) value of a column.
+"""Keeps, among events with equal lifetimes, those with the extreme value of a column.
 
-All ties are kept; events with a null value are dropped. The planner inserts it before a join with
-the greatest value of a window (``planner/optimizer/rules/keep_extremes.py``).
+Extreme means greatest or smallest. All ties are kept; events with a null value are dropped. The
+planner inserts it before a join with the greatest value of a window
+(``planner/optimizer/rules/keep_extremes.py``).
 
 Invariants: (1) events at the frontier are buffered, as more may start at the same time; (2) order,
 lifetimes, payload and CTIs (watermarks) are unchanged. Only neighbours are compared. So if events
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extremes(RowByRow):
-    """Keeps the events with the extreme value of ``column``, which has integers."""
+    """Keeps the events with the extreme value of ``column``, a column of integers."""
 
     holds_ctis: ClassVar[bool] = False
 

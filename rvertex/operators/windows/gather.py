@@ -7,8 +7,8 @@ in row order. Windows that close together are aggregated in one pass, or by slid
 
 Invariants: (1) windows below ``_open`` have been emitted, and rows in no other window are dropped;
 (2) no pair (row, window) is processed twice. So the time is at most rows x windows, and a step that
-closes no window takes time in its new rows; (3) results come by (window, key), with the window as
-lifetime.
+closes no window takes time in its new rows; (3) results are sorted by (window, key), and their
+lifetime is the window.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 WINDOWS_PER_EVENT_MAX = 1_000_000
-#: Most pairs (row, window) aggregated in one pass; above it windows are closed in parts.
+#: Most pairs (row, window) aggregated in one pass. If there are more, windows are closed in parts.
 _PAIRS_MAX = 1 << 22
-#: From this number of rows on, rows that come by key are aggregated in ranges of keys.
+#: If at least this many rows arrive sorted by key, they are aggregated in ranges of keys of about
+#: the second number of rows.
 _LONG_ROWS, _RANGE_ROWS = 1 << 18, 1 << 17
-#: From this number of rows on, it pays to check whether all are in one window.
+#: For at least this many rows, checking whether all are in one window saves time.
 _MANY_ROWS = 1 << 12
 
 
 class FixedWindowAssigner(Protocol):
-    """Determines the windows of a row, and when they close."""
+    """Computes the windows of a row, and when they close."""
 
     @property
     def windows(self) -> Windows:
@@ -59,7 +60,7 @@ class FixedWindowAssigner(Protocol):
         """Return the first and last window of each row, int64[n]; no window if last < first."""
 
     def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As :meth:`spans`, for lifetimes int64[n] that may span any number of windows."""
+        """Return the same as :meth:`spans`, for lifetimes int64[n] of any length."""
 
     def open_at(self, time: int) -> int:
         """Return the first window that may still get rows if no row before ``time`` can follow."""
@@ -96,7 +97,7 @@ class ByOverlap:
 
 @dataclass(frozen=True, slots=True)
 class ByStart:
-    """A row's lifetime is its window: rows of a first phase, sorted by window start."""
+    """A row's lifetime is its window; for rows of a first phase, sorted by window start."""
 
     windows: Windows
 
@@ -115,7 +116,7 @@ class ByStart:
 
 
 class WindowGather:
-    """Aggregates rows by window and key. ``finish`` computes payload columns from lane columns."""
+    """Aggregates rows by window and key. ``finish``: computes payload columns from lanes."""
 
     def __init__(
         self,
@@ -131,11 +132,11 @@ class WindowGather:
         self._input_schema = input_schema
         self._output_schema = output_schema
         self._finish = finish
-        #: Has the earliest live rows while windows slide.
+        #: Contains the earliest live rows while windows slide.
         self._sliding = sliding
-        #: All other rows that are in an open window, in row order.
+        #: All other rows in an open window, in row order.
         self._live: list[pa.RecordBatch] = []
-        #: Number of batches at the front that are on scratch, and bytes of the other batches.
+        #: Number of batches at the front that are on scratch; bytes of the other batches.
         self._spilled, self._live_bytes = 0, 0
         self._sliding_bytes = 0
         self._holder = UNLIMITED.holder()
@@ -175,7 +176,7 @@ class WindowGather:
 
     @property
     def _is_large(self) -> bool:
-        """Whether rows are on scratch, or too many to be aggregated at once."""
+        """Whether rows are on scratch, or are too many to be aggregated at once."""
         return self._spilled > 0 or self._holder.closes_in_pieces
 
     def held_tables(self) -> dict[str, pa.Table]:
@@ -202,10 +203,10 @@ class WindowGather:
         self._live_bytes = sum(map(batch_bytes, self._live[self._spilled :]))
 
     def _keep_to_memory(self) -> None:
-        """Report the bytes of the live rows; over the budget, move them to scratch."""
+        """Report the bytes of the live rows. If they exceed the budget, move them to scratch."""
         self._holder.used_bytes = self._live_bytes + self._sliding_bytes
         if not self._holder.must_spill:
-            # Rows are written and read once, so a gather spills before it reaches its share.
+            # Rows are written and read once, so a gather spills before it uses its whole share.
             if self._holder.is_crowded and self._live_bytes >= self._holder.run_bytes:
                 self._store_live()
                 self._holder.used_bytes = self._sliding_bytes
@@ -220,7 +221,7 @@ class WindowGather:
 
     def _store_live(self) -> None:
         """Move the live rows to scratch."""
-        while self._spilled < len(self._live):  # ends: each turn stores at least one batch
+        while self._spilled < len(self._live):  # ends: each round stores at least one batch
             end, nbytes = self._spilled, 0
             while end < len(self._live) and nbytes < self._holder.piece_bytes:
                 nbytes += batch_bytes(self._live[end])
@@ -264,7 +265,7 @@ class WindowGather:
             self._go_on(window, [*kept, *later])
             return
         rows = _joined(before, self._input_schema)
-        self._live = []  # ``rows`` is a copy: free the batches
+        self._live = []  # ``rows`` is a copy, so free the batches
         before.clear()
         if only is not None:
             windows = np.full(rows.num_rows, only)
@@ -278,13 +279,13 @@ class WindowGather:
         yield from out
 
     def _go_on(self, window: int, live: list[pa.RecordBatch]) -> None:
-        """Continue with ``window`` as the first open one, and with these rows."""
+        """Continue with ``window`` as the first open window, and with these live rows."""
         self._live, self._open = live, window
         self._count_live()
 
     @property
     def _has_long_runs(self) -> bool:
-        """Whether a range of keys at a time is aggregated, since more does not fit into caches."""
+        """Whether to aggregate by ranges of keys, because all rows do not fit into caches."""
         return self._sliding is None and sum(b.num_rows for b in self._live) >= _LONG_ROWS
 
     def _merged(self, runs: list[SortedRun], window: int) -> Iterator[pa.RecordBatch]:
@@ -298,11 +299,11 @@ class WindowGather:
     def _emitted_by_key(
         self, before: list[pa.RecordBatch], window: int
     ) -> Generator[pa.RecordBatch, None, list[pa.RecordBatch]]:
-        """As :meth:`_emit`, window by window, for rows that may not fit into memory.
+        """Emit as :meth:`_emit`, window by window, for rows that may not fit into memory.
 
-        Returns: the rows that are in later windows, too.
+        Returns the rows that are in later windows, too.
         """
-        spans = self._assigner.spans  # recomputed for each use, to save memory
+        spans = self._assigner.spans  # compute the spans again for each use, to save memory
         read_once = self._holder.read_once
         windows = sorted({w for rows in read_once(before) for w in _distinct(*spans(rows))})
         for closing in (w for w in windows if self._open <= w < window):
@@ -319,9 +320,9 @@ class WindowGather:
         return [rows for rows in kept if rows.num_rows]
 
     def _only_window(self, batches: list[pa.RecordBatch], until: int) -> int | None:
-        """The open window below ``until`` that has all rows, and no other any; None: unknown.
+        """Return the only open window below ``until`` with rows, if it has all of them, or None.
 
-        It is searched for many rows only, and follows from the first and last start and the
+        None also means unknown. Only many rows are checked, by the first and last start and the
         greatest end.
         """
         if sum(batch.num_rows for batch in batches) < _MANY_ROWS:
@@ -389,7 +390,7 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _distinct(first: np.ndarray, last: np.ndarray) -> set[int]:
-    """Return the set of windows that any row is in."""
+    """Return the distinct windows with rows."""
     heads = heads_of(first, last)
     spans = dict.fromkeys(zip(first[heads].tolist(), last[heads].tolist(), strict=True))
     return {w for lo, hi in spans for w in range(lo, hi + 1)}

@@ -3,7 +3,8 @@
 :class:`OpenGroups` is state: it is updated call by call and can be saved. :func:`closed_groups`
 aggregates rows that are all available at once, over many windows in one pass.
 
-Invariant: results come by window start, then keys ascending, NaN after numbers and nulls last.
+Invariant: results are sorted by window start, then keys ascending, NaN after numbers and nulls
+last.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
 
     from rvertex.state.memory import Holder
 
-#: Smaller batches are joined before aggregation, since each call has a fixed cost.
+#: Batches with fewer rows are joined before aggregation, since each call has a fixed cost.
 _TOGETHER_ROWS = 1024
 #: Name prefixes of saved tables.
 NEAR, OVERFLOW = "near.", "overflow."
-#: Bytes per group to sort the keys of a closing window: copies of the key, the order.
+#: Bytes per group that sorting the keys of a closing window takes: copies of the key, the order.
 _CLOSING_BYTES = 48
-#: Rows between two memory measurements: this number, or one per 1024 bytes of groups if more.
+#: Rows between two memory measurements: this number, or one per 1024 bytes of groups if that is
+#: more.
 _MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 10
 
 
@@ -71,7 +73,7 @@ def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...
 class OpenGroups:
     """The groups of one open window, in order of their codes.
 
-    Once they exceed the memory budget of ``holder``, no group is added. Rows of further keys are
+    Once they exceed the memory budget of ``holder``, no group is added. Rows of other keys are
     stored on scratch, sorted by key, and aggregated when the window closes. So each key is
     aggregated in one place, in row order, and its result has the same bits in either place.
     """
@@ -79,7 +81,7 @@ class OpenGroups:
     def __init__(self, grouping: Grouping, holder: Holder | None = None) -> None:
         self._grouping = grouping
         self._holder = holder
-        #: Groups of keys in a narrow range; all other groups are in ``_table``.
+        #: Groups of keys in a narrow range. All other groups are in ``_table``.
         self._near: NearGroups | None = None
         self._table = KeyTable(grouping.types)
         self._accumulators = grouping.accumulators()
@@ -89,7 +91,7 @@ class OpenGroups:
         #: Rows of keys without a group, on scratch; None: there are none.
         self._overflow: KeyRuns | None = None
         self._rows_unmeasured = self._groups_bytes = 0
-        #: The groups in memory when they were last measured.
+        #: Number of groups in memory when they were last measured.
         self.groups = 0
 
     def __len__(self) -> int:
@@ -99,17 +101,17 @@ class OpenGroups:
 
     @property
     def memory_bytes(self) -> int:
-        """Estimated bytes in memory, measured now and then, and the bytes to close them."""
+        """Estimated bytes in memory, measured from time to time, plus the bytes to close it."""
         beside = 0 if self._overflow is None else self._overflow.memory_bytes
         return self._groups_bytes + beside + _CLOSING_BYTES * len(self._table)
 
     @property
     def is_large(self) -> bool:
-        """Whether its results are emitted in several pieces."""
+        """Whether the results are emitted in several pieces."""
         return self._overflow is not None or self._groups_bytes > memory.PIECE_BYTES_MAX
 
     def spill(self) -> None:
-        """Add no more groups from now on."""
+        """Stop adding groups."""
         if self._overflow is None and self._holder is not None and self._grouping.names:
             self._overflow = KeyRuns(self._grouping.names, self._holder)
 
@@ -189,13 +191,14 @@ class OpenGroups:
             spans = zip(parts, begins, ends, strict=True)
             pieces = [part.rows(lo, hi) for part, lo, hi in spans if lo < hi]
             begins = ends
-            if batches and overflow is not None:  # an overflow that is being read has no length
+            # The length of an overflow is unknown once it is being read
+            if batches and overflow is not None:
                 pieces.append(self._aggregated(batches, is_large=overflow.is_large(batches)))
             if pieces:
                 yield _merged(pieces)
 
     def _in_memory(self) -> list[SortedColumns | NearColumns]:
-        """Return the groups in memory, which are freed, to be read by key."""
+        """Return the groups in memory in a form that can be read by key; frees them here."""
         self._flush_pending()
         near, self._near = self._near, None
         table, self._table = self._table, KeyTable(self._grouping.types)
@@ -205,10 +208,10 @@ class OpenGroups:
             parts.append(near.sorted_columns())
         if near is None or len(table):
             keys, groups = table.keys(), len(table)
-            del table  # before the order is made, which takes as much
+            del table  # free the table before computing the order, which takes as much memory
             order = sorted_keys(keys, groups)
             by_key = pa.array(order)
-            for i in range(len(keys)):  # a column is freed before the next one is copied
+            for i in range(len(keys)):  # free each column before the next one is copied
                 keys[i] = keys[i].take(by_key)
             parts.append(SortedColumns(keys, lane_columns(accumulators), order))
         return parts
@@ -216,7 +219,7 @@ class OpenGroups:
     def _aggregated(
         self, batches: list[pa.RecordBatch], *, is_large: bool
     ) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Return keys and lanes of rows that come run by run, by key."""
+        """Return keys and lanes of rows that arrive in runs sorted by key."""
         if not is_large:
             holder = self._holder or UNLIMITED.holder()
             rows = in_key_order(batches, self._grouping.names, holder)
@@ -240,7 +243,7 @@ class OpenGroups:
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Restore what ``save`` returned; only on a new object."""
+        """Restore the state that ``save`` returned. Call it only on a new object."""
         self._table.restore(tables)
         restore_lanes(self._accumulators, tables)
         near = _those_named(NEAR, tables)
@@ -258,7 +261,7 @@ def _is_one_piece(part: SortedColumns | NearColumns, rows: int) -> bool:
 def _merged(
     parts: Sequence[tuple[list[pa.Array], list[pa.Array]]],
 ) -> tuple[list[pa.Array], list[pa.Array]]:
-    """Merge sets of groups by key; they have no common key, and each is sorted."""
+    """Merge sets of groups by key. They have no common key, and each is sorted."""
     if len(parts) == 1:
         return parts[0]
     keys, lanes = (
@@ -283,9 +286,8 @@ def closed_groups(
     """Aggregate rows of many windows at once.
 
     ``windows`` int64[m]: the window of each of m rows. ``at`` int64[m]: its row in ``events``
-    (None: row i is event i). Rows of one window must be in row order.
-
-    Returns: windows int64[g], key columns and lane columns, sorted by (window, key).
+    (None: row i is event i). Rows of one window must be in row order. Returns windows int64[g], key
+    columns and lane columns, sorted by (window, key).
     """
     keys = numbered_keys(grouping.types, grouping.key_columns(events), events.num_rows)
     key, span = keys.codes if at is None else keys.codes[at], keys.span
@@ -331,9 +333,8 @@ def numbered_groups(
 ) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
     """Aggregate rows whose groups are numbered in ``rows.codes``; every number occurs.
 
-    The groups are sorted by ``starts`` int64[groups], then by key, then by number.
-
-    Returns: the numbers in that order, and in the same order key columns and lane columns.
+    The groups are sorted by ``starts`` int64[groups], then by key, then by number. Returns the
+    numbers in that order, and in the same order key columns and lane columns.
     """
     first = np.zeros(rows.groups, np.int64)
     first[rows.codes[::-1]] = np.arange(len(rows.codes))[::-1]

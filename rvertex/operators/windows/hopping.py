@@ -1,12 +1,13 @@
 """Window aggregates as in plans: in one phase, or in two phases around an exchange.
 
 ``WindowAggregate`` equals ``PartialAggregate`` followed by ``FinalAggregate`` in one vertex. A
-partial row has a unit's accumulators of one key, with the unit as lifetime. For point events the
-unit is a pane of ``gcd(size, every)``, so that hopping windows share panes. For interval events it
-is the window itself, since an event counts once per window.
+partial row has the accumulators of one key for a *unit* of time, and the unit is its lifetime. For
+point events the unit is a pane of ``gcd(size, every)``, so that hopping windows share panes. For
+interval events it is the window itself, since an event counts once per window.
 
-Results are emitted when a window closes, by (window start, keys ascending, nulls last). ``CTI(t)``
-(a watermark) becomes the start of the earliest window still open at t. Null keys form a group.
+Results are emitted when a window closes, sorted by (window start, keys ascending, nulls last).
+``CTI(t)`` (a watermark) becomes the start of the earliest window still open at t. Null keys form a
+group.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ class Aggregates:
     __slots__ = ()
 
     def output_schema(self: _Grouped, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
+        """Return keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialAggregate:
-    """First phase: accumulators per (unit, key). ``points``: every event has ``ve = vs + 1``."""
+    """First phase: accumulators per unit and key. ``points``: every event has ``ve = vs + 1``."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -93,7 +94,7 @@ class PartialAggregate:
         return lanes_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """For points a pane; else the window size plus the greatest lifetime of an event."""
+        """Return a pane for points, else the window size plus the greatest lifetime of an event."""
         return self._unit if self.points else sum_us(self.size_us, durations[0])
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -139,7 +140,7 @@ class FinalAggregate:
     points: bool
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates, given the schema of partial rows."""
+        """Return keys, then aggregates, given the schema of partial rows."""
         return merged_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
@@ -183,7 +184,7 @@ class WindowAggregate(Aggregates):
         return PartialAggregate(*fields, self.any_order), FinalAggregate(*fields)
 
     def is_order_free(self, payload: pa.Schema) -> bool:
-        """As :meth:`PartialAggregate.is_order_free`."""
+        """Return the same as :meth:`PartialAggregate.is_order_free`."""
         return self.points and is_order_free(self.aggregates, payload)
 
     def horizon_us(self, durations: Durations) -> int | None:
@@ -195,9 +196,9 @@ class WindowAggregate(Aggregates):
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Return both phases.
+        """Return an operator of two phases.
 
-        Or one that buffers rows, if a function needs all rows of a window.
+        If a function needs all rows of a window, return one that buffers rows instead.
         """
         partial, final = self.phases
         if any(aggregate.is_holistic for aggregate in self.aggregates):
@@ -222,7 +223,7 @@ def lanes_schema(
 def merged_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Keys, then aggregates, given the schema of partial rows."""
+    """Return keys, then aggregates, given the schema of partial rows."""
     (partial,) = inputs
     lanes = lanes_in(aggregates, partial)
     return _schema(keys, key_types(keys, partial), result_fields(aggregates, lanes))
@@ -231,7 +232,7 @@ def merged_schema(
 def aggregated_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Keys, then aggregates, given the schema of events.
+    """Return keys, then aggregates, given the schema of events.
 
     Raises as :meth:`PartialAggregate.output_schema`.
     """
@@ -243,9 +244,9 @@ def aggregated_schema(
 def gathering(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
 ) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
-    """For aggregation in one pass over a window's rows.
+    """Prepare the aggregation of all rows of a window in one pass.
 
-    Returns: the grouping, the schemas of buffered rows and of results, and the function that
+    Returns the grouping, the schemas of buffered rows and of results, and the function that
     computes the aggregates' columns from the lanes' columns.
     """
     lanes = lanes_of(aggregates, payload)
@@ -263,7 +264,7 @@ def gathering(
 def merging(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], partial: pa.Schema
 ) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
-    """For a second phase that merges rows of ``partial``; returns as :func:`gathering`."""
+    """Prepare a second phase that merges rows of ``partial``; returns as :func:`gathering`."""
     lanes = lanes_in(aggregates, partial)
     grouping = Grouping(keys, key_types(keys, partial), lambda: [lane.merger() for lane in lanes])
     return (

@@ -4,10 +4,10 @@
 ``ve - 1 + gap`` (for a point event: ``vs + gap``). A session begins with an event that starts while
 its key is not active, or at or after ``start + max`` of the previous session. It has all events
 that start before the next session begins. Its lifetime is from its first ``vs`` to the end of the
-activity, at most to ``start + max``. So each event is in exactly one session: the one in which it
-starts.
+activity, at most to ``start + max``. So each event is in exactly one session: the session in which
+it starts.
 
-Worked, ``gap = 5``, ``max = 12``, one key:
+Example: ``gap = 5``, ``max = 12``, one key:
 
     event      active until   session
     [ 0, 1)     5             [ 0, 12)  begins
@@ -69,7 +69,7 @@ class SessionAggregate(OverSessions):
     """Aggregates per key and session, emitted after its end."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """``max_us``; None: a session may have any length."""
+        """Return ``max_us``; None: a session may have any length."""
         return self.max_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -92,20 +92,20 @@ def check_lengths(gap_us: int, max_us: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Events by (key, start), after a row that represents the last session of the key."""
+    """Events sorted by (key, start), each key's events after a row for its last session."""
 
     #: Input position of each row: first the last sessions of the keys, then the events.
     order: np.ndarray
-    #: The number of rows that stand for last sessions.
+    #: The number of rows that represent last sessions.
     carried: int
     key: np.ndarray
-    #: The start of each row, and until when its key is active after it.
+    #: The start of each row, and the time until which its key is active after it.
     time: np.ndarray
     until: np.ndarray
-    #: Whether a row is the last of its key, and whether it begins a session or stands for one.
+    #: Whether a row is the last of its key, and whether it begins a session or represents one.
     is_last: np.ndarray
     begins: np.ndarray
-    #: The first row of each row's session.
+    #: The number of the first row of each row's session.
     first: np.ndarray
     is_event: np.ndarray
 
@@ -118,7 +118,7 @@ class Activity:
 
 
 class SessionStarts:
-    """By key: the start of its last session, and until when it is active."""
+    """Stores, by key, the start of its last session, and the time until which it is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._gap = gap
@@ -129,7 +129,7 @@ class SessionStarts:
     def follow(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, known: np.ndarray
     ) -> Activity:
-        """Add events, sorted by ``vs``; ``known`` bool[keys]: keys that already had a session."""
+        """Add events, sorted by ``vs``. ``known`` bool[keys]: keys that already had a session."""
         start, active = self.start.writable(keys), self.active.writable(keys)
         present = np.zeros(keys, bool)
         present[codes] = True
@@ -150,11 +150,14 @@ class SessionStarts:
         return Activity(order, before, key, time, until, is_last, begins, first, order >= before)
 
     def until(self, ve: np.ndarray) -> np.ndarray:
-        """Until when events with ends ``ve`` keep their keys active, int64[n]."""
+        """Return the time until which events with ends ``ve`` keep their keys active, int64[n]."""
         return moved(ve - 1, self._gap)
 
     def ends(self, start: np.ndarray, active: np.ndarray) -> np.ndarray:
-        """The ends of sessions from ``start`` whose keys are active until ``active``; int64[n]."""
+        """Return the ends of sessions from ``start``, int64[n].
+
+        Their keys are active until ``active``.
+        """
         if self.longest is None:
             return active
         most: np.ndarray = np.minimum(active, moved(start, self.longest))
@@ -166,7 +169,8 @@ class SessionStarts:
         fresh[1:] |= time[1:] >= until[:-1]
         if self.longest is None:
             return fresh
-        # If a session began at a row, which later row of the same activity would exceed ``max``?
+        # For each row: if a session begins there, the later row of the same activity that would
+        # exceed ``max``.
         period = np.cumsum(fresh) - 1
         distinct, rank = np.unique(time, return_inverse=True)
         late = np.searchsorted(distinct, moved(time, self.longest))
@@ -175,7 +179,7 @@ class SessionStarts:
 
 
 class Sessions:
-    """By key: start and number of its last session, and until when it is active."""
+    """Stores, by key, its last session's start and number, and until when the key is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._window = GroupArray(np.int64, -1)

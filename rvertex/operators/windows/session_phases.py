@@ -1,15 +1,15 @@
 """Sessions in two phases around an exchange, so that fewer rows per key are sent.
 
-The time axis is cut into *panes* ``[k * unit, (k + 1) * unit)`` that are no longer than the gap. A
-key is active for the gap after each of its events. So events that start within one pane are in one
-session, for any events of other vertices. The first phase emits one row per pane and key, which
-lives from the first start to the last end of its events and has their accumulators. It keeps the
-key active exactly as its events do. So the second phase computes the same sessions from such rows,
-and merges their accumulators. The first phase's ``CTI(t)`` (a watermark) becomes the start of the
-pane that contains ``t``. So results are released at most one pane later than in one phase, and are
-the same.
+The time axis is divided into *panes* ``[k * unit, (k + 1) * unit)`` that are no longer than the
+gap. A key is active for the gap after each of its events. So events that start within one pane are
+in one session, for any events of other vertices. The first phase emits one row per pane and key,
+which lives from the first start to the last end of its events and has their accumulators. The row
+keeps the key active exactly as its events do. So the second phase computes the same sessions from
+such rows, and merges their accumulators. The first phase's ``CTI(t)`` (a watermark) becomes the
+start of the pane that contains ``t``. So results are the same as in one phase, and are released at
+most one pane later.
 
-A greatest length would cut sessions within panes, so such sessions are computed in one phase.
+A greatest length would end sessions within panes, so such sessions are computed in one phase.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
 
-#: Panes per gap if rows arrive in real time. More panes release results earlier.
+#: Number of panes per gap if rows arrive in real time. More panes release results earlier.
 _PANES_PER_GAP = 10
 
 
@@ -55,7 +55,7 @@ class PartialSession:
     holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
-    #: At most the gap of the sessions.
+    #: Length of a pane, us; at most the gap of the sessions.
     pane_us: int
     aggregates: tuple[AggregateSpec, ...]
     #: Whether events may arrive unsorted. No event is earlier than the last CTI.
@@ -101,7 +101,7 @@ class FinalSession:
     aggregates: tuple[AggregateSpec, ...]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates, given the schema of partial rows."""
+        """Return keys, then aggregates, given the schema of partial rows."""
         return merged_schema(self.keys, self.aggregates, inputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:

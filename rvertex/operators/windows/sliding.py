@@ -1,7 +1,7 @@
 """Sliding windows of many panes: a window takes time in the rows that enter and leave, not in all.
 
-For functions whose results do not depend on the order of merging: counts, sums of integers, and
-extremes of integers and times. The results are bit for bit as if all rows of a window were
+Used for functions whose results do not depend on the order of merging: counts, sums of integers,
+and extremes of integers and times. The results are bit for bit as if all rows of a window were
 gathered. So the groups here are a cache over the live rows, which may be dropped at any time.
 
 Theory: two stacks. When a window starts at or after the bound, the bound moves to the window's end,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.grouping import Grouping
 
-#: Windows of fewer steps than this are gathered instead.
+#: Windows of fewer steps than this are computed by gathering their rows instead.
 STEPS_MIN = 4
-#: Rows that can be gathered in the time that sliding one window takes.
+#: If a window has fewer rows than this, gathering them is faster than sliding.
 _ROWS_MIN = 2048
 _INT64_ABOVE = 2**63
 #: Keys without rows are dropped once they outnumber the other keys by at least this number.
@@ -78,7 +78,7 @@ class SlidingLane:
 
 
 def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane, ...] | None:
-    """Return the sliding lanes if all ``lanes`` can slide and it pays; else None."""
+    """Return the sliding lanes if all ``lanes`` can slide and sliding is faster; else None."""
     if windows.size < STEPS_MIN * windows.every:
         return None
     sliding = [_sliding(lane) for lane in lanes]
@@ -98,7 +98,7 @@ def _sliding(lane: Lane) -> SlidingLane | None:
 
 
 class _Rows(NamedTuple):
-    """Partial rows in row order; ``values``: one column per array of a group."""
+    """Partial rows in row order. ``values``: one column per array of a group."""
 
     vs: np.ndarray
     codes: np.ndarray
@@ -113,7 +113,7 @@ class _Rows(NamedTuple):
 
 
 class SlidingWindows:
-    """Closes the windows of partial rows, one after another; the lifetimes of rows are panes."""
+    """Closes windows of partial rows, one after another. The lifetime of a row is a pane."""
 
     def __init__(
         self, windows: Windows, grouping: Grouping, lanes: tuple[SlidingLane, ...]
@@ -126,9 +126,10 @@ class SlidingWindows:
         self._reset()
 
     def _reset(self) -> None:
-        """Drop all that is known of the rows."""
+        """Drop all rows and groups."""
         self._table = KeyTable(self._grouping.types)
-        #: Folds and fills of a group's arrays: row count, lanes, counts of non-null values.
+        #: Folds and fills of a group's arrays. The arrays are the row count, the lanes, and the
+        #: counts of non-null values.
         nullable = [lane for lane in self._lanes if lane.is_nullable]
         self._folds = [np.add, *(lane.fold for lane in self._lanes), *(np.add for _ in nullable)]
         self._fills = [0, *(lane.fill for lane in self._lanes), *(0 for _ in nullable)]
@@ -183,7 +184,7 @@ class SlidingWindows:
         self._leave_behind(end * self._windows.every)
 
     def _span(self) -> tuple[int, int]:
-        """Return the first window of any row, and the one after the last."""
+        """Return the bounds of the windows with rows: the first, and the one after the last."""
         low = int64_column(self._held[0], VS)[:1]
         high = int64_column(self._held[-1], VE)[-1:]
         first, last = self._windows.first_window(low), self._windows.last_window(high)
@@ -210,7 +211,7 @@ class SlidingWindows:
             self._ahead.append(self._converted(join_batches(fresh)))
 
     def _spare(self) -> int:
-        """Return the number of dead keys that cost less than converting all rows again."""
+        """Return how many keys without rows cost less than converting all rows again."""
         rows: int = sum(batch.num_rows for batch in self._held)
         return _KEYS_MIN + rows // self._overlap
 
@@ -271,7 +272,7 @@ class SlidingWindows:
         return [(window, keys, lanes)]
 
     def _by_key(self, present: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
-        """Key columns of the groups that are ``present``, and their codes, sorted by key."""
+        """Return the key columns of the ``present`` groups, and their codes, sorted by key."""
         if self._order is None or len(self._order) < len(present):
             keys = self._table.keys()
             self._order = sorted_keys(keys, len(present))
@@ -364,7 +365,7 @@ def _joined(parts: list[_Rows], dtypes: list[Any]) -> _Rows:
 
 
 def _backwards(rows: _Rows, windows: Windows, fold: Any) -> _Rows:
-    """Aggregate step by step from the last; each row gets the values of the later steps."""
+    """Aggregate step by step from the last step back; each row gets the values of later steps."""
     steps = rows.vs // windows.every
     bounds = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
     after = [np.empty_like(values) for values in rows.values]

@@ -28,14 +28,14 @@ from rvertex.events.run import growing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: ``end`` of a window without an end so far.
+#: The ``end`` of a window whose end is not known yet.
 NO_END = -(2**63)
 _LOOK_MIN = 64
 _DROP_MIN = 1024
 
 
 class WindowLog:
-    """Windows from ``first`` to ``next``; those below ``released`` have been released.
+    """Windows from ``first`` to ``next``. Windows below ``released`` have been released.
 
     ``links``: number of additional int64 columns per window, for the caller.
     """
@@ -77,7 +77,7 @@ class WindowLog:
         self._closes.writable(len(self._closes))[windows - self.first] = closes
 
     def link(self, column: int, windows: np.ndarray, values: np.ndarray) -> None:
-        """Set a caller's column."""
+        """Set a column that the caller owns."""
         if len(windows):
             self._links[column].writable(len(self._starts))[windows - self.first] = values
 
@@ -91,9 +91,9 @@ class WindowLog:
         return self._links[column].read()[windows - self.first]  # type: ignore[no-any-return]
 
     def advance(self, promise: int, ctis: np.ndarray) -> tuple[int, np.ndarray]:
-        """Close windows up to ``promise``; ``ctis``: the CTIs since the last call.
+        """Close windows up to ``promise``. ``ctis``: the CTIs since the last call.
 
-        Returns: the first window that must not be released yet, and the output CTIs.
+        Returns the first window that must not be released yet, and the output CTIs.
         """
         before = self._open
         self._open = self._first_open(promise)

@@ -1,4 +1,4 @@
-"""What a step of a joiner claims and appends to the output log."""
+"""The rows of a joiner's step, as it claims them and appends them to the output log."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ class OutputLog(Protocol):
     """The log of joined rows; :class:`rstream.Appender` is one."""
 
     def open_producer(self, producer: str) -> ProducerPosition:
-        """Return the producer's next number, and fence its earlier processes."""
+        """Return the producer's next number, and fence the producer's earlier processes."""
 
     def append(self, rows: pa.RecordBatch, *, producer: str, epoch: int, number: int) -> Ack:
-        """Append rows durably; a repeated number is acknowledged again, but appended once."""
+        """Append rows durably.
+
+        A repeated number is acknowledged, but its rows are not appended again.
+        """
 
     def close(self) -> None:
-        """Release what the log holds."""
+        """Release the resources of the log."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +55,7 @@ def prepared(
     found: pa.RecordBatch,
     at: np.ndarray,
 ) -> Begun:
-    """Return the rows of a step; ``at``: positions in ``found`` of the partners of ``joined``."""
+    """Return the rows of a step. ``at``: the row of ``found`` for each of ``joined``."""
     pairs = joined_rows(schema, joined.rows, found.take(pa.array(at)))
     alone = joined_rows(schema, marked.rows, None)
     keys = foreign.keys(joined.rows, spec.id)
@@ -71,7 +74,7 @@ def mark_of(key: bytes) -> bytes:
 def joined_rows(
     schema: pa.Schema, foreign: pa.RecordBatch, primary: pa.RecordBatch | None
 ) -> pa.RecordBatch:
-    """Return foreign rows with their primary rows, or without any."""
+    """Return foreign rows with the columns of their primary rows, or with nulls."""
     count = foreign.num_rows
     columns = list(foreign.columns)
     rest = list(schema)[len(columns) : -1]

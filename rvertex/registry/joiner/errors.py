@@ -43,7 +43,7 @@ class JoinerRowError(UsageError):
 
 @error_class
 class PrimaryRowsLostError(OperatingError):
-    """Primary rows of a step that has to be repeated are no longer in their log."""
+    """Primary rows of a step that must be repeated are no longer in their log."""
 
     log: str
     rows: int

@@ -1,4 +1,4 @@
-"""Primary rows by id: the newest in memory, older ones on scratch, both behind an index of hashes.
+"""Primary rows by id: the newest in memory, older ones on scratch, both with an index of hashes.
 
 The store is a cache of the primary log. A process that starts reads the log again, so the store
 itself need not survive. Source: Photon 3.4, CacheEventStore in front of LogsEventStore.
@@ -27,7 +27,7 @@ _UNTIL = "_until"
 
 
 class EventStore:
-    """Rows of ``payload``, found by the column ``on``."""
+    """Stores rows of ``payload``, found by the column ``on``."""
 
     def __init__(
         self, payload: pa.Schema, on: str, cache_bytes: int, scratch: Scratch | None = None
@@ -39,10 +39,10 @@ class EventStore:
         self._recent = RowLog(self._schema, (on,), _UNTIL)
         memory = StateMemory(cache_bytes, scratch)
         self._older = RowLog(self._schema, (on,), _UNTIL, memory.holder())
-        self._older.release()  # nothing is in memory from now on
+        self._older.release()  # rows on scratch take no memory from now on
         #: The newest time of each addition, and the log's number of its first row.
         self._added: deque[tuple[int, int]] = deque()
-        #: Rows found in memory and on scratch, and ids without a row.
+        #: Number of rows found in memory and on scratch, and of ids without a row.
         self.hits, self.disk_hits, self.misses = 0, 0, 0
         self.newest_us = int(MIN_TIME)
         self._below_us = int(MIN_TIME)
@@ -54,13 +54,13 @@ class EventStore:
 
     @property
     def first_seq(self) -> int | None:
-        """Number in the log of the first row that has not expired; None: there is none."""
+        """Number, in the log, of the first row that has not expired; None: there is none."""
         return self._added[0][1] if self._added else None
 
     def add(self, first_seq: int, rows: pa.RecordBatch, times_us: np.ndarray) -> None:
-        """Add rows from the log; ``times_us`` int64[rows], MIN_TIME where there is no time.
+        """Add rows from the log. ``times_us`` int64[rows], MIN_TIME where there is no time.
 
-        Rows without a time expire as if they had the newest one.
+        A row without a time expires as if it had the newest time.
         """
         self.newest_us = max(self.newest_us, int(times_us.max()))
         times_us = np.where(times_us == MIN_TIME, self.newest_us, times_us)
@@ -77,9 +77,9 @@ class EventStore:
             self._recent = RowLog(self._schema, (self._on,), _UNTIL)
 
     def find(self, ids: pa.Array) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return rows, and for each id the position of its row in them, int64[ids]; -1: none.
+        """Return rows, and for each id the position of its row in them, int64[ids]; -1: no row.
 
-        If several rows have an id, the first one that the searched part of the store has counts.
+        If several rows have an id, memory is searched first, and the first row found is returned.
         """
         recent = self._rows_of(self._recent, ids)
         at = self._positions(ids, recent)

@@ -1,9 +1,9 @@
 """Dispatches foreign rows to their primary rows; each id is emitted by one site.
 
 A step looks up ids in the registry, finds the primary rows, writes an entry to the journal, claims
-the ids and appends the rows that it has got to the output log. Rows without a primary row wait and
-are looked up again. Which rows a step has depends on timing; the journal makes it a fact, so a
-process that is killed at any moment loses no row and repeats none.
+the ids, and appends the rows whose ids it could claim to the output log. Rows without a primary row
+wait and are looked up again. Which rows a step has depends on timing. The journal records them, so
+a process that is killed at any moment loses no row and repeats none.
 
 Invariants: (1) an id is claimed only by a step whose entry is durable; (2) a step begins when the
 rows of the previous one are in the output. So an id that the registry knows as ours was emitted.
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 _US_PER_S, _TOKEN_BYTES = 1e6, 8
 #: Most primary rows that a step reads.
 PRIMARY_ROWS_MAX = 1 << 19
-#: How often the joiner records which rows it needs.
+#: Seconds between two records of the rows that the joiner needs.
 _REPORT_S = 30.0
 #: Most rows that are read since the last entry of the journal.
 _UNRECORDED_ROWS_MAX = 1 << 16
@@ -79,7 +79,7 @@ class IdJoiner:
         self._store = EventStore(primary.payload, spec.on, limits.cache_bytes, scratch)
         self._waiting = Waiting(foreign.payload, limits.retry_first_s, limits.retry_max_s)
         self._stopped = threading.Event()
-        #: By kind: rows that this process read, emitted or dropped.
+        #: By kind: number of rows that this process read, emitted or dropped.
         self.counts: Counter[str] = Counter()
         self._begun: Begun | None = None
         self._newest_us = int(MIN_TIME)
@@ -131,7 +131,7 @@ class IdJoiner:
     def status(self) -> dict[str, float]:
         """Return counts since the start of this process, waiting rows, and the lag in seconds.
 
-        ``wasted``: rows that were joined and then claimed by another site first.
+        ``wasted`` counts rows that were joined and whose ids another site then claimed first.
         """
         store = self._store
         names = "read joined unjoinable taken repeated old bad given_up wasted retries away"
@@ -157,7 +157,7 @@ class IdJoiner:
         return self._dispatch(at) if len(at) else is_read
 
     def _open(self, new_token: str) -> None:
-        """Take over what an earlier process has left, and finish its last step."""
+        """Continue the work of an earlier process, and finish its last step."""
         first = Step(new_token, self._foreign.first_seq(), 0, 0, 0, is_record=True)
         state = self._steps.open(first)
         last = self._last = state.last
@@ -173,14 +173,14 @@ class IdJoiner:
             self._begin_again(last, rows)
         waiting = np.isin(rows.seqs, state.waiting)
         kept = rows.take(np.flatnonzero(waiting))
-        is_bad, _ = self._bad(kept, self._clock.now_us())  # an earlier process skipped these
+        is_bad, _ = self._bad(kept, self._clock.now_us())  # an earlier process skipped these rows
         kept = kept.take(np.flatnonzero(~is_bad))
         is_marked = np.isin(kept.seqs, state.marked)
         due_us = np.full(len(kept.seqs), self._clock.now_us())
         self._waiting.add(kept.seqs, kept.rows, is_marked, due_us)
         self._foreign_reader = self._foreign.open(self._next_seq)
         oldest = wanted.min(initial=state.record_seq)
-        #: Rows that a successor reads again: of the primary and of the foreign log.
+        #: The first rows that a successor reads again, in the primary log and in the foreign log.
         self._needed = state.primary_from, int(oldest)
         self._reported_s = -_REPORT_S
         next_claim = last.claim + (0 if is_open else 1)
@@ -188,7 +188,7 @@ class IdJoiner:
         self._registry.use_for(f"rows joined by {self._spec.on}, with the id {self._spec.id}")
 
     def _begin_again(self, last: Step, rows: Rows) -> None:
-        """Prepare the step that an earlier process has begun."""
+        """Prepare the step that an earlier process began."""
         while self._primary_reader.next_seq < last.primary_seq and self._read_primary():
             pass
         joined = rows.take(np.flatnonzero(np.isin(rows.seqs, last.joined)))
@@ -202,7 +202,7 @@ class IdJoiner:
         )
 
     def _report(self) -> None:
-        """Tell the retention of both logs which rows are needed, once in a while."""
+        """Report from time to time which rows are needed, so that retention keeps them."""
         now_s = self._clock.monotonic_s()
         if now_s - self._reported_s >= _REPORT_S:
             self._reported_s = now_s
@@ -212,7 +212,7 @@ class IdJoiner:
     def _read_primary(self) -> bool:
         """Read the primary log to its end, or many rows of it; return whether there were any."""
         left = PRIMARY_ROWS_MAX
-        while left > 0:  # ends: each turn reads rows
+        while left > 0:  # ends: each round reads rows
             rows = self._primary.read(self._primary_reader, left)
             if rows is None:
                 break
@@ -227,7 +227,7 @@ class IdJoiner:
         limits, now_us = self._limits, self._clock.now_us()
         room = min(limits.waiting_rows_max - len(self._waiting), limits.step_rows_max)
         room -= len(self._waiting.due(now_us, limits.step_rows_max))
-        while room > 0:  # ends: each turn reads rows
+        while room > 0:  # ends: each round reads rows
             rows = self._foreign.read(self._foreign_reader, room)
             if rows is None:
                 return
@@ -238,7 +238,7 @@ class IdJoiner:
                 self._accept(rows, now_us)
 
     def _accept(self, rows: Rows, now_us: int) -> None:
-        """Let new rows wait for their first lookup; rows that cannot be claimed are bad."""
+        """Queue new rows for their first lookup. Rows that cannot be claimed are bad."""
         times = self._foreign.times_us(rows.rows)
         bad, ahead = self._bad(rows, now_us)
         if bad.any():
@@ -253,7 +253,7 @@ class IdJoiner:
             self._waiting.add(rows.seqs, rows.rows, np.zeros(len(times), bool), due_us)
 
     def _bad(self, rows: Rows, now_us: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return which rows cannot be claimed, and which have a time too far ahead."""
+        """Return which rows cannot be claimed, and which of them have a time too far ahead."""
         times = self._foreign.times_us(rows.rows)
         ahead = times > now_us + self._registry.ahead_max_us
         is_null = self._foreign.is_null(rows.rows, self._spec.id) | (times == MIN_TIME)
@@ -276,7 +276,7 @@ class IdJoiner:
         return min(int(self._allowed), limits.step_rows_max)
 
     def _dispatch(self, at: np.ndarray) -> bool:
-        """Join what can be joined of the waiting rows at these positions."""
+        """Join as many of the waiting rows at these positions as have a primary row."""
         spec, waiting = self._spec, self._waiting
         rows = Rows(waiting.seqs[at], waiting.rows.take(pa.array(at)))
         times = self._foreign.times_us(rows.rows)
@@ -312,14 +312,14 @@ class IdJoiner:
         return bool(len(done) or marks.any())
 
     def _waited_us(self, times: np.ndarray) -> np.ndarray:
-        """Return by how much the primary log is later than these times; 0 while it has no time."""
+        """Return how far the primary log is ahead of these times, us; 0 while it has no time."""
         newest_us = min(self._store.newest_us, self._clock.now_us())
         return np.zeros_like(times) if newest_us == MIN_TIME else newest_us - times
 
     def _open_rows(
         self, rows: Rows, keys: list[bytes], verdicts: list[Verdict | None]
     ) -> np.ndarray:
-        """Return which rows to join: neither claimed, nor too old, nor repeated in the step."""
+        """Return which rows to join: not claimed, not too old, and not repeated in the step."""
         first: dict[bytes, int] = {}
         is_first = np.array([first.setdefault(key, n) == n for n, key in enumerate(keys)])
         if Verdict.OLD in verdicts:
@@ -364,7 +364,7 @@ class IdJoiner:
         is_marked[marks] = True
         first = self._store.first_seq
         primary_from = step.primary_seq if first is None else first
-        # A successor also reads the rows of this step: they still wait here.
+        # A successor also reads the rows of this step, because they still wait here.
         self._needed = primary_from, int(waiting.seqs.min(initial=step.next_seq))
         return replace(
             step,
@@ -375,7 +375,7 @@ class IdJoiner:
         )
 
     def _finish(self) -> None:
-        """Claim the ids of the begun step, and append the rows whose ids this site has got."""
+        """Claim the ids of the begun step, and append the rows whose ids were claimed."""
         begun = self._begun
         assert begun is not None
         token, next_number = begun.step.token, begun.step.claim + 1
@@ -389,7 +389,7 @@ class IdJoiner:
             try:
                 number = begun.step.append
                 self._output.append(rows, producer=token, epoch=self._epoch, number=number)
-            except StoreError as error:  # the append may be durable, so it is repeated
+            except StoreError as error:  # the append may be durable, so repeat it
                 raise RegistryAwayError("output", str(error)) from error
             self._append = begun.step.append + 1
         self._registry.delivered(token, next_number)

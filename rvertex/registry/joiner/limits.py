@@ -14,25 +14,25 @@ MIB = 1 << 20
 class JoinerLimits:
     """The limits of one joiner."""
 
-    #: Most foreign rows that wait for their primary row; with more, no foreign row is read.
+    #: Most foreign rows that wait for their primary row. At the limit, no foreign row is read.
     waiting_rows_max: int = 500_000
-    #: Pause before the second lookup of a foreign row; each further pause is twice as long.
+    #: Seconds before the second lookup of a foreign row. Each further pause is twice as long.
     retry_first_s: float = 1.0
-    #: Longest pause between two lookups of a foreign row.
+    #: Longest pause between two lookups of a foreign row, s.
     retry_max_s: float = 300.0
-    #: How long a row waits for the site whose share it belongs to.
+    #: How long a row waits for the site to whose share it belongs, s.
     defer_s: float = 2.0
-    #: Most foreign rows of a step, so also of one claim.
+    #: Most foreign rows of a step, and thus of one claim.
     step_rows_max: int = 8192
     #: Most foreign rows that are dispatched per second, retries included; None: no limit.
     rows_per_s_max: float | None = None
     #: Bytes of the newest primary rows in memory; older ones are on scratch.
     cache_bytes: int = 256 * MIB
-    #: Pause when there is nothing to do.
+    #: Pause when there is no work, s.
     poll_s: float = 0.05
-    #: Pause after a call that the registry or a log did not answer.
+    #: Pause after a call that the registry or a log did not answer, s.
     away_s: float = 0.5
-    #: How long the registry may not answer before the joiner ends with an error.
+    #: The joiner ends with an error if the registry does not answer for this time, s.
     away_max_s: float = math.inf
     #: A record of all waiting rows is written after this many steps.
     steps_per_record: int = 256

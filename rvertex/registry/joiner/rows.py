@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNJOINABLE = "unjoinable"
 OnRow = Literal["fail", "skip"]
-#: Up to this number of unneeded rows are read instead of skipped.
+#: If at most this many rows are not needed, they are read instead of skipped.
 _SKIPPED_ROWS_MAX = 1 << 16
 
 
@@ -31,27 +31,27 @@ _SKIPPED_ROWS_MAX = 1 << 16
 class JoinSpec:
     """What a joiner does; times in microseconds."""
 
-    #: The column in both inputs, and the id of a foreign row.
+    #: The column on which both inputs are joined, and the column with the id of a foreign row.
     on: str
     id: str
-    #: The columns with the event time.
+    #: The columns with the event time, of the primary and of the foreign rows.
     primary_at: str
     foreign_at: str
-    #: A foreign row without a partner is emitted when the primary log is later by this.
+    #: A foreign row without a partner is emitted when the primary log is ahead of it by this time.
     unjoinable_after_us: int
-    #: How much longer its partner may take to be joined.
+    #: The joiner tries for this additional time to find the partner.
     retry_us: int
-    #: Primary rows are dropped when the newest foreign row is later by this.
+    #: Primary rows are dropped when the newest foreign row is ahead of them by this time.
     keep_us: int
     on_bad_row: OnRow = "fail"
     on_old: OnRow = "fail"
-    #: This site's number, and how many sites share the ids between them.
+    #: This site's number, and the number of sites that divide the ids among them.
     share: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Payload rows and their numbers in the log, which rise."""
+    """Payload rows and their increasing numbers in the log."""
 
     seqs: np.ndarray
     rows: pa.RecordBatch
@@ -79,7 +79,10 @@ class LogInput:
         open_at: Callable[[int | None], StreamReader],
         report: Callable[[int, int], None] | None = None,
     ) -> None:
-        """``report``: records that rows before a number are not needed, at a time in us."""
+        """Read the log ``name``.
+
+        ``report`` is called to record that rows before a number are not needed, at a time in us.
+        """
         self.name, self.payload, self._at, self._open_at = name, payload, at, open_at
         self._report = report
 
@@ -88,7 +91,7 @@ class LogInput:
         return self._open_at(seq)
 
     def release(self, seq: int, now_us: int) -> None:
-        """Let the log's retention delete rows before this number."""
+        """Allow the log's retention to delete rows before this number."""
         if self._report is not None:
             self._report(seq, now_us)
 
@@ -97,7 +100,7 @@ class LogInput:
         return self._open_at(None).next_seq
 
     def read(self, reader: StreamReader, rows_max: int) -> Rows | None:
-        """Return the next rows, which may be none; None: there is nothing to read now."""
+        """Return the next rows, which may be empty; None: there are no rows now."""
         items = reader.read_next(rows_max)
         if items is None:
             return None
@@ -148,7 +151,7 @@ class LogInput:
 
 
 def joined_schema(spec: JoinSpec, primary: LogInput, foreign: LogInput) -> pa.Schema:
-    """Return the columns of the output; raises JoinerInputError if the inputs do not fit."""
+    """Return the output's columns. Raises JoinerInputError if the inputs do not fit the join."""
     wanted = ((primary, (spec.on, spec.primary_at)), (foreign, (spec.on, spec.id, spec.foreign_at)))
     for log, names in wanted:
         for name in names:

@@ -1,7 +1,7 @@
-"""The journal of a joiner: what each step emits, durable before the step claims an id.
+"""The journal of a joiner: the rows that each step emits, durable before it claims an id.
 
-A step that a killed process has begun is repeated from its entry with the same rows, the same token
-and the same number of the append. So each row is claimed once and appended once.
+A step that a killed process began is repeated from its entry with the same rows, the same token and
+the same append number. So each row is claimed once and appended once.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ def _none() -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of a joiner; arrays have sorted numbers of rows in the foreign log."""
+    """One step of a joiner. Its arrays are sorted row numbers of the foreign log."""
 
     #: Identifies the joiner in the registry; chosen when its output is created.
     token: str
     #: The next row of the foreign log.
     next_seq: int
-    #: The number of the step's append to the output, and of its claims.
+    #: The number of the step's append to the output, which is also the number of its claims.
     append: int
     claim: int
-    #: The rows of the primary log before this one are needed to repeat the step.
+    #: The first row of the primary log that is needed to repeat the step.
     primary_seq: int
-    #: Rows that are emitted with their primary row, and without one.
+    #: Rows that are emitted with their primary row, and rows that are emitted without one.
     joined: np.ndarray = field(default_factory=_none)
     marked: np.ndarray = field(default_factory=_none)
-    #: Whether the entry is a record of all waiting rows; with the next three fields.
+    #: Whether the entry is a record of all waiting rows. If so, it has the next three fields.
     is_record: bool = False
     waiting: np.ndarray = field(default_factory=_none)
     waiting_marked: np.ndarray = field(default_factory=_none)
@@ -65,7 +65,7 @@ class Step:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
-        """Read the stored form."""
+        """Decode the stored form."""
         version, token, next_seq, append, claim, primary, is_record, primary_from, arrays = (
             msgpack.unpackb(data)
         )
@@ -94,7 +94,7 @@ class Resumed:
     #: The next rows of the foreign and of the primary log at the last record.
     record_seq: int
     primary_from: int
-    #: Numbers of rows that may wait. Some of them were dropped; the registry knows which.
+    #: Numbers of rows that may wait. Some of them were dropped, which the registry shows.
     waiting: np.ndarray
     marked: np.ndarray
 
@@ -114,9 +114,9 @@ def resumed(steps: list[Step]) -> Resumed:
 
 
 class StepLog:
-    """Writes the steps of one joiner, numbered from 1, and sometimes a record of waiting rows.
+    """Writes the steps of one joiner, numbered from 1, and now and then a record of waiting rows.
 
-    Raises from all methods: OvertakenError, CorruptJournalError as :class:`Journal`.
+    All methods raise OvertakenError and CorruptJournalError as :class:`Journal`.
     """
 
     def __init__(self, journal: Journal, steps_per_record: int) -> None:
@@ -125,7 +125,9 @@ class StepLog:
         self.number, self._since_record = 0, 0
 
     def open(self, first: Step) -> Resumed:
-        """Return the state that an earlier process has left; ``first``: of a new joiner.
+        """Return the state that an earlier process has left.
+
+        For a new joiner, start with ``first``.
 
         The last step is written again. So an earlier process that still runs cannot begin another
         one: its next entry fails, before it claims an id.
@@ -144,11 +146,11 @@ class StepLog:
 
     @property
     def wants_record(self) -> bool:
-        """Whether the next step is a record."""
+        """Whether the next step should be a record."""
         return self._since_record + 1 >= self._steps_per_record
 
     def append(self, step: Step) -> None:
-        """Write a step; entries before a record are deleted."""
+        """Write a step. Entries before a record are deleted."""
         self._journal.append(self.number + 1, step.to_bytes())
         self.number += 1
         self._since_record += 1

@@ -12,7 +12,7 @@ _US_PER_S = 1e6
 
 
 class Waiting:
-    """Rows by their number in the foreign log, in the order of these numbers."""
+    """Waiting rows in the order of their numbers in the foreign log."""
 
     def __init__(self, payload: pa.Schema, first_s: float, longest_s: float) -> None:
         self._first_us, self._longest_us = first_s * _US_PER_S, longest_s * _US_PER_S
@@ -27,7 +27,7 @@ class Waiting:
         return len(self.seqs)
 
     def due(self, now_us: int, rows_max: int) -> np.ndarray:
-        """Return the positions of rows that are due, int64[n]; at most the longest overdue."""
+        """Return the positions of at most ``rows_max`` due rows, the longest overdue, int64[n]."""
         at = np.flatnonzero(self._due_us <= now_us)
         if len(at) > rows_max:
             at = np.sort(at[np.argsort(self._due_us[at], kind="stable")[:rows_max]])
@@ -45,7 +45,7 @@ class Waiting:
             self._due_us = np.concatenate([self._due_us, due_us])
 
     def postpone(self, at: np.ndarray, now_us: int) -> None:
-        """Wait longer with the rows at these positions, whose look-up found nothing."""
+        """Postpone the next lookup of the rows at these positions, for which no row was found."""
         doublings = np.minimum(self._lookups[at], 40)
         pause_us = np.minimum(self._first_us * 2.0**doublings, self._longest_us)
         self._lookups[at] += 1

@@ -22,7 +22,10 @@ class AvroEncoder:
     """Encodes rows of one schema as Avro."""
 
     def __init__(self, label: str, schema: pa.Schema) -> None:
-        """Raise InvalidSinkError if Avro has no type for a column or fastavro is not installed."""
+        """Derive the schema.
+
+        Raise InvalidSinkError if a column has no Avro type or fastavro is missing.
+        """
         try:
             import fastavro
         except ImportError as error:

@@ -2,7 +2,7 @@
 
 A delivery stores its progress as the offset of its own consumer group: the offset is the next seq,
 its metadata the writer's epoch and the digest. Each output partition has a separate group, with an
-offset for partition 0 of the topic, because every topic has that one.
+offset for partition 0 of the topic, because every topic has that partition.
 """
 
 from __future__ import annotations
@@ -42,21 +42,22 @@ if TYPE_CHECKING:
 
 #: Longest wait for the brokers' response to one request.
 ANSWER_WAIT_S = 20.0
-#: Limits for storing progress in a transaction, and in a group alone, as multiples of that wait.
+#: Limits for storing progress in a transaction, and in a group alone, as multiples of
+#: ANSWER_WAIT_S.
 OFFSETS_WAITS, GROUP_WAITS = 3, 2
-#: Wait for the progress before a writer has ended its predecessor's open transaction. Until that
-#: has ended, brokers do not report the progress, so a longer wait would be in vain.
+#: Wait for the progress before a writer has ended its predecessor's open transaction, s. Brokers do
+#: not report the progress until that transaction has ended, so a longer wait would be in vain.
 LOOK_WAIT_S = 1.0
-#: Wait for the abort of a transaction when a delivery stops.
+#: Wait for the abort of a transaction when a delivery stops, s.
 ABORT_WAIT_S = 2.0
 #: Time-out of transactions, which are short. An open transaction of a crashed delivery hides later
 #: records of other producers no longer than this.
 TRANSACTION_TIMEOUT_MS = 30_000
-#: Most records queued in the client; further ones wait for room.
+#: Most records queued in the client; further records wait until some were sent.
 QUEUE_RECORDS_MAX = 100_000
-#: Wait of a fetch without records, from which the end of a partition is inferred.
+#: Wait of a fetch that returns no records, ms. Then the partition is assumed to be at its end.
 END_WAIT_MS = 10
-#: Pause between two attempts to queue a record in a full client.
+#: Pause between two attempts to queue a record when the client's queue is full, s.
 ROOM_WAIT_S = 0.01
 _NO_DIGEST = "-"
 _FENCED = (
@@ -64,14 +65,14 @@ _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 )
-#: Error codes without a cause; the cause is the client's last error of a connection or record.
+#: Error codes without a cause. The cause is the last error of a connection or record.
 _SILENT = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._MSG_TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._INCONSISTENT,
-    # A transaction that an error has ended already: the record's callback has the error.
+    # An error has ended this transaction already. The record's callback has that error.
     KafkaError._STATE,
 )
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -90,12 +91,12 @@ class Link:
 
     def __init__(self, sink: KafkaSink) -> None:
         self.label = f"topic {sink.topic}"
-        #: Secrets that no message of this delivery may show.
+        #: Secrets that must be removed from all messages of this delivery.
         self.secrets: list[str] = []
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
-        """Clear the errors from before."""
+        """Reset the errors and the seq range. ``epoch`` is the writer's epoch."""
         self.epoch = epoch
         #: The last error of a connection or a record that a retry does not fix.
         self._refused: KafkaError | None = None
@@ -108,18 +109,18 @@ class Link:
         self.items = (first_seq, rows.next_seq)
 
     def note(self, error: KafkaError) -> None:
-        """Record a connection error, which calls only report as a time-out."""
+        """Record a connection error, which calls would only report as a time-out."""
         _log.info("client", extra={"reason": self.shown(error)})
         if refusal_of(error) is not None:
             self._refused = error
 
     def note_record(self, error: KafkaError | None, _: Message) -> None:
-        """Record a record's error; the commit only reports that there is one."""
+        """Record a record's error; the commit would only report that there is one."""
         if error is not None:
             self.note(error)
 
     def shown(self, error: KafkaError) -> str:
-        """Return the client's message without secrets, as it may repeat its options."""
+        """Return the client's message without secrets; it may contain the client's options."""
         text = error.str().rstrip()
         if text.endswith(":"):  # the broker sent no message
             text += f" {KafkaError(error.code()).str()}"
@@ -134,7 +135,8 @@ class Link:
         kafka_error: KafkaError = error.args[0]
         if kafka_error.code() in _SILENT:
             with contextlib.suppress(KafkaException):
-                while isinstance(message := client.poll(0), Message):  # consumers report errors so
+                # Consumers report errors as messages
+                while isinstance(message := client.poll(0), Message):
                     self.note_record(message.error(), message)
             kafka_error = self._refused or kafka_error
         return self.meaning(kafka_error)
@@ -153,9 +155,9 @@ class Link:
     def keep(self, send: Callable[[], object], client: Producer | Consumer, waits: int) -> None:
         """Store progress in a group; ``send`` blocks, at most ``waits`` times ANSWER_WAIT_S.
 
-        The client's call ends by the limit of its connection, except in one phase: if the
-        connection is lost while the broker is frozen, it waits until the broker resumes. Such a
-        call is abandoned.
+        The client's call ends by the limit of its connection, with one exception: if the connection
+        is lost while the broker is frozen, the call waits until the broker resumes. Such a call is
+        abandoned.
 
         Raises:
             StreamEngineError: it is unknown whether the group has stored it.
@@ -206,7 +208,7 @@ class ProgressGroup:
         self.member = self.consumer.consumer_group_metadata()
 
     def read(self, wait_s: float | None = None) -> KeptProgress:
-        """Return the stored state; ``wait_s``: default ANSWER_WAIT_S.
+        """Return the stored state. ``wait_s``: at most this time, by default ANSWER_WAIT_S.
 
         Raises:
             DestinationError: no broker answers, or an open transaction would change it.
@@ -236,7 +238,7 @@ class ProgressGroup:
         """Store the progress and ``ends`` of the topic, atomically but without a transaction.
 
         Raises:
-            DestinationError: no broker answers; it may be stored anyway.
+            DestinationError: no broker answers. The progress may have been stored.
         """
         (position,) = self.position(epoch, progress)
         text = f"{position.metadata} {position.offset}"
@@ -256,7 +258,8 @@ class ProgressGroup:
             }
             is_new = offsets[0] == OFFSET_INVALID
             for k, offset in offsets.items():
-                if offset == OFFSET_INVALID:  # at the start, or the partition was added later
+                # Before the first commit, or for a partition that was added later
+                if offset == OFFSET_INVALID:
                     offsets[k] = self._end(k) if is_new else 0
         except KafkaException as error:
             raise self._link.failed(error, self.consumer) from error
@@ -313,8 +316,8 @@ def new_producer(
     usual = {
         "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
         "partitioner": "murmur2_random",
-        # Limits a request in flight, because ``send_offsets_to_transaction`` exceeds the limit
-        # that it is passed.
+        # Limits a request in progress, because ``send_offsets_to_transaction`` exceeds its own
+        # limit
         "socket.timeout.ms": int(ANSWER_WAIT_S * 1e3),
     }
     given = {**usual, **settings(sink, link), **fixed}

@@ -6,8 +6,8 @@ in :mod:`rvertex.sinks.kafka.transactions`, but it is stored after the rows. So 
 records after the topic offsets that were stored with the progress, and does not write their items
 again.
 
-Nothing fences a writer that pauses in the middle of a commit and wakes up later: the records it
-still sends are repeats. A reader drops a record whose ``seq`` is not above the last ``seq`` of the
+A writer that pauses in the middle of a commit and resumes later is not fenced: the records it still
+sends are repeats. A reader must drop a record whose ``seq`` is not above the last ``seq`` of the
 same ``stream`` in the same partition.
 """
 
@@ -41,9 +41,9 @@ class KafkaHeaders:
         self._producer: Producer | None = None
         self._epoch = 0
         self._partition = self._partitions = 0
-        #: Items that the topic already has after the stored offsets.
+        #: Seqs of items whose records the topic already has after the stored offsets.
         self._found: set[int] = set()
-        #: By topic partition: the offset up to which this writer knows the records.
+        #: By topic partition: the offset up to which this writer has read or written the records.
         self._ends: dict[int, int] = {}
         self._failure: KafkaError | None = None
         self._pending: list[dict[str, Any]] = []
@@ -59,12 +59,12 @@ class KafkaHeaders:
             )
         kept = self._group.read()
         self._refuse_if_older(kept)
-        # Readers skip a refused record that is sent again after its successors.
+        # A record that was rejected and is sent again after its successors is skipped by readers.
         self._producer = client.new_producer(
             self._sink, self._link, enable_idempotence=True, enable_gapless_guarantee=True
         )
-        # The number of partitions comes from the consumer: its connection is older than partitions
-        # that are added now, so it sees them.
+        # Get the number of partitions through the consumer: its connection is older than partitions
+        # that are added now, so it reads their records.
         self._partitions = client.partition_count(
             self._group.consumer, self._sink.topic, self._link
         )
@@ -115,7 +115,8 @@ class KafkaHeaders:
 
     def _produce(self, record: dict[str, Any]) -> None:
         assert self._producer is not None
-        while True:  # ends: brokers acknowledge records, which makes room, or they time out
+        # Ends: brokers acknowledge records, which empties the queue, or records time out
+        while True:
             try:
                 self._producer.produce(self._sink.topic, on_delivery=self._delivered, **record)
                 return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NULL = "null"
-#: Characters that JSON strings have to escape.
+#: Characters that must be escaped in JSON strings.
 _ESCAPED = r'[\x00-\x1f"\\]'
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveredRows
     from rvertex.sinks.spec import KafkaSink
 
-#: Most rows of one record of Arrow data; it stays far below a broker's usual limit of 1 MB.
+#: Most rows in one record of Arrow data, so that it is far below a broker's usual limit of 1 MB.
 ARROW_ROWS_MAX = 4096
 ARROW_BYTES_MAX = 512 << 10
 
@@ -28,9 +28,9 @@ ARROW_BYTES_MAX = 512 << 10
 class Record(NamedTuple):
     """A record for the items ``[seq, next_seq)``, which include items without a row (CTIs)."""
 
-    #: None: a tombstone, which deletes the key's value.
+    #: None: a tombstone, which deletes the value of the key.
     value: bytes | None
-    #: None: the record goes to the topic partition of its output partition.
+    #: None: the record is sent to the topic partition with the number of its output partition.
     key: bytes | None
     seq: int
     next_seq: int
@@ -40,7 +40,7 @@ class RecordEncoder:
     """Encodes the records of one delivery."""
 
     def __init__(self, sink: KafkaSink, schema: pa.Schema, end: str | None = None) -> None:
-        """``schema``: columns of the rows. ``end``: the column with ends that a later item sets.
+        """Encode rows of ``schema``. ``end``: the column with ends that a later item sets.
 
         Raises:
             InvalidSinkError: the format has no type for a column.
@@ -76,9 +76,9 @@ class RecordEncoder:
             raise RowsRefusedError(self._sink.label, rows.first_seq, rows.next_seq, reason)
 
     def _events(self, rows: DeliveredRows) -> Iterator[Record]:
-        """A change event for each row that begins, and for each end whose key gets no new row."""
+        """Return a change event for each row that begins, and each end whose key has no new row."""
         table = rows.table
-        if self._end is not None:  # then an ended row equals the row that began
+        if self._end is not None:  # without the end, an ended row equals the row that began
             at = table.schema.get_field_index(self._end)
             field = table.schema.field(at)
             open_ends = pa.nulls(table.num_rows, field.type)
@@ -117,7 +117,10 @@ class RecordEncoder:
         return texts
 
     def _keys(self, table: pa.RecordBatch) -> list[bytes | None]:
-        """Key bytes: text as it is, other values as JSON, several columns as a JSON object."""
+        """Return the keys' bytes: text unchanged, other values as JSON.
+
+        Several columns become one JSON object.
+        """
         names = list(self._sink.key)
         if not names:
             return [None] * table.num_rows
@@ -132,7 +135,7 @@ class RecordEncoder:
 
 
 def _arrow_records(rows: DeliveredRows) -> Iterator[Record]:
-    """Records that are Arrow IPC streams of many rows each."""
+    """Yield records that are Arrow IPC streams of many rows each."""
     table, n = rows.table, rows.table.num_rows
     row_bytes = max(table.nbytes // max(n, 1), 1)
     step = max(min(ARROW_ROWS_MAX, ARROW_BYTES_MAX // row_bytes), 1)

@@ -23,7 +23,7 @@ _BROKER = "this broker or its settings do not support this delivery; mode='heade
 
 
 class Refusal(NamedTuple):
-    """An error that a retry cannot fix. ``is_rows``: the rows cause it, not topic or broker."""
+    """An error that a retry cannot fix. ``is_rows``: caused by the rows, not by topic or broker."""
 
     is_rows: bool
     advice: str

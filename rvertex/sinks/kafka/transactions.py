@@ -3,8 +3,8 @@
 Each output partition has its own transactional id. So when a successor starts, the brokers abort
 the open transaction of its predecessor and reject its later records. The progress is part of the
 transaction (:class:`rvertex.sinks.kafka.client.ProgressGroup`). If the response to a commit is
-lost, ``open`` finds out: starting a producer waits until the previous transaction has ended, and
-the stored offset then shows whether it was committed.
+lost, ``open`` determines the result: starting a producer waits until the previous transaction has
+ended, and the stored offset then shows whether it was committed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class KafkaTransactions:
         self._link.begin(epoch)
         if self._group is None:
             self._group = client.ProgressGroup(self._sink, self._place, self._link)
-        with contextlib.suppress(DestinationError):  # may be unknown before init_transactions
+        # The progress may be unreadable before init_transactions
+        with contextlib.suppress(DestinationError):
             self._refuse_if_older(self._group.read(client.LOOK_WAIT_S))
         self._producer = client.new_producer(
             self._sink,
@@ -65,8 +66,7 @@ class KafkaTransactions:
             self._producer.init_transactions(client.ANSWER_WAIT_S)
         except KafkaException as error:
             raise self._link.failed(error, self._producer) from error
-        # Call this after init_transactions: before it, that call takes 0.5 s longer (librdkafka
-        # 2.16).
+        # Must follow init_transactions: before it, this call takes 0.5 s longer (librdkafka 2.16).
         count = client.partition_count(self._producer, self._sink.topic, self._link)
         self._partition = self._place.partition % count
         kept = self._group.read()
@@ -83,7 +83,8 @@ class KafkaTransactions:
         topic, own = self._sink.topic, self._partition
         produce = self._producer.produce
         for value, key, seq, next_seq in self._records.of(rows):
-            while True:  # ends: brokers acknowledge records, which makes room, or they time out
+            # Ends: brokers acknowledge records, which empties the queue, or records time out
+            while True:
                 try:
                     if key is None:
                         produce(topic, value, partition=own)
@@ -155,7 +156,7 @@ class KafkaTransactions:
         if producer is None:
             return
         if was_begun:
-            with contextlib.suppress(KafkaException):  # a successor's start also ends it
+            with contextlib.suppress(KafkaException):  # the successor's start would end it, too
                 producer.abort_transaction(client.ABORT_WAIT_S)
         producer.purge()
 

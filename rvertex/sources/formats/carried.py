@@ -3,7 +3,7 @@
 The selection is made once, when a job is planned, and stored in the types of the source's columns.
 It affects only speed.
 
-Invariant: the same files give the same selection, on every machine.
+Invariant: the same files give the same selection on every machine.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 #: Row groups with fewer rows are not used for the selection.
 ROWS_MIN = 1 << 12
-#: Least average number of occurrences per value with which a dictionary is worth it.
+#: A dictionary is used if its values occur at least this often on average.
 REPEATS_MIN = 4
 
 
 def columns_that_repeat(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
     """Return the text columns worth reading as dictionaries, by the first large row group.
 
-    Only columns with a dictionary page, by the metadata, are read. Errors of the source are left
-    to its reader.
+    Only columns that have a dictionary page, according to the metadata, are read. Errors of the
+    source are left to its reader.
     """
     unit = next((u for u in units if (u.rows or 0) >= ROWS_MIN), None)
     if not spec.traits.has_row_groups or unit is None:
@@ -55,7 +55,7 @@ def columns_that_repeat(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, .
 
 
 def with_carried(spec: SourceSpec, names: Collection[str]) -> SourceSpec:
-    """Return the source with these columns as dictionaries."""
+    """Return the source with these columns read as dictionaries."""
     if not names:
         return spec
     late = None if spec.late_schema is None else _with_carried(spec.late_schema, names)

@@ -1,8 +1,8 @@
-"""Reads CSV units: files that are cut at row ends into pieces for Arrow's parser.
+"""Reads CSV units: files that are divided at row ends into pieces for Arrow's parser.
 
 The columns have the types that were inferred or declared when the job was planned, so later rows
-cannot change them. If Arrow rejects a piece, it is halved until each bad row is alone; pieces
-without bad rows cost nothing extra.
+cannot change them. If Arrow rejects a piece, it is halved repeatedly until each bad row is alone.
+Pieces without bad rows take no extra time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 BLOCK_BYTES = 4 << 20
-csv.field_size_limit(1 << 40)  # of the whole process; Arrow, which reads the rows, has no limit
+# A setting of the process; there is no limit, as in Arrow, which reads the rows
+csv.field_size_limit(1 << 40)
 #: The empty text, and texts that R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 _NOT_NULL = ', and null_values= does not name ""'
@@ -66,7 +67,8 @@ class CsvUnits:
         self._reads_times_as_text = False
         #: The columns of the current file.
         self._header: list[str] = []
-        #: The last piece: its bytes, and its first row and line; and its rows, once requested.
+        #: The last piece: its bytes, the number of its first row, and the number of its first line.
+        #: Below: its rows, once requested.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
         self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
@@ -95,12 +97,15 @@ class CsvUnits:
             lines += lines_of(piece)
 
     def _with_bad_rows(self, unit: Unit, first_row: int) -> Iterator[pa.RecordBatch]:
-        """Return the rows of the piece, which the parser refused as a whole."""
+        """Return the rows of the piece, which the parser rejected as a whole."""
         functions = self._parse_whole, self._inspect, self._explain
         return rows_of(self._spec, unit, self._rows(), first_row, *functions)
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Return the file position of a row of the last piece; ``row`` from 0 in the unit."""
+        """Return the file position of a row of the last piece.
+
+        ``row``: its number in the unit, from 0.
+        """
         del unit
         return self._rows().origin(row)
 
@@ -201,7 +206,7 @@ class CsvUnits:
         return batch
 
     def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
-        """Yield bad rows among many, with their reasons."""
+        """Yield bad rows and their reasons. Checks many rows at once."""
         yield self._bad_rows(rows)
 
     def _bad_rows(self, rows: LineRows) -> dict[int, BadRow]:
@@ -214,7 +219,7 @@ class CsvUnits:
         columns = pa.schema([(f.name, pa.binary()) for f in self._spec.columns])
         batch = None
         if len(left):
-            with contextlib.suppress(pa.ArrowInvalid):  # then the caller halves the rows
+            with contextlib.suppress(pa.ArrowInvalid):  # on an error, the caller halves the rows
                 batch = parse_csv(
                     rows.of(left), self._header, self._delimiter, self._converted(columns)
                 )
@@ -226,7 +231,7 @@ class CsvUnits:
         return bad
 
     def _bad_values(self, values: pa.Array, field: pa.Field) -> dict[int, BadRow]:
-        """Find the values that do not have their column's type, with reasons; nulls have it."""
+        """Find the values that do not have their column's type, with reasons. Nulls are valid."""
 
         def convert(texts: pa.Array) -> None:
             quoted = pc.replace_substring(texts.cast(pa.binary()), b'"', b'""')
@@ -286,13 +291,13 @@ def csv_pieces(
 ) -> Iterator[tuple[list[str], bytes, bool]]:
     """Yield the header, and the rows after it in pieces of whole rows, with a flag.
 
-    ``[lo, hi)``: the bytes of the file to read. The flag: whether a row of the piece has an open
-    quote. The lines of the header count as part of the first piece, which begins with an empty
+    ``[lo, hi)`` are the bytes of the file to read. The flag is true if a row of the piece has an
+    open quote. The lines of the header count as part of the first piece, which begins with an empty
     line for each of them.
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
-        UnreadableTextError: it is no text in this encoding.
+        UnreadableTextError: it is not text in this encoding.
     """
     header: list[str] = []
     if lo:
@@ -357,7 +362,7 @@ def parse_csv(
     """
     if not rows.strip(b"\r\n"):
         return None
-    if rows.startswith(BOM):  # the parser would remove it, but only from the first row
+    if rows.startswith(BOM):  # the parser would remove it, but only in front of the first row
         rows = b"\n" + rows
     table = pacsv.read_csv(
         pa.BufferReader(rows),

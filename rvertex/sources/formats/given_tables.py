@@ -54,7 +54,7 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
             if folder is not None:
                 sync_folder(
                     place
-                )  # the file may be of a process that crashed before it synced the folder
+                )  # a process may have crashed before it synced the folder of this file
         except BaseException:
             if os.path.exists(draft):
                 os.unlink(draft)

@@ -1,8 +1,8 @@
-"""Reads JSON-lines units: files that are cut at line ends into chunks for Arrow's parser.
+"""Reads JSON-lines units: files that are divided at line ends into chunks for Arrow's parser.
 
 Memory is bounded by one chunk (or one line, if a line is longer). A missing field is null, and
-fields without a column are ignored. If Arrow rejects a chunk, it is halved until each bad line is
-alone; chunks without bad lines cost nothing extra.
+fields without a column are ignored. If Arrow rejects a chunk, it is halved repeatedly until each
+bad line is alone. Chunks without bad lines take no extra time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class JsonUnits:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._encoding = encoding_of(dict(spec.options))
-        #: The last piece: its bytes, and its first row and line; and its rows, once requested.
+        #: The last piece: its bytes, the number of its first row, and the number of its first line.
+        #: Below: its rows, once requested.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
         self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
@@ -83,7 +84,10 @@ class JsonUnits:
             lines += chunk.count(b"\n")
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Return the file position of a row of the last piece; ``row`` from 0 in the unit."""
+        """Return the file position of a row of the last piece.
+
+        ``row``: its number in the unit, from 0.
+        """
         del unit
         return self._rows().origin(row)
 
@@ -103,7 +107,7 @@ class JsonUnits:
         return _batch(lines, self._spec.columns)
 
     def _inspect(self, rows: LineRows) -> Iterator[dict[int, BadRow]]:
-        """Yield bad lines among many, with their reasons; inspects unusual lines first."""
+        """Yield bad lines and their reasons. Checks many lines at once, unusual lines first."""
         lines = [rows.raw(k) for k in range(len(rows.starts))]
         for bad_line in bad_lines(lines, self._spec.columns, NO_OBJECT, parse_json):
             yield {k: BadRow(*why) for k, why in bad_line.items()}
@@ -152,7 +156,7 @@ def chunks(
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
-        UnreadableTextError: it is no text in this encoding.
+        UnreadableTextError: it is not text in this encoding.
     """
     rest = b""
     is_first = lo == 0
@@ -183,7 +187,7 @@ def chunks(
 
 
 def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
-    """Parse a chunk of whole lines to a table; ``schema`` None: infer columns and types.
+    """Parse a chunk of whole lines to a table. ``schema`` None: infer columns and types.
 
     Times and dates are read from text as in CSV; a date may also be a number of days since 1970.
     """
@@ -247,7 +251,7 @@ def _parsed(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _check_nulls(chunk: bytes) -> None:
-    """Raise for a row that is null: as the first it would crash the process (pyarrow 26.0.1).
+    """Raise for a row that is null: as the first row it would crash the process (pyarrow 26.0.1).
 
     Raises:
         pyarrow.ArrowInvalid: a row is null.
@@ -257,7 +261,7 @@ def _check_nulls(chunk: bytes) -> None:
 
 
 def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
-    """Return the column that makes a line bad; None if the line is no object at all."""
+    """Return the column that makes a line bad; None if the line is not an object."""
     refused = [f for f in columns if _refuses(line, pa.schema([f]))]
     if refused and (len(refused) < len(columns) or len(columns) == 1):
         return None if _refuses(line, pa.schema([])) else refused[0]
@@ -265,7 +269,7 @@ def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
 
 
 def object_lines(chunk: bytes) -> int | None:
-    """Count the lines, empty ones excluded; None if one does not begin and end as an object.
+    """Count the non-empty lines; None if a line does not begin and end as an object.
 
     The parser does not end an object at a line end. From lines that begin and end as objects, it
     returns as many rows as there are lines only if each line is one object.
@@ -286,8 +290,8 @@ def object_lines(chunk: bytes) -> int | None:
 def infer_json_schema(path: str, encoding: str) -> pa.Schema:
     """Infer columns and types from the first lines of the file.
 
-    If some lines cannot be read, or contradict each other, the types follow from the first
-    thousand lines, without lines that contradict earlier ones.
+    If some lines cannot be read, or contradict each other, the types follow from the first thousand
+    lines, without the lines that contradict earlier ones.
     """
     chunk, more = b"", json_chunks(path, encoding=encoding)
     while len(chunk) < CHUNK_BYTES and (piece := next(more, b"")):  # ends with the file
@@ -309,11 +313,11 @@ def infer_json_schema(path: str, encoding: str) -> pa.Schema:
 
 
 def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
-    """Infer from the lines that do not contradict earlier ones; None if there is no such line."""
+    """Infer from the lines that do not contradict earlier ones; None if there are no such lines."""
     good: list[bytes] = []
     schema: pa.Schema | None = None
     todo = [(0, len(lines))]
-    while todo:  # ends: each piece is taken, or halved until it is one line
+    while todo:  # ends: each piece is parsed, or halved until it is one line
         lo, hi = todo.pop()
         try:
             schema = _checked_table(b"\n".join([*good, *lines[lo:hi]]), None).schema
@@ -331,7 +335,7 @@ def _batch(chunk: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """Parse whole lines, each of which is one object in UTF-8.
 
     Raises:
-        pyarrow.ArrowInvalid: a line is no such object.
+        pyarrow.ArrowInvalid: a line is not such an object.
     """
     table = _checked_table(chunk, schema)
     batches = table.combine_chunks().to_batches()
@@ -349,7 +353,7 @@ def _checked_table(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _line_places(chunk: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the beginnings and ends of the lines that are not empty."""
+    """Return the start and end offsets of the lines that are not empty."""
     lines = chunk.split(b"\n")
     ends = np.cumsum([len(text) + 1 for text in lines])
     is_row = np.array([bool(text.strip(_SPACE)) for text in lines])

@@ -1,10 +1,9 @@
 """Reads Parquet units: row groups, of which only the required columns are read.
 
-Reads are single-threaded (a host has one core's worth of vertices), and memory is bounded: by one
-row group's compressed columns and one decoded batch. The footer is read once for consecutive units
-of the same file. A unit marked ``only_times``
-(:mod:`rvertex.sources.formats.row_groups`) is read without its payload, unless one of its rows may
-be late.
+Reads are single-threaded (a host's vertices share one core), and memory is bounded: by one row
+group's compressed columns and one decoded batch. The footer is read once for consecutive units of
+the same file. A unit marked ``only_times`` (:mod:`rvertex.sources.formats.row_groups`) is read
+without its payload, unless one of its rows may be late.
 """
 
 from __future__ import annotations
@@ -74,7 +73,10 @@ class ParquetUnits:
             raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
 
     def _rows(self, file: pq.ParquetFile, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """Yield all rows; columns for late rows are null until the first that may be late."""
+        """Yield all rows.
+
+        Columns that only late rows need are null until the first row that may be late.
+        """
         latest = self._latest if unit.before_us is None else unit.before_us
         self._latest = None
         given = 0
@@ -100,7 +102,8 @@ class ParquetUnits:
         rows: Iterator[pa.RecordBatch] = file.iter_batches(
             self._batch_rows, row_groups=[unit.row_group], columns=names, use_threads=False
         )
-        # A name with a dot also reads the field of a struct that has this path.
+        # For a name with a dot Arrow also reads the field of a struct that has this path, so
+        # select.
         return (self._dictionaries.share(batch.select(names)) for batch in rows)
 
     def _filled(self, file: pq.ParquetFile, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -144,7 +147,10 @@ class ParquetUnits:
         return batches
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Return the row number in the file, from 1; ``row``: in the unit, from 0. No line."""
+        """Return the row number in the file, from 1.
+
+        ``row``: its number in the unit, from 0. No line.
+        """
         assert unit.row_group is not None
         metadata = self._open(unit.path).metadata
         before = sum(metadata.row_group(g).num_rows for g in range(unit.row_group))
@@ -172,7 +178,7 @@ def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
 
 
 def _opened(path: str, dictionaries: Sequence[str], int96: Literal["us", "ns"]) -> pq.ParquetFile:
-    """Open a file; ``int96``: unit of INT96 times (ns overflows outside of 1677 to 2262)."""
+    """Open a file. ``int96``: unit of INT96 times (ns overflows outside of 1677 to 2262)."""
     source = open_random(path)
     try:
         return pq.ParquetFile(
@@ -197,7 +203,7 @@ def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
 
 
 def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
-    """Return the leaf of a flat column; a field of a struct may have the same path."""
+    """Return the leaf of a flat column. A field of a struct may have the same path."""
     schema = file.schema
     leaves = (schema.column(k) for k in range(len(schema)))
     positions = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
@@ -219,7 +225,7 @@ def schema_of(path: str) -> pa.Schema:
 
 
 def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
-    """Find INT96 columns with times that microseconds truncate, with the first such time, ns.
+    """Find INT96 columns whose times are truncated to microseconds, with the first such time, ns.
 
     Only the first row group is read.
     """
@@ -235,13 +241,14 @@ def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
     for name in old:
         ns = in_ns.column(name).cast(pa.int64()).fill_null(0).to_numpy()
         us = in_us.column(name).cast(pa.int64()).fill_null(0).to_numpy()
-        is_cut = (ns // 1_000 == us) & (ns % 1_000 != 0)  # an overflow in ns differs in us
+        # A time that overflows in ns differs in us
+        is_cut = (ns // 1_000 == us) & (ns % 1_000 != 0)
         cut += [(name, int(ns[k])) for k in np.flatnonzero(is_cut)[:1]]
     return cut
 
 
 def _without_late_columns(spec: SourceSpec) -> list[str] | None:
-    """Return the columns except those for late rows only; None if there are no such columns."""
+    """Return the columns that other rows than late ones need; None if that is all of them."""
     if spec.late_schema is None or not isinstance(spec.ve, str | int | None):
         return None
     kept = {*spec.schema.names, *(t for t in (spec.vs, spec.ve) if isinstance(t, str))}
@@ -256,10 +263,10 @@ def _latest_in_time(spec: SourceSpec, times: pa.Array, before_us: int) -> int | 
     """
     vs = parse_times(times)
     if isinstance(vs, Fault):
-        return None  # a reader of all columns reports it
+        return None  # a reader of all columns reports the error
     if len(vs) == 0:
         return before_us
-    if (vs[1:] >= vs[:-1]).all():  # one pass; true of most files
+    if (vs[1:] >= vs[:-1]).all():  # one pass proves it for most files
         return None if vs[0] < before_us - spec.delay_us else max(int(vs[-1]), before_us)
     latest = np.maximum(np.maximum.accumulate(vs), before_us)
     return None if (vs < latest - spec.delay_us).any() else int(latest[-1])

@@ -1,8 +1,8 @@
 """Splits large CSV and JSON-lines files into units: ranges of bytes with whole rows.
 
-In JSON lines a row ends with its line, so only the bytes near each cut are searched. In CSV the end
-of a row depends on all quotes before it, so the file is read once, when the job is planned. The
-plan stores the ranges. Files that are compressed, or in another encoding, are not split.
+In JSON lines a row ends with its line, so only the bytes near each boundary are searched. In CSV
+the end of a row depends on all quotes before it, so the file is read once, when the job is planned.
+The plan stores the ranges. Files that are compressed, or in another encoding, are not split.
 
 Invariant: the rows of the units, in order, are the rows of the file.
 """
@@ -71,7 +71,7 @@ def _json_cuts(path: str, size: int) -> list[int]:
 
 
 def _csv_cuts(path: str, size: int, delimiter: str) -> list[int]:
-    """Return an end of a row at or after each multiple of UNIT_BYTES."""
+    """Return the end of a row at or after each multiple of UNIT_BYTES."""
     cuts: list[int] = []
     consumed, rest, is_first = 0, b"", True
     with open_random(path) as file:

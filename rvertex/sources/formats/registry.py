@@ -1,7 +1,7 @@
 """The formats of sources by name: how to find columns and units, and how to read a unit.
 
 Properties of formats that planner and hosts need are in :data:`rvertex.sources.spec.TRAITS`.
-Kafka's messages are read as a log, so they are not here.
+Kafka's messages are read as a log, so Kafka is not among these formats.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFormat:
-    """How sources of one format are inspected and read; each function raises a reader's errors."""
+    """How sources of one format are inspected and read. Each function raises a reader's errors."""
 
-    #: Returns the columns at a path (of a file, if the format has files), given reader options.
+    #: Returns the columns at a path, given the reader options. If the format has files, the path is
+    #: a file.
     columns: Callable[[str, Options], pa.Schema]
     #: Returns all units of a source, in the order of its rows.
     units: Callable[[SourceSpec], tuple[Unit, ...]]
-    #: ``reader(spec, batch_rows)``.
+    #: Opens a reader: ``reader(spec, batch_rows)``.
     reader: Callable[[SourceSpec, int], UnitReader]
-    #: Cost of decoding a row, us of a core.
+    #: Processor time to decode a row, us.
     row_us: float
     #: Whether a source consists of files, which are listed when the job is planned.
     has_files: bool = True
@@ -59,7 +60,8 @@ def _files(spec: SourceSpec) -> dict[str, FileVersion]:
     """Return the files that folder filters do not exclude; the first file if they exclude all."""
     files = list_files(spec.format, spec.path)
     kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.folders)}
-    return kept or dict(list(files.items())[:1])  # a filter after the source drops its rows
+    # The filter after the source drops the rows of that file
+    return kept or dict(list(files.items())[:1])
 
 
 def _row_groups(spec: SourceSpec) -> tuple[Unit, ...]:

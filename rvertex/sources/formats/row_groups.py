@@ -5,13 +5,13 @@ counted, even if the query drops it. So a row group is never skipped entirely. I
 prove that no row passes the filter after the source, its rows are still returned, with null in all
 columns except the time columns. The filter drops them, because a comparison with null is not true.
 
-Late rows that are dropped are kept in a side output with their payload. With that policy, the
-payload is null only if no row of the unit can be late. This is known from the times of the units
-before it (:func:`marked`, when the job is planned) and the unit's own times (``parquet.py``, when
-it is read). By the same rule, a reader decides whether to read columns that only late rows keep; if
-it has read all rows before a unit, it needs no statistics for that. Both decisions follow from the
-files. So a reader opened at any row returns the same rows, except for those columns of rows that
-are not late, which are not stored.
+Late rows may be kept, with their payload, in a side output. With that policy, the payload is null
+only if no row of the unit can be late. This is known from the times of the units before it
+(:func:`marked`, when the job is planned) and the unit's own times (``parquet.py``, when it is
+read). By the same rule, a reader decides whether to read columns that only late rows need; if it
+has read all rows before a unit, it needs no statistics for that. Both decisions follow from the
+files. So a reader opened at any row returns the same rows, except that columns which are not stored
+may be null.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Bound, SourcePartition, SourceSpec, Unit
 
 _EXACT_UNITS = ("s", "ms", "us")
-#: By operator: which of (min, max) to compare, and the test that is true if some row may pass.
+#: By operator: which of (min, max) to compare, and a test that is true if some row may pass.
 _DECIDED: dict[str, tuple[tuple[str, Callable[[Any, Any], bool]], ...]] = {
     "==": (("min", operator.le), ("max", operator.ge)),
     "<": (("min", operator.lt),),
@@ -60,7 +60,7 @@ def can_be_bounded(kind: pa.DataType) -> bool:
 
 
 def marked(partition: SourcePartition) -> SourcePartition:
-    """Return the partition with ``only_times`` set where statistics allow it. Reads footers.
+    """Return the partition with ``only_times`` set where statistics allow it. Reads file footers.
 
     Raises:
         SourceVanishedError, CorruptSourceError: naming the file.
@@ -143,7 +143,7 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
 
 
 def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) -> bool:
-    """Return whether the folders above a file exclude all its rows: one bound is false for them.
+    """Return whether the folders above a file exclude all its rows, since they contradict a bound.
 
     Raises:
         SourceSchemaError: a folder's value does not have its column's type.
@@ -174,7 +174,7 @@ def _is_outside(value_range: tuple[Any, Any], bound: Bound) -> bool:
 
 
 def _min_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
-    """Convert to Python values; None for a time that Python lacks (before year 1, after 9999)."""
+    """Convert statistics to Python values; None for times before year 1 or after 9999."""
     try:
         return statistics.min, statistics.max
     except (OverflowError, ValueError):
@@ -184,7 +184,7 @@ def _min_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
 def _statistics(
     spec: SourceSpec, unit: Unit, file: pq.ParquetFile, column: str
 ) -> pq.Statistics | None:
-    """Return the statistics of a flat column whose type in the file is that of the plan."""
+    """Return the statistics of a flat column if its type in the file is the type in the plan."""
     there = file.schema_arrow
     at = there.get_field_index(column)
     if at < 0 or not there.field(at).type.equals(spec.columns.field(column).type):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def holds_log(path: str) -> bool:
-    """Return whether there is a log at this path; errors are left to its reader."""
+    """Return whether there is a log at this path. Errors are left to the log's reader."""
     try:
         return declared(open_store(path)) is not None
     except (OSError, StoreError):
@@ -45,7 +45,7 @@ def holds_log(path: str) -> bool:
 
 
 def log_schema(path: str) -> pa.Schema:
-    """Return the columns of its rows.
+    """Return the columns of the log's rows.
 
     Raises:
         SourceNotFoundError, CorruptSourceError: there is no log, or its declaration is damaged.

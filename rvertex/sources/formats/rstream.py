@@ -102,7 +102,7 @@ def stream_schema(path: str) -> pa.Schema:
 
 
 def item_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """Return one unit with all items."""
+    """Return a single unit that has all items."""
     assert spec.items is not None
     return (Unit("", rows=spec.items.num_rows),)
 
@@ -140,7 +140,7 @@ class RStreamUnits:
         file = _opened(unit.path, names)
         try:
             _check_columns(unit.path, file.payload, self._spec.columns)
-            is_whole = len(names) == len(file.payload)  # digests are over all columns
+            is_whole = len(names) == len(file.payload)  # digests cover all columns
             seq, row = unit.first_seq, 0
             while seq < file.info.seqs.hi:
                 try:
@@ -177,7 +177,7 @@ class RStreamUnits:
 
 
 def refuse_edges(path: str, batch: pa.RecordBatch) -> None:
-    """Raise for an output with start edges: readers expect rows with known ends.
+    """Raise for an output with start edges, because readers expect rows with known ends.
 
     Raises:
         SourceSchemaError: the end of a row is a separate item.
@@ -218,7 +218,7 @@ def refuse_job_folder(store: BlobStore, path: str) -> None:
 
 
 def _segments(names: Sequence[str]) -> list[str]:
-    """Return the segments to read, all of them whole; a finished job needs no others."""
+    """Return the segments to read. All of them are whole; a finished job needs no others."""
     return [segment_name(file) for seqs, file in valid_segments(names).items() if seqs == file]
 
 

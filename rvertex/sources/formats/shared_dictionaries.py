@@ -23,7 +23,7 @@ class SharedDictionaries:
         self._known: dict[str, pa.Array] = {}
 
     def share(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Re-encode rows over the dictionaries of earlier batches where that is possible."""
+        """Re-encode rows with the dictionaries of earlier batches where that is possible."""
         if not has_dictionaries(batch.schema):
             return batch
         columns = [

@@ -1,7 +1,7 @@
 """Reads text units: files with a row per line, in the column ``line``, without the line end.
 
 Lines are UTF-8 and end with LF or CRLF. A line's time is its number over all files of the source,
-so it does not depend on the assignment of files to partitions. Therefore the lines of all files are
+so it does not depend on the assignment of files to partitions. For this, the lines of all files are
 counted when the job is planned.
 """
 
@@ -46,7 +46,7 @@ class TextUnits:
             raise SourceChangedError(unit.path, None, f"{unit.rows} rows", f"{rows}")
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Return the line's number: a row is a line."""
+        """Return the line's number; a row is a line."""
         del unit
         return Origin(row + 1, row + 1)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rstream.items.batch import Items
     from rvertex.sources.spec import SourceSpec
 
-#: Least time from the start of a read without rows to the next read.
+#: Least seconds from the start of a read without rows to the next read.
 LOOK_EVERY_S = 0.02
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: "advance": no row below ``time`` follows. "file": the rows of a file start here. "lost": the rows
 #: up to ``until`` were deleted and are skipped. "clock": the wall clock is ``time``; by it the host
-#: decides whether rows before ``until`` start too far in the future. "end": nothing follows.
+#: decides whether rows before ``until`` start too far in the future. "end": no row follows.
 EntryKind = Literal["advance", "file", "lost", "clock", "end"]
 
 
@@ -32,11 +32,11 @@ class LogEntry:
     #: Number of the entry in its partition.
     index: int
     position: int
-    #: "advance" and "clock" only, us.
+    #: Set for "advance" and "clock" only, us.
     time: int = 0
-    #: "lost" and "clock" only.
+    #: Set for "lost" and "clock" only.
     until: int = 0
-    #: "file" only.
+    #: Set for "file" only.
     path: str = ""
     version: FileVersion | None = None
 

@@ -7,7 +7,7 @@ from rstream.errors import IntegrityError, OperatingError, UsageError, error_cla
 
 @error_class
 class AddedStreamsError(IntegrityError):
-    """The output of another job has got more streams since this job began to read it."""
+    """The output of another job has more streams than when this job started to read it."""
 
     path: str
     now: int
@@ -28,7 +28,7 @@ class LostInputError(IntegrityError):
     wanted: int
     first: int
     reason: str
-    #: What the user can do; some logs can be read on after the deleted rows.
+    #: What the user can do. Some logs can be read after the deleted rows.
     remedy: str = "start a new job"
 
     message = (
@@ -91,7 +91,7 @@ class LogUnreachableError(OperatingError):
 
 @error_class
 class RegistryRefusedError(LogUnreachableError):
-    """A schema registry rejects the credentials; a running job retries until it is accepted."""
+    """A schema registry rejects the credentials. A running job retries until they are accepted."""
 
     message = "{log}: {reason}"
 
@@ -146,7 +146,7 @@ class ClientMissingError(UsageError):
 
 @error_class
 class InvalidPositionsError(UsageError):
-    """The start or end that a source declares is no position of its log."""
+    """The start or end that a source declares is not a position of its log."""
 
     log: str
     reason: str

@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
     from rvertex.sources.versions import FileVersion
 
-#: Bits of a position for the row in its file: at most 2**32 rows per file.
+#: Bits of a position for the row within its file: at most 2**32 rows per file.
 ROW_BITS = 32
 POLL_EVERY_US = 1_000_000
 #: Options of the source.
 PARTITIONS, POLL_EVERY = "log_partitions", "poll_every_us"
-#: Rows read ahead per partition.
+#: Rows that are read ahead per partition.
 AHEAD_ROWS = 65_536
-#: Most files added with one decision.
+#: Most files that are added with one decision.
 ENTERED_MAX = 1_000
 
 
 def folder_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """Return the folder's partitions; an option sets their number."""
+    """Return the folder's partitions, whose number is an option of the source."""
     count = int(spec.option(PARTITIONS, 1))
     return tuple(Unit(spec.path, stream=k) for k in range(count))
 
@@ -76,7 +76,7 @@ class _Partition:
     files: list[tuple[str, FileVersion | None]] = field(default_factory=list)
     reader: SourceReader | None = None
     reading: Future[pa.RecordBatch | None] | None = None
-    #: Rows read but not returned: position of the first, and the batch.
+    #: Rows that were read and not returned: position of the first row, and the batch.
     ahead: tuple[int, pa.RecordBatch] | None = None
 
     @property
@@ -94,9 +94,9 @@ class Scan:
     """The result of one listing of the folders."""
 
     files: dict[str, FileVersion]
-    #: Why a folder could not be listed; empty: all were.
+    #: Why a folder could not be listed; empty: all folders were listed.
     trouble: str
-    #: Whether a file that is missing here is certainly deleted, because no store failed.
+    #: Whether a file that is missing here was certainly deleted, because no store failed.
     is_known: bool
 
 
@@ -125,18 +125,19 @@ class FolderLog:
         #: The files that were added, with their versions.
         self._entered: dict[str, FileVersion | None] = {}
         self._scanning: Future[Scan] | None = None
-        #: When the running scan started, and the last completed one.
+        #: When the running scan started, and when the last completed scan started.
         self._began_s, self._last_scan_s = 0.0, 0.0
         self._due_s = clock.monotonic_s()
         self._last_files: dict[str, FileVersion] = {}
         #: Complete files that were not added yet.
         self._complete: list[tuple[str, FileVersion]] = []
         self._has_scanned = False
-        #: The files to add before the log may end, None before they are listed; and when that was.
+        #: The files to add before the log may end (None: not listed yet), and the time from which
+        #: they are listed.
         self._finish_s: float | None = None
         self._last: set[str] | None = None
         self._listed_s = 0.0
-        #: Why the folder could not be listed; it may contain unknown files.
+        #: Why the folder could not be listed. If set, it may contain unknown files.
         self._trouble = ""
         self._is_closed = False
 
@@ -166,7 +167,7 @@ class FolderLog:
         self._complete = [file for file in self._complete if file[0] not in self._entered]
 
     def finish(self, since_s: float) -> bool:
-        """See FileLog. A folder that cannot be listed does not end: it may have files."""
+        """See FileLog. A folder that cannot be listed does not end, since it may have files."""
         if self._finish_s is None:
             self._finish_s, self._due_s = since_s, min(self._due_s, since_s)
         if self._trouble:
@@ -181,7 +182,7 @@ class FolderLog:
         return not self._last
 
     def _scan(self) -> None:
-        """Process a scan that has ended, or start the next one when it is due."""
+        """Process the result of a scan, or start the next scan when it is due."""
         if self._scanning is not None:
             if self._scanning.done():
                 scanned, self._scanning = self._scanning.result(), None
@@ -200,7 +201,8 @@ class FolderLog:
             try:
                 versions |= list_files(self._spec.format, path)
             except SourceNotFoundError as error:
-                if error.__cause__ is not None:  # without a cause the folder is empty
+                # An error without a cause means that the folder is empty
+                if error.__cause__ is not None:
                     trouble = str(error)
                     is_known = is_known and isinstance(error.__cause__, FileNotFoundError)
         numbers = {p.number for p in self._partitions}
@@ -219,7 +221,7 @@ class FolderLog:
         """
         self._trouble = scan.trouble
         if scan.trouble and self._last is not None:
-            return  # files that this listing lacks may be there
+            return  # the folder may have files that this listing lacks
         self._check_taken(scan)
         fresh = {p: v for p, v in scan.files.items() if p not in self._entered}
         self._complete = [
@@ -230,7 +232,7 @@ class FolderLog:
         self._last_files, self._last_scan_s, self._has_scanned = fresh, self._began_s, True
 
     def _check_taken(self, scan: Scan) -> None:
-        """Raise if a file that was added has changed, or with the rule "kept", is deleted."""
+        """Raise if a file that was added has changed or, with the rule "kept", was deleted."""
         for path, then in self._entered.items():
             now = scan.files.get(path)
             if now is None and self._rule == "kept" and scan.is_known:
@@ -259,7 +261,7 @@ class FolderLog:
         return self._log_rows(state, first, rows)
 
     def _log_rows(self, state: _Partition, first: int, batch: pa.RecordBatch) -> LogRows:
-        """Return a file's rows, the first at position ``first``; bad rows are separate."""
+        """Return a file's rows, the first at position ``first``. Bad rows are separate."""
         positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
         following, width = first + batch.num_rows, len(self._spec.row_schema) + 2
         bad = bad_of(batch, width)
@@ -291,7 +293,7 @@ class FolderLog:
         return pa.RecordBatch.from_arrays([sources, nothing, nothing], schema=ORIGIN)
 
     def _take(self, state: _Partition) -> LogRows | None:
-        """Store the rows that were read; at the end of a file, return the gap after it."""
+        """Store the rows that were read. At the end of a file, return the gap after it."""
         assert state.reading is not None
         number = state.read_to >> ROW_BITS
         reading, state.reading = state.reading, None
@@ -318,7 +320,7 @@ class FolderLog:
         state.reading.add_done_callback(lambda _: self._wake())
 
     def _read_file(self, state: _Partition) -> pa.RecordBatch | None:
-        """Return the next rows of the file; None at its end. Called in the background only."""
+        """Return the next rows of the file; None at its end. Call it in the background only."""
         if state.reader is None:
             path, version = state.files[state.read_to >> ROW_BITS]
             has_groups = self._spec.traits.has_row_groups
@@ -340,9 +342,11 @@ class FolderLog:
         return LogEnd(state.end, self._last_scan_s)
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader: the end of the added files; each instance reads it in the journal.
+        """See LogReader.
 
-        See ``finish`` for the files that are in the folder and not added yet.
+        Returns the end of the added files, which each instance reads in the journal.
+
+        Files in the folder that are not added yet are handled by ``finish``.
         """
         del since_s
         return self._partitions[partition].end
@@ -355,7 +359,7 @@ class FolderLog:
         state.ahead, state.read_to = None, position
 
     def lag(self, partition: int) -> int | None:
-        """See LogReader: known only if all rows were read."""
+        """See LogReader. The lag is known only if all rows were read."""
         state = self._partitions[partition]
         return 0 if self._has_scanned and state.next_position >= state.end else None
 
@@ -365,7 +369,7 @@ class FolderLog:
         return self._trouble
 
     def close(self) -> None:
-        """See LogReader; a file whose read is running is closed afterwards."""
+        """See LogReader. A file that is being read is closed after the read."""
         self._is_closed = True
         for state in self._partitions:
             if state.reading is None:

@@ -1,4 +1,4 @@
-"""Opens the log of a live source: its partitions at planning, and its reader."""
+"""Opens the log of a live source: its partitions during planning, and its reader."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Open = Callable[
 class LiveSource:
     """How live sources of one format are read."""
 
-    #: Returns the log's partitions at planning, each from its first position.
+    #: Returns the log's partitions during planning, each from its first position.
     units: Callable[[SourceSpec], tuple[Unit, ...]]
-    #: Opens a reader for the partitions of a source vertex; see :func:`open_log`.
+    #: Opens a reader of the partitions of a source vertex; see :func:`open_log`.
     open: Open
 
 
 def polled(open_rows: Callable[[SourceSpec, Unit, int], RowReader], look_every_s: float) -> Open:
-    """Make a reader that polls partitions, ``look_every_s`` after a read that found no rows.
+    """Make a reader that polls partitions again ``look_every_s`` after a read without rows.
 
     ``open_rows(spec, unit, position)`` opens one partition at a position, in the background.
     """
@@ -71,7 +71,7 @@ def polled(open_rows: Callable[[SourceSpec, Unit, int], RowReader], look_every_s
     return open_log
 
 
-#: By format; every other format is read from growing folders.
+#: By format. Every other format is read from growing folders.
 LIVE_SOURCES = {
     "kafka": LiveSource(
         units=topic_units,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
 
-#: Rows read ahead per partition.
+#: Rows that are read ahead per partition.
 AHEAD_ROWS = 16_384
 
 
@@ -25,7 +25,7 @@ class RowReader(Protocol):
     """Reads the rows of one partition. Called in the background, one call at a time."""
 
     def read_next(self, rows_max: int) -> LogRows | None:
-        """Return the next rows, None if there are none yet.
+        """Return the next rows; None if there are none yet.
 
         Raises:
             StreamEngineError: as ``LogReader.read``.
@@ -52,7 +52,7 @@ class PolledLog:
         return self._partitions[partition].end
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader: the position at which a read found no more rows."""
+        """See LogReader. Returns the position at which a read found no more rows."""
         end = self.end(partition)
         return end.position if end is not None and end.reported_s >= since_s else None
 
@@ -88,7 +88,7 @@ class PolledPartition:
         wake: Callable[[], None],
         background: Background,
     ) -> None:
-        """``open_rows``: opens a reader at a position; called in the background.
+        """Read from ``position``; ``open_rows`` opens a reader there, in the background.
 
         ``look_every_s``: least time from the start of a read without rows to the next read.
         """
@@ -97,7 +97,7 @@ class PolledPartition:
         self._clock, self._wake, self._background = clock, wake, background
         self._rows: RowReader | None = None
         self._reading: Future[LogRows | None] | None = None
-        #: When the running read started, and the earliest time of the next if it finds no rows.
+        #: When the running read started, and when the next read is due if this one finds no rows.
         self._began_s, self._due_s = 0.0, clock.monotonic_s()
         self._ahead: LogRows | None = None
         self._end: LogEnd | None = None
@@ -125,7 +125,7 @@ class PolledPartition:
 
     @property
     def wait_s(self) -> float | None:
-        """See LogReader. A time in the past does not count: the vertex may want no rows now."""
+        """See LogReader. A time in the past is ignored, since the vertex may need no rows now."""
         left_s = self._due_s - self._clock.monotonic_s()
         return left_s if left_s > 0 else None
 
@@ -136,7 +136,7 @@ class PolledPartition:
         self._ahead, self._position = None, position
 
     def close(self) -> None:
-        """Close the reader once its running read is done; idempotent."""
+        """Close the reader, at the latest after its running read; idempotent."""
         self._is_closed = True
         if self._reading is None:
             self._close_rows()

@@ -1,8 +1,8 @@
 """The interface of live logs for a source vertex: rows with positions, and the log's current end.
 
 Invariants: (1) positions of a partition increase and may have gaps; (2) a log that is read again
-from a position returns the same rows at the same positions; (3) the end of a partition is reported
-by the log, never guessed from the time without rows. Source: ADR 32.
+from a position returns the same rows at the same positions; (3) the log itself reports the end of a
+partition; it is never guessed from the time without rows. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class LogRows:
 
     ``batch`` has the columns ``_vs, _ve`` and the payload, in log order, and may be empty.
     ``positions`` (int64) has the position of each row. ``next_position`` is greater than all of
-    them; positions in between without a row are a gap or a row that could not be decoded.
+    them. A position below it without a row is a gap, or a row that could not be decoded.
     """
 
     positions: np.ndarray
     batch: pa.RecordBatch
     next_position: int
-    #: Rows of that range that could not be decoded, with the columns of ``bad_rows.DEAD``.
+    #: Rows of this range that could not be decoded, with the columns of ``bad_rows.DEAD``.
     dead: pa.RecordBatch | None = None
-    #: The origin of each row of ``batch``, columns :data:`ORIGIN`; only set for sources that keep
-    #: rows which start too far in the future as dead letters.
+    #: The origin of each row of ``batch``, columns :data:`ORIGIN`. Only set if the source keeps
+    #: rows that start too far in the future as dead letters.
     origins: pa.RecordBatch | None = None
 
     def before(self, position: int) -> LogRows:
-        """Return the rows before ``position``; ``next_position`` is then at most ``position``."""
+        """Return the rows before ``position``. Their ``next_position`` is at most ``position``."""
         if self.next_position <= position:
             return self
         rows = int(self.positions.searchsorted(position))
@@ -66,7 +66,7 @@ class LogRows:
 
 
 def joined_rows(pieces: Sequence[LogRows]) -> LogRows:
-    """Join pieces of which each starts at the previous one's ``next_position``."""
+    """Join pieces, each of which starts at the previous one's ``next_position``."""
     if len(pieces) == 1:
         return pieces[0]
     dead = [piece.dead for piece in pieces if piece.dead is not None]
@@ -130,11 +130,14 @@ class LogReader(Protocol):
 
     @property
     def wait_s(self) -> float | None:
-        """Time until ``read`` is due; None: the reader wakes the host, or the time has passed."""
+        """Return the seconds until ``read`` is due.
+
+        None: the reader wakes the host, or the time has passed.
+        """
 
     @property
     def waiting(self) -> str:
-        """What the reader waits for other than rows, such as an unreachable broker; "": nothing."""
+        """What the reader waits for besides rows, such as an unreachable broker; "" if nothing."""
 
     def close(self) -> None:
         """Stop fetching; idempotent."""

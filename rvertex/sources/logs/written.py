@@ -41,7 +41,7 @@ from rvertex.sources.spec import Unit
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
 
-#: Least time before the next read after one that found no items; each read lists the folder.
+#: Least seconds before the next read after a read without items, since each read lists the folder.
 LOOK_EVERY_S = 0.1
 
 
@@ -123,7 +123,10 @@ class WrittenItems:
         return LogRows(positions, batch, items.next_seq)
 
     def _check_streams(self) -> None:
-        """Check, after a read without new items, that the output has no additional streams."""
+        """Check that the output has no additional streams.
+
+        Called after a read without new items.
+        """
         path, then = self._spec.path, self._unit.streams
         if then and not split_part(path)[1]:
             now = len(growing_streams(path).places)

@@ -1,17 +1,17 @@
 """Pattern search over rows whose conditions are known in advance: a lazily built automaton.
 
 A *state* is the list of the instructions at which threads wait for a row, in order of preference. A
-row moves a state to the next one. Each thread whose variable the row may be mapped to continues, in
-order; a thread that matches ends all threads after it. States and steps are cached, so a row costs
-one table look-up. The match is known when no thread is left that is preferred to the thread that
-matched last. A walk back over the states finds which rows were mapped to which variables.
+row moves a state to the next state. Each thread whose variable the row may be mapped to continues,
+in order; a thread that matches ends all threads after it. States and steps are cached, so a row
+costs one table look-up. The match is known when no thread is left that is preferred to the thread
+that matched last. Going back over the states finds which rows were mapped to which variables.
 
 A search from a later start often reaches the states of the previous search at the same row. From
 that row on both searches are equal, so it continues where the previous one stopped. So rows are not
 read again and again.
 
-Invariants: (1) the match found is the preferred one, however the input was cut, since a search that
-lacks rows waits; (2) the cache is emptied when it has ``STATES_MAX`` states, which changes no
+Invariants: (1) the match found is the preferred one regardless of batch boundaries, since a search
+that lacks rows waits; (2) the cache is emptied when it has ``STATES_MAX`` states, which changes no
 result.
 """
 
@@ -38,7 +38,7 @@ class State:
 
     def __init__(self, takes: tuple[int, ...]) -> None:
         self.takes = takes
-        #: By symbol (the conditions that are true of a row): the step of the row.
+        #: By symbol (the conditions that are true of a row): the transition by the row.
         self.steps: dict[int, Step] = {}
 
 
@@ -50,7 +50,7 @@ class Step:
     def __init__(self, state: State | None, accepted: int, parents: tuple[int, ...]) -> None:
         #: The next state; None: no thread is left.
         self.state = state
-        #: The thread of the previous state that matches with this row; -1: none.
+        #: The thread of the previous state that matches with this row; -1: no thread.
         self.accepted = accepted
         #: For each thread: the thread of the previous state that it continues.
         self.parents = parents
@@ -59,11 +59,11 @@ class Step:
 class Search:
     """The open search of a key, and the reusable states of previous searches.
 
-    ``trace``: by row position, the state before the row. The open search has written the positions
-    from its start to ``at``. Positions from ``valid`` on are those of the last search that went to
-    the end of ``trace``, where it reached the state ``end``. ``last``, ``thread``: the last row of
-    the match so far, and the thread that matched it. The position before the start means an empty
-    match, None means none.
+    ``trace`` has, by row position, the state before the row. The open search has written the
+    positions from its start to ``at``. Positions from ``valid`` on belong to the last search that
+    reached the end of ``trace``; its state there is ``end``. ``last``, ``thread``: the last row of
+    the match so far, and the thread that matched it. If ``last`` is the position before the start,
+    the match is empty; None means no match.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class Search:
         self.end_last, self.end_thread = self.last, self.thread
 
     def move(self, rows: int) -> None:
-        """Drop the first ``rows`` positions."""
+        """Drop the first ``rows`` positions, because these rows are not stored any more."""
         del self.trace[:rows]
         self.at = max(0, self.at - rows)
         self.valid = max(0, self.valid - rows)
@@ -219,7 +219,7 @@ class Automaton:
         return at if at < count else None
 
     def _run(self, rows: KeyRows, search: Search, due: int) -> bool:
-        """Process rows; return whether the match is known, or that there is none."""
+        """Process rows. Return whether the result is known: a match, or that there is none."""
         symbols, times, trace = rows.symbols, rows.times, search.trace
         at, state, valid = search.at, search.state, search.valid
         count, traced = len(symbols), len(trace)
@@ -254,7 +254,7 @@ class Automaton:
     def _add_match(
         self, rows: KeyRows, last: int | None, takes: list[int], found: list[Found]
     ) -> None:
-        """Append the match that was found, and move the start behind it."""
+        """Append the match that was found, and move the start as ``skip`` states."""
         searching = self._searching
         if last is None:
             if searching.tells_unmatched:
@@ -268,7 +268,7 @@ class Automaton:
         rows.begin += searching.skip.after(takes, self.variable_of)
 
     def _add_unmatched(self, rows: KeyRows, found: list[Found]) -> None:
-        """Append the start row as unmatched, unless an earlier match has it."""
+        """Append the start row as unmatched, unless an earlier match contains it."""
         number = rows.numbers[rows.begin]
         if number > rows.covered:
             found.append(rows.found(0, [], self._searching.context, 0)._replace(match=None))
@@ -278,7 +278,7 @@ class Automaton:
         assert search.last is not None
         at, thread, trace = search.last, search.thread, search.trace
         takes: list[int] = []
-        while at >= rows.begin:  # ends: at falls
+        while at >= rows.begin:  # ends: at decreases
             takes.append(trace[at].takes[thread])
             at -= 1
             if at >= rows.begin:
@@ -312,7 +312,7 @@ class Automaton:
         return step
 
     def _state(self, takes: tuple[int, ...]) -> State | None:
-        """Return the cached state of these instructions; None: there are none."""
+        """Return the cached state with these instructions; None: there are none."""
         if not takes:
             return None
         known = self._states.get(takes)
@@ -328,6 +328,6 @@ class Automaton:
 
 
 def _closures(program: tuple[Instruction, ...]) -> dict[int, tuple[int, ...]]:
-    """For each Take, the Take and Accept instructions that can follow it."""
+    """Return, per Take, the Take and Accept instructions that can follow it."""
     takes = (at for at, one in enumerate(program) if isinstance(one, Take))
     return {at: closures(program, at + 1) for at in takes}

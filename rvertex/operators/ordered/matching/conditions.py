@@ -52,9 +52,10 @@ class Conditions:
         of_known = {i for _, condition in known for i in condition.leaves}
         self._leaves = {i: spec.condition_leaves[i] for i in sorted(of_known)}
         moves = [0, *(leaf.move for leaf in self._leaves.values())]
-        #: How many rows before a row these conditions read, and after it any expression reads.
+        #: How many rows before a row these conditions read, and how many rows after it any
+        #: expression reads.
         self._before, self._behind = -min(moves), spec.context[1]
-        #: Whether these conditions read only the row.
+        #: Whether these conditions read only the row itself.
         self.is_by_row = not self._behind and not self._before
         payload = pa.schema(list(rows)[2:])
         self._readers = {
@@ -70,13 +71,13 @@ class Conditions:
         return symbols
 
     def add_symbols(self, rows: Segments, fresh: np.ndarray) -> None:
-        """Compute the symbols of the rows ``fresh`` of segments, unless :meth:`of_fresh` has."""
+        """Compute the symbols of the rows ``fresh`` of segments, unless :meth:`of_fresh` did it."""
         if not self.is_by_row and len(fresh):
             first = np.repeat(rows.start, rows.sizes)
             rows.symbols[fresh] = self._symbols(self._moved(rows.numbers, first, fresh), len(fresh))
 
     def know(self, keys: Collection[KeyRows], *, is_end: bool) -> None:
-        """Compute the symbols of rows whose neighbours have arrived; ``is_end``: all have."""
+        """Compute the symbols of rows whose neighbours have arrived. ``is_end``: no more arrive."""
         if self.is_by_row:
             return
         numbers: list[int] = []
@@ -122,7 +123,7 @@ class Conditions:
         return answers
 
     def _spans(self, questions: Sequence[Question]) -> Spans:
-        """Return the rows of each question's thread as spans."""
+        """Return, per question, the rows of its thread as a span."""
         before, behind = self._spec.context
         numbers: list[int] = []
         labels: list[int] = []
@@ -133,7 +134,7 @@ class Conditions:
             first, last = rows.begin, rows.begin + link[1] - 1
             mapped: list[int] = []
             at: Link | None = link
-            while at is not None:  # ends: a link is a finite list
+            while at is not None:  # ends: a link leads to earlier rows, and there are finitely many
                 mapped.append(self._variable_of(at[2]))
                 at = at[0]
             lo, hi = first - before, last + 1 + behind
@@ -173,7 +174,7 @@ class Conditions:
         return columns
 
     def _symbols(self, columns: dict[int, pa.Array], rows: int) -> np.ndarray:
-        """Evaluate the known conditions to symbols."""
+        """Evaluate the conditions that are known in advance, and return the symbols."""
         symbols = np.full(rows, self._always, np.int64)
         names = [*(f"leaf{i}" for i in columns), "count"]
         batch = pa.RecordBatch.from_arrays([*columns.values(), pa.nulls(rows)], names=names)

@@ -1,9 +1,9 @@
 """Times by key, with fast access to the earliest.
 
-Invariants: (1) each key with a time has an entry with that time; entries with other times are
-stale, and skipped; (2) a call costs time in the keys it is given and returns, amortised; (3) there
-are at most three times as many entries as keys: an early time that stays keeps later stale entries
-from being skipped, so they are removed.
+Invariants: (1) each key with a time has an entry with that time. Entries with other times are
+stale, and skipped; (2) a call costs amortised time in the keys that it gets and returns; (3) there
+are at most three times as many entries as keys. An early entry may hide later stale entries for
+long, so stale entries are removed before they exceed that.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import numpy as np
 from rstream.types import INF_TIME
 from rvertex.events.group_arrays import GroupArray
 
-#: How many entries of a block are compared at a time.
+#: Number of entries of a block that are compared at once.
 _COMPARED = 64
-#: Fewest entries that are looked through for stale ones.
+#: Stale entries are removed only if there are at least this many entries.
 _ENTRIES_MIN = 4096
 _NO_CODES = np.zeros(0, np.int64)
 
 
 class Earliest:
-    """A time per key; INF_TIME: none."""
+    """A time per key; INF_TIME: the key has no time."""
 
     def __init__(self) -> None:
         self._of = GroupArray(np.int64, INF_TIME)
-        #: ``(time, code, -1)`` of one key; ``(time, block, place)`` of a block of keys.
+        #: ``(time, code, -1)`` for a single key; ``(time, block, place)`` for a block of keys.
         self._heap: list[tuple[int, int, int]] = []
         #: By number: sorted times, and their keys.
         self._blocks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._next = 0
-        #: Entries added since the stale ones were removed.
+        #: Entries added since stale entries were last removed.
         self._added = 0
 
     def set(self, code: int, time: int) -> None:
@@ -45,7 +45,7 @@ class Earliest:
                 self._count(1)
 
     def set_all(self, codes: np.ndarray, times: np.ndarray) -> None:
-        """Set the times of many keys, no key twice."""
+        """Set the times of many keys; each key occurs once."""
         if not len(codes):
             return
         of = self._of.writable(max(int(codes.max()) + 1, len(self._of)))
@@ -55,7 +55,7 @@ class Earliest:
         self._count(int(is_new.sum()))
 
     def picked(self, codes: np.ndarray) -> Earliest:
-        """Return the times of ``codes``, which get the codes 0, 1, ..."""
+        """Return a copy with the times of ``codes`` only, which get the codes 0, 1, ..."""
         picked, known = Earliest(), self._of.read()
         inside = codes[codes < len(known)]
         assert np.array_equal(inside, codes[: len(inside)]), codes
@@ -65,7 +65,7 @@ class Earliest:
     def first(self) -> int:
         """Return the earliest time; INF_TIME if there is none."""
         of = self._of.read()
-        while self._heap:  # ends: the heap shrinks, or a block's place grows
+        while self._heap:  # ends: the heap shrinks, or a block's position grows
             time, number, place = self._heap[0]
             if place < 0:
                 if of[number] == time:
@@ -82,7 +82,7 @@ class Earliest:
     def take_before(self, time: int) -> np.ndarray:
         """Remove the keys with times before ``time``; return them."""
         taken: list[np.ndarray] = []
-        while self.first() < time:  # ends: a key is removed
+        while self.first() < time:  # ends: each round removes a key
             of = self._of.writable(len(self._of))
             _, number, place = self._heap[0]
             if place < 0:
@@ -105,7 +105,7 @@ class Earliest:
             self._next += 1
 
     def _count(self, added: int) -> None:
-        """Count new entries; remove the stale ones if there are many."""
+        """Count new entries; remove stale entries if there are many."""
         self._added += added
         if self._added > 2 * len(self._of) + _ENTRIES_MIN:
             of = self._of.read()
@@ -114,7 +114,7 @@ class Earliest:
             self._add_block(codes, of[codes])
 
     def _move(self, number: int, place: int) -> None:
-        """Move the first entry of the heap, a block, to ``place``; drop the block at its end."""
+        """Move the first heap entry, a block, to position ``place``; drop a block at its end."""
         times, _ = self._blocks[number]
         if place < len(times):
             heapq.heapreplace(self._heap, (int(times[place]), number, place))

@@ -1,4 +1,4 @@
-"""The keys with stored rows, the end of their searches, and the times that they hold back.
+"""The keys with stored rows: when their searches end, and how far they hold back the output.
 
 Keys that are searched together have their rows in arrays (:mod:`pool`), the others in lists.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rvertex.operators.ordered.matching.automaton import Automaton
     from rvertex.operators.ordered.matching.lockstep import Ends
 
-#: Most rows of a key in arrays: a search of many keys reads all of them.
+#: A key in arrays has at most this many rows, since a search of many keys reads all of them.
 POOL_ROWS_MAX = 64
 
 
@@ -42,7 +42,7 @@ class OpenKeys:
         self._holds = Earliest()
 
     def rows_of(self, code: int) -> KeyRows:
-        """Return the rows of a key in lists, to be searched alone."""
+        """Return the rows, in lists, of a key that is searched alone."""
         rows = self._rows.get(code)
         if rows is None:
             rows = self._rows[code] = KeyRows(code)
@@ -72,11 +72,11 @@ class OpenKeys:
 
     @property
     def hold(self) -> int:
-        """A lower bound of the ends of all matches that are not found yet."""
+        """Return a lower bound of the ends of all matches that are not found yet."""
         return self._holds.first()
 
     def settle(self, rows: KeyRows) -> None:
-        """After a scan of a key: drop rows, or the key, and update its times."""
+        """Drop rows of a scanned key, or the key itself, and update the key's times."""
         dropped = rows.trim(self._before)
         search = rows.search
         is_open = search is not None and search.is_open
@@ -92,9 +92,9 @@ class OpenKeys:
             del self._rows[rows.code]
 
     def settle_all(self, rows: Segments, ends: Ends) -> tuple[list[KeyRows], np.ndarray]:
-        """After a search of many keys: store the rows that are still needed, and update times.
+        """Store the rows that are still needed after a search of many keys, and update times.
 
-        Returns: the keys that have to be searched alone, and the numbers of the other stored rows.
+        Returns the keys that must be searched alone, and the numbers of the other stored rows.
         """
         start = rows.start
         low = np.maximum(ends.begin - self._before, start)
@@ -121,7 +121,7 @@ class OpenKeys:
         return rows
 
     def to_pool(self, keys: Sequence[KeyRows]) -> None:
-        """Move the rows of keys into arrays, except of keys with many rows."""
+        """Move the rows of keys into arrays, except keys with many rows."""
         moved = [rows for rows in keys if rows.code in self._rows]
         moved = [rows for rows in moved if len(rows.numbers) <= POOL_ROWS_MAX]
         for rows in moved:
@@ -189,7 +189,7 @@ class OpenKeys:
 
 
 def _segments(keys: Sequence[KeyRows]) -> Segments:
-    """Return the rows of keys in arrays."""
+    """Convert the rows of keys from lists to arrays."""
     columns = (
         [rows.code for rows in keys],
         [len(rows.numbers) for rows in keys],

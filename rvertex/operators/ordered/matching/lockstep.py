@@ -2,10 +2,10 @@
 
 Each round moves the search of every key by one row, with one look-up in a table of the automaton's
 steps. A failed search starts again at the next row that may begin a match, so rows may be read
-again; keys that cost too many rounds are left to the search of single keys, as are the last few.
+again. Keys that cost too many rounds are searched one by one, as are the last few keys.
 
-Invariants: (1) it finds the same matches as :class:`Automaton`; (2) the rounds are
-bounded by the rows.
+Invariants: (1) it finds the same matches as :class:`Automaton`; (2) the number of rounds is bounded
+by the number of rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rvertex.operators.ordered.matching.pool import Segments
     from rvertex.operators.ordered.matching.spec import MatchParts
 
-#: Fewest keys of a run for this search, and of a round.
+#: Fewest keys for this search, in a run and in a round.
 KEYS_MIN = 512
 GOING_MIN = 16
 #: A search stops when its rounds have read this multiple of all rows.
@@ -66,8 +66,8 @@ class Matches:
 class Ends:
     """How the search of each key has ended.
 
-    ``begin``: the row at which it starts again. ``is_open``: it waits for more rows; ``due`` and
-    ``hold`` as in :class:`Automaton`. ``is_left``: single keys must be searched from there.
+    ``begin``: the row at which it starts again. ``is_open``: it waits for more rows. ``due`` and
+    ``hold`` are as in :class:`Automaton`. ``is_left``: the key must be searched alone from there.
     """
 
     begin: np.ndarray
@@ -90,7 +90,7 @@ class Lockstep:
 
 
 class _Searching:
-    """One search; rows by their index in all segments."""
+    """One search. Rows are identified by their index in all segments."""
 
     def __init__(
         self, rows: Segments, frontier: int, automaton: Automaton, steps: _Steps, within_us: int
@@ -101,7 +101,7 @@ class _Searching:
         self._end = self._start + rows.sizes
         count = len(rows.numbers)
         may_begin = np.where((rows.symbols & automaton.first) != 0, np.arange(count), count)
-        #: For each row the next one at which a match may begin.
+        #: For each row, the next row at which a match may begin.
         self._next = np.append(np.minimum.accumulate(may_begin[::-1])[::-1], count)
         self._trace = np.zeros(count, np.int64)
         keys = len(rows.codes)
@@ -143,7 +143,7 @@ class _Searching:
         last = np.full(len(key), -1)
         thread = last
         left = _READS_MAX * len(rows.numbers)
-        while len(key) >= GOING_MIN and left > 0 and steps.are_few():  # ends: left falls
+        while len(key) >= GOING_MIN and left > 0 and steps.are_few():  # ends: left decreases
             left -= len(key)
             self._trace[at] = state
             state, accepted = steps.step(state, rows.symbols[at])
@@ -189,7 +189,7 @@ class _Searching:
         end: np.ndarray,
         due: np.ndarray,
     ) -> None:
-        """Leave the searches of keys open, since their rows have ended."""
+        """Leave the searches of keys open, because their stored rows have ended."""
         times, ends = self._rows.times, self._ends
         second = np.minimum(self._next[begin + 1], end) + max(self._least, 1) - 1
         ends_later = times[np.minimum(second, len(times) - 1)]
@@ -208,7 +208,7 @@ class _Steps:
         self._states: list[State] = []
         self._next = np.full(0, _UNKNOWN)
         self._accepted = np.full(0, -1)
-        #: Where the threads of a state begin in ``_takes``, and the parents of a step.
+        #: Where the threads of each state begin in ``_takes``, and the parents of each step.
         self._takes_at: list[int] = []
         self._takes: list[int] = []
         self._parents_at = np.zeros(0, np.int64)
@@ -243,7 +243,7 @@ class _Steps:
         found = np.zeros(int(sizes.sum()), np.int64)
         takes_at, takes, parents = map(np.array, (self._takes_at, self._takes, self._parents))
         at = last
-        while len(at):  # ends: at falls
+        while len(at):  # ends: at decreases
             found[place] = takes[takes_at[trace[at]] + thread]
             goes_on = at > first
             at, first, place, thread = (
@@ -271,7 +271,7 @@ class _Steps:
         return number
 
     def _add(self, cell: int) -> None:
-        """Compute a step."""
+        """Compute the step of a cell (a state and a symbol)."""
         number, symbol = divmod(cell, self._symbols)
         state = self._states[number]
         step = state.steps.get(symbol) or self._automaton.step(state, symbol)
@@ -282,7 +282,10 @@ class _Steps:
 
 
 def with_context(matches: Matches, start: np.ndarray, before: int) -> tuple[np.ndarray, ...]:
-    """Return the rows of each match after ``before`` rows of its key, -1 for none, and how many."""
+    """Return the rows of each match after ``before`` rows of its key, and the number of rows.
+
+    A row that does not exist is -1.
+    """
     sizes = matches.last - matches.first + 1 + before
     rows = ranges(matches.first - before, sizes)
     return np.where(rows >= np.repeat(start[matches.key], sizes), rows, -1), sizes

@@ -10,7 +10,7 @@ A match is a point at the start of its last row, whether the output is one row o
 An empty match, and a row in no match, are points at the start of the row. Output order is time,
 then the last row of the match, its first row, and the position in the match.
 
-Worked, ``A B+``, A where x is 1, B where x is 2:
+Example: ``A B+``, A where x is 1, B where x is 2:
 
     row          match
     [1, 2) x=1   begins
@@ -26,8 +26,8 @@ Runs of many keys are searched together (:mod:`rvertex.operators.ordered.matchin
 
 Invariants: (1) the matches of a key depend only on its rows, and on the end of the stream; (2) a
 row is stored while an open search, PREV or a measure may read it; (3) a row is processed once:
-searches continue where they stopped, however the input is cut. After a restore they restart at
-their first row.
+searches continue where they stopped, regardless of batch boundaries. After a restore they restart
+at their first row.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ class MatchRows(MatchParts):
         return pa.schema([*kept, *made])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: the start of a search depends on all earlier matches."""
+        """Return None: the start of a search depends on all earlier matches."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """1 us: every output row is a point."""
+        """Return 1 us: every output row is a point."""
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -136,7 +136,7 @@ class MatchOperator:
             self._automaton, spec.context[0], keeps_all=counts or searching.tells_unmatched
         )
         is_many = suits(spec) and self._automaton.least > 0
-        #: The search of many keys at once; None: the pattern does not allow it.
+        #: Searches many keys at once; None: the pattern does not allow it.
         self._lockstep = (
             Lockstep(self._automaton, len(spec.names), spec.within_us) if is_many else None
         )
@@ -152,7 +152,7 @@ class MatchOperator:
         return self._held.follow(ports, self._process)
 
     def snapshot(self) -> OperatorState:
-        """Keys, stored rows, and buffered results."""
+        """Return keys, stored rows, and buffered results."""
         header = {"frontier": self._frontier, "next": self._next, "held": self._held.save()}
         tables = {**self._keys.save(), **self._store.save(), **self._open.save()}
         return OperatorState(header, {**tables, "waiting": self._waiting.table()})
@@ -197,7 +197,7 @@ class MatchOperator:
         return self._released()
 
     def _taken(self, events: pa.RecordBatch) -> Segments:
-        """Return the new rows by key; symbols are 0 if they are not known yet."""
+        """Return the new rows by key. A symbol that is not known yet is 0."""
         rows = events.select(self._needed.names)
         columns = [plain_array(events.column(key)) for key in self._spec.keys]
         codes = self._keys.codes(columns, rows.num_rows)
@@ -225,8 +225,8 @@ class MatchOperator:
     ) -> tuple[Segments, np.ndarray, list[KeyRows], np.ndarray]:
         """Search all keys whose rows are in arrays, and emit their matches.
 
-        Returns: the new rows and the due keys that are left; the keys that have to be searched
-        alone; the numbers of the stored rows of the others.
+        Returns the new rows and the due keys that were not searched, the keys that must be searched
+        alone, and the numbers of the stored rows of the other keys.
         """
         assert self._lockstep is not None
         codes = np.union1d(fresh.codes, due)
@@ -267,7 +267,7 @@ class MatchOperator:
         return matches
 
     def _tidy(self, new: int, alone: list[KeyRows], kept: np.ndarray) -> None:
-        """Drop rows and keys that no search needs; ``kept``: rows that are not in ``alone``."""
+        """Drop rows and keys that no search needs. ``kept``: rows of keys other than ``alone``."""
         first = self._next - new
         more = [n for rows in alone for n in rows.numbers if n >= first] if new else []
         kept = np.append(kept[kept >= first], np.array(more, np.int64))

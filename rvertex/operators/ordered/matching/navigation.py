@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rvertex.aggregates.function import Argument
     from rvertex.operators.ordered.matching.store import RowStore
 
-#: Most pairs (span, row of it) that are aggregated in one pass.
+#: Most pairs (span, row in it) that are aggregated in one pass.
 _PAIRS_MAX = 1 << 20
 #: Functions that are 0 without rows; all others are null.
 _COUNTS = ("count", "count_distinct")
@@ -35,17 +35,18 @@ _COUNTS = ("count", "count_distinct")
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value of a span. ``variables``: whose rows it reads; None: rows of any variable."""
+    """A value that is read from a span. ``variables``: whose rows it reads; None: any rows."""
 
     kind: Literal["row", "aggregate", "classifier", "match_number"]
     type: pa.DataType
     variables: tuple[int, ...] | None = None
     column: str | None = None
-    #: Kind "row": whether ``offset`` counts from the first row of the variables forward (FIRST).
-    #: False: from the last row back (LAST).
+    #: For kind "row": whether ``offset`` counts forward from the first row of the variables
+    #: (FIRST). If not, it counts back from the last row (LAST).
     from_first: bool = False
     offset: int = 0
-    #: Kind "row": then move this number of rows of the key forward (NEXT); negative: back (PREV).
+    #: For kind "row": after that, move this many rows of the key forward (NEXT); negative: back
+    #: (PREV).
     move: int = 0
     #: Whether it reads the whole match (FINAL), even if the span ends earlier.
     is_final: bool = False
@@ -53,7 +54,7 @@ class Leaf:
     argument: Argument = None
 
     def is_of_row(self, variable: int) -> bool:
-        """Whether it reads only the last row mapped to ``variable``, and neighbours of that row."""
+        """Return whether it reads only the last row of ``variable``, and that row's neighbours."""
         is_last = self.kind == "row" and not self.from_first and self.offset == 0
         return is_last and (self.variables is None or variable in self.variables)
 
@@ -63,7 +64,7 @@ class Spans:
     """The rows of many matches, and the spans to compute.
 
     ``numbers`` int64[n]: the rows. ``labels`` int64[n]: their variables, -1 for rows before or
-    after a match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, its match
+    after a match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, and its match is
     ``[low, end)``.
     """
 
@@ -79,7 +80,7 @@ class Reader:
     """Computes leaves of spans, as columns."""
 
     def __init__(self, leaves: Sequence[Leaf], names: tuple[str, ...], payload: pa.Schema) -> None:
-        """``names``: the variables' names. ``payload``: the schema of the rows."""
+        """Read ``leaves`` from rows of schema ``payload``; ``names`` are the variables' names."""
         self.leaves = tuple(leaves)
         self._names = pa.array(names, pa.string())
         self._payload = payload
@@ -157,7 +158,7 @@ class _Reading:
         return pa.concat_arrays(pieces) if pieces else pa.nulls(0, leaf.type)
 
     def _piece(self, leaf: Leaf, places: np.ndarray, lo: np.ndarray, size: np.ndarray) -> pa.Array:
-        """Aggregate one pass."""
+        """Aggregate the spans of one pass."""
         spec = AggregateSpec(leaf.function, leaf.column, "made", leaf.argument)
         grouping, needed, _, finish = gathering((), (spec,), self._payload)
         filled = np.flatnonzero(size)

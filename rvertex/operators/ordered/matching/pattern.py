@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from rvertex.errors import OperatorTypeError
 
-#: Most instructions of a program; ``A{1000}`` needs a thousand.
+#: Most instructions of a program; ``A{1000}`` needs a thousand instructions.
 PROGRAM_MAX = 10_000
 #: Most variables of a PERMUTE; six have 720 orders.
 PERMUTE_MAX = 6
@@ -41,14 +41,14 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """One of the parts; the first that leads to a match is preferred."""
+    """One of the parts; the first part that leads to a match is preferred."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """``least`` to ``most`` rounds of a part; ``most`` None: no limit."""
+    """``least`` to ``most`` rounds of a part. ``most`` None: no limit."""
 
     part: Pattern
     least: int
@@ -191,7 +191,7 @@ def _may_be_empty(part: Pattern) -> bool:
 
 
 def _may_prefer_less(part: Pattern) -> bool:
-    """Return whether some choice in it prefers no row to a row."""
+    """Return whether the part may prefer to map no row where it could map one."""
     match part:
         case Var():
             return False
@@ -219,11 +219,14 @@ def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
 
 
 def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
-    """The Take and Accept instructions reachable from ``start`` without a row, by preference."""
+    """Return the Take and Accept instructions that ``start`` reaches without a row.
+
+    They are in order of preference.
+    """
     reachable: list[int] = []
     visited: set[int] = set()
     todo = [start]
-    while todo:  # ends: an instruction is visited once
+    while todo:  # ends: each instruction is visited once
         at = todo.pop()
         if at in visited:
             continue

@@ -15,8 +15,9 @@ _ROWS_MIN = 4096
 class Segments:
     """The rows of keys, one key after another.
 
-    ``codes``, ``sizes``, ``begin`` int64[k]: the keys, their numbers of rows, and the place in the
-    segment at which the search starts. ``numbers``, ``times``, ``symbols`` int64[n]: the rows.
+    ``codes``, ``sizes``, ``begin`` int64[k]: the keys, their numbers of rows, and the position in
+    the key's rows at which the search starts. ``numbers``, ``times``, ``symbols`` int64[n]: the
+    rows.
     """
 
     codes: np.ndarray
@@ -28,12 +29,12 @@ class Segments:
 
     @property
     def start(self) -> np.ndarray:
-        """The first row of each key."""
+        """The position of the first row of each key."""
         starts: np.ndarray = np.cumsum(self.sizes) - self.sizes
         return starts
 
     def cut(self, skipped: np.ndarray, begin: np.ndarray) -> Segments:
-        """Without the first ``skipped`` rows of each key."""
+        """Return the segments without the first ``skipped`` rows of each key."""
         sizes = self.sizes - skipped
         rows = ranges(self.start + skipped, sizes)
         return Segments(
@@ -41,9 +42,9 @@ class Segments:
         )
 
     def joined(self, later: Segments) -> tuple[Segments, np.ndarray]:
-        """Return each key's rows and then its ``later`` rows; also the places of the later rows.
+        """Return each key's rows followed by its ``later`` rows, and the later rows' positions.
 
-        ``later`` has some of the keys; both are in order of their codes.
+        ``later`` has some of the keys. Both are sorted by code.
         """
         more = np.zeros(len(self.codes), np.int64)
         more[np.searchsorted(self.codes, later.codes)] = later.sizes
@@ -71,7 +72,7 @@ class Segments:
 
 
 class RowPool:
-    """Stores the rows of keys by code. Replaced rows stay until they are as many as the others."""
+    """Stores the rows of keys by code. Replaced rows stay until they outnumber the others."""
 
     def __init__(self) -> None:
         self._at, self._sizes, self._begin = (GroupArray(np.int64, 0) for _ in range(3))
@@ -94,7 +95,7 @@ class RowPool:
         return self.of(self.codes()).numbers
 
     def of(self, codes: np.ndarray) -> Segments:
-        """Return the rows of ``codes``; there need be none."""
+        """Return the rows of ``codes``. A key may have no rows."""
         self._make_room(codes)
         at, sizes, begin = (a.read()[codes] for a in (self._at, self._sizes, self._begin))
         rows = ranges(at, sizes)
@@ -108,7 +109,7 @@ class RowPool:
                 array.writable(groups)
 
     def take(self, codes: np.ndarray) -> Segments:
-        """Remove and return the rows of ``codes``, no key twice."""
+        """Remove and return the rows of ``codes``; each key occurs once."""
         taken = self.of(codes)
         self._sizes.writable(len(self._sizes))[codes] = 0
         self._live -= len(taken.numbers)
@@ -132,7 +133,7 @@ class RowPool:
             self.keep(self.codes(), renumber=False)
 
     def keep(self, codes: np.ndarray, *, renumber: bool = True) -> None:
-        """Drop all but ``codes``; ``renumber``: these get the codes 0, 1, ..."""
+        """Drop all keys except ``codes``. ``renumber``: these get the codes 0, 1, ..."""
         kept = self.of(codes)
         if renumber:
             self._at, self._sizes, self._begin = (GroupArray(np.int64, 0) for _ in range(3))
@@ -149,7 +150,7 @@ class RowPool:
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """``start, start + 1, ...`` for each start, ``size`` numbers each."""
+    """Return ``start, start + 1, ...`` for each start, ``size`` numbers each, in one array."""
     if not len(sizes):
         return np.zeros(0, np.int64)
     first = np.cumsum(sizes) - sizes

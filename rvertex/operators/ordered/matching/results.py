@@ -30,7 +30,7 @@ ORDER = ("\0end", "\0start", "\0place")
 
 
 class Results:
-    """Computes output rows. ``schema``: the output's, plus :data:`ORDER`."""
+    """Computes output rows. ``schema``: schema of the output, plus :data:`ORDER`."""
 
     def __init__(
         self,
@@ -102,10 +102,10 @@ class Results:
         at: np.ndarray,
         is_unmatched: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the output rows if all rows of a match are emitted, except excluded ones.
+        """Return the output rows if all rows of a match are emitted, except excluded rows.
 
-        Empty matches and unmatched rows yield one row each. Returns: for each output row its match,
-        its row, and the end of its span.
+        Empty matches and unmatched rows yield one row each. Returns, per output row, its match, its
+        row, and the end of its span.
         """
         kept = ~self._excluded[takes]
         of = np.repeat(np.arange(len(lengths)), lengths)[kept]
@@ -144,6 +144,6 @@ class Results:
 
 
 def _within(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, ... for each of the lengths."""
+    """Return 0, 1, ... for each of the lengths, in one array."""
     places: np.ndarray = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return places

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Found(NamedTuple):
     """A match, an empty match, or a row in no match.
 
-    ``numbers``: its rows, with ``context`` rows before and after them; -1: there is no such row.
-    ``takes``: the instruction that mapped each row; empty for an empty match and an unmatched row,
-    which are at row ``at``. ``match``: the match number; None: an unmatched row.
+    ``numbers``: its rows, with ``context`` rows before and after them; -1 if there is no such row.
+    ``takes``: the instruction that mapped each row. It is empty for an empty match and an unmatched
+    row, which are at row ``at``. ``match``: the match number; None: an unmatched row.
     """
 
     at: int
@@ -29,11 +29,11 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class KeyRows:
-    """The rows of a key that are stored, and its search.
+    """The stored rows of a key, and its search.
 
-    ``numbers``, ``times``: all stored rows. ``symbols``: a prefix, those whose conditions are
-    known. ``begin``: the position at which the search starts; rows before it are kept for PREV.
-    Positions count from the first stored row.
+    ``numbers``, ``times``: all stored rows. ``symbols``: the symbols of the first rows, whose
+    conditions are known. ``begin``: the position at which the search starts; rows before it are
+    kept for PREV. Positions count from the first stored row.
     """
 
     code: int
@@ -41,12 +41,12 @@ class KeyRows:
     times: list[int] = field(default_factory=list)
     symbols: list[int] = field(default_factory=list)
     begin: int = 0
-    #: Number of matches so far, and the number of the last row that is in any of them.
+    #: Number of matches so far, and the number of the last row in any of them.
     matches: int = 0
     covered: int = -1
     #: The state of the search; None: it has none.
     search: Any = None
-    #: The first position after ``begin`` at which another match may begin, as far as known.
+    #: The first position after ``begin`` at which another match may begin, or a lower bound of it.
     second: int = 0
 
     def extend(self, numbers: list[int], times: list[int]) -> None:
@@ -55,7 +55,7 @@ class KeyRows:
         self.times += times
 
     def found(self, rows: int, takes: list[int], context: tuple[int, int], number: int) -> Found:
-        """Return the match of the ``rows`` rows from ``begin`` on."""
+        """Return the match of ``rows`` rows from ``begin`` on."""
         before, after = context
         lo, hi = self.begin - before, self.begin + max(rows, 1) + after
         known = self.numbers[max(lo, 0) : hi]
@@ -65,9 +65,9 @@ class KeyRows:
         return Found(self.numbers[self.begin], known, takes, number)
 
     def trim(self, before: int) -> int:
-        """Drop all rows except those from ``begin`` on and ``before`` rows before it.
+        """Drop all rows except the rows from ``begin`` on and ``before`` rows before it.
 
-        Returns: the number of dropped rows.
+        Returns the number of dropped rows.
         """
         dropped = max(0, min(self.begin, len(self.numbers)) - before)
         if dropped:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import Evaluator
 
 PAST_LAST_ROW = Skip()
-#: Output: "one" row per match, "all" rows of a match, "unmatched": all and rows in no match.
+#: The output: "one" row per match, "all" rows of a match, or "unmatched": all rows, and rows in no
+#: match.
 Rows = Literal["one", "all", "unmatched"]
 
 
@@ -43,7 +44,7 @@ class MatchParts:
 
     keys: tuple[str, ...]
     pattern: Pattern
-    #: The variables' names and conditions, by variable number; None: true of any row.
+    #: The variables' names and conditions, by variable number. None: the condition is always true.
     names: tuple[str, ...]
     conditions: tuple[Condition | None, ...]
     condition_leaves: tuple[Leaf, ...]
@@ -57,7 +58,7 @@ class MatchParts:
 
     @property
     def context(self) -> tuple[int, int]:
-        """Number of rows before and after a row that leaves read."""
+        """How many rows before and after a row the leaves read."""
         moves = [leaf.move for leaf in (*self.condition_leaves, *self.measure_leaves)]
         return max([0, *(-move for move in moves)]), max([0, *moves])
 

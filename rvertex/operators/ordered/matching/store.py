@@ -22,7 +22,7 @@ class RowStore:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        #: Merged like the digits of a binary counter.
+        #: Chunks of rows, merged like the digits of a binary counter.
         self._chunks: list[pa.RecordBatch] = []
         self._numbers = GroupArray(np.int64, 0)
         self._fresh = empty_batch(schema)
@@ -30,11 +30,11 @@ class RowStore:
         self._kept = 0
 
     def begin(self, rows: pa.RecordBatch, first: int) -> None:
-        """Add the rows of the current run; ``first``: the number of its first row."""
+        """Add the rows of the current run; ``first`` is the number of its first row."""
         self._fresh, self._first = rows, first
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """The positions of the rows with these numbers in :meth:`table`; -1 for the number -1."""
+        """Return the positions in :meth:`table` of the rows ``numbers``; -1 for the number -1."""
         known = self._numbers.read()
         places: np.ndarray = np.where(
             numbers >= self._first,
@@ -48,7 +48,7 @@ class RowStore:
         return pa.Table.from_batches([*self._chunks, self._fresh], self._schema)
 
     def end(self, kept: np.ndarray) -> None:
-        """End the current run; keep its rows with the numbers ``kept``, ascending."""
+        """End the current run. Keep its rows with the numbers ``kept``, ascending."""
         if len(kept):
             rows = self._fresh.take(pa.array(kept - self._first))
             count = len(self._numbers)
@@ -64,7 +64,7 @@ class RowStore:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether enough rows were added since the last :meth:`keep` for another call."""
+        """Return whether enough rows were added since the last :meth:`keep` for another call."""
         return len(self._numbers) > 2 * self._kept + _ROWS_MIN
 
     def keep(self, kept: np.ndarray) -> None:
@@ -83,7 +83,7 @@ class RowStore:
         }
 
     def restore(self, tables: Mapping[str, pa.Table], first: int) -> None:
-        """Restore the state that ``save`` returned; ``first``: the number of the next row."""
+        """Restore the state that ``save`` returned; ``first`` is the number of the next row."""
         self._chunks = tables["rows"].to_batches()
         self._numbers.adopt(numbers(as_one_array(tables["numbers"].column(0))))
         self._first = first

@@ -1,8 +1,8 @@
 """Pattern search for conditions that read the rows mapped so far.
 
-As :mod:`rvertex.operators.ordered.matching.automaton`. But two threads at one instruction may have
-mapped rows differently. So both continue, each with its own rows. Conditions are evaluated for all
-keys together, in rounds: a round processes one row of each key.
+It works as :mod:`rvertex.operators.ordered.matching.automaton`. But two threads at one instruction
+may have mapped rows differently, so both continue, each with its own rows. Conditions are evaluated
+for all keys together, in rounds: a round processes one row of each key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Most threads of one search; each maps the same rows in a different way.
 THREADS_MAX = 10_000
-#: The rows of a thread: the link before, the number of rows, and the last row's instruction.
+#: The rows of a thread: the previous link, the number of rows, and the last row's instruction.
 Link = tuple[Any, int, int]
 
 
@@ -38,23 +38,26 @@ class _Search:
     def __init__(self) -> None:
         self.is_open = False
         self.at = 0
-        #: ``(instruction, link of the rows so far)``
+        #: Per thread: ``(instruction, link of the rows so far)``.
         self.threads: list[tuple[int, Link | None]] = []
         self.last: int | None = None
         self.best: Link | None = None
 
     def move(self, rows: int) -> None:
-        """Drop the first ``rows`` positions."""
+        """Drop the first ``rows`` positions, because these rows are not stored any more."""
         self.at -= rows
         if self.last is not None:
             self.last -= rows
 
 
 class Threads(Automaton):
-    """Finds matches in the rows of each key, with conditions that depend on the thread."""
+    """Finds matches in the rows of each key if conditions depend on the rows mapped so far."""
 
     def __init__(self, searching: Searching, asks: frozenset[int]) -> None:
-        """``asks``: the variables whose conditions read the rows mapped so far."""
+        """Search with ``searching``.
+
+        ``asks``: variables whose conditions read rows mapped so far.
+        """
         super().__init__(searching)
         self._asks = asks
 
@@ -85,7 +88,7 @@ class Threads(Automaton):
     def _follow(
         self, rows: KeyRows, frontier: int, found: list[Found]
     ) -> Generator[list[Question], list[bool], None]:
-        """Scan one key; yields the questions of each row, and gets their results."""
+        """Scan one key. Yields the questions of each row, and receives their results."""
         if rows.search is None:
             rows.search = _Search()
         search: _Search = rows.search
@@ -150,7 +153,7 @@ class Threads(Automaton):
         """End the search and append its result."""
         takes: list[int] = []
         link = search.best
-        while link is not None:  # ends: a link is a finite list
+        while link is not None:  # ends: a link leads to earlier rows, and there are finitely many
             takes.append(link[2])
             link = link[0]
         takes.reverse()

@@ -26,7 +26,7 @@ class Grouping:
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     accumulators: Callable[[], list[Accumulator]]
-    #: The event columns that keys and accumulators read; None: all.
+    #: The event columns that keys and accumulators read; None: all columns.
     columns: tuple[str, ...] | None = None
 
     def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
@@ -54,7 +54,7 @@ class NearGroups:
         return int(np.count_nonzero(self._keys.occupied()))
 
     def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
-        """Add events; return those whose keys are outside of the range."""
+        """Add events. Return the events whose keys are outside of the range."""
         (column,) = self._grouping.key_columns(events)
         codes, mask = self._keys.codes(column, grows=grows)
         inside = events if mask is None else events.filter(pa.array(mask))
@@ -65,23 +65,23 @@ class NearGroups:
         return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
 
     def sorted_columns(self) -> NearColumns:
-        """Return the groups in order of their keys; this object must not be used afterwards."""
+        """Return the groups in order of their keys. Do not use this object afterwards."""
         return NearColumns(self._keys, lane_columns(self._accumulators))
 
     def save(self) -> dict[str, pa.Table]:
-        """As :meth:`OpenGroups.save`."""
+        """Return the state, as :meth:`OpenGroups.save` does."""
         return self._keys.save() | saved_lanes(self._accumulators)
 
     @classmethod
     def restored(cls, grouping: Grouping, tables: Mapping[str, pa.Table]) -> NearGroups:
-        """Restore what :meth:`save` returned."""
+        """Restore the state that :meth:`save` returned."""
         made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
         restore_lanes(made._accumulators, tables)
         return made
 
 
 class NearColumns:
-    """As :class:`rvertex.state.key_runs.SortedColumns`: row i has code i, if that is a key."""
+    """A sorted table of groups, as :class:`SortedColumns`: row i has code i, if that is a key."""
 
     def __init__(self, keys: OffsetKeys, lanes: Sequence[pa.Array]) -> None:
         self._keys, self._lanes = keys, lanes
@@ -96,7 +96,7 @@ class NearColumns:
         return max(piece_bytes * len(self) // max(nbytes + 8 * len(self), 1), 1)
 
     def cuts(self, rows: int) -> list[Place]:
-        """Return the keys at which to cut into pieces of ``rows``."""
+        """Return the keys at which to divide the rows into pieces of ``rows``."""
         codes = np.arange(rows, len(self), rows)
         keys = self._keys.keys(codes)
         return [place_of([keys], i) for i in range(len(codes))]
@@ -141,7 +141,7 @@ def saved_lanes(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:
 
 
 def restore_lanes(accumulators: Sequence[Accumulator], tables: Mapping[str, pa.Table]) -> None:
-    """Restore what :func:`saved_lanes` returned."""
+    """Restore the states that :func:`saved_lanes` returned."""
     for i, accumulator in enumerate(accumulators):
         width = len(accumulator.save())
         accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])

@@ -1,16 +1,16 @@
 """Partial aggregation of events by pane: the part of a window aggregate that reads every row.
 
-An event is in the pane that contains its start. Either events come sorted; then an event closes all
-earlier panes, as a CTI (watermark) does. Or they come in any order, but not below the last CTI; a
-source then need not sort them, if no aggregate depends on the order. In both cases rows are added
-to open panes as they arrive, and none is buffered or sorted. Panes that begin and end within a
-batch are aggregated in one pass. The output is the same, item for item.
+An event is in the pane that contains its start. Either events arrive sorted; then an event closes
+all earlier panes, as a CTI (watermark) does. Or they arrive in any order, but not below the last
+CTI; a source then need not sort them, if no aggregate depends on the order. In both cases rows are
+added to open panes as they arrive, and none is buffered or sorted. Panes that begin and end within
+a batch are aggregated in one pass. The output is the same, item for item.
 
 Invariants: (1) the state is the groups of the open panes. If events close panes, at most one is
-open. Else few are, unless a pane is much shorter than the time from the source's frontier to its
-latest row; (2) partial rows come by (pane, start, key) once their pane is closed; (3) ``CTI(t)``
-becomes the start of the pane that contains ``t``; (4) rows of equal ``vs`` are added in input
-order.
+open. Otherwise few are open, unless a pane is much shorter than the time from the source's frontier
+to its latest row; (2) partial rows are emitted once their pane is closed, sorted by (pane, start,
+key); (3) ``CTI(t)`` becomes the start of the pane that contains ``t``; (4) rows of equal ``vs`` are
+added in input order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from rvertex.state.memory import StateMemory
 
-#: A batch that spans at most this number of panes is cut at their bounds.
+#: A batch that spans at most this many panes is divided at their bounds.
 _CUT_PANES_MAX = 4
 
 
@@ -45,7 +45,8 @@ class RowLifetimes(Protocol):
     """Defines the panes, and the lifetimes of their partial rows."""
 
     unit_us: int
-    #: Whether the rows of a pane start at its start. Then rows in pane order are in time order.
+    #: Whether the rows of a pane start at the pane's start. Then rows in pane order are in time
+    #: order.
     rows_last_as_panes: ClassVar[bool]
     #: The schema of partial events.
     schema: pa.Schema
@@ -61,7 +62,7 @@ class RowLifetimes(Protocol):
 class PaneAggregate:
     """Aggregates events by pane and key.
 
-    ``events_close_panes``: events come by ``vs``, so an event closes all earlier panes.
+    ``events_close_panes``: events arrive in order of ``vs``, so an event closes all earlier panes.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class PaneAggregate:
         return concat([*self.process_in_pieces(ports)])
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
-        """See :class:`EmitsInPieces`: panes with rows on scratch are emitted range by range."""
+        """See :class:`EmitsInPieces`. Panes with rows on scratch are emitted by ranges of keys."""
         (run,) = ports
         is_large = any(groups.is_large for groups in self._open.values())
         lifetimes = self._lifetimes
@@ -102,7 +103,7 @@ class PaneAggregate:
             yield from pieces_of(closed, ctis, lifetimes.schema)
         else:
             rows = concatenated([*out, *closed], lifetimes.schema)
-            # Each batch has complete panes, with rows by key.
+            # Each batch has complete panes, with rows sorted by key.
             yield Run(in_time_order(rows)[0] if rows.num_rows else rows, ctis)
         self._keep_to_memory()
 
@@ -143,7 +144,8 @@ class PaneAggregate:
         if low == high:
             self._update(high, events)
             return closing
-        # At most one pane is open, the first at the latest. So all panes in between are complete.
+        # At most one pane is open, and it is the first. So all panes between it and the last are
+        # complete.
         lo = int(np.searchsorted(vs, np.int64((low + 1) * unit))) if low in self._open else 0
         hi = int(np.searchsorted(vs, np.int64(high * unit)))
         if lo:
@@ -157,7 +159,10 @@ class PaneAggregate:
     def _fold_any_order(
         self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]
     ) -> None:
-        """Add events; panes before ``closing`` that the batch has whole may go to ``out``."""
+        """Add events.
+
+        Panes before ``closing`` of which the batch has all events may go to ``out``.
+        """
         vs, unit = int64_column(events, VS), self._lifetimes.unit_us
         low, high = int(vs.min()) // unit, int(vs.max()) // unit
         if high - low < _CUT_PANES_MAX:
@@ -193,7 +198,7 @@ class PaneAggregate:
             yield from self._rows(pane, self._open.pop(pane))
 
     def _rows(self, pane: int, groups: OpenGroups) -> Iterator[pa.RecordBatch]:
-        """Yield the partial rows of a pane; frees its groups."""
+        """Yield the partial rows of a pane, and free its groups."""
         for keys, lanes in groups.results():
             count = len((keys or lanes)[0])
             yield self._lifetimes.rows(np.full(count, pane), keys, lanes)
@@ -202,7 +207,10 @@ class PaneAggregate:
         return OpenGroups(self._grouping, self._holder)
 
     def _keep_to_memory(self) -> None:
-        """Report the bytes of the open panes; over the budget, none of them adds groups."""
+        """Report the bytes of the open panes.
+
+        If they exceed the budget, stop adding groups to them.
+        """
         self._holder.used_bytes = sum(groups.memory_bytes for groups in self._open.values())
         self._holder.keys = sum(groups.groups for groups in self._open.values())
         if self._holder.must_spill:

@@ -56,13 +56,16 @@ class PaneLifetimes:
         return self._panes.open_at(cti)
 
     def ctis(self, times: np.ndarray) -> np.ndarray:
-        """Return the output CTIs for CTIs at ``times`` int64[n]; may have duplicates."""
+        """Return the output CTIs for CTIs at ``times`` int64[n]. There may be duplicates."""
         return self._panes.earliest_open(times)
 
     def rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        """Partial rows of groups by (pane, key); ``panes`` int64[n]: the pane of each."""
+        """Return partial rows of groups, sorted by pane and key.
+
+        ``panes`` int64[n]: the pane of each.
+        """
         start = self._panes.start(panes)
         columns = [pa.array(start), pa.array(start + self.unit_us), *keys, *lanes]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -85,11 +88,11 @@ class EventLifetimes:
         return events
 
     def open_at(self, cti: int) -> int:
-        """As :meth:`PaneLifetimes.open_at`; at the end of time no pane is open."""
+        """Return the same as :meth:`PaneLifetimes.open_at`; at the end of time no pane is open."""
         return _LAST_PANE if cti == INF_TIME else cti // self.unit_us
 
     def ctis(self, times: np.ndarray) -> np.ndarray:
-        """As :meth:`PaneLifetimes.ctis`, on the time axis; INF_TIME for INF_TIME."""
+        """Return the same as :meth:`PaneLifetimes.ctis`, within the time axis; INF_TIME is kept."""
         lowest = -(2**63 // self.unit_us)
         panes = times // self.unit_us
         starts = np.where(panes < lowest, MIN_TIME, np.maximum(panes, lowest) * self.unit_us)
@@ -98,7 +101,7 @@ class EventLifetimes:
     def rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        """As :meth:`PaneLifetimes.rows`."""
+        """Return the same as :meth:`PaneLifetimes.rows`."""
         *lanes, start, end = lanes
         return pa.RecordBatch.from_arrays([start, end, *keys, *lanes], schema=self.schema)
 
@@ -113,7 +116,7 @@ def with_lifetime(accumulators: Iterable[Accumulator]) -> list[Accumulator]:
 
 
 class _Bound:
-    """The minimum or maximum time of a group's events: a lane of lifetimes, not of values."""
+    """Accumulates the minimum or maximum time of a group's events: lanes of lifetimes."""
 
     takes_gaps: ClassVar[bool] = True
 

@@ -2,11 +2,11 @@
 
 **Rule.** For events that never end, a window begins at each time at which events of a key start. It
 has all events that have started, and lives until the next such time; the last window never ends. So
-the result is that of :mod:`rvertex.operators.windows.snapshots.window`. But that aggregates all
-live events of each window. Here the accumulators of the previous window are reused, and only the
-events of one time are merged in.
+the result is that of :mod:`rvertex.operators.windows.snapshots.window`. But that operator
+aggregates all live events of each window. Here the accumulators of the previous window are reused,
+and only the events of one time are merged in.
 
-Worked, one key: events at 1, 4 and 4 with x = 3, 1, 1:
+Example: one key, events at 1, 4 and 4 with x = 3, 1, 1:
 
     window      sum(x)
     [1, 4)      3
@@ -21,10 +21,10 @@ A window is released once no event at or before the start that ended it can foll
 end of its session), after all windows that start before it. ``CTI(t)`` (a watermark) becomes the
 start of the earliest window, of any key, that is still open.
 
-Invariants: (1) only events of the greatest time so far are buffered. Those of one key and time are
-merged in row order, then into the accumulators, so no result depends on how the input was cut; (2)
-a step takes amortised time in its events and the windows that it releases, times the most steps of
-a key; (3) the state of a session is dropped once it has ended and its results have been released,
+Invariants: (1) only events of the greatest time so far are buffered. Events of one key and time are
+merged in row order, then into the accumulators, so no result depends on batch boundaries; (2) a
+step takes amortised time in its events and the windows that it releases, times the most steps of a
+key; (3) the state of a session is dropped once it has ended and its results have been released,
 amortised.
 """
 
@@ -82,7 +82,10 @@ class RunningSessionAggregate(OverSessions):
     """Running aggregates per key over a session; holistic functions are not supported."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The smaller of an event's greatest activity (lifetime - 1 us + gap) and ``max_us``."""
+        """Return the smaller of ``max_us`` and an event's greatest activity, us.
+
+        The activity of an event is its lifetime - 1 us + gap.
+        """
         (duration,) = durations
         most = [None if duration is None else duration - 1 + self.gap_us, self.max_us]
         return min((m for m in most if m is not None), default=None)
@@ -127,7 +130,7 @@ class _Running:
         return Run(out, ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, windows, accumulators, buffered events and results, by reference."""
+        """Return keys, windows, accumulators, buffered events and results, by reference."""
         header, windows = self._log.save()
         tables = {**self._keys.save(), **windows, **self._carried.save()}
         tables |= self._new_values.save()
@@ -174,7 +177,7 @@ class _Running:
         self._results.push(pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema))
 
     def _forget(self, promise: int) -> None:
-        """Drop keys that are not active any more, and the seen values of sessions that ended."""
+        """Drop keys that are not active any more, and the known values of ended sessions."""
         if self._keys.is_crowded() and (needed := self._steps.needed(promise)) is not None:
             kept = np.flatnonzero(needed)
             self._keys.keep(kept)

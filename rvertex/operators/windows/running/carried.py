@@ -1,11 +1,11 @@
-"""State that running results carry from one time of a key to the next: lanes, and the values seen.
+"""State that running results carry from one time of a key to the next: lanes, and known values.
 
 :class:`CarriedLanes` merges new lanes into the stored ones. A count of distinct values cannot be
 merged in constant space, so it is computed in two steps. :class:`NewValues` marks each row whose
 value is new to its key, and the marks are counted by an ordinary count.
 
-Invariants: (1) the steps of a key are merged one after another, so no sum depends on how the input
-was cut; (2) a call takes amortised time in its steps and keys, times the most steps of a key.
+Invariants: (1) the steps of a key are merged one after another, so no sum depends on batch
+boundaries; (2) a call takes amortised time in its steps and keys, times the most steps of a key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CarriedLanes:
-    """By key: the lanes of all earlier rows."""
+    """Stores, by key, the lanes of all earlier rows."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = tuple(lanes)
@@ -47,10 +47,10 @@ class CarriedLanes:
         keys: int,
         begins: np.ndarray | None = None,
     ) -> list[pa.Array]:
-        """Return the lanes after each step, and store the last ones of each key.
+        """Return the lanes after each step, and store the last lanes of each key.
 
-        ``code``, ``time`` int64[n]: key and time of each step; the steps of a key are in order.
-        Steps with ``begins`` bool[n] true ignore the steps before them.
+        ``code``, ``time`` int64[n]: key and time of each step; the steps of a key are in order. A
+        step with ``begins`` bool[n] true ignores the steps before it.
         """
         if begins is None:
             begins = np.zeros(len(code), bool)
@@ -71,7 +71,8 @@ class CarriedLanes:
             now = by_key[start[: int((length > turn).sum())] + turn]
             if turn:
                 had = np.flatnonzero(~begins[now])
-                carried = merged[-1].slice(0, len(now))  # ``take`` copies only if a step ``begins``
+                # ``take`` makes a copy only if a step ``begins``
+                carried = merged[-1].slice(0, len(now))
                 carried = carried if len(had) == len(now) else carried.take(pa.array(had))
             merged.append(self._folded(carried, had, given.take(pa.array(now))))
             steps.append(now)
@@ -127,7 +128,7 @@ class NewValues:
 
     def __init__(self, aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> None:
         distinct = [a.column for a in aggregates if a.function == "count_distinct"]
-        #: By column with ``count_distinct``, the name of the column with its marks.
+        #: By column with ``count_distinct``: the name of the column with its marks.
         self.columns = {c: _marks(c, payload) for c in distinct if c is not None}
         self._known = {
             column: KeyTable((pa.int64(), plain_type(payload.field(column).type)))
@@ -140,7 +141,7 @@ class NewValues:
         self.payload = pa.schema([*payload, *marks])
 
     def marked(self, rows: pa.RecordBatch, codes: np.ndarray) -> pa.RecordBatch:
-        """``rows``, of keys ``codes``, with a mark where a value is new to its key."""
+        """Return ``rows``, of keys ``codes``, with a mark where a value is new to its key."""
         for column, mark in self.columns.items():
             values = plain_array(rows.column(column))
             valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
@@ -167,7 +168,7 @@ class NewValues:
             table.keep(np.flatnonzero(np.isin(of, codes)))
 
     def save(self) -> dict[str, pa.Table]:
-        """Return the seen values of all keys, by reference."""
+        """Return the known values of all keys, by reference."""
         return {
             f"seen{i}.{name}": table
             for i, values in enumerate(self._known.values())
@@ -192,6 +193,6 @@ class NewValues:
 def _marks(column: str, payload: pa.Schema) -> str:
     """Return an unused column name for the marks of ``column``."""
     name = f"@first({column})"
-    while name in payload.names:  # ends: the names are finite
+    while name in payload.names:  # ends: there are finitely many names
         name += "_"
     return name

@@ -8,7 +8,7 @@ None means: from the first row of the key. Only then ``peers`` may name columns;
 are sorted by them, and only rows that are equal in them are peers. Each row is emitted with its
 columns, followed by the aggregates. An empty frame yields null; counts are 0.
 
-Worked, one key, ``sum(x)``:
+Example: one key, ``sum(x)``:
 
     row           rows, first 1    time, first 2
     [1, 2) x=1    1                1
@@ -19,8 +19,8 @@ Worked, one key, ``sum(x)``:
 Invariants: (1) order, lifetimes and CTIs (watermarks) are unchanged; (2) a frame of rows is known
 at once, a frame of time when no peer can follow. So only rows of the greatest time so far are
 buffered; (3) an aggregate is computed from the rows of its frame in row order. With ``first`` None
-it is carried from row to row. So no result depends on how the input was cut; (4) a step takes time
-in its rows times the rows of a frame; with ``first`` None as in
+it is carried from row to row. So no result depends on batch boundaries; (4) a step takes time in
+its rows times the rows of a frame; with ``first`` None as in
 :mod:`rvertex.operators.windows.running.carried`.
 """
 
@@ -64,10 +64,12 @@ _COUNTS = ("count", "count_distinct")
 
 @dataclass(frozen=True, slots=True)
 class FrameAggregate(SameLifetimes):
-    """Aggregates per row over a frame. ``rows``: ``first`` and ``last`` are rows, else us.
+    """Aggregates per row over a frame.
 
-    ``first``, ``last``: distance from the current row back to the frame's first and last row;
-    ``first`` None: from the first row of the key. ``peers``: see the module.
+    ``rows``: ``first`` and ``last`` are numbers of rows, else us.
+
+    ``first`` and ``last`` are the distances from the current row back to the frame's first and last
+    row. ``first`` None: from the first row of the key. ``peers``: see the module.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -101,7 +103,7 @@ class FrameAggregate(SameLifetimes):
         return pa.schema([*payload, *fields])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """``first`` for a frame of time; None for a frame of rows."""
+        """Return ``first`` for a frame of time; None for a frame of rows."""
         return None if self.rows else self.first
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -160,7 +162,7 @@ class _OfAll(_Framed):
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
 
     def snapshot(self) -> OperatorState:
-        """Keys, carried lanes and buffered rows, by reference."""
+        """Return keys, carried lanes and buffered rows, by reference."""
         return OperatorState(
             {}, {**self._saved(), **self._carried.save(), **self._new_values.save()}
         )
@@ -206,7 +208,7 @@ class _OfFrames(_Framed):
         self._history = History(self._needed, rows=spec.rows, reach=spec.first)
 
     def snapshot(self) -> OperatorState:
-        """Keys, rows that later frames may have, and buffered rows, by reference."""
+        """Return keys, rows that later frames may have, and buffered rows, by reference."""
         return OperatorState({}, {**self._saved(), **self._history.save()})
 
     def load(self, state: OperatorState) -> None:
@@ -234,7 +236,7 @@ class _OfFrames(_Framed):
     def _bounds(
         self, key: np.ndarray, times: np.ndarray, at: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of the frames of rows ``at``, in rows sorted by key and time."""
+        """Return the bounds of the frames of rows ``at``, in rows sorted by key and time."""
         first, last = self._reach, self._spec.last
         heads = heads_of(key)
         if self._spec.rows:

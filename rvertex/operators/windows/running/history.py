@@ -29,18 +29,21 @@ _STEPS_MAX = 64
 
 
 class History:
-    """Stores rows of ``schema``. ``reach``: of the longest frame, in rows of a key, else in us."""
+    """Stores rows of ``schema``.
+
+    ``reach``: length of the longest frame, in rows of a key or in us.
+    """
 
     def __init__(self, schema: pa.Schema, *, rows: bool, reach: int) -> None:
         self._schema = schema
         self._rows, self._reach = rows, reach
         #: Chunks, merged like the digits of a binary counter.
         self._chunks: list[pa.RecordBatch] = []
-        #: By row: its key, its start, and the previous row of its key.
+        #: By row: its key, its start, and the number of the previous row of its key.
         self._key = GroupArray(np.int64, -1)
         self._time = GroupArray(np.int64, 0)
         self._before = GroupArray(np.int64, -1)
-        #: By key: its last row.
+        #: By key: the number of its last row.
         self._last = GroupArray(np.int64, -1)
         self._kept = 0
 
@@ -50,7 +53,7 @@ class History:
     def before(self, codes: np.ndarray, time: int) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the stored rows of keys ``codes`` that frames of rows from ``time`` on may have.
 
-        Returns: the rows in row order, and their keys.
+        Returns the rows in row order, and their keys.
         """
         known = np.unique(codes)
         known = known[known < len(self._last)]
@@ -82,7 +85,7 @@ class History:
     def forget(self, is_crowded: bool) -> np.ndarray | None:
         """Drop rows that no frame can reach, if there are many, or if there are many keys.
 
-        Returns: the keys that are kept, ascending, to be renumbered; None: all keys are unchanged.
+        Returns the keys that are kept, ascending, to be renumbered. None: all keys are unchanged.
         """
         if len(self) <= 2 * self._kept + _ROWS_MIN and not is_crowded:
             return None
@@ -124,7 +127,10 @@ class History:
         self._last.adopt(numbers(as_one_array(tables["last"].column(0))))
 
     def _first_time(self, time: int) -> int | None:
-        """The earliest start in frames of rows from ``time`` on; None: ``reach`` counts rows."""
+        """Return the earliest start in frames of rows from ``time`` on.
+
+        None if ``reach`` counts rows.
+        """
         return None if self._rows else int(moved(np.array([time]), -self._reach)[0])
 
     def _walked(self, keys: np.ndarray, first_time: int | None) -> np.ndarray:
@@ -147,7 +153,7 @@ class History:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _scanned(self, keys: np.ndarray, first_time: int) -> np.ndarray:
-        """As :meth:`_walked`, by a scan of all rows since ``first_time``."""
+        """Return the same rows as :meth:`_walked`, by a scan of all rows since ``first_time``."""
         start = int(self._time.read().searchsorted(first_time))
         is_wanted = np.zeros(len(self._last), bool)
         is_wanted[keys] = True

@@ -6,7 +6,7 @@ A *step* is a key and a time at which events of it start; each step opens a wind
 step of a session ignores earlier steps.
 
 Invariant: where windows end, and which steps begin a session, depends only on the earlier steps,
-not on how they were cut. So does the time that closes a window. It is the window's end, or, if a
+not on batch boundaries. So does the time that closes a window. It is the window's end, or, if a
 step ended it, 1 us after that step's start, since all events of that start must have arrived.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """New steps: whether each begins a session, and the number of its key or session."""
+    """New steps. Per step: whether it begins a session, and the number of its key or session."""
 
     begins: np.ndarray
     belongs: np.ndarray
@@ -42,10 +42,13 @@ class Steps(Protocol):
     def number(
         self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> Numbered:
-        """Open the windows of steps, sorted by (time, code); ``ve``: greatest ends of events."""
+        """Open the windows of steps, sorted by (time, code). ``ve``: greatest ends of events."""
 
     def needed(self, promise: int) -> np.ndarray | None:
-        """Mask of the keys that matter if no event before ``promise`` follows; None: all do."""
+        """Return a mask of the keys that matter if no event before ``promise`` follows.
+
+        None: all keys matter.
+        """
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""
@@ -53,7 +56,7 @@ class Steps(Protocol):
     def going_on(self) -> np.ndarray | None:
         """Return the numbers of sessions to which later steps may belong.
 
-        None: every key has one.
+        None means that every key has one such session.
         """
 
     def save(self) -> pa.Table:
@@ -64,7 +67,7 @@ class Steps(Protocol):
 
 
 class Endless:
-    """By key: the window of its last step."""
+    """Stores, by key, the window of its last step."""
 
     def __init__(self) -> None:
         self._window = GroupArray(np.int64, -1)
@@ -106,7 +109,7 @@ class Endless:
 
 
 class OfSessions:
-    """By key: the window of its last step, and its session: the number of the first step."""
+    """Stores, by key, the window of its last step, and the first step's number in its session."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._window = GroupArray(np.int64, -1)
@@ -131,7 +134,7 @@ class OfSessions:
         belongs = belongs[starts.first]
         ends = starts.ends(self._starts.longest)[is_event]
         log.set_ends(step[is_event], ends, ends)
-        goes_on = np.flatnonzero(is_event & ~starts.begins)  # so it has a row before it
+        goes_on = np.flatnonzero(is_event & ~starts.begins)  # the session has an earlier row
         upto = starts.time[goes_on]
         log.set_ends(step[goes_on - 1], upto, upto + 1)
         window[starts.key[starts.is_last]] = step[starts.is_last]
@@ -142,7 +145,7 @@ class OfSessions:
         return Numbered(begins, of_step)
 
     def needed(self, promise: int) -> np.ndarray | None:
-        """See :class:`Steps`: keys that are still active."""
+        """See :class:`Steps`. Returns the keys that are still active."""
         mask: np.ndarray = self._starts.active.read() > promise
         return mask
 
@@ -151,7 +154,7 @@ class OfSessions:
             column.adopt(column.read()[codes])
 
     def going_on(self) -> np.ndarray | None:
-        """See :class:`Steps`: the last session of each key."""
+        """See :class:`Steps`. Returns the last session of each key."""
         return self._session.read()
 
     def save(self) -> pa.Table:

@@ -1,8 +1,8 @@
 """The endpoints of lifetimes by key, and the snapshot windows that begin and end at them.
 
 Endpoints up to the promise (no event before that time follows) are processed in one call; later
-ends are buffered, sorted by time. Starts at the promise itself may come in several calls, ends at
-it come in the first.
+ends are buffered, sorted by time. Starts at the promise itself may arrive in several calls, ends at
+it in the first call.
 
 Invariants: (1) a key with ``alive`` > 0 events has one open window, which began at its last
 endpoint; other keys have none; (2) a window that an event's end ends closes at that time. If only a
@@ -34,7 +34,7 @@ _SCHEMA = pa.schema([(VS, pa.int64()), (_CODE, pa.int64())])
 
 
 class Endpoints:
-    """By key: its last endpoint, its open window and the number of live events."""
+    """Stores, by key, its last endpoint, its open window and the number of live events."""
 
     def __init__(self, log: WindowLog) -> None:
         self._log = log
@@ -53,7 +53,7 @@ class Endpoints:
     ) -> np.ndarray:
         """Add events and process all endpoints up to ``promise``; every ``vs`` is one of them.
 
-        Returns: the window that begins, or began, at each event's ``vs``.
+        Returns the window that begins, or began, at each event's ``vs``.
         """
         self._ends.push(pa.RecordBatch.from_arrays([pa.array(ve), pa.array(codes)], schema=_SCHEMA))
         ended = self._ends.take_below(min(promise + 1, int(INF_TIME)))
@@ -115,7 +115,7 @@ class Endpoints:
         now = alive[key] + running_sum(change, heads)
         before = now - change
         assert (now >= 0).all(), "more events ended than began"
-        #: Whether the endpoint was processed in an earlier call, so only starts are added.
+        #: Whether the endpoint was processed in an earlier call. If so, only starts are added.
         again = heads & (time == last[key])
         opens = (now > 0) & ~(again & (before > 0))
         at = np.flatnonzero(opens)

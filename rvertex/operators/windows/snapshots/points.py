@@ -4,10 +4,10 @@ The window of a point is ``[t, t + 1)``. It is complete as soon as time has pass
 are those of :mod:`rvertex.operators.windows.snapshots.window`, which this replaces if all lifetimes
 are points.
 
-Invariants: (1) only rows of the greatest time so far are buffered; (2) results come by (time, keys
-ascending, nulls last), and the rows of a window are aggregated in row order; (3) CTIs (watermarks)
-are unchanged; (4) runs of neighbours with the same time and key are found by comparing neighbours,
-and only these runs are sorted.
+Invariants: (1) only rows of the greatest time so far are buffered; (2) results are sorted by (time,
+keys ascending, nulls last), and the rows of a window are aggregated in row order; (3) CTIs
+(watermarks) are unchanged; (4) runs of neighbours with the same time and key are found by comparing
+neighbours, and only these runs are sorted.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class SnapshotPoints:
         return pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema)
 
     def _identities(self, rows: pa.RecordBatch) -> list[np.ndarray]:
-        """Integers that differ if the keys of two rows differ."""
+        """Return one integer per row; different keys have different integers."""
         columns = self._grouping.key_columns(rows)
         if all(c.type == pa.int64() and not c.null_count for c in columns):
             return [column.to_numpy() for column in columns]

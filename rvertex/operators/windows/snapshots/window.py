@@ -4,7 +4,7 @@
 endpoints the set of live events does not change. If it is not empty, that interval is a window over
 the live events. So at each instant the result is the aggregate over the key's live events.
 
-Worked, one key: events a = [0, 6), b = [2, 9), c = [6, 9), d = [12, 14):
+Example: one key, events a = [0, 6), b = [2, 9), c = [6, 9), d = [12, 14):
 
     window     events
     [ 0, 2)    a
@@ -70,7 +70,7 @@ class SnapshotAggregate(Aggregates, SameLifetimes):
     points: bool = False
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Twice the greatest lifetime.
+        """Return twice the greatest lifetime.
 
         An open window has a live event, which started at most one lifetime ago. The window may
         begin where another event ended, which started up to one lifetime earlier.
@@ -99,7 +99,8 @@ class SnapshotWindows:
         self._schema = input_schema.append(pa.field(_SEQ, pa.int64()))
         self._results = WindowResults(grouping, output_schema, finish)
         self._keys = KeyTable(grouping.types)
-        #: Links: the key's next window if there is no gap, and the first window of such a chain.
+        #: Links of a window: the key's next window if there is no gap, and the first window of such
+        #: a chain.
         self._log = WindowLog(links=2)
         self._endpoints = Endpoints(self._log)
         self._rows = SortedRuns(self._schema)
@@ -122,7 +123,7 @@ class SnapshotWindows:
         return Run(out, ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, endpoints, windows and rows, by reference."""
+        """Return keys, endpoints, windows and rows, by reference."""
         header, windows = self._log.save()
         tables = {**self._keys.save(), **windows, **self._endpoints.save()}
         return OperatorState(
@@ -194,12 +195,12 @@ class SnapshotWindows:
         window = lie[begin[at] + step]
         order = np.lexsort((int64_column(rows, _SEQ)[at], window))
         heads = heads_of(window[order])
-        filled = window[order][heads]  # windows of keys that another vertex has now are empty
+        filled = window[order][heads]  # windows are empty if another vertex owns their keys now
         members = Rows(np.cumsum(heads) - 1, len(filled), rows, at[order])
         return self._results.batch(members, starts[filled], ends[filled])
 
     def _wait(self, rows: pa.RecordBatch, windows: np.ndarray, lives: np.ndarray) -> None:
-        """Buffer rows that live on under the window that follows ``windows``."""
+        """Buffer rows that are still alive under the window that follows ``windows``."""
         if not lives.any():
             return
         follows = self._log.links(0, windows[lives])

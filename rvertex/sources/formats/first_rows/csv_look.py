@@ -21,11 +21,11 @@ from rvertex.sources.formats.rows.line_rows import LineRows
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: Values of at least this size are text in any case.
+#: Values of at least this size, in bytes, are text without further checks.
 TEXT_BYTES_MIN = 65_536
 #: Bytes of the first rows that are searched for unusual quotes.
 QUOTES_BYTES_MAX = 1 << 20
-#: A column is almost of a kind if this share of its values is.
+#: A column is almost of a kind if at least this share of its values has that kind.
 _MOST = 0.5
 _KINDS = {
     "double": r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$",
@@ -48,7 +48,7 @@ def _first_rows(path: str, delimiter: str, encoding: str) -> tuple[list[str], by
 
 
 def _without_open_quotes(piece: bytes, delimiter: str) -> bytes:
-    """Replace rows that are bad because of a quote by empty lines."""
+    """Replace rows that are bad because of an open quote by empty lines."""
     rows = cut_rows(piece, delimiter, is_last=True)
     kept = []
     end = 0
@@ -94,7 +94,7 @@ def _without_long_values(rows: bytes, delimiter: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AlmostTyped:
-    """A text column whose values mostly have another kind, and the first exception."""
+    """A text column whose values mostly have another kind, and the first value that has not."""
 
     column: str
     kind: str
@@ -139,7 +139,8 @@ def text_after_quote(path: str, delimiter: str, encoding: str) -> tuple[int, str
         rb'("(?:[^"]|"")*+"(?P<rest>[^%s]*+)|[^%s]*+)(?:[%s]|\Z)' % (ends, ends, ends)
     )
     for match in field.finditer(piece):
-        if match["rest"] is None and match[1].startswith(b'"'):  # continues after the piece
+        # The field continues after the piece
+        if match["rest"] is None and match[1].startswith(b'"'):
             return None
         if match["rest"]:
             line = lines_of(piece[: match.start()]) + 1
@@ -172,7 +173,7 @@ def _as_written(
 
 
 def _line_of(piece: bytes, delimiter: str, at: int, value: bytes) -> int:
-    """Return the line of the first row with the value in field ``at``."""
+    """Return the line of the first row whose field ``at`` has the value."""
     cut = cut_rows(piece, delimiter, is_last=True)
     rows = LineRows(piece, cut.starts, cut.ends, first_row=0, first_line=1)
     wanted = value.decode("utf-8", "backslashreplace")

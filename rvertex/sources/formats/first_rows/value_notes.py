@@ -1,6 +1,6 @@
 """Notes for users about values that are read as other values than the file contains.
 
-They follow from the first rows of the first file, which also determine the column types.
+The notes are based on the first rows of the first file, which also determine the column types.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: Name of a column or of a member within one, the value in the file, and the value as it is read.
+#: Name of a column or of a field within it, the value in the file, and the value as it is read.
 _Changed = tuple[str, str, str]
 
 _PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates", "bool": "truth values"}
-#: Numbers with more digits than a double may preserve; with more than 300 it is no number.
+#: Numbers with more digits than a double can always represent. Longer texts are not numbers.
 _LONG = r"^[ ]*[+-]?[0-9.]{16,300}[ ]*$"
 _LONG_MEMBER = re.compile(rb"[:\[,]\s*-?[0-9.]{16,300}\s*[,}\]]")
 #: Numbers that may be identifiers, such as postal codes, telephone numbers or part numbers: 00501,
@@ -74,7 +74,7 @@ def _csv_options(spec: SourceSpec) -> tuple[str, str, str]:
 
 
 def _text_columns(spec: SourceSpec, path: str) -> list[str]:
-    """Report columns that are text because of a few values, with the first of these."""
+    """Report columns that are text because of a few values, with the first of these values."""
     names = {f.name for f in _inferred(spec) if kinds.is_string(f.type)}
     times = {
         f.name
@@ -88,7 +88,7 @@ def _text_columns(spec: SourceSpec, path: str) -> list[str]:
         f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); set "
         + _how_to_read(a.column, "int64" if a.column in times else a.kind, a.column in times)
         for a in almost_typed(path, *_csv_options(spec), names | times)
-        if a.column not in times or a.kind == "double"  # times in ISO-8601 are text
+        if a.column not in times or a.kind == "double"  # times in ISO 8601 may be text
     ]
 
 
@@ -98,7 +98,7 @@ def _how_to_read(column: str, kind: str, is_time: bool) -> str:
 
 
 def _odd_quotes(spec: SourceSpec, path: str) -> list[str]:
-    """Report the first field with text after its closing quote; its value loses the quotes."""
+    """Report the first field with text after its closing quote, because its quotes are lost."""
     delimiter, _, encoding = _csv_options(spec)
     odd = text_after_quote(path, delimiter, encoding)
     if odd is None:
@@ -133,7 +133,7 @@ def _change(spec: SourceSpec, path: str, name: str, written: str, read: str) -> 
 
 
 def _fields(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
-    """Yield changed fields of CSV."""
+    """Yield changed fields of CSV rows."""
     types = {f.name: f.type for f in columns if _may_change(f.type)}
     if not types:
         return
@@ -163,13 +163,13 @@ def _number(written: str) -> int | float:
 
 
 def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
-    """Yield changed members of JSON objects, at any depth."""
+    """Yield changed fields of JSON objects, at any depth."""
     doubles = {name for f in columns for name in _doubles(f.name, f.type)}
     piece = next(chunks(path, encoding=encoding_of(dict(spec.options))), b"") if doubles else b""
     for line in filter(_LONG_MEMBER.search, piece.splitlines()):
         try:
             row = json.loads(line, parse_int=_Written, parse_float=_Written)
-        except (ValueError, RecursionError):  # a cut line, or a bad one, which the reader reports
+        except (ValueError, RecursionError):  # an incomplete or bad line, which the reader reports
             continue
         for name, member in row.items() if isinstance(row, dict) else ():
             for place, written in _numbers(name, member):
@@ -178,7 +178,7 @@ def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_
 
 
 class _Written(str):
-    """A number as its text in the file."""
+    """A number together with its text in the file."""
 
     __slots__ = ()
 
@@ -206,18 +206,21 @@ def _numbers(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _is_rounded(written: str) -> bool:
-    """Return whether the number changes as a double."""
+    """Return whether the double that is read differs from the number in the file."""
     return len(written) < 300 and Decimal(written) != Decimal(_read(written))
 
 
 def _read(written: str) -> str:
-    """Return the number as a double: all digits of a whole number, else the shortest form."""
+    """Return the text of the double that is read.
+
+    A whole number has all its digits, other numbers their shortest form.
+    """
     number = float(written)
     return str(int(number)) if written.lstrip("+-").isdigit() else repr(number)
 
 
 def _cut_times(spec: SourceSpec, path: str) -> list[str]:
-    """Report INT96 times with more digits than are read."""
+    """Report INT96 times with more digits than the reader keeps."""
     names = {*spec.schema.names} - {spec.vs, spec.ve}
     return [
         f"source {spec.path}: column {name!r} has INT96 times, which are read in microseconds: "

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: The columns of a dead letter. ``position``: the row's offset in its log (in a file: its row
-#: number). ``raw``: the original line or message.
+#: The columns of a dead letter. ``position``: the row's offset in its log, or its row number in a
+#: file. ``raw``: the original line or message.
 DEAD = pa.schema(
     [
         ("source", pa.string()),
@@ -36,10 +36,10 @@ DEAD = pa.schema(
     ]
 )
 BAD = pa.struct(list(DEAD))
-#: Characters of ``value`` that are kept. ``raw`` is not shortened.
+#: Most characters of ``value`` that are kept. ``raw`` is not shortened.
 VALUE_CHARS_MAX = 1_000
 _COLUMN = "_bad"
-#: The first words of the reason if a value does not have its column's type.
+#: First words of the reason if a value does not have its column's type.
 NOT_OF_TYPE = "not of type"
 _WRITTEN = (
     '; if times have another format, set vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
@@ -92,7 +92,7 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
 
 
 def _is_whole(value: str | None) -> bool:
-    """Return whether a text is a whole number, as :func:`rvertex.sources.times.shown` writes it."""
+    """Return whether a text is a whole number, as :func:`~rvertex.sources.times.shown` writes."""
     return value is not None and value.strip("'\" ").removeprefix("-").isdecimal()
 
 
@@ -132,7 +132,7 @@ def bad_of(batch: pa.RecordBatch, columns: int) -> pa.StructArray | None:
 
 
 def without_bad(batch: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """Drop the bad rows and their column; ``columns``: how many columns the rows have."""
+    """Drop the bad rows and their column. ``columns``: how many columns the rows have."""
     bad = bad_of(batch, columns)
     if bad is None:
         return batch
@@ -140,7 +140,7 @@ def without_bad(batch: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 
 
 def pieces(bad: pa.StructArray) -> Iterator[tuple[int, int, bool]]:
-    """Split into maximal stretches of rows that are all good or all bad: ``lo, hi, is_bad``."""
+    """Split rows into maximal ranges that are all good or all bad: ``lo, hi, is_bad``."""
     is_bad = bad.is_valid().to_numpy(zero_copy_only=False)
     cuts = np.flatnonzero(is_bad[1:] != is_bad[:-1]) + 1
     for lo, hi in zip([0, *cuts], [*cuts, len(is_bad)], strict=True):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_unique(path: str, names: Iterable[str]) -> None:
-    """Raise for a file with two columns of one name: a reader would lose one of them.
+    """Raise for a file with two columns of one name, because a reader would lose one of them.
 
     Raises:
         SourceSchemaError: a name occurs more than once.

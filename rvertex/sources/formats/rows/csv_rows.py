@@ -1,10 +1,10 @@
 """Find the ends of CSV rows: line ends outside of quotes.
 
-The rules are Arrow's. A quote opens a quoted field only at the field's beginning.
-Two quotes inside a quoted field are one character. Text after the closing quote is plain.
+The rules are the rules of Arrow. A quote opens a quoted field only at the field's beginning. Two
+quotes inside a quoted field are one character. Text after the closing quote is plain.
 
 One rule is added: if a quote is not closed within ``QUOTED_BYTES_MAX``, its row ends with its line
-and is bad. Otherwise one stray quote would swallow the rest of the file.
+and is bad. Otherwise a single unmatched quote would make one row of the rest of the file.
 
 Invariant: where a row ends depends on the text from the row's beginning, not on how much text has
 been read.
@@ -36,7 +36,7 @@ _QUOTE, _LF, _CR = 34, 10, 13
 class CsvRows:
     """Row k is ``data[starts[k]:ends[k]]`` with its line end. Empty lines are skipped."""
 
-    #: int64[n].
+    #: Start offsets of the rows, int64[n].
     starts: np.ndarray
     ends: np.ndarray
     #: bool[n]: whether the row has a quote that is not closed.
@@ -44,7 +44,7 @@ class CsvRows:
 
 
 def cut_rows(data: bytes, delimiter: str, *, is_last: bool) -> CsvRows:
-    """Cut into complete rows; with ``is_last`` the remaining text is a row too."""
+    """Divide text into complete rows. With ``is_last`` the remaining text is a row, too."""
     ends, is_open = _ends(data, delimiter, is_last=is_last)
     starts = np.append(0, ends[:-1]) if len(ends) else ends
     is_row = _lengths(data, starts, ends) > 0
@@ -52,7 +52,7 @@ def cut_rows(data: bytes, delimiter: str, *, is_last: bool) -> CsvRows:
 
 
 def whole_rows(data: bytes, delimiter: str, *, is_last: bool) -> tuple[int, bool]:
-    """Bytes of the complete rows at the start, and whether one of them has an open quote."""
+    """Return the bytes of the complete rows, and whether one of them has an open quote."""
     if b'"' in data:
         ends, is_open = _ends(data, delimiter, is_last=is_last)
         return (int(ends[-1]), bool(is_open.any())) if len(ends) else (0, False)
@@ -71,7 +71,7 @@ def _ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np
 
 
 def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | None:
-    """Row ends of text whose quotes only enclose whole fields; None for other text."""
+    """Return the row ends of text whose quotes only enclose whole fields; None for other text."""
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _LF)
     if b"\r" in data:
@@ -80,7 +80,7 @@ def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | N
         ends = np.union1d(ends, alone[(after != _LF) & (alone < len(text) - 1)])
     if b'"' in data:
         quotes = np.flatnonzero(text == _QUOTE)
-        if len(quotes) % 2 and not is_last:  # the last one is closed further on
+        if len(quotes) % 2 and not is_last:  # the last quote is closed in later text
             ends, quotes = ends[: np.searchsorted(ends, quotes[-1])], quotes[:-1]
             if len(ends) == 0:
                 return None
@@ -96,7 +96,10 @@ def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | N
 
 
 def _are_usual(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
-    """Return whether every odd quote begins a field and every even one ends it or is doubled."""
+    """Return whether all quotes enclose whole fields or are doubled.
+
+    That is, every odd quote begins a field and every even quote ends it or is doubled.
+    """
     if len(quotes) == 0:
         return True
     if len(quotes) % 2:
@@ -117,14 +120,14 @@ def _slow_ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarra
     ends: list[int] = []
     is_open: list[bool] = []
     at = 0
-    while at < len(data):  # ends: each pass takes a row or a line, or stops
+    while at < len(data):  # ends: each round takes a row or a line, or stops
         match = row.match(data, at)
         end = -1 if match is None else match.end()
         if match is not None and end == len(data) and not is_last and match[1] != b"\n":
             break  # the row may be incomplete
         is_quoted = match is None or data.find(b'"', at, end) >= 0
         if match is None and not is_last and len(data) - at <= QUOTED_BYTES_MAX:
-            break  # the quote may be closed further on
+            break  # the quote may be closed in later text
         if match is None or (is_quoted and end - at > QUOTED_BYTES_MAX):
             stop = line.search(data, at)
             end = len(data) if stop is None else stop.end()

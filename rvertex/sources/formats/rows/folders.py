@@ -1,11 +1,11 @@
 """Partition columns: columns whose values are in folder names, as ``day=2026-01-01/`` (Hive).
 
 A file has a value for each folder ``name=value`` above it. These are the folders below the source's
-path, and the folders that end this path without another one between them. Names and values may be
-encoded as in URLs; :data:`NULL` is null. A file outside of any folder of that name has null, and a
-note names the file. A column has the first type that fits all its values, or the type it was
-written with (``partition_by``). If the files have the column too, it is read from them and compared
-with the folder.
+path, and such folders at the end of this path. Names and values may be encoded as in URLs;
+:data:`NULL` is null. A file outside of any folder of that name has null, and a note names the file.
+A column has the first type that fits all its values, or the type it was written with
+(``partition_by``). If the files have the column too, it is read from them and compared with the
+folder.
 
 Invariant: the folder values of a file depend on its path and on its source's path alone.
 """
@@ -40,7 +40,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 TYPES_KEY = b"streamscope.folders"
 _DAY = r"\d{4}-\d\d-\d\d"
 _TIME = rf"{_DAY}[ T]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?"
-#: Types to try for a partition column: the first that fits all values, else text. ``01`` is a
+#: Types to try for a partition column: the first type that fits all values, else text. ``01`` is a
 #: number (a month or an hour); longer numbers that begin with 0 are text.
 _KINDS = (
     (r"-?(0|[1-9]\d*)|0\d", pa.int64()),
@@ -83,7 +83,7 @@ def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Sche
 
 
 def recorded(columns: pa.Schema) -> dict[bytes, bytes]:
-    """Metadata for a written file that stores the types of its partition columns."""
+    """Return metadata for a written file that stores the types of its partition columns."""
     return {TYPES_KEY: base64.b64encode(columns.serialize().to_pybytes())}
 
 
@@ -132,7 +132,7 @@ def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[s
 
 
 def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
-    """Notes for the user: files outside of partition folders, and leading zeros that are lost."""
+    """Return notes for the user on files outside of partition folders and lost leading zeros."""
     padded: dict[str, str] = {}
     outside: dict[str, list[str]] = {}
     for file in paths:
@@ -162,7 +162,7 @@ def without_folders(spec: SourceSpec) -> SourceSpec:
     names = spec.folder_columns
     late = None if spec.late_schema is None else _less(spec.late_schema, names)
     if spec.vs in names or spec.ve in names:
-        late = None  # other files then also decide which rows are late
+        late = None  # otherwise other files would decide which rows are late
     return replace(
         spec,
         schema=_less(spec.schema, names),
@@ -177,7 +177,7 @@ class FolderUnits:
     """Reads units of files and adds the partition columns."""
 
     def __init__(self, spec: SourceSpec, files: UnitReader) -> None:
-        """``files``: the reader for :func:`without_folders` of ``spec``."""
+        """Wrap ``files``, the reader for :func:`without_folders` of ``spec``."""
         self._spec, self._files = spec, files
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
@@ -281,7 +281,7 @@ def _kind_of(values: Sequence[str | None]) -> pa.DataType:
             try:
                 for value in values:
                     _parsed(value, kind)
-            except ValueError:  # too large, or no day of the calendar
+            except ValueError:  # too large, or not a day of the calendar
                 continue
             return kind
     return pa.string()

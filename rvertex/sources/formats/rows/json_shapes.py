@@ -1,8 +1,8 @@
 r"""Finds the few JSON objects that do not have the form of the others, by regular expressions.
 
-The form is taken from a long line among the first ones: its keys in order, with values of the types
-of the columns. Most bad lines do not have it, and almost all good ones do. So only a few lines must
-be parsed in Python. A wrong guess costs only time, because Arrow parses all good lines.
+The form is taken from a long line among the first lines: its keys in order, with values of the
+types of the columns. Most bad lines do not have it, and almost all good lines do. So only a few
+lines must be parsed in Python. A wrong guess costs only time, because Arrow parses all good lines.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rstream.items.text_failures import CLOCK, DATE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Most forms to try. Each is the form of the longest of some lines that match no form so far.
+#: Most forms to try. Each is the form of the longest of some lines that match no earlier form.
 FORMS_MAX = 4
 _SAMPLES = 16
 _LEVELS_MAX = 8
 _FORM_CHARS_MAX = 20_000
 _SPACE = r"[ \t\r\n]*"
-#: Without halves of surrogate pairs.
+#: Escapes except halves of surrogate pairs.
 _ESCAPE = r'\\(?:["\\/bfnrt]|u(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))'
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 _NUMBER = r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,30})?(?:[eE][+-]?\d\d?)?"
@@ -56,7 +56,7 @@ def unusual_lines(lines: pa.BinaryArray, columns: pa.Schema) -> np.ndarray:
 
 
 def _form_of(line: bytes, types: Mapping[str, pa.DataType]) -> str | None:
-    """Return a pattern of lines that have some of the keys of this one in the same order."""
+    """Return a pattern of lines that have some of the keys of this line in the same order."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
@@ -72,7 +72,7 @@ def _form_of(line: bytes, types: Mapping[str, pa.DataType]) -> str | None:
 def _object(
     sample: Mapping[str, Any], type_of: Callable[[str], pa.DataType | None], level: int
 ) -> str:
-    """Missing keys are allowed; commas are not checked."""
+    """Return a pattern of objects like ``sample``: keys may be missing, commas are not checked."""
     members = [
         rf"(?:{re.escape(json.dumps(name, ensure_ascii=False))}{_SPACE}:{_SPACE}"
         rf"(?:{_value(value, type_of(name), level + 1)}|null){_SPACE}(?:,{_SPACE})?)?"
@@ -82,7 +82,7 @@ def _object(
 
 
 def _value(sample: Any, kind: pa.DataType | None, level: int) -> str:
-    """Return a pattern of the values of a type; ``kind`` None: no column reads it."""
+    """Return a pattern of the values of a type. ``kind`` None: no column reads the value."""
     if level > _LEVELS_MAX:
         return "null"
     if isinstance(sample, dict):

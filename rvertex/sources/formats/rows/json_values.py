@@ -1,4 +1,4 @@
-"""Finds the bad ones among many JSON objects, at about the cost of parsing them in Python.
+"""Finds the bad lines among many JSON objects, at about the cost of parsing them in Python.
 
 Arrow only reports that one of many lines is bad. This module finds the usual kinds of bad lines.
 Other lines (deep nesting, a key twice, surrogates, numbers beyond a double) are left to Arrow,
@@ -26,7 +26,7 @@ from rvertex.sources.formats.rows.text_values import with_values
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: ``_TEXT``: it depends on the value's text.
+#: The verdicts on a value. ``_TEXT``: it depends on the value's text.
 _GOOD, _BAD, _TEXT, _UNKNOWN = range(4)
 #: Types whose values are read from text.
 _READ = (kinds.is_timestamp, kinds.is_date32, kinds.is_decimal)
@@ -46,7 +46,7 @@ def bad_lines(
     no_object: str,
     parse: Callable[[bytes, pa.Schema], object],
 ) -> Iterator[dict[int, tuple[str, str | None, str | None]]]:
-    """Yield bad lines by their place: the reason, the column and the value; some may be missing.
+    """Yield bad lines by line number: the reason, the column and the value. Some may be missing.
 
     Lines that do not have the form of the others are inspected first, then all others.
     """
@@ -87,7 +87,7 @@ def bad_objects(
     columns: pa.Schema,
     parse: Callable[[bytes, pa.Schema], object],
 ) -> dict[int, pa.Field | None]:
-    """Return bad lines by their place, with the column to blame; None: the line is no object.
+    """Return bad lines by line number, with the column to blame; None: the line is not an object.
 
     ``lines`` are UTF-8 and begin and end as objects do. ``parse`` raises an ArrowException if one
     or more of its lines are bad. Bad lines may be missing from the result.
@@ -110,7 +110,7 @@ def bad_objects(
             places.append(k)
         except json.JSONDecodeError:
             bad[k] = None
-        except ValueError:  # a number with more digits than Python reads
+        except ValueError:  # the line has a number with more digits than Python reads
             continue
     marks = {f.name: _column_marks(rows, f, parse) for f in columns}
     is_bad = np.any([mark == _BAD for mark in marks.values()], axis=0)
@@ -125,7 +125,7 @@ def bad_objects(
 
 
 def repeated_key(line: bytes) -> str | None:
-    """A key that an object of the line, or within it, has more than once; None if there is none."""
+    """Return a key that an object in the line has more than once; None if there is none."""
     repeated: list[str] = []
 
     def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -163,7 +163,7 @@ def _column_marks(
     field: pa.Field,
     parse: Callable[[bytes, pa.Schema], object],
 ) -> np.ndarray:
-    """Whether each row's value has the type of the field: ``_GOOD``, ``_BAD`` or ``_UNKNOWN``."""
+    """Return whether each row's value has the field's type: ``_GOOD``, ``_BAD`` or ``_UNKNOWN``."""
     values = [row.get(field.name) for row in rows]
     types = set(map(type, values)) - {type(None)}
     if _are_good(values, types, field.type):
@@ -201,7 +201,10 @@ def _wrong_texts(
 
 
 def _are_good(values: list[Any], types: set[type], kind: pa.DataType) -> bool:
-    """Whether all values have a plain type, of which ``types`` are in Python; false: not known."""
+    """Return whether all values have a plain type, whose types in Python are ``types``.
+
+    False means unknown.
+    """
     if kinds.is_integer(kind):
         present = [value for value in values if value is not None]
         low, high = _bounds(kind)

@@ -1,8 +1,8 @@
 """A piece of a text file with one row per line: row positions, and the search for bad rows.
 
-If the parser refuses a piece, its rows are inspected together. If it refuses the others, too, they
-are halved until each bad row is alone. So whether a row is bad depends on that row alone, and only
-pieces with bad rows cost the search.
+If the parser rejects a piece, its rows are inspected together. If it then still rejects the rows
+that seem good, they are halved repeatedly until each bad row is alone. So whether a row is bad
+depends on that row alone, and only pieces with bad rows cost the search.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Origin:
 
 
 class Before:
-    """Rows and lines of a file before the unit that is read; counted on first use."""
+    """Rows and lines in a file before the unit that is read; counted on first use."""
 
     def __init__(self, count: Callable[[], tuple[int, int]]) -> None:
         self._count = count
@@ -64,7 +64,7 @@ class LineRows:
         before: Before = NOTHING_BEFORE,
         is_open: np.ndarray | None = None,
     ) -> None:
-        """Row k is ``data[starts[k]:ends[k]]``.
+        """Make rows such that row k is ``data[starts[k]:ends[k]]``.
 
         ``first_row``: number of row 0 in its unit, from 0. ``first_line``: number of the first line
         of ``data`` in the unit, from 1. ``before``: rows and lines of the file before the unit.
@@ -77,7 +77,7 @@ class LineRows:
         self.is_open = np.zeros(len(starts), np.bool_) if is_open is None else is_open
 
     def origin(self, row: int) -> Origin:
-        """Return the file position of a row; ``row``: its number in the unit, from 0."""
+        """Return the file position of a row. ``row``: its number in the unit, from 0."""
         k = row - self._first_row
         if self._lines is None:
             before = np.searchsorted(_line_ends(self.data), self.starts)
@@ -86,11 +86,14 @@ class LineRows:
         return Origin(rows + row + 1, lines + self._lines[k], self.raw(k))
 
     def raw(self, k: int) -> bytes:
-        """Bytes of row ``k`` of the piece, without the line end."""
+        """Return the bytes of row ``k`` of the piece, without the line end."""
         return self.data[self.starts[k] : self.ends[k]].rstrip(b"\r\n")
 
     def of(self, rows: np.ndarray) -> bytes:
-        """Bytes of these rows, with their line ends; ``rows``: int64[n], sorted, n > 0."""
+        """Return the bytes of these rows, with their line ends.
+
+        ``rows`` int64[n] is sorted and not empty.
+        """
         first = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
         runs = zip(rows[first], rows[[*(first[1:] - 1), -1]], strict=True)
         return b"".join([self.data[self.starts[lo] : self.ends[hi]] for lo, hi in runs])
@@ -103,9 +106,9 @@ class LineRows:
         *,
         first_only: bool,
     ) -> tuple[list[pa.RecordBatch], dict[int, BadRow]]:
-        """Parse the good rows, and explain the bad ones: batches, and bad rows by row number.
+        """Parse the good rows, and explain the bad rows: batches, and bad rows by row number.
 
-        ``inspect`` finds bad rows, if not all. If the parser refuses the others, ``inspect``
+        ``inspect`` finds some or all bad rows. If the parser rejects the others, ``inspect``
         continues. ``first_only``: stop at the first bad row.
         """
         bad: dict[int, BadRow] = {}
@@ -142,7 +145,7 @@ class LineRows:
     def _batch(
         self, parse: Callable[[bytes], pa.RecordBatch], rows: np.ndarray
     ) -> pa.RecordBatch | None:
-        """Return the rows as a batch; None if there is none, or the parser refuses one or more."""
+        """Return the rows as a batch; None if there are none, or the parser rejects any of them."""
         if not len(rows):
             return None
         try:
@@ -163,10 +166,10 @@ def rows_of(
     inspect: Callable[[LineRows], Iterable[Mapping[int, BadRow]]],
     explain: Callable[[bytes], BadRow],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a piece that the parser refused; bad rows keep their positions.
+    """Yield the rows of a piece that the parser rejected; bad rows keep their positions.
 
-    If the source does not skip bad rows, yield the rows before the first bad one, then raise. So
-    an earlier row whose values are refused later is reported instead.
+    If the source does not skip bad rows, yield the rows before the first bad row, then raise. So if
+    an earlier row has a value that is rejected later, that row is reported instead.
 
     Raises:
         SourceRowError: a row is bad, and the source does not skip bad rows.

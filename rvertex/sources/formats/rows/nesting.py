@@ -10,11 +10,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-#: Levels of objects and lists. Parquet allows about 100 levels per column, and a list takes two.
+#: Most levels of objects and lists. Parquet allows about 100 levels per column, and a list takes
+#: two.
 LEVELS_MAX = 48
 TOO_DEEP = f"it is nested more than {LEVELS_MAX} levels deep"
 _QUOTE = ord('"')
-#: Bytes that do not change the level: all but brackets and quotes (escaped ones are removed first).
+#: Bytes that do not change the level: all except brackets and quotes. Escaped bytes are removed
+#: first.
 _OTHERS = bytes(set(range(256)) - set(b'{[]}"'))
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"{[")] = 1
@@ -28,7 +30,7 @@ def check_levels(chunk: bytes) -> None:
         pyarrow.ArrowInvalid: a value has more than ``LEVELS_MAX`` levels.
     """
     opening = chunk.count(b"{") + chunk.count(b"[")
-    ended = chunk.count(b"}\n{") or chunk.count(b"}\r\n{")  # no object is open between lines
+    ended = chunk.count(b"}\n{") or chunk.count(b"}\r\n{")  # no object is open at any line end
     if opening - ended >= LEVELS_MAX and _levels(chunk) > LEVELS_MAX:
         raise pa.ArrowInvalid(TOO_DEEP)
 
@@ -36,7 +38,7 @@ def check_levels(chunk: bytes) -> None:
 def _levels(chunk: bytes) -> int:
     """Return the deepest level of a text.
 
-    If it is not JSON: at least the level that the parser reaches before it fails.
+    If the text is not JSON, return at least the level that the parser reaches before it fails.
     """
     if b"\\" in chunk:
         chunk = chunk.replace(b"\\\\", b"").replace(b'\\"', b"")

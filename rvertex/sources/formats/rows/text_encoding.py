@@ -1,4 +1,4 @@
-"""Decode text files: UTF-8, or the encoding named by the source. Other content is refused by name.
+"""Decodes text files: UTF-8, or the encoding that the source names. Other content is an error.
 
 Without this check, a binary or compressed file would show as columns with odd names or as bad rows.
 """
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 ENCODING = "encoding"
 UTF_8 = "utf-8"
 NO_TEXT_IN = "it is not text in {}: {}"
-#: Bytes examined to recognise UTF-16 and UTF-32: there most text has a zero in every other byte.
+#: Number of bytes that are examined to recognise UTF-16 and UTF-32: in these, most text has a zero
+#: in every other byte.
 _LOOKED_AT_BYTES = 256
 _ZEROS_MIN = 0.2
-#: Bytes that are no characters and separate no fields, and how many of them a text may have.
+#: Bytes that are not characters and do not separate fields, and how many of them a text may have.
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1b\x01\x1c\x1d\x1e\x1f"})
 _CONTROLS_MAX, _CONTROLS_SHARE_MAX = 5, 0.05
 _COMPRESSED = {
@@ -87,7 +88,7 @@ def check_text(path: str, start: bytes) -> None:
         if start.startswith(magic):
             raise UnreadableTextError(path, f"it is a {name} file, not text")
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    # After a power loss a file may end in zeros, which are not UTF-16.
+    # after a power loss a file may end in zeros; they do not indicate UTF-16
     encoding = encoding or _by_zeros(start[:_LOOKED_AT_BYTES].rstrip(b"\0"))
     if encoding is not None:
         raise UnreadableTextError(

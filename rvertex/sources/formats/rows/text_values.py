@@ -30,7 +30,7 @@ def has_times(columns: pa.Schema) -> bool:
 
 
 def times_as_text(columns: pa.Schema, others: Container[str] = ()) -> pa.Schema:
-    """Return the schema to parse with: timestamps as text, and the columns with these names."""
+    """Return the schema to parse with: timestamps, and the columns ``others``, as text."""
     return pa.schema(
         [
             f.with_type(pa.string()) if pa.types.is_timestamp(f.type) or f.name in others else f

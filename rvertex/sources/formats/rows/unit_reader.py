@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 
 
 class UnitReader(Protocol):
-    """Reads whole units of one format; reading one again gives the same rows in the same order."""
+    """Reads whole units of one format.
+
+    Reading a unit again gives the same rows in the same order.
+    """
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """Return all rows in file order. A bad row keeps its position; see :mod:`bad_rows`."""
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """The file position of a row of the last batch; ``row``: its number in the unit, from 0."""
+        """Return the file position of a row of the last batch.
+
+        ``row`` is its number in the unit, from 0.
+        """
 
     def close(self) -> None: ...

@@ -42,7 +42,7 @@ class ArrowDecoder:
         try:
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all().combine_chunks()
-            table.validate(full=True)  # it is untrusted
+            table.validate(full=True)  # the data is untrusted
         except MemoryError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:

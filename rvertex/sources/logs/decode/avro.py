@@ -1,7 +1,7 @@
-"""Decodes Avro: a message is one record, plain or after a header with its schema's number.
+"""Decodes Avro: a message is one record, plain or after a header with the number of its schema.
 
-The header is one byte 0 and the schema's number in the registry, in four bytes. The columns are the
-source's: a field that the writer lacks is null, and fields that were not declared are ignored.
+The header is one byte 0 and the schema's number in the registry, in four bytes. The source declares
+the columns: a field that the writer lacks is null, and fields that were not declared are ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ NO_HEADER = "no header of a schema registry (a byte 0 and the schema's number)"
 
 
 class Registry(Protocol):
-    """Returns the schemas of headers."""
+    """Returns the schemas whose numbers are in headers."""
 
     def schema(self, number: int) -> AvroSchema | None:
-        """Return the schema of that number; None if there is none.
+        """Return the schema with that number; None if there is none.
 
         Raises:
             LogUnreachableError: the registry does not answer.
@@ -39,7 +39,10 @@ class Registry(Protocol):
 
 
 class AvroDecoder:
-    """Reads records into the columns of ``schema``; the writer's schema is fixed or registered."""
+    """Decodes records into the columns of ``schema``.
+
+    The writer's schema is fixed or registered.
+    """
 
     def __init__(self, schema: pa.Schema, writer: AvroSchema | Registry) -> None:
         self._schema = schema
@@ -94,7 +97,10 @@ class AvroDecoder:
             raise DecoderMissingError(str(error)) from error
 
     def _inspect(self, values: Sequence[bytes]) -> Iterator[dict[int, Bad]]:
-        """Yield values whose bytes are no record, with reasons; omits other failing values."""
+        """Yield values whose bytes are not a record, with reasons.
+
+        Other bad values may be missing.
+        """
         yield self._bad_values(values)
 
     def _bad_values(self, values: Sequence[bytes]) -> dict[int, Bad]:

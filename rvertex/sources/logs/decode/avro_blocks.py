@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.decode.avro_one import Skip
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
 
-#: Elements of arrays that have no bytes, such as null, in one message: their number is not bounded
-#: by the length of the message.
+#: Most elements without bytes (such as null) in arrays of one message. The length of the message
+#: does not bound their number.
 ELEMENTS_WITHOUT_BYTES_MAX = 1_000
-#: Records within each other in one message: fastavro crashes the process at a few thousand.
+#: Most levels of nested records in one message: fastavro crashes the process at a few thousand.
 LEVELS_MAX = 100
-#: Rows of arrays whose elements are skipped row by row: more are skipped together.
+#: Elements of arrays are skipped row by row if there are at most this many rows, else for all rows
+#: at once.
 ONE_BY_ONE_MAX = 64
 _COUNT = "__count"
 _SYNC = bytes(range(16))
@@ -49,12 +50,12 @@ class AvroBlocks:
     """Decodes records of one writer's schema to the columns of ``schema``."""
 
     def __init__(self, writer: AvroSchema, schema: pa.Schema) -> None:
-        import polars  # fails here if it is missing, not at the first message
+        import polars  # fails now if polars is missing, not at the first message
 
         del polars
         self._schema = schema
         self._writer = writer
-        # An unused column has the number of rows, also if no other column is read.
+        # A column for the number of rows, in case no other column is read.
         count = {"name": _COUNT, "type": "boolean"}
         text = json.dumps({**writer, "fields": [*writer["fields"], count]}).encode()
         meta = {b"avro.schema": text, b"avro.codec": b"null"}
@@ -62,19 +63,19 @@ class AvroBlocks:
         self._head = b"Obj\x01" + _long(len(entries)) + b"".join(entries) + _long(0) + _SYNC
 
     def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
-        """Return which bodies are no such record, bool[n]."""
+        """Return which bodies are not such a record, bool[n]."""
         return malformed(bodies, self._writer)
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """Return a row per body.
 
         Raises:
-            Refused: one or more bodies are no such record.
+            Refused: one or more bodies are not such a record.
         """
         import polars
         from polars.exceptions import PanicException, PolarsError
 
-        if self.are_bad(bodies).any():  # polars would panic, or accept a wrong branch
+        if self.are_bad(bodies).any():  # polars would panic, or accept a wrong union branch
             raise Refused
         data = b"\0".join([*bodies, b""])
         block = b"".join([self._head, _long(len(bodies)), _long(len(data)), data, _SYNC])
@@ -117,7 +118,7 @@ def malformed(bodies: Sequence[bytes], writer: AvroSchema) -> np.ndarray:
 
 
 def has_elements_without_bytes(writer: AvroSchema) -> bool:
-    """Return whether records have arrays whose elements have no bytes."""
+    """Return whether records may have arrays whose elements have no bytes."""
     return _Walk([], writer).has_elements_without_bytes
 
 
@@ -129,7 +130,7 @@ class _Walk:
         self._bytes = b"".join(bodies) + bytes(_VARINT_BYTES_MAX)
         self._data = np.frombuffer(self._bytes, np.uint8)
         self.ends = np.cumsum(lengths)
-        #: Position of each record's first byte that is not skipped; int64[n].
+        #: Position of the first byte of each record that was not skipped yet; int64[n].
         self.at = self.ends - lengths
         self.is_bad = np.zeros(len(bodies), np.bool_)
         #: Number of elements without bytes in each record so far.
@@ -148,7 +149,7 @@ class _Walk:
         return any(self._is_empty(kind, space) for kind, space in self._elements)
 
     def skip(self, kind: Any, rows: np.ndarray, space: str) -> None:
-        """Skip a value of this type in each of the rows; ``space``: the namespace of names."""
+        """Skip a value of this type in each of the rows. ``space``: the namespace of names."""
         rows = rows[~self.is_bad[rows]]
         if not len(rows):
             return
@@ -184,7 +185,7 @@ class _Walk:
 
     def _resolved(self, kind: Any, space: str) -> tuple[Any, str]:
         """Return a union, or a type as an object, and the namespace within it."""
-        while not isinstance(kind, list):  # ends: each pass follows a name or opens an object
+        while not isinstance(kind, list):  # ends: each round follows a name or opens an object
             if isinstance(kind, str):
                 named = self._named.get(f"{space}.{kind}") or self._named.get(kind)
                 if named is None:
@@ -212,7 +213,10 @@ class _Walk:
             self._define([kind.get("items"), kind.get("values"), *fields, kind["type"]], space)
 
     def _is_empty(self, kind: Any, space: str, within: tuple[str, ...] = ()) -> bool:
-        """Whether values of a type have no bytes; ``within``: the records that the type is in."""
+        """Return whether values of a type have no bytes.
+
+        ``within``: the records that contain it.
+        """
         kind, space = self._resolved(kind, space)
         if isinstance(kind, list):
             return False
@@ -234,13 +238,14 @@ class _Walk:
         is_map = kind["type"] == "map"
         inner = kind["values" if is_map else "items"]
         is_empty = not is_map and self._is_empty(inner, space)
-        while len(rows):  # ends: each pass skips a byte or more of each row
+        while len(rows):  # ends: each round skips one or more bytes of each row
             rows, count = self._good(rows, self._number(rows))
-            self._number(rows[count < 0])  # such a block also has its size in bytes
+            # A block with a negative count also has its size in bytes
+            self._number(rows[count < 0])
             count = np.abs(count)
             if is_empty:
                 most = ELEMENTS_WITHOUT_BYTES_MAX - self._without_bytes[rows]
-            else:  # an element has a byte or more
+            else:  # an element has one or more bytes
                 most = self.ends[rows] - self.at[rows]
             self.is_bad[rows] |= (count < 0) | (count > most)
             rows, count = self._good(rows, count)
@@ -254,7 +259,10 @@ class _Walk:
     def _skip_elements(
         self, inner: Any, rows: np.ndarray, count: np.ndarray, space: str, *, is_map: bool
     ) -> None:
-        """Skip ``count`` elements in each of the rows; with ``is_map`` a text before each."""
+        """Skip ``count`` elements in each of the rows.
+
+        In a map, skip the key before each element.
+        """
         kind, _ = self._resolved(inner, space)
         if not is_map and not isinstance(kind, list):
             name = kind["type"]
@@ -265,7 +273,7 @@ class _Walk:
                 self._advance(rows, count * (kind["size"] if name == "fixed" else _SIZES[name]))
                 return
         k = 0
-        while len(rows) > ONE_BY_ONE_MAX:  # ends: each row has a last element
+        while len(rows) > ONE_BY_ONE_MAX:  # ends: rows without further elements are removed
             if is_map:
                 self._advance(rows, self._number(rows))
             self.skip(inner, rows, space)

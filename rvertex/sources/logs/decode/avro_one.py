@@ -2,7 +2,7 @@
 
 Skipping the same field of all records at once costs some calls of numpy per field. So a few records
 whose arrays have many more elements than the others are skipped here. Both ways accept the same
-bytes (a test compares them).
+bytes, as a test checks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Malformed(Exception):  # noqa: N818 - never seen by users
 
 
 class OneRecord:
-    """A position in one record: ``data[at:end]`` is not skipped yet."""
+    """A position in one record; ``data[at:end]`` is yet to be skipped."""
 
     __slots__ = ("at", "data", "end", "level", "without_bytes")
 
     def __init__(self, data: bytes, at: int, end: int, level: int, without_bytes: int) -> None:
         self.data, self.at, self.end, self.level = data, at, end, level
-        #: Elements without bytes so far.
+        #: Number of elements without bytes so far.
         self.without_bytes = without_bytes
 
     def number(self) -> int:
@@ -42,7 +42,7 @@ class OneRecord:
         """
         data, at = self.data, self.at
         value = shift = 0
-        while True:  # ends: after ten bytes, or at the zeros behind the last record
+        while True:  # ends: after ten bytes, or at the zeros after the last record
             byte = data[at]
             at += 1
             value |= (byte & 0x7F) << shift
@@ -120,7 +120,8 @@ class Skips:
         name = full_name(kind, space)
         fields = self._records.get(name)
         if fields is None:
-            fields = self._records[name] = []  # before its fields: one may be the record itself
+            # Register it before its fields, since a field may contain the record itself
+            fields = self._records[name] = []
             fields += [self.of(field["type"], space) for field in kind["fields"]]
         levels_max = self._levels_max
 
@@ -142,7 +143,7 @@ class Skips:
         item = self.entry(inner, space) if is_map else self.of(inner, space)
 
         def skip(one: OneRecord) -> None:
-            while count := _count(one):  # ends: each pass skips a byte or more
+            while count := _count(one):  # ends: each round skips one or more bytes
                 if count > one.end - one.at:
                     raise Malformed
                 for _ in range(count):
@@ -151,17 +152,17 @@ class Skips:
         return skip
 
     def _blocks_without_bytes(self, one: OneRecord) -> None:
-        while count := _count(one):  # ends: each pass skips a byte or more
+        while count := _count(one):  # ends: each round skips one or more bytes
             one.without_bytes += count
             if one.without_bytes > self._without_bytes_max:
                 raise Malformed
 
 
 def _count(one: OneRecord) -> int:
-    """Return the number of elements of the next block; 0 after the last one."""
+    """Return the number of elements of the next block; 0 after the last block."""
     count = one.number()
     if count < 0:
-        one.number()  # such a block also has its size in bytes
+        one.number()  # a block with a negative count also has its size in bytes
         count = -count
         if count == 1 << 63:
             raise Malformed

@@ -23,7 +23,10 @@ class AvroRows:
     """Decodes records of one writer's schema to the columns of ``schema``."""
 
     def __init__(self, writer: AvroSchema, schema: pa.Schema) -> None:
-        """Raises UnreadableAvroError: no column type fits a required field."""
+        """Read records of ``writer``.
+
+        Raises UnreadableAvroError if a required field fits no column.
+        """
         import fastavro
         from fastavro.schema import SchemaParseException
 
@@ -36,20 +39,21 @@ class AvroRows:
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
             raise UnreadableAvroError(f"no Avro schema ({first_line(error)})") from error
         self._wire = types.wire
-        #: Whether a few bytes can encode more than fastavro can read.
+        #: Whether to check records first, because a few bytes can encode more than fastavro can
+        #: read.
         self._is_checked = types.is_recursive or has_elements_without_bytes(types.wire)
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """Return a row per body.
 
         Raises:
-            Refused: one or more bodies are no such record.
+            Refused: one or more bodies are not such a record.
         """
         if self._are_malformed(bodies).any():
             raise Refused
         rows = [self._row(body) for body in bodies]
         columns = [_array(name, column, rows) for name, column in self._columns.items()]
-        # A batch without columns needs another column for its row count.
+        # A batch without columns needs this column for its row count.
         count = pa.nulls(len(rows))
         table = pa.Table.from_arrays([*columns, count], names=[*self._columns, ""])
         rows_or_bad = conformed(table, self._schema)
@@ -58,7 +62,7 @@ class AvroRows:
         return rows_or_bad
 
     def are_bad(self, bodies: Sequence[bytes]) -> np.ndarray:
-        """Return which bodies are no such record, bool[n]."""
+        """Return which bodies are not such a record, bool[n]."""
         bad = self._are_malformed(bodies)
         for k in np.flatnonzero(~bad).tolist():
             try:
@@ -73,7 +77,7 @@ class AvroRows:
             return np.zeros(len(bodies), np.bool_)
         try:
             return malformed(bodies, self._wire)
-        except RecursionError:  # many arrays between a record and the next one within it
+        except RecursionError:  # many arrays between a record and the next record within it
             if len(bodies) == 1:
                 return np.ones(1, np.bool_)
         return np.concatenate([self._are_malformed([body]) for body in bodies])
@@ -82,7 +86,7 @@ class AvroRows:
         stream = io.BytesIO(body)
         try:
             record = self._read(stream, self._writer, None)
-        except Exception as error:  # untrusted bytes may cause any kind
+        except Exception as error:  # untrusted bytes may cause any error
             raise Refused from error
         if not isinstance(record, dict) or stream.tell() != len(body):
             raise Refused

@@ -44,7 +44,7 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 class UnreadableAvroError(ValueError):
-    """A field for which there is no column type, or an invalid schema."""
+    """A field has a type that fits no column, or the schema is invalid."""
 
     def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -56,10 +56,10 @@ class UnreadableAvroError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AvroColumn:
-    """An Avro type as an Arrow type."""
+    """An Avro type and the Arrow type of its column."""
 
     arrow: pa.DataType
-    #: Converts a value of fastavro to one that Arrow accepts; None: no conversion is needed.
+    #: Converts a value of fastavro to a value that Arrow accepts; None: no conversion is needed.
     convert: Callable[[Any], Any] | None = None
     #: Whether values can be decoded in blocks: as a column, and as elements or fields of a column.
     in_blocks: bool = True
@@ -88,7 +88,7 @@ def parse_avro_schema(text: str) -> AvroSchema:
     """Parse a record's schema.
 
     Raises:
-        ValueError: the text is no schema of a record.
+        ValueError: the text is not the schema of a record.
     """
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -107,7 +107,7 @@ def arrow_columns(schema: AvroSchema) -> pa.Schema:
     """Return the columns of the fields.
 
     Raises:
-        UnreadableAvroError: there is no column type for one of them.
+        UnreadableAvroError: the type of a field fits no column.
     """
     types = AvroTypes(schema)
     return pa.schema([(name, types.column(name).arrow) for name in types.names])
@@ -116,13 +116,14 @@ def arrow_columns(schema: AvroSchema) -> pa.Schema:
 class AvroTypes:
     """The fields of a record: their columns, and the schema by which fastavro reads them.
 
-    The schema for fastavro has no logical types: fastavro would round decimals, and return times
-    as Python objects, which are slower and end with the year 9999. It does not return which type of
-    a union a value has, so each type becomes a record of one field, which has the same bytes.
+    The schema for fastavro has no logical types: fastavro would round decimals, and return times as
+    Python objects, which are slower and end with the year 9999. It also would not return which type
+    of a union a value has. So each type of a union becomes a record of one field, which has the
+    same bytes.
     """
 
     def __init__(self, schema: AvroSchema) -> None:
-        """Raises UnreadableAvroError: the schema is invalid."""
+        """Read the fields of ``schema``. Raises UnreadableAvroError if the schema is invalid."""
         self._defined: dict[str, AvroSchema] = {}
         self._written: set[str] = set()
         self._open: list[str] = []
@@ -154,7 +155,7 @@ class AvroTypes:
         """Return the column of a field.
 
         Raises:
-            UnreadableAvroError: there is no column type for it.
+            UnreadableAvroError: its type fits no column.
         """
         self._count = 0
         try:
@@ -182,7 +183,7 @@ class AvroTypes:
     def _resolved(self, kind: Any, space: str) -> tuple[Any, bool]:
         """Return a type without wrapping objects, and whether it was a reference to a name.
 
-        A named type has its full name, so types within it need no outer ``space``.
+        A named type gets its full name, so types within it need no outer ``space``.
         """
         if isinstance(kind, list):
             return kind, False
@@ -257,7 +258,7 @@ class AvroTypes:
     # ---- columns
 
     def _column(self, kind: Any, space: str, within: tuple[str, ...]) -> AvroColumn:
-        """Return the column of a type; ``within``: the records that contain the type."""
+        """Return the column of a type. ``within``: the records that contain the type."""
         self._count += 1
         if self._count > TYPES_MAX:
             raise UnreadableAvroError(f"it has more than {TYPES_MAX:,} types in it")
@@ -321,7 +322,7 @@ def _leaf(type_: AvroSchema) -> AvroColumn:
     if name == "enum":
         return AvroColumn(pa.string(), within_blocks=False)
     arrow = pa.binary() if name == "fixed" else _PRIMITIVES[name]
-    is_empty = name == "fixed" and type_["size"] == 0  # polars panics
+    is_empty = name == "fixed" and type_["size"] == 0  # polars panics on it
     return _by_rows(arrow) if is_empty or logical is not None else AvroColumn(arrow)
 
 
@@ -343,7 +344,7 @@ def _struct_of(columns: dict[str, AvroColumn]) -> AvroColumn:
 
 
 def _fields(kind: AvroSchema) -> list[dict[str, Any]]:
-    """Return the fields of a record, whose names must differ."""
+    """Return the fields of a record. Raises an error if two have the same name."""
     fields: list[dict[str, Any]] = kind.get("fields", [])
     for name, times in Counter(f["name"] for f in fields).items():
         if times > 1:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Convert: TypeAlias = Callable[[Any], Any]
 
 _EXACT = Context(prec=1_000)
-#: Beginnings and ends of a UUID's groups of digits.
+#: Bounds of a UUID's groups of digits.
 _UUID_ENDS = (0, 8, 12, 16, 20, 32)
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
 
@@ -26,7 +26,7 @@ def as_decimal(scale: int) -> Convert:
 
 
 def as_time(unit: str) -> Convert:
-    """Return a check of times of day: Arrow would accept times beyond the day."""
+    """Return a check of times of day, because Arrow would accept times beyond the day."""
     return partial(_time, _PER_DAY[unit])
 
 

@@ -5,8 +5,8 @@ its key in the record's key: as the text of the only key column, as a JSON value
 with Debezium's ``schema`` and ``payload`` around it or without.
 
     Debezium    op       rows
-                c, r, u  ``after``; before it the end of ``before``, if that has another key
-                d        the end of ``before``; without one, of the record's key
+                c, r, u  ``after``; preceded by the end of ``before``, if that has another key
+                d        the end of ``before``; without it, the end of the record's key
 """
 
 from __future__ import annotations
@@ -43,10 +43,16 @@ _MILLIS = pa.timestamp("ms", "UTC")
 
 
 class UpsertDecoder:
-    """Decodes messages whose values are rows of ``schema``; one without a value ends its key."""
+    """Decodes messages whose values are rows of ``schema``.
+
+    A message without a value ends its key.
+    """
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], values: Decoder) -> None:
-        """``schema``: with :data:`DELETED`; ``values`` decodes rows without it."""
+        """Decode with ``schema``, which includes :data:`DELETED`.
+
+        ``values`` decodes rows without it.
+        """
         self._schema = schema
         self._keys = _Keys(schema, key)
         self._values = values
@@ -150,7 +156,7 @@ def envelope(schema: pa.Schema) -> pa.Schema:
 
 
 def wrapped(event: pa.Schema) -> pa.Schema:
-    """Return the columns of a change event, bare or in a ``payload``."""
+    """Return the columns of a change event, which may be bare or inside of a ``payload``."""
     return event.append(pa.field("payload", pa.struct(list(event))))
 
 
@@ -169,7 +175,7 @@ def _sides(before: pa.RecordBatch, after: pa.RecordBatch) -> list[tuple[pa.Recor
 
 
 class _Keys:
-    """Makes rows that only end their keys, from the keys of records."""
+    """Makes rows that only end their keys, given the keys of records."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
         self._schema, self.names = schema, tuple(names)
@@ -195,9 +201,9 @@ class _Keys:
         row_of: Mapping[int, int] | None = None,
         times: pa.RecordBatch | None = None,
     ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return ``ends`` as rows, and their messages.
+        """Return ``ends`` as rows, and the messages they are from.
 
-        ``times``: has the times of events in the rows ``row_of``.
+        ``times`` has the times of events in the rows ``row_of``.
         """
         key = pa.RecordBatch.from_pylist(list(ends.values()), schema=self._key)
         columns = dict(zip(key.schema.names, key.columns, strict=True))
@@ -259,7 +265,7 @@ def _with_deleted(rows: pa.RecordBatch, deleted: bool, schema: pa.Schema) -> pa.
 def _in_order(
     pieces: Sequence[tuple[pa.RecordBatch, np.ndarray]], schema: pa.Schema, bad: dict[int, Bad]
 ) -> Decoded:
-    """Return the rows of good messages, in the order of messages and of ``pieces``."""
+    """Return the rows of good messages, in the order of messages and then of ``pieces``."""
     rows = joined([piece for piece, _ in pieces], schema)
     value_of = np.concatenate([of for _, of in pieces])
     order = np.argsort(value_of, kind="stable")

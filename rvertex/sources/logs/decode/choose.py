@@ -36,7 +36,10 @@ REGISTRY_USER_INFO = "schema.registry.basic.auth.user.info"
 
 
 def message_decoder(spec: SourceSpec, config: Mapping[str, str]) -> MessageDecoder:
-    """Return the decoder of a source's messages; ``config``: environment references resolved."""
+    """Return the decoder of a source's messages.
+
+    ``config``: with environment references resolved.
+    """
     assert spec.log is not None
     schema = value_columns(spec.columns)
     key, encoding = tuple(filter(None, str(spec.option(KEY, "")).split("\n"))), spec.log.encoding

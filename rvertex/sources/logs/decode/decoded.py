@@ -25,7 +25,7 @@ NO_VALUE = "the record has no value (a tombstone)"
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a value cannot be decoded; ``column``: set if one column is the cause."""
+    """Why a value cannot be decoded. ``column``: set if one column is the cause."""
 
     reason: str
     column: str | None = None
@@ -46,7 +46,7 @@ class Decoded:
     """The rows of good values, and the bad values."""
 
     rows: pa.RecordBatch
-    #: int64[rows], sorted: which value each row is from.
+    #: For each row, the value it was decoded from: int64[rows], sorted.
     value_of: np.ndarray
     bad: Mapping[int, Bad]
 
@@ -59,7 +59,7 @@ class Decoder(Protocol):
 
 
 class Refused(Exception):  # noqa: N818 - never seen by users
-    """Of the values that were decoded together, one or more are bad."""
+    """One or more of the values that were decoded together are bad."""
 
 
 def decode_one_row_each(
@@ -72,7 +72,7 @@ def decode_one_row_each(
     """Decode values that have one row each.
 
     ``parse`` returns a row per value or raises :class:`Refused`. It first parses all values at
-    once. If it raises, ``inspect`` finds bad values, if not all, and continues if ``parse`` rejects
+    once. If it raises, ``inspect`` finds some or all bad values, and continues if ``parse`` rejects
     the others. Then halves of them are parsed, until each bad value is alone.
     """
     bad: dict[int, Bad] = {}
@@ -100,7 +100,7 @@ def decode_one_row_each(
             else:
                 stages = iter(inspect(some)) if stages is None else stages
                 dead = next(filter(None, stages), None)
-                if dead is not None:  # parsing still has to continue with all other values
+                if dead is not None:  # the other values must be parsed anyway
                     bad |= {int(left[k]): why for k, why in dead.items()}
                     todo.append(part[np.isin(part, list(dead), invert=True)])
                     continue
@@ -152,7 +152,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | Bad:
 
 
 def _struct(array: pa.StructArray, field: pa.Field) -> pa.Array | Bad:
-    """Convert the fields of a struct to the declared ones, like columns."""
+    """Convert the fields of a struct to the declared fields, as columns are converted."""
     inner = pa.Table.from_arrays(array.flatten(), names=[f.name for f in array.type])
     fields = conformed(inner, pa.schema(list(field.type))) if len(field.type) else None
     if isinstance(fields, Bad):

@@ -1,4 +1,4 @@
-"""Decodes JSON: a message is one object. Missing fields are null, undeclared ones are ignored.
+"""Decodes JSON: a message is one object. Missing fields are null, undeclared fields are ignored.
 
 Messages are joined as lines and parsed at once. The parser does not end an object at a line end. So
 each line must begin and end as an object, and there must be as many rows as lines: then each line
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NO_OBJECT = "not a JSON object"
 _SPACE = b" \t\r\n"
-#: Replaces line ends by tabs: both are space between tokens, and not allowed within strings.
+#: Replaces line ends by tabs: both are whitespace between tokens, and not allowed within strings.
 _ONE_LINE = bytes.maketrans(b"\r\n", b"\t\t")
 
 

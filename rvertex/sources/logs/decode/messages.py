@@ -1,7 +1,7 @@
-"""Decodes messages of one partition to rows with times and positions; bad ones are separate.
+"""Decodes messages of one partition to rows with times and positions, and separates bad ones.
 
-Besides its value, a message has columns of the log: ``kafka_key`` and so on.
-Invariant: the rows of a message depend on that message alone.
+Besides its value, a message has columns of the log: ``kafka_key`` and so on. Invariant: the rows of
+a message depend on that message alone.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _VALUE_CHARS_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages of one partition in the order of the log; ``next``: the following position."""
+    """Messages of one partition in the order of the log. ``next``: the position after them."""
 
     partition: int
     offsets: np.ndarray
     values: Sequence[bytes | None]
     next_position: int
-    #: Read only if a column needs it, or for the few bad messages.
+    #: Returns the key of a message. Called only if a column needs it, or for the few bad messages.
     key: Callable[[int], bytes | None]
     timestamp_ms: Callable[[int], int | None]
     headers: Callable[[int], list[tuple[str, bytes | None]] | None]
@@ -61,7 +61,7 @@ class MessageDecoder:
     """Decodes messages to the rows of a source."""
 
     def __init__(self, spec: SourceSpec, decode: Callable[[Messages], Decoded]) -> None:
-        """``decode``: decodes the values of messages to rows."""
+        """Decode to rows of ``spec``; ``decode`` decodes the values of messages."""
         assert spec.log is not None
         self._spec = spec
         self._decode = decode
@@ -104,7 +104,7 @@ class MessageDecoder:
         )
 
     def _origins(self, messages: Messages, value_of: np.ndarray) -> pa.RecordBatch:
-        """Return the message of each row, for dead letters if the row is bad."""
+        """Return the message of each row: a bad row becomes a dead letter with its message."""
         origins = {i: (messages.key(i), messages.values[i]) for i in np.unique(value_of).tolist()}
         rows = [origins[i] for i in value_of.tolist()]
         source = self._spec.shown or self._spec.path
@@ -154,7 +154,7 @@ def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
         column = times.cast(pa.timestamp("ms", "UTC")).cast(kind)
     else:
         column = pa.array([_headers(messages.headers(i)) for i in everything], kind)
-    return column.take(pa.array(value_of))  # a message may have no row, or two or more
+    return column.take(pa.array(value_of))  # a message may have any number of rows
 
 
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RawDecoder:
-    """Returns values unchanged; a schema without columns ignores them."""
+    """Returns values unchanged. A schema without columns ignores them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         assert len(schema) <= 1, schema
@@ -35,7 +35,7 @@ class RawDecoder:
         if pa.types.is_binary(self._schema.types[0]):
             rows = pa.record_batch([pa.array(values, pa.binary())], schema=self._schema)
             return Decoded(rows, everything, {})
-        # null is no bad text, so it must not be checked as a value
+        # null is not bad text, so it must not be checked as a value
         decoded = decode_one_row_each(
             [b"" if value is None else value for value in values],
             self._schema,

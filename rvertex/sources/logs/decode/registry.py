@@ -16,22 +16,25 @@ from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError, R
 
 ANSWER_S_MAX = 10.0
 _ANSWER_BYTES_MAX = 4 << 20
-#: HTTP statuses for a wrong user or password.
+#: HTTP statuses that mean a wrong user or password.
 _REFUSED = (401, 403)
 _USER_INFO = '"schema.registry.basic.auth.user.info"'
 
 
 class SchemaRegistry:
-    """Requests each schema once."""
+    """Requests schemas from the registry, each schema once."""
 
     def __init__(self, url: str, user_info: str = "") -> None:
-        """``user_info``: ``user:password``, if the registry needs them and ``url`` has none."""
+        """Connect to ``url``.
+
+        ``user_info``: ``user:password``, if required and not part of ``url``.
+        """
         self._url = without_user(url.rstrip("/"))
         self._user_info = user_info or user_of(url)
         self._known: dict[int, AvroSchema | None] = {}
 
     def schema(self, number: int) -> AvroSchema | None:
-        """Return the schema of that number; None if there is none, or it is no Avro schema.
+        """Return the schema with that number; None if it is missing or not an Avro schema.
 
         Raises:
             LogUnreachableError: the registry does not answer.

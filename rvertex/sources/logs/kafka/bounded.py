@@ -14,7 +14,7 @@ from rvertex.sources.logs.kafka.reader import KafkaLog
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
 
-#: Longest wait of a batch job for the next row of a topic.
+#: Longest wait of a batch job for the next row of a topic, s.
 NEXT_ROW_S_MAX = 60.0
 _ROWS_MAX = 65_536
 
@@ -33,7 +33,7 @@ def read_whole(partition: SourcePartition) -> pa.RecordBatch | None:
     batches: list[pa.RecordBatch] = []
     position = unit.first_seq
     try:
-        while position < unit.until:  # ends with the rows, or when none arrive
+        while position < unit.until:  # ends with the rows, or with an error when no rows arrive
             has_news.clear()
             rows = reader.read(0, _ROWS_MAX)
             if rows is None:

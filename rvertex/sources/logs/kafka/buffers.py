@@ -3,8 +3,8 @@
 The fetching thread appends pieces, the vertex's thread removes rows. Both hold the lock of
 :class:`rvertex.sources.logs.kafka.reader.KafkaLog`.
 
-Invariants: (1) ``given <= fetched``; (2) pieces are contiguous: each one's ``next_position`` is
-where the next one starts.
+Invariants: (1) ``given <= fetched``; (2) pieces are contiguous: each piece starts at the previous
+one's ``next_position``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.protocol import LogRows
 
-#: A partition with this number of buffered rows is not fetched until half of them were read.
+#: A partition with this many buffered rows is not fetched until half of them were read.
 BUFFERED_ROWS_MAX = 64_000
 BUFFERED_BYTES_MAX = 16 << 20
 
@@ -30,9 +30,9 @@ class PartitionBuffer:
         #: Partition number in the topic.
         self.partition = partition
         self.until = until
-        #: Next position to return from ``take``, and next position to fetch.
+        #: Next position that ``take`` returns, and next position to fetch.
         self.given = self.fetched = position
-        #: Error to raise once all pieces were returned.
+        #: The error to raise once all pieces were returned.
         self.error: StreamEngineError | None = None
         self.is_paused = False
         self._pieces: deque[LogRows] = deque()
@@ -48,7 +48,7 @@ class PartitionBuffer:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will be fetched."""
+        """Whether no more rows will be fetched."""
         return self.error is not None or (self.until is not None and self.fetched >= self.until)
 
     def put(self, rows: LogRows) -> None:
@@ -116,7 +116,7 @@ def _bytes_of(rows: LogRows) -> int:
 
 
 def _cut(rows: LogRows, rows_max: int) -> int | None:
-    """Return where to cut so that at most ``rows_max`` rows precede; None: no cut needed."""
+    """Return where to split so that at most ``rows_max`` rows precede; None: no split is needed."""
     if rows.batch.num_rows <= rows_max:
         return None
     position = int(rows.positions[rows_max])

@@ -1,6 +1,7 @@
-"""The only importer of confluent-kafka: a consumer of assigned partitions, and metadata requests.
+"""The only module that imports confluent-kafka: consumers, and metadata requests.
 
-Metadata requests are asynchronous, so a reader never blocks on a broker.
+A consumer reads assigned partitions. Metadata requests are asynchronous, so a reader never blocks
+on a broker.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ if TYPE_CHECKING:
 
 #: A message of the client. Its type stubs allow None for topic and offset, which never occurs.
 Message: TypeAlias = Any
-#: Time-out of a metadata request, after which it is sent again.
+#: Time-out of a metadata request, s. Then it is sent again.
 ASK_S_MAX = 5.0
-#: How long a fetch collects more messages after the first. A step costs the vertex about half a
-#: millisecond of a core, so a thousand messages a second, one per step, would fill half a core.
+#: How long a fetch collects more messages after the first, s. A step costs the vertex about half a
+#: millisecond of a core, so a thousand messages a second, one per step, would take half a core.
 FETCH_MORE_S = 0.002
 #: Topic id that brokers without topic ids report.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 NO_ANSWER = "no answer"
-#: Error codes of brokers. The client's own codes may only mean that no broker was reached.
+#: Error codes of brokers for a missing topic. The client's own codes may only mean that no broker
+#: was reached.
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"}
 _REFUSED = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHENTICATION"}
 _REFUSED |= {
@@ -72,16 +74,16 @@ class Pending:
             except NoAnswerError:
                 return Failure(NO_ANSWER)
             if getattr(answers[partition], "offset", 0) == OFFSET_INVALID:
-                return Failure(NO_ANSWER)  # the client reports some time-outs with this error
+                return Failure(NO_ANSWER)  # the client reports some time-outs as this error
         return answers
 
 
 class _ClientErrors:
-    """The last error that the client reported about its connections."""
+    """Keeps the last error that the client reported about its connections."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.text, self._secrets = "", secrets
-        #: Rejection of the credentials, if no request has succeeded since.
+        #: Rejection of the credentials, if no request has succeeded since then.
         self.refusal: Failure | None = None
 
     def __call__(self, error: KafkaError) -> None:
@@ -91,15 +93,15 @@ class _ClientErrors:
 
 
 class Client:
-    """Connections to the brokers of one topic; the owner must close them.
+    """Connections to the brokers of one topic. The owner must close them.
 
     They must be closed in one of our threads: the library aborts the process if its own thread,
-    which completes requests, frees the last reference. The garbage collector runs in any thread,
-    so connections must not be part of a reference cycle.
+    which completes requests, frees the last reference. The garbage collector runs in any thread, so
+    connections must not be part of a reference cycle.
     """
 
     def __init__(self, topic: str, config: Mapping[str, str]) -> None:
-        """``config``: client options, with secrets resolved.
+        """Connect to the brokers of ``topic``. ``config``: client options, with secrets resolved.
 
         Raises:
             ClientMissingError: the library is not installed.
@@ -126,7 +128,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Disconnect; pending requests get no response, and no new ones are allowed."""
+        """Disconnect. Pending requests get no response, and no new requests are allowed."""
         del self._admin
 
     @property
@@ -140,7 +142,7 @@ class Client:
 
     @property
     def refusal(self) -> Failure | None:
-        """Why brokers reject the credentials, if no request has succeeded since."""
+        """Why brokers reject the credentials, if no request has succeeded since then."""
         return self._errors.refusal
 
     def forget_refusal(self) -> None:
@@ -166,7 +168,7 @@ class Client:
         *,
         is_committed: bool = True,
     ) -> Pending:
-        """Request offsets: "earliest", "latest", or those at a time in ms.
+        """Request offsets: "earliest", "latest", or the offsets at a time in ms.
 
         ``is_committed``: "latest" is the start of the first open transaction.
         """
@@ -215,14 +217,17 @@ class TopicConsumer:
         self._consumer = Consumer(options)
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets, unpaused; drop messages fetched before."""
+        """Read these partitions from these offsets, unpaused.
+
+        Drop messages that were fetched before.
+        """
         from confluent_kafka import TopicPartition
 
         self._consumer.assign([TopicPartition(self._topic, p, at) for p, at in positions.items()])
         self.resume(list(positions))  # the library keeps a pause across assignments
 
     def fetch(self, rows_max: int, wait_s: float) -> list[Message]:
-        """Return up to ``rows_max`` messages: wait for the first, then shortly for more."""
+        """Return up to ``rows_max`` messages. Wait for the first message, then shortly for more."""
         messages = self._consumer.consume(1, wait_s)
         if messages and rows_max > 1:
             messages += self._consumer.consume(rows_max - 1, FETCH_MORE_S)
@@ -251,7 +256,7 @@ class TopicConsumer:
 
 
 def failure(error: KafkaError) -> Failure:
-    """Convert an error of the client."""
+    """Convert an error of the client to a :class:`Failure`."""
     name = error.name()
     return Failure(error.str(), name in _MISSING, name in _REFUSED or error.fatal())
 

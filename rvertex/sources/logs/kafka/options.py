@@ -1,4 +1,4 @@
-"""Options of the Kafka client: which ones users may set, and our values for others."""
+"""Options of the Kafka client: which of them users may set, and our values for others."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ OWNED: Mapping[str, str] = {
 _DEFAULTS: Mapping[str, str | int | bool] = {
     GROUP: "streamscope",
     "fetch.error.backoff.ms": 100,
-    # An empty fetch is how the end of a partition is detected; the default is half a second.
+    # The end of a partition is detected by an empty fetch; the default wait is half a second.
     "fetch.wait.max.ms": 50,
-    # The default of a second would starve a reader that empties the client's queue sooner.
+    # With the default of a second, a reader that empties the client's queue sooner would wait.
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32_768,
     "reconnect.backoff.max.ms": 1_000,
@@ -57,7 +57,7 @@ _OF_CONSUMERS = (GROUP, "fetch.", "queued.", "check.crcs", "max.poll.interval.ms
 
 
 def topic_fault(name: str) -> str | None:
-    """Return why brokers do not allow a topic of this name; None: they do."""
+    """Return why brokers do not allow a topic of this name; None: they allow it."""
     if _TOPIC.fullmatch(name) is not None and name not in (".", ".."):
         return None
     return (
@@ -88,12 +88,12 @@ def resolved(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def consumer_options(config: Mapping[str, str]) -> dict[str, str | int | bool]:
-    """Return the options of a consumer; ``config`` has resolved secrets."""
+    """Return the options of a consumer. ``config`` has resolved secrets."""
     return {**_DEFAULTS, **_of_client(config), **_READER}
 
 
 def admin_options(config: Mapping[str, str]) -> dict[str, str | int | bool]:
-    """Return the options for metadata requests only; ``config`` has resolved secrets."""
+    """Return the options for metadata requests only. ``config`` has resolved secrets."""
     given = {**_DEFAULTS, **_of_client(config)}
     return {k: v for k, v in given.items() if not k.startswith(_OF_CONSUMERS)}
 

@@ -1,4 +1,4 @@
-"""Computes at planning at which offsets a job starts to read a topic, and at which it ends."""
+"""Determines, during planning, at which offsets a job starts to read a topic and where it ends."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 #: Options of the source; values: "earliest", "latest", "time:<us>" or "offsets:<JSON>".
 START, UNTIL = "start", "until"
-#: Longest wait for brokers at planning.
+#: Longest wait for brokers during planning, s.
 PLAN_S_MAX = 15.0
-#: Longest wait of a resumed job for the number of partitions, to detect added ones.
+#: Longest wait of a resumed job for the number of partitions, s. It needs the number to detect
+#: added partitions.
 ADDED_S_MAX = 3.0
 _POLL_S = 0.05
 _US_PER_MS = 1_000
@@ -37,7 +38,7 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
 
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
-        InvalidPositionsError: ``start`` or ``until`` is no position of the topic.
+        InvalidPositionsError: ``start`` or ``until`` is not a position of the topic.
     """
     with _client(spec) as client:
         client.consumer().close()  # the library checks options only when it opens a consumer
@@ -74,7 +75,7 @@ def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
         topic = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_topic)[0]
     topic_id, had = str(topic.topic_id), {unit.log_id for unit in known}
     if had != {"" if topic_id == NO_ID else topic_id}:
-        return ()  # a new topic of the same name; the reader reports the error
+        return ()  # it is a new topic of the same name; the reader reports the error
     partitions = sorted({partition.id for partition in topic.partitions})
     log_id, planned = had.pop(), {unit.stream for unit in known}
     return tuple(
@@ -101,7 +102,7 @@ def _client(spec: SourceSpec) -> Client:
 
 
 class _Planner:
-    """Requests to the brokers of one source, within the time that planning may take."""
+    """Sends requests to the brokers of one source, within the time that planning may take."""
 
     def __init__(self, spec: SourceSpec, client: Client, wait_s: float | None = None) -> None:
         self.client = client
@@ -157,7 +158,7 @@ class _Planner:
         return given
 
     def check(self, starts: dict[int, int], partitions: list[int]) -> None:
-        """Check that the topic has records, or its end, at these offsets."""
+        """Check that the topic has records at these offsets, or ends there."""
         first = self._offsets(partitions, "earliest")
         end = self._offsets(partitions, "latest")
         for p in partitions:

@@ -46,16 +46,17 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogEnd, LogRows
     from rvertex.sources.spec import SourcePartition
 
-#: Option of the source: how long brokers may be unreachable, us. 0: forever.
+#: Option of the source: how long brokers may be unreachable, us. 0: without limit.
 AWAY_MAX_US = "away_max_us"
 #: Most messages polled from the client and decoded together.
 FETCH_ROWS_MAX = 10_000
-#: Longest wait for messages before the thread checks for other work.
+#: Longest wait for messages before the thread does other work, s.
 FETCH_WAIT_S = 0.05
 COMMIT_EVERY_S = 5.0
-#: Longest wait for a client to close, which is slow without brokers; then it is abandoned.
+#: Longest wait for a client to close, s. Without brokers that is slow; then the client is
+#: abandoned.
 CLOSE_S_MAX = 3.0
-#: Pause before a request to a schema registry is repeated.
+#: Pause before a request to a schema registry is repeated, s.
 RETRY_S = 1.0
 _ON_LOST = 'set on_lost="skip" to count them and continue, or start a new job'
 BOUNDS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
@@ -73,7 +74,7 @@ class KafkaLog:
         clock: Clock,
         wake: Callable[[], None],
     ) -> None:
-        """``positions``: next offset to read, per unit of the partition."""
+        """Start to read ``partition``. ``positions``: next offset to read, per unit."""
         spec = partition.spec
         assert spec.log is not None, spec.path
         config = resolved(dict(spec.log.config))
@@ -98,7 +99,8 @@ class KafkaLog:
         self._lock = threading.Lock()
         self._has_room = threading.Condition(self._lock)
         self._is_closed = False
-        #: The consumer must be assigned again, because a partition continues at another offset.
+        #: Whether the consumer must be assigned again, because a partition continues at another
+        #: offset.
         self._moved = True
         self._trouble = ""
         self._failed: BaseException | None = None
@@ -224,7 +226,10 @@ class KafkaLog:
             self._take_error(message)
 
     def _by_partition(self, messages: list[Message]) -> dict[int, list[Message]]:
-        """Group messages; the client returns runs of one partition, so slices suffice."""
+        """Group messages by partition.
+
+        The client returns runs of one partition, so slices suffice.
+        """
         if len(self._buffers) == 1:
             return {self._buffers[0].partition: messages}
         numbers = np.array([message.partition() for message in messages], np.int64)
@@ -314,7 +319,8 @@ class KafkaLog:
     def _commit(self, consumer: TopicConsumer) -> None:
         self._committed_s = self._clock.monotonic_s()
         if self._commits and not self._state.waiting:
-            with contextlib.suppress(Exception):  # for monitoring only, and repeated later
+            # Offsets are for monitoring only, and are committed again later
+            with contextlib.suppress(Exception):
                 consumer.commit({b.partition: b.given for b in self._buffers})
 
 

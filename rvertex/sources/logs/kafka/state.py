@@ -1,4 +1,4 @@
-"""Polls the brokers for the ends of a topic's partitions, and whether the topic was replaced.
+"""Polls the brokers for the ends of a topic's partitions, and for whether the topic was replaced.
 
 Invariant: an end counts from the time of its request, not of its response. So every row that was
 written before that time is before the end.
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.kafka.client import Client, Pending
 
-#: Period of requests for ends. It is shorter while a partition gets no rows: a silent partition
-#: promises the time that the others had reached when its end was requested.
+#: Seconds between two requests for ends. They are more frequent while a partition gets no rows,
+#: because the frontier then depends on when its end was last requested.
 ENDS_EVERY_S, ENDS_OF_SILENT_EVERY_S = 0.25, 0.1
-#: Period of requests for the topic's id.
+#: Seconds between two requests for the topic's id.
 IDENTITY_EVERY_S = 1.0
-#: Time without a response after which a broker is reported as unreachable.
+#: A broker is reported as unreachable if there is no response for this time, s.
 AWAY_S_MIN = 2.0
-#: How long a topic may be unknown to the brokers, such as after a change of leaders.
+#: How long a topic may be unknown to the brokers, s, such as after a change of leaders.
 MISSING_S_MAX = 10.0
-#: The topic counts as replaced after this number of responses whose end is before the read offset.
+#: The topic counts as replaced after this many responses whose end is before the read offset.
 SHRUNK_TIMES = 3
 
 
@@ -48,7 +48,7 @@ class TopicState:
         away_s_max: float | None,
         clock: Clock,
     ) -> None:
-        """``topic_id``: "" if unknown. ``away_s_max``: None waits forever."""
+        """Poll ``partitions``. ``topic_id``: "" if unknown. ``away_s_max``: None waits forever."""
         self._client, self._clock = client, clock
         self._partitions = partitions
         self._topic_id = topic_id
@@ -73,7 +73,7 @@ class TopicState:
 
     @property
     def waiting(self) -> str:
-        """Why no broker answers; "": one does."""
+        """Why no broker answers; "" if one does."""
         now_s = self._clock.monotonic_s()
         if self._missing_since_s is not None:
             return f"topic {self._client.topic}: the broker does not know it at present"
@@ -84,7 +84,7 @@ class TopicState:
         return f"Kafka at {self._client.servers}: no answer for {away_s:.0f} s{reason}"
 
     def poll(self, fetched: Mapping[int, int]) -> None:
-        """Process responses and send due requests; ``fetched``: next offset by partition."""
+        """Process responses and send due requests. ``fetched``: next offset by partition."""
         self._client.poll()
         now_s = self._clock.monotonic_s()
         if self._ends is not None and all(pending.done() for pending in self._ends):
@@ -145,13 +145,13 @@ class TopicState:
             self._answered_s = now_s
         self._trouble = self._client.trouble or failure.reason
         refusal = failure if failure.is_refused else self._client.refusal
-        if refusal is not None:  # persistent: the request was retried for ASK_S_MAX
+        if refusal is not None:  # a lasting rejection: the request was retried for ASK_S_MAX
             self.refuse(refusal)
         if failure.is_missing and self._missing_since_s is None:
             self._missing_since_s = now_s
 
     def refuse(self, failure: Failure) -> None:
-        """Fail, because a broker rejects a request."""
+        """Stop reading with an error, because a broker rejects a request."""
         self.error = self.error or LogRefusedError(f"topic {self._client.topic}", failure.reason)
 
     def _check_limits(self, now_s: float) -> None:

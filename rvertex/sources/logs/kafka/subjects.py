@@ -1,4 +1,4 @@
-"""Reads from a schema registry the columns of a topic."""
+"""Reads the columns of a topic from a schema registry."""
 
 from __future__ import annotations
 
