@@ -13,6 +13,7 @@ from rstream.items.dictionaries import plain_array
 from rstream.items.edges import is_end
 from rstream.items.hashing import hash_rows
 from rvertex.events.lifetime import with_times
+from rvertex.sinks.errors import OutputChangedError
 from rvertex.sinks.protocol import OP, DeliveredRows
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class CleanRows:
         self.schema = self._plain.insert(0, pa.field(OP, pa.string()))
 
     def of(self, items: Items) -> DeliveredRows | None:
-        """Return the rows of ``items``; None if they are all CTIs (watermarks)."""
+        """Return the rows of ``items``; None if they are all CTIs (watermarks).
+
+        Raises:
+            OutputChangedError: the items have columns that this plan does not know.
+        """
+        if unknown := set(items.batch.schema.names).difference(self._items.names):
+            raise OutputChangedError(", ".join(sorted(unknown)))
         at = np.flatnonzero(kinds(items.batch) == EVENT)
         if len(at) == 0:
             return None

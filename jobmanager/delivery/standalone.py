@@ -70,16 +70,22 @@ def deliver(
     job_root.check_trusted()
     settings = job_root.readable_settings()
     plan = job_root.read_plan()
-    specs = tuple(destinations) or (() if plan is None else plan.deliveries)
-    if plan is None or not specs:
+    if plan is None:
         raise NoDeliveryError(display_uri(job_root.uri))
-    if destinations:
-        plan = plan.output_named(output)
-    if plan.changes is None:
-        _refuse_changes(destinations)
+
+    def choose(plan: PhysicalPlan) -> tuple[PhysicalPlan, Sequence[SinkSpec]]:
+        specs = tuple(destinations) or plan.deliveries
+        if not specs:
+            raise NoDeliveryError(display_uri(job_root.uri))
+        if destinations:
+            plan = plan.output_named(output)
+        if plan.changes is None:
+            _refuse_changes(destinations)
+        return plan, specs
+
     return deliver_plan(
         plan,
-        specs,
+        choose,
         job_root,
         settings["id"],
         start_seq=start_seq,
@@ -106,7 +112,7 @@ def _refuse_changes(destinations: Sequence[SinkSpec]) -> None:
 
 def deliver_plan(
     plan: PhysicalPlan,
-    specs: Sequence[SinkSpec],
+    choose: Callable[[PhysicalPlan], tuple[PhysicalPlan, Sequence[SinkSpec]]],
     root: JobRoot,
     job_id: str,
     *,
@@ -116,35 +122,48 @@ def deliver_plan(
     is_cancelled: Callable[[], bool],
     wiring: DeliveryWiring,
 ) -> list[dict[str, Any]]:
-    """Do the same as :func:`deliver` with an opened root and a loaded plan."""
-    endpoints, is_written = Endpoints(), threading.Event()
-    for vertex in sorted(set(plan.writers().values())):
-        endpoints.note(Locate(vertex, 1, ()))
-    deliveries = Deliveries(
-        specs,
-        plan,
-        job_id=job_id,
-        store=root.store,
-        endpoints=endpoints,
-        secret="",
-        has_ended=is_written.is_set,
-        limits=limits,
-        start_seq=start_seq,
-        wiring=wiring,
-    )
+    """Do the same as :func:`deliver` with an opened root and a loaded plan.
+
+    ``choose``: returns the output to deliver of a plan of this job, and its destinations. If the
+    job is changed, the deliveries begin again with its next plan, at their positions.
+    """
+    is_written, job = threading.Event(), _Watch(root, wiring.clock)
+
+    def begin(plan: PhysicalPlan) -> Deliveries:
+        output, specs = choose(plan)
+        endpoints = Endpoints()
+        for vertex in sorted(set(output.writers().values())):
+            endpoints.note(Locate(vertex, 1, ()))
+        return Deliveries(
+            specs,
+            output,
+            job_id=job_id,
+            store=root.store,
+            endpoints=endpoints,
+            secret="",
+            has_ended=is_written.is_set,
+            limits=limits,
+            start_seq=start_seq,
+            wiring=wiring,
+        )
+
+    deliveries = begin(plan)
     reported_s = _record_positions(root, deliveries, wiring.clock)
-    job = _Watch(root, wiring.clock)
     deliveries.start()
     while not deliveries.wait(TICK_S):  # until all are done
         try:
             if not is_written.is_set() and job.has_ended():
                 is_written.set()
         except OperatingError:
-            deliveries.stop()
-            deliveries.wait(limits.stop_wait_s)
+            _stop(deliveries, limits)
             raise
         if is_cancelled():
             deliveries.stop()
+        elif (changed := job.changed_plan(plan)) is not None:
+            _stop(deliveries, limits)
+            plan, deliveries = changed, begin(changed)
+            reported_s = _record_positions(root, deliveries, wiring.clock)
+            deliveries.start()
         if wiring.clock.monotonic_s() >= reported_s + TELL_EVERY_S:
             reported_s = _record_positions(root, deliveries, wiring.clock)
         on_rows(deliveries.rows())
@@ -152,8 +171,13 @@ def deliver_plan(
     return deliveries.rows()
 
 
+def _stop(deliveries: Deliveries, limits: DeliveryLimits) -> None:
+    deliveries.stop()
+    deliveries.wait(limits.stop_wait_s)
+
+
 class _Watch:
-    """Checks whether a job still runs."""
+    """Checks whether a job still runs, and whether it was changed."""
 
     def __init__(self, root: JobRoot, clock: Clock) -> None:
         self._root, self._clock = root, clock
@@ -177,6 +201,15 @@ class _Watch:
             return False
         self._failing_s = None
         return state not in OPEN_STATES
+
+    def changed_plan(self, plan: PhysicalPlan) -> PhysicalPlan | None:
+        """Return the present plan of the job, if it is another one; None also if it is unknown."""
+        with contextlib.suppress(OperatingError):  # checked again at the next tick
+            now = self._root.settings().get("plan", plan.plan_hash)
+            found = None if now == plan.plan_hash else self._root.read_plan()
+            if found is not None and found.plan_hash == now:  # else the change is being written
+                return found
+        return None
 
 
 def _record_positions(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:

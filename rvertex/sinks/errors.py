@@ -46,6 +46,18 @@ class DeliveryUnknownError(OperatingError):
 
 
 @error_class
+class OutputChangedError(OperatingError):
+    """The job was changed while a separate process delivers, and that has the former plan."""
+
+    columns: str
+
+    message = (
+        "the job was changed, and its output has new columns ({columns}); the delivery continues "
+        "once it has read the changed plan"
+    )
+
+
+@error_class
 class DeliveryForgottenError(UsageError):
     """The destination has lost the position of a delivery that had started."""
 

@@ -90,7 +90,7 @@ class DeliveryProcess:
         try:
             rows = deliver_plan(
                 world.delivered_plan,
-                self._sinks,
+                lambda plan: (plan, self._sinks),
                 self._root(),
                 JOB_ID,
                 start_seq=self._start_seq,

@@ -6,10 +6,13 @@ Cannot catch: a job that runs on another machine.
 from __future__ import annotations
 
 import json
+import operator
 import shutil
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -17,10 +20,16 @@ import jobmanager
 from jobmanager.cli.main import app
 from jobmanager.delivery import standalone
 from jobmanager.delivery.claim import recorded_position, recorded_positions
+from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.standalone import deliver
+from jobmanager.driver.running.deploying import deploy, rescale
 from jobmanager.errors import NoDeliveryError
 from jobmanager.storage.root import JobRoot
 from planner import Stream, agg, event, sinks, tumbling
+from rstream import Items
+from rstream.items.batch import item_schema
+from rvertex.sinks.errors import OutputChangedError
+from tests.support.changed_jobs import COUNTS, ChangedJob
 from tests.support.jobs import WAIT_S, write_events
 
 if TYPE_CHECKING:
@@ -118,6 +127,57 @@ def test_a_root_that_cannot_be_read_is_named_after_a_limit(
     assert found.exit_code == 1
     assert f"{root}/status.json" in json.loads(found.stdout.splitlines()[-1])["error"]
     assert found.stderr.count("the root cannot be read; trying again") == 1
+
+
+@pytest.mark.slow
+def test_it_follows_a_job_that_is_changed(tmp_path: Path) -> None:
+    """Rows after a deployment have the new column; partitions that a rescale added arrive, too."""
+    changed, delivered = ChangedJob(tmp_path), list[dict[str, Any]]()
+    some, ended = threading.Event(), list[dict[str, Any]]()
+
+    def save(first_seq: int, batch: Any, stream: str) -> None:
+        delivered.extend(batch.to_pylist())
+
+    def look(rows: list[dict[str, Any]]) -> None:
+        if any(row["rows"] for row in rows):
+            some.set()
+
+    def run() -> None:
+        copy = sinks.function(save, name="copy")
+        ended.extend(deliver(changed.root, [copy], on_rows=look))
+
+    changed.append(2)
+    changed.run(changed.query("old", COUNTS), parallelism=1)
+    changed.has_read_all()
+    process = threading.Thread(target=run, daemon=True)
+    process.start()
+    assert some.wait(WAIT_S)
+    totals = changed.query("new", COUNTS.replace("n=ss", 't=ss.agg.sum("x"), n=ss'))
+    deploy(totals, changed.root, yes=True, wait_s=WAIT_S)
+    changed.append(2)
+    changed.has_read_all()
+    rescale(changed.root, parallelism=2, wait_s=WAIT_S)
+    changed.append(2)
+    changed.has_read_all()
+    rows = changed.finish()
+    process.join(WAIT_S)
+    assert {row["state"] for row in ended} == {"finished"}
+    assert {row["partition"] for row in ended} > {0}
+    key = operator.itemgetter("window_start", "key")
+    found = [{"t": None, **row} for row in delivered]
+    assert sorted(found, key=key) == sorted(rows, key=key)
+    assert {row["t"] is None for row in rows} == {True, False}
+
+
+def test_a_column_that_the_plan_does_not_know_is_an_error() -> None:
+    """It was dropped, so rows after a change had null in it."""
+    schema = item_schema(pa.schema([("x", pa.int64())]))
+    rows = CleanRows(schema, None)
+    wider = schema.append(pa.field("t", pa.int64()))
+    values = {"_kind": [0], "_vs": [1], "_ve": [2], "x": [3], "t": [4]}
+    items = Items(0, pa.RecordBatch.from_pydict(values, schema=wider))
+    with pytest.raises(OutputChangedError, match=r"new columns \(t\)"):
+        rows.of(items)
 
 
 def test_a_destination_must_be_whole(finished: jobmanager.Job) -> None:
