@@ -1,6 +1,7 @@
 """Replays the year 2013: flights into four partitions at their departure, and weather reports.
 
-Partition 3 is silent half of the time. ``python examples/live_feed.py SERVERS SECONDS``.
+Rows go to Kafka topics at SERVERS, compressed into SECONDS. Partition 3 has no rows half of the time.
+Run it with ``python examples/live_feed.py SERVERS SECONDS``.
 """
 
 from __future__ import annotations
