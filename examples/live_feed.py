@@ -1,6 +1,6 @@
 """Replays the year 2013: flights into four partitions at their departure, and weather reports.
 
-Rows go to Kafka topics at SERVERS, compressed into SECONDS. Partition 3 has no rows half of the time.
+Rows go to Kafka topics at SERVERS, within SECONDS. Partition 3 has no rows half of the time.
 Run it with ``python examples/live_feed.py SERVERS SECONDS``.
 """
 
