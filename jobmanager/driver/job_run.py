@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobmanager.delivery.publishing import publish
 from jobmanager.driver.input_positions import CHANGING
 from jobmanager.driver.job_output import rows_of_outputs
-from jobmanager.state.health import HealthBook
+from jobmanager.state.health import CHANGE, HealthBook
 from jobmanager.state.state_size import StateSizes
 from jobmanager.storage.output_claim import complete_output, tidy_output
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import CANCEL, RETRY, STOP, display_uri
+from planner.physical.layout import key_shares
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
 
@@ -105,6 +106,7 @@ class JobRun:
         self._leg: Leg | None = None
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
+        self._key_shares: dict[str, dict[str, float]] = {}
         self._health, self._sizes = HealthBook(), StateSizes()
         self._reported_s = self._clock.monotonic_s()
         #: Whether the complete result is published, or need not be.
@@ -144,6 +146,7 @@ class JobRun:
     def _take_up(self, leg: Leg) -> None:
         self.driver, self.deliveries, self._beside = leg.driver, leg.deliveries, leg.beside
         self._leg, self.plan = leg, leg.plan
+        self._key_shares = key_shares(leg.plan)
         if self.wish is not None:
             self.wish(leg.driver)
         leg.driver.on_retry = leg.deliveries.retry
@@ -210,6 +213,7 @@ class JobRun:
             "state_sizes": self._sizes.look(
                 self.plan.vertices, status["vertices"], self._clock.now_us()
             ),
+            "key_shares": self._key_shares,
             # A job that is resumed after its last vertex may end before its driver has started.
             "elapsed_s": max(0.0, round((self.driver.ended_s or now_s) - started_s, 3)),
             "startup_s": round(started_s - self._created_s, 3),
@@ -229,7 +233,7 @@ class JobRun:
         """Return the status, with "running" for "finished" until the result is published."""
         is_over = self._is_published or status["state"] != "finished"
         if self.is_changing and status["state"] == "stopped":
-            return {**status, "state": "running", "waiting": "a change of the job"}
+            return {**status, "state": "running", "waiting": CHANGE}
         return status if is_over else {**status, "state": "running"}
 
     def _finish(self, driver: Driver, deliveries: JobDeliveries) -> None:

@@ -42,6 +42,9 @@ _STORE_ADVICE = {
 }
 _STORE_IS_AWAY = "the job continues automatically when the store answers"
 
+#: What a job waits for that has stopped at a cut, and continues after its change.
+CHANGE = "a change of the job"
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -218,7 +221,9 @@ def _no_progress(status: Status) -> Iterator[Reason]:
 
 def _store_away(status: Status) -> Iterator[Reason]:
     text = status.get("waiting", "")
-    if text and status["state"] in OPEN_STATES:
+    if text == CHANGE and status["state"] in OPEN_STATES:
+        yield Reason("waiting", "change", "job", f"waits for {CHANGE}")
+    elif text and status["state"] in OPEN_STATES:
         advice = next((a for word, a in _STORE_ADVICE.items() if word in text), _STORE_IS_AWAY)
         what = text.replace("store: store: ", "store: ")  # errors of stores name themselves, too
         what = what.removesuffix(NO_ROOM_ADVICE)  # it has not ended

@@ -71,6 +71,15 @@ def state_lines(status: dict[str, Any]) -> Iterator[str]:
             yield f"{stage}: {text}"
 
 
+def key_lines(status: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each stage in which some vertices own more keys than others."""
+    for stage, shares in status.get("key_shares", {}).items():
+        owners = [f"{vertex} {share:.0%}" for vertex, share in shares.items() if share]
+        others = [vertex for vertex, share in shares.items() if not share]
+        line = f"{stage}: keys in {', '.join(owners)}"
+        yield line + (f"; {', '.join(others)} get no rows" if others else "")
+
+
 def state_text(rows: Iterable[dict[str, Any]]) -> str:
     """Return the state of vertices together; empty for less than 1 MiB.
 

@@ -1,9 +1,10 @@
 """The decision of an autoscaled job: measured loads of stages -> new numbers of vertices. Pure.
 
 A stage gets ``ceil(n * busy / target_busy)`` vertices, where ``busy`` is the share of the time in
-which its ``n`` vertices work. It loses vertices only if the rest would stay below
-``IDLE_SHARE * target_busy``, and only while neither lag nor memory exceeds its target. A condition
-must hold for ``settle``, and after each change of the job nothing changes for ``cooldown``.
+which its ``n`` vertices work. It gets more by the means over ``settle``, so that load in bursts
+counts. It loses vertices only if each reading of that time allows it: the rest would stay below
+``IDLE_SHARE * target_busy``, and neither lag nor memory exceeds its target. After each change of
+the job nothing changes for ``cooldown``.
 
 Invariants: (1) every new width is within ``min`` and ``max``, and at most ``step`` away, unless the
 present width is outside; (2) under constant work the widths go in one direction, then stay.
@@ -11,8 +12,9 @@ present width is outside; (2) under constant work the widths go in one direction
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,12 +67,13 @@ def decide(policy: Policy, readings: Sequence[Reading], changed_s: float) -> Dec
     settled = readings[0].at_s <= now_s - policy.settle_s and changed_s <= now_s - policy.settle_s
     if now_s - changed_s < policy.cooldown_s or not settled or not recent:
         return None
-    widths, reasons = {}, []
+    widths, reasons, mean = {}, [], _mean(recent)
     for stage, load in readings[-1].stages.items():
         wished = [_wished(policy, reading, stage) for reading in recent if stage in reading.stages]
+        most = _wished(policy, mean, stage)
         low, high = policy.limits(stage)
         width, why = load.width, ""
-        if (most := min(wished, key=lambda pair: pair[0]))[0] > load.width:
+        if most[0] > load.width:
             width, why = min(most[0], load.width + policy.step), most[1]
         elif (least := max(wished, key=lambda pair: pair[0]))[0] < load.width:
             width, why = max(least[0], load.width - policy.step), least[1]
@@ -81,6 +84,17 @@ def decide(policy: Policy, readings: Sequence[Reading], changed_s: float) -> Dec
             widths[stage] = width
             reasons.append(f"{stage} {load.width} -> {width}: {why}")
     return Decision(widths, "; ".join(reasons)) if widths else None
+
+
+def _mean(readings: Sequence[Reading]) -> Reading:
+    """Return the last reading, with the means of all for busy shares, lag and memory."""
+    last = readings[-1]
+    stages = {}
+    for stage, load in last.stages.items():
+        shares = [r.stages[stage].busy for r in readings if stage in r.stages]
+        stages[stage] = replace(load, busy=fmean(shares))
+    lag_s, memory = fmean(r.lag_s for r in readings), fmean(r.memory for r in readings)
+    return Reading(last.at_s, stages, lag_s, memory)
 
 
 def _wished(policy: Policy, reading: Reading, stage: str) -> tuple[int, str]:

@@ -84,6 +84,9 @@ def policy_of(document: Mapping[str, Any], name: str) -> Policy:
     values: dict[str, Any] = {key: value for key, value in document.items() if key != "stages"}
     for key, field in _NAMES.items():
         if key in values:
+            if not isinstance(values[key], str):
+                wrong = f"{name}: {key} = {values[key]} has no unit: write it as text"
+                raise UsageError(f'{wrong}, such as {key} = "30s"')
             values[field] = positive_duration_us(values.pop(key), what=f"{name}: {key}") / _US_PER_S
     for key in ("target_busy", "target_memory"):
         share = values.get(key, 0.5)

@@ -17,6 +17,7 @@ from planner.fingerprint import fingerprint
 from planner.physical.outputs import numbered
 from planner.physical.plan import check_size
 from planner.physical.slot_ranges import plain
+from rstream.items.hashing import SLOTS
 from rstream.store.part_files import part_name, part_uri, split_part
 from rvertex.checkpoint.conversion import Place, places_of
 from rvertex.checkpoint.ranges.columns import keys_of_chain
@@ -247,3 +248,14 @@ def _edge(
     if feed.routing == "hash" and layout is not None and not layout.is_plain:
         return replace(edge, streams=streams, uris=uris, bounds=layout.bounds, owners=layout.owners)
     return replace(edge, streams=streams, uris=uris, bounds=(), owners=())
+
+
+def key_shares(plan: PhysicalPlan) -> dict[str, dict[str, float]]:
+    """Return the share of the slots that each vertex owns, for stages whose shares may differ."""
+    shares: dict[str, dict[str, float]] = {}
+    for stage, layout in plan.layouts:
+        if not layout.is_plain:
+            owned = [layout.slots_of_vertex(vertex) for vertex in range(layout.vertices)]
+            parts = [sum(hi - lo for lo, hi in ranges) / SLOTS for ranges in owned]
+            shares[stage] = {f"{stage}.{k}": round(part, 4) for k, part in enumerate(parts)}
+    return shares

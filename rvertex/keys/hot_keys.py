@@ -17,11 +17,12 @@ from rstream.items.hashing import hash_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Number of rows that are counted of a batch, and most rows until the next counted batch.
-_SAMPLE_ROWS, _PAUSE_ROWS = 256, 1 << 18
+#: Most rows that are counted of a batch. Once a sample is full, about one row of the second number
+#: is counted.
+_SAMPLE_ROWS, _ROWS_PER_SAMPLED = 256, 1 << 10
 #: A key is named only if the sample has this many rows. If it has the second number of rows, the
 #: counts are halved, so that old rows weigh less.
-_NAMED_ROWS_MIN, _RECENT_ROWS = 128, 1 << 12
+NAMED_ROWS_MIN, _RECENT_ROWS = 128, 1 << 12
 #: Most keys whose rows are counted. A key with more than 1/64 of the rows is never dropped.
 _KEYS_MAX = 64
 _SHOWN_CHARACTERS = 80
@@ -43,7 +44,7 @@ class HotKeys:
         """
         self._samples = {names: _Sample(names) for names, _ in keys if names}
         self._named = [names for names, vertices in keys if names and vertices > 1]
-        self._rows, self._next_at = 0, 0
+        self._rows = self._next_at = self._counted = 0
         #: The key with the largest share of the rows, as text, and its share; any thread reads it.
         self.hottest = ("", 0.0)
         #: By set of key columns, the slots of recent rows; any thread reads it.
@@ -56,9 +57,12 @@ class HotKeys:
         self._rows += events.num_rows
         if self._rows < self._next_at:
             return
-        self._next_at = self._rows + min(self._rows, _PAUSE_ROWS)
         step = max(events.num_rows // _SAMPLE_ROWS, 1)
         at = pa.array(np.arange(0, events.num_rows, step)[:_SAMPLE_ROWS])
+        self._counted += len(at)
+        # All batches are counted at first: small ones would never fill a sample otherwise.
+        if self._counted >= _RECENT_ROWS:
+            self._next_at = self._rows + len(at) * _ROWS_PER_SAMPLED
         for sample in self._samples.values():
             sample.add([events.column(name).take(at) for name in sample.names])
         named = [self._samples[names].hottest() for names in self._named]
@@ -83,7 +87,7 @@ class _Sample:
         self._slots = np.append(self._slots, slots)[-_RECENT_ROWS:]
         hashes, first, counts = np.unique(of_rows, return_index=True, return_counts=True)
         self._rows += len(columns[0])
-        is_small = len(columns[0]) < _NAMED_ROWS_MIN
+        is_small = len(columns[0]) < NAMED_ROWS_MIN
         places = {}
         for hash_, row, count in zip(hashes.tolist(), first.tolist(), counts.tolist(), strict=True):
             # Most keys of a large sample are rare, so keys with one row are not added
@@ -106,13 +110,13 @@ class _Sample:
         An empty tuple if there are too few rows.
         """
         rows = len(self._slots)
-        if rows < _NAMED_ROWS_MIN:
+        if rows < NAMED_ROWS_MIN:
             return ()
         at = (2 * np.arange(SLOTS_SHOWN) + 1) * rows // (2 * SLOTS_SHOWN)
         return tuple(np.sort(self._slots)[at].tolist())
 
     def hottest(self) -> tuple[str, float]:
-        if self._rows < _NAMED_ROWS_MIN or not self._counts:
+        if self._rows < NAMED_ROWS_MIN or not self._counts:
             return "", 0.0
         hash_, count = max(self._counts.items(), key=itemgetter(1))
         columns, row = self._keys[hash_]

@@ -52,8 +52,18 @@ def holding(
             what = ", ".join(f"{name}={_shown(value)}" for name, value in key.items())
         elif since_us == MIN_TIME and not is_window:
             continue  # it was just loaded and has emitted nothing yet
-        return (Hold(words_of(inside), what, since_us, is_window and not inside.holds_ctis),)
+        name = words_of(_holder(inside))
+        return (Hold(name, what, since_us, is_window and not inside.holds_ctis),)
     return ()
+
+
+def _holder(spec: OperatorSpec) -> OperatorSpec:
+    """Return the operator to name: of a vertex with several key ranges, one of its chain."""
+    chain: tuple[OperatorSpec, ...] = getattr(spec, "chain", ())
+    inside = [one.operator if isinstance(one, ForwardCtis) else one for one in chain]
+    windows = [one for one in inside if type(one).__module__.startswith(_WINDOWS)]
+    holders = [one for one in inside if one.holds_ctis]
+    return next(iter([*holders, *windows, *inside]), spec)
 
 
 def words_of(spec: object) -> str:

@@ -125,7 +125,7 @@ def deploy(
         if approve or dry_run or canary is not None:
             other = "--approve" if approve else "--dry-run" if dry_run else "--canary"
             raise UsageError(f"deploy --rollback takes no {other}: leave it out")
-        _roll_back(root or target, trust=trust, as_json=as_json)
+        _roll_back(target, root, trust=trust, as_json=as_json)
         return
     if root is None or os.path.isfile(root):
         raise UsageError("deploy takes the new query and then the root: deploy NEW.py ROOT")
@@ -237,6 +237,12 @@ def rescale(
     as_json: options.AsJson = False,
 ) -> None:
     """Change the number of vertices of a running or stopped job, and keep its state."""
+    for is_any, names, where in (
+        (split_hot, ("--split-hot", "--split"), split),
+        (merge_cold, ("--merge-cold", "--merge"), merge),
+    ):
+        if is_any and where is not None:
+            raise UsageError(f"{names[0]} chooses the range, and {names[1]} {where} too: use one")
     outcome = rescale_job(
         root,
         parallelism=parallelism,
@@ -256,7 +262,8 @@ def rescale(
 
 def _print_ranges(outcome: dict[str, Any]) -> None:
     for name, width in outcome.get("widths", {}).items():
-        print(f"{name}: {width} equal ranges of keys")
+        ranges = "one range with all keys" if width == 1 else f"{width} equal ranges of keys"
+        print(f"{name}: {ranges}")
     if "what" in outcome:
         print(outcome["what"])
     for k, row in enumerate(outcome.get("ranges", ())):
@@ -270,7 +277,10 @@ def _stage_width(text: str) -> tuple[str, int]:
     return name, int(width)
 
 
-def _roll_back(root: str, *, trust: bool, as_json: bool) -> None:
+def _roll_back(root: str, more: str | None, *, trust: bool, as_json: bool) -> None:
+    if more is not None:
+        reason = "deploy --rollback restores the former query, so it takes no file"
+        raise UsageError(f"{reason}: deploy --rollback {more}")
     outcome = roll_back(root, trust=trust)
     if as_json:
         print(json.dumps({"outcome": outcome}))

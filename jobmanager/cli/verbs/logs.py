@@ -62,7 +62,7 @@ def logs(
     if not as_json and not vertex:
         error = status.get("error", "")
         print(f"the job is {status['state']}" + (f": {error}" if error else ""))
-        for line in reason_lines(status):
+        for line in [*reason_lines(status), *(f"note: {n}" for n in status.get("notes", ()))]:
             print(line)
 
 

@@ -11,7 +11,7 @@ from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.cli.view import print_lost_rows, state_line, vertex_table
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.state.state_size import state_lines
+from jobmanager.state.state_size import key_lines, state_lines
 from jobmanager.storage.shown import status as status_of
 
 
@@ -24,7 +24,11 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
         console.print(vertex_table(current, width=console.width))
         for line in state_lines(current):
             print(line)
+        for line in key_lines(current):
+            print(line)
         print_lost_rows(current)
+        for note in current.get("notes", ()):
+            print(f"note: {note}")
     else:
         print(state_line(current))
     if current["health"] == "degraded" and current["state"] in OPEN_STATES:

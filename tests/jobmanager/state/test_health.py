@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobmanager.state.health import HealthBook, health_line, reasons_of, with_health
+from jobmanager.state.health import CHANGE, HealthBook, health_line, reasons_of, with_health
 from rstream.errors import StoreError
 
 S = 1_000_000
@@ -59,6 +59,7 @@ def lookup(**counts: int) -> dict[str, Any]:
             "Connection refused",
         ),
         ({"waiting": "store: /x: OSError: No space left"}, "waiting", "waits for the store: /x"),
+        ({"waiting": CHANGE}, "waiting", "waits for a change of the job"),
         (
             {"vertices": [{"vertex": "s00.0", "waiting": "Kafka at x: no answer for 3 s"}]},
             "waiting",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import streamscope as ss
-from jobmanager.state.state_size import EVERY_US_MAX, POINTS_MAX, StateSizes, state_lines
+from jobmanager.state.state_size import EVERY_US_MAX, POINTS_MAX, StateSizes, key_lines, state_lines
 from planner.physical.lower import lower
 
 MIB = 1 << 20
@@ -39,6 +39,15 @@ def row(stage: str, **fields: Any) -> dict[str, Any]:
 )
 def test_a_stage_has_a_line(rows: list[dict[str, Any]], lines: list[str]) -> None:
     assert [*state_lines({"vertices": rows})] == lines
+
+
+def test_vertices_without_keys_are_named() -> None:
+    shares = {"s02": {"s02.0": 1.0, "s02.1": 0.0}, "s03": {"s03.0": 0.25, "s03.1": 0.75}}
+    assert [*key_lines({"key_shares": shares})] == [
+        "s02: keys in s02.0 100%; s02.1 get no rows",
+        "s03: keys in s03.0 25%, s03.1 75%",
+    ]
+    assert [*key_lines({})] == []
 
 
 class Last(ss.KeyedProcess):

@@ -49,12 +49,29 @@ def test_a_condition_must_hold_for_a_while_and_changes_have_a_pause() -> None:
     assert decide(POLICY, [], 0) is None
     assert decide(POLICY, readings(290, 1.0), 0) is None, "the cooldown"
     assert decide(POLICY, readings(300, 1.0), 0) is not None
-    short = [*readings(290, 1.0)[:-5], Reading(270, {S: StageLoad(4, 0.5)}), *readings(300, 1)[-3:]]
-    assert decide(POLICY, short, 0) is None, "not busy for a moment"
     eager = replace(POLICY, cooldown_s=1)
     assert decide(eager, readings(50, 1.0), 0) is None, "readings of less than the settling time"
     assert decide(eager, readings(300, 1.0), 250) is None, "readings before the last change"
     assert decide(eager, readings(310, 1.0), 250) is not None
+
+
+def in_turn(until_s: float, *busy: float, **fields: tuple[float, ...]) -> list[Reading]:
+    """Readings whose busy shares, and other fields, take these values in turn."""
+    made = []
+    for k, reading in enumerate(readings(until_s, 0.0)):
+        others = {name: values[k % len(values)] for name, values in fields.items()}
+        load = StageLoad(4, busy[k % len(busy)])
+        made.append(Reading(reading.at_s, {S: load}, **others))
+    return made
+
+
+def test_bursts_count_by_their_mean_and_no_vertex_goes_between_them() -> None:
+    """The least share of the readings decided, so a job with idle moments never grew."""
+    assert widths(decide(POLICY, in_turn(300, 1.0, 0.9, 0.6), 0)) == {S: 5}
+    assert widths(decide(POLICY, in_turn(300, 1.0, 0.1), 0)) == {}
+    late = in_turn(300, 0.3, lag_s=(90.0, 0.0))
+    assert widths(decide(replace(POLICY, target_lag_s=30.0), late, 0)) == {S: 5}
+    assert widths(decide(replace(POLICY, target_lag_s=60.0), late, 0)) == {}
 
 
 def test_a_change_is_no_larger_than_a_step_and_within_the_limits() -> None:
@@ -167,6 +184,11 @@ def test_a_policy_is_read_from_toml_and_stored_as_json(tmp_path: Path) -> None:
         ({"target_busy": 70}, "target_busy is a share"),
         ({"target_memory": "x"}, "target_memory is a share"),
         ({"cooldown": "soon"}, "cooldown 'soon' is not a duration"),
+        (
+            {"target_lag": 30},
+            'target_lag = 30 has no unit: write it as text, such as target_lag = "30s"',
+        ),
+        ({"settle": 1.5}, "settle = 1.5 has no unit"),
         ({"dry_run": 1}, "dry_run is true or false"),
         ({"stages": {"s02": {"step": 1}}}, "has only min and max"),
         ({"stages": {"s02": {"min": 9}}}, "1 <= min <= max"),

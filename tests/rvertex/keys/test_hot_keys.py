@@ -93,6 +93,9 @@ def test_slots_stand_for_equal_shares_of_recent_rows(vertices: int) -> None:
     found = HotKeys([(USER, vertices)])
     found.observe(rows(0.5, 100))
     assert found.slots == ((USER, ()),), "too few rows"
+    for seed in range(14):  # small batches fill the sample, too
+        found.observe(rows(0.5, 2, seed))
+    assert len(found.slots[0][1]) == 64
     for seed in range(60):
         found.observe(rows(0.5, 100_000, seed))
     ((names, slots),) = found.slots

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.checkpoint.ranges.sharded import Sharded
 from rvertex.messages import Hold
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.joins.anti import AntiJoin
@@ -56,6 +57,12 @@ def test_the_first_of_a_chain_counts_and_a_shift_holds_nothing() -> None:
     assert holding(specs[:1], operators[:1], [20, 17]) == ()  # type: ignore[arg-type]
     assert holding(specs, operators, [INF_TIME] * 4) == ()  # type: ignore[arg-type]
     assert holding(specs, operators, [20] * 4) == ()  # type: ignore[arg-type]
+
+
+def test_of_a_vertex_with_several_key_ranges_the_operator_of_a_range_is_named() -> None:
+    spec = Sharded((Shift(-3), ForwardCtis(Stitch(("k",)))), (("k",),), ((0, 8), (8, 16)))
+    (hold,) = holding([spec], [object()], [20, 11])  # type: ignore[list-item]
+    assert hold.operator == "stitch"
 
 
 def test_words() -> None:

@@ -127,6 +127,8 @@ def test_options_that_cannot_be() -> None:
         deploy("ROOT", rollback=True, canary="5m")
     with pytest.raises(UsageError, match="deploy --rollback takes no --dry-run"):
         deploy("ROOT", rollback=True, dry_run=True)
+    with pytest.raises(UsageError, match="it takes no file: deploy --rollback ROOT"):
+        deploy("NEW.py", "ROOT", rollback=True)
 
 
 @pytest.mark.slow

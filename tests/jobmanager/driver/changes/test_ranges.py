@@ -19,7 +19,7 @@ from jobmanager.driver.running.changes.scaling.ranges import Load, cut_of, merge
 from jobmanager.driver.running.changes.scaling.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back
 from jobmanager.storage.root import JobRoot
-from planner.physical.layout import laid_out
+from planner.physical.layout import key_shares, laid_out
 from planner.physical.lower import lower
 from planner.physical.slot_ranges import laid, plain
 from rstream.items.hashing import SLOTS
@@ -71,6 +71,28 @@ def test_the_range_with_most_rows_is_split_at_the_slot_that_halves_them(tmp_path
     assert split_range(plan, heavy_writer).bounds == {STAGE: (3, HALF)}
     in_the_middle = {STAGE: (HALF, HALF + QUARTER)}
     assert split_range(plan, status_of([1, 2]), "s02.1").bounds == in_the_middle
+
+
+def test_the_shares_of_keys_are_known_unless_all_are_equal(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    assert key_shares(plan) == {}
+    one = laid_out(plan, {STAGE: laid(2, [0], [])})
+    assert key_shares(one) == {STAGE: {f"{STAGE}.0": 1.0, f"{STAGE}.1": 0.0}}
+    split = laid_out(plan, {STAGE: laid(3, [0, 1, 2], [HALF, HALF + QUARTER])})
+    assert key_shares(split)[STAGE] == {f"{STAGE}.0": 0.5, f"{STAGE}.1": 0.25, f"{STAGE}.2": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--split-hot", "--split", "s02"], "--split-hot chooses the range, and --split s02 too"),
+        (["--merge-cold", "--merge", "s02"], "--merge-cold chooses the range, and --merge s02"),
+    ],
+)
+def test_a_range_is_chosen_in_one_way(options: list[str], message: str) -> None:
+    """``--split-hot --split s02`` ignored the stage."""
+    found = CliRunner().invoke(app, ["rescale", "ROOT", *options])
+    assert (found.exit_code, message in found.output.replace("\n", " ")) == (2, True), found.output
 
 
 def test_one_key_cannot_be_split(tmp_path: Path) -> None:

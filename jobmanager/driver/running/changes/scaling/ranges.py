@@ -25,6 +25,7 @@ from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from planner.physical.slot_ranges import ranges_of
 from rvertex.checkpoint.ranges.slots import NOT_BY_KEY, NotByKeyError
+from rvertex.keys.hot_keys import NAMED_ROWS_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -220,7 +221,7 @@ def _changed(
 
 def _unknown(names: Sequence[str], option: str) -> RescaleError:
     return RescaleError(
-        f"the load of {', '.join(names)} is not known: the job does not run, or has sent too few "
-        f"rows by key since its hosts started. Name a vertex, such as {option} {names[0]}.0, "
-        "to do it without a measurement"
+        f"the load of {', '.join(names)} is not known: the job does not run, or each vertex has "
+        f"sent fewer than {NAMED_ROWS_MIN} rows by key since its hosts started. To do it without a "
+        f"measurement, name a vertex, such as {option} {names[0]}.0"
     )
