@@ -36,7 +36,7 @@ STATEFUL = {
     "two_stages": f'{COUNTS}.group_by("n").window(ss.tumbling("2100ms")).agg(k=ss.agg.count())',
     "deduplicated": 'rows.deduplicate("x", within="400ms").select("key", "x")',
     "interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
-    'within=("-200ms", "100ms")).select("key", "x", y="x_right")',
+    'within=("-200ms", "100ms")).select("key", "x", y=ss.col("x_right"))',
     "union": 'rows.filter(ss.col("x") < 40).union(rows.filter(ss.col("x") > 60)).group_by("key")'
     '.window(ss.tumbling("500ms")).agg(n=ss.agg.count())',
 }
@@ -44,7 +44,7 @@ STATEFUL = {
 #: Pairs without the column that partitions the rows, and stages that get rows by two keys.
 LOSING_KEYS = {
     "outer_interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
-    'within=("-200ms", "100ms"), how="full").select("key", "x", y="x_right")',
+    'within=("-200ms", "100ms"), how="full").select("key", "x", y=ss.col("x_right"))',
     "two_keys": f'{COUNTS}.select("key", "n").union(rows.group_by("x").window('
     'ss.tumbling("900ms")).agg(n=ss.agg.count()).select("n", key=ss.col("x")))'
     '.filter(ss.col("n") > 0).group_by("key").window(ss.tumbling("1400ms")).agg(t=ss.agg.sum("n"))',
@@ -140,7 +140,7 @@ class ChangedJob:
         """Wait until each window that can close is emitted; for queries like ``COUNTS``."""
         passed_us = batch(self.appended - 1).column("t")[-1].as_py() - DELAY_US
         over_us = passed_us // WINDOW_US * WINDOW_US  # no gap in the times skips a window
-        self.watch.until(lambda status: _has_passed(status, over_us))
+        self.watch.until(lambda status: has_passed(status, over_us))
 
     def finish(self) -> list[dict[str, Any]]:
         """End the job. Return its rows, sorted."""
@@ -183,6 +183,7 @@ def _reads(position: int) -> Callable[[dict[str, Any]], bool]:
     return has_read
 
 
-def _has_passed(status: dict[str, Any], time_us: int) -> bool:
+def has_passed(status: dict[str, Any], time_us: int) -> bool:
+    """Whether the watermark of each vertex has passed a time."""
     times = [vertex["cti_us"] for vertex in status.get("vertices", ())]
     return bool(times) and min(times) >= time_us

@@ -32,6 +32,7 @@ from jobmanager.driver.running.changes.snapshots import (
     read_snapshot,
     rest_items,
     time_of_input,
+    whole_since,
 )
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.savepoints import folder_of
@@ -213,16 +214,16 @@ class Builder:
     ) -> Snapshot:
         fresh = RVertex(vertex, pending_rows_max=1).get_snapshot(whole=True)
         if origin is None:
-            states = converted_operators(None, vertex, (), self._saved.time_us)
+            since = whole_since(vertex, None, self._plan, self._read_old)
+            states = converted_operators(None, vertex, (), max(since, self._saved.time_us))
             fresh = replace(fresh, states=(fresh.states[0], *states))
             return self._with_outputs(vertex, fresh, None, carried)
         old = self._of(origin)
-        time = time_of_input(old)
-        operators = self._operators(origin, vertex, old, time)
+        operators = self._operators(origin, vertex, old)
         if vertex.source is None:
-            lanes, reached = self._lanes(vertex, old), reached_by(old)
             inputs: tuple[int, ...]
-            state, inputs = merge_state(len(vertex.inputs), time, reached, lanes)
+            times, lanes = (time_of_input(old), reached_by(old)), self._lanes(vertex, old)
+            state, inputs = merge_state(len(vertex.inputs), *times, lanes)
         else:
             converted = converted_source(old.states[0], vertex)
             if converted is None:
@@ -240,17 +241,15 @@ class Builder:
         )
         return self._with_outputs(vertex, snapshot, (origin, old.outputs, old.digests), carried)
 
-    def _operators(
-        self, origin: VertexSpec, vertex: VertexSpec, old: Snapshot, time: int
-    ) -> list[OperatorState]:
+    def _operators(self, was: VertexSpec, vertex: VertexSpec, old: Snapshot) -> list[OperatorState]:
         """Return the converted states of the operators, or of the operators of all shards."""
         spec = vertex.operators[0] if vertex.operators else None
+        since = whole_since(vertex, old, self._plan, self._read_old)
         if not isinstance(spec, Sharded):
-            return converted_operators(origin, vertex, old.states[1:], time)
-        was = replace(origin, operators=chain_of(origin))
-        (state,) = old.states[1:]
+            return converted_operators(was, vertex, old.states[1:], since)
+        was = replace(was, operators=chain_of(was))
         reshape = partial(self._reshaped, vertex, payload=vertex.output_payload)
-        return [converted_shards(was, vertex, spec, state, reshape)]
+        return [converted_shards(was, vertex, spec, old.states[1], since, reshape)]
 
     def _lanes(self, vertex: VertexSpec, old: Snapshot) -> dict[str, pa.Table]:
         """Return items of extra MERGE inputs, left by a rescale, that MERGE has not released."""
@@ -274,6 +273,11 @@ class Builder:
             name = self._rows[origin.id].checkpoint
             self._snapshots[origin.id] = read_snapshot(self._store, origin, name)
         return self._snapshots[origin.id]
+
+    def _read_old(self, vertex: VertexSpec) -> tuple[VertexSpec, Snapshot] | None:
+        """The old vertex that a vertex continues, and its snapshot; None: there is none."""
+        origin = self._origins[vertex.id]
+        return None if origin is None or self._has_finished(vertex) else (origin, self._of(origin))
 
     def _with_outputs(
         self,

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
+from planner.physical.layout import chain_of
 from rstream import open_reader
 from rstream.errors import CorruptSegmentError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import VS, Items, event_schema, int64_column
 from rstream.log.reader import SegmentCursor
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.checkpointer import read_checkpoint
+from rvertex.checkpoint.conversion import pairs_of
 from rvertex.events.run import Run, to_items
 from rvertex.operators.composite_state import part_state
 from rvertex.vertex.merge import REACHED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobmanager.driver.running.changes.cut import Rest
+    from planner.physical.plan import PhysicalPlan
     from rstream.log.durable import DurableLog
     from rstream.store.protocol import BlobStore
     from rvertex.vertex.spec import Snapshot, VertexSpec
@@ -56,6 +62,49 @@ def time_of_rows(snapshot: Snapshot) -> int:
     parts = [state] if books is None else [part_state(state, str(k)) for k in range(len(books))]
     times = [int(part.header[name]) for part in parts for name in ("max_vs", "last_cti")]
     return max(times, default=int(MIN_TIME))
+
+
+def unread_from(snapshot: Snapshot) -> int:
+    """Return the time from which on the operators of a vertex have received no row.
+
+    A CTI does not show it: a window aggregate delays CTIs to the start of its open window, and may
+    receive rows before the source's delay is over.
+    """
+    is_merge = "times" in snapshot.states[0].header
+    found = reached_by(snapshot) if is_merge else time_of_rows(snapshot)
+    return found if found in (MIN_TIME, INF_TIME) else found + 1
+
+
+def whole_since(
+    vertex: VertexSpec,
+    old: Snapshot | None,
+    plan: PhysicalPlan,
+    read_old: Callable[[VertexSpec], tuple[VertexSpec, Snapshot] | None],
+) -> int:
+    """Return the time from which on a vertex misses no row if an operator starts empty.
+
+    Rows are also missing if they were in a state of an earlier vertex that starts empty.
+    ``old``: the vertex's snapshot; None: it is new, so it misses all rows that others have read.
+    ``read_old``: what a vertex of the new ``plan`` continues.
+    """
+    found, writers = MIN_TIME if old is None else unread_from(old), plan.writers()
+    todo, known = [vertex], {vertex.id}
+    while todo:  # ends: each vertex is added once
+        for channel in todo.pop().inputs:
+            writer = plan.vertex(writers[channel.stream])
+            if writer.id in known:
+                continue
+            todo.append(writer)
+            known.add(writer.id)
+            former = read_old(writer)
+            if former is not None and (old is None or _loses_state(former[0], writer)):
+                found = max(found, unread_from(former[1]))
+    return found
+
+
+def _loses_state(old: VertexSpec, new: VertexSpec) -> bool:
+    was, is_now = (replace(vertex, operators=chain_of(vertex)) for vertex in (old, new))
+    return any(pair.verdict == "started empty" for pair in pairs_of(was, is_now))
 
 
 def last_time(log: DurableLog) -> int | None:
