@@ -28,7 +28,7 @@ from tests.kills.check import check
 from tests.kills.faults import CLUSTER_KINDS, KINDS
 from tests.kills.feed import PARTITIONS, Feed
 from tests.kills.queries import EVENTS, PAIRS, SIDES, JobSpec
-from tests.kills.scene import START_S_MAX, Scene, is_whole
+from tests.kills.scene import START_S_MAX, Processes, Scene, is_whole
 from tests.spark.cluster import Cluster
 from tests.support.brokers import Broker
 from tests.support.postgres_server import PostgresServer
@@ -190,15 +190,16 @@ def run_job(
         for name, topic in topics.items():
             broker.create_topic(topic, PARTITIONS[name])
         broker.create_topic(spec.topic("answer"), OUTPUTS)
-        scene = Scene(spec, broker, server, folder)
-        cleanup.callback(scene.close)
+        processes = Processes([spec], broker, server, folder)
+        cleanup.callback(processes.close)
+        scene = Scene(spec, processes, folder)
         try:
-            scene.begin_life()
+            processes.begin_life()
             silent = spec.idle == "follow"
             number = dice.randrange(1 << 30)
             feed = Feed(broker.servers, topics, number, silent=silent, customers=customers)
             scene.feed = feed
-            scene.life.until(is_whole, START_S_MAX, "all at work")
+            scene.until(is_whole, START_S_MAX, "all at work")
             scene.wait_delivered(time.time_ns() // 1000)
             time.sleep(WARM_S)
             is_last = False
@@ -209,7 +210,7 @@ def run_job(
             time.sleep(WARM_S)
             feed.stop()
             scene.resume_until_all_is_read()
-            scene.life.finish()
+            processes.life.finish()
             found = check(scene)
         except Exception as error:
             traceback.print_exc()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Fault = Callable[[Scene, random.Random], str]
     Outcome = dict[str, Any]
+    Change = Callable[[Scene, random.Random], Outcome]
 
 #: Numbers of vertices that a change chooses from; a fault within it comes this late at most.
 WIDTHS, CHANGE_S_MAX = (1, 2, 3, 8), 3.0
@@ -38,6 +39,16 @@ def rescale_job(scene: Scene, dice: random.Random) -> Outcome:
     """Change the number of vertices of stages with rows by key; else deploy the query."""
     try:
         return rescale(scene.spec.root, parallelism=dice.choice(WIDTHS), wait_s=RECOVERY_S_MAX)
+    except (NotByKeyError, RescaleError):
+        return deploy_query(scene, dice)
+
+
+def move_ranges(scene: Scene, dice: random.Random) -> Outcome:
+    """Split the range with the most rows, or join the two with the fewest; else deploy."""
+    try:
+        return rescale(
+            scene.spec.root, **{dice.choice(("split", "merge")): ""}, wait_s=RECOVERY_S_MAX
+        )
     except (NotByKeyError, RescaleError):
         return deploy_query(scene, dice)
 
@@ -74,17 +85,16 @@ def write_query(spec: JobSpec, folder: Path, *, more: bool) -> Path:
     return path
 
 
-VERBS: dict[str, tuple[int, Callable[[Scene, random.Random], Outcome]]] = {
-    "rescaled": (4, rescale_job),
+VERBS: dict[str, tuple[int, Change]] = {
+    "rescaled": (3, rescale_job),
+    "split or joined": (1, move_ranges),
     "deployed": (3, deploy_query),
     "saved": (1, save_job),
     "changed and undone": (3, undo_at_once),
 }
 
 
-def changed(
-    kinds: dict[str, tuple[int, Fault]], change: Callable[[Scene, random.Random], Outcome]
-) -> Fault:
+def changed(kinds: dict[str, tuple[int, Fault]], change: Change) -> Fault:
     """Return a strike that changes a job, usually during another strike.
 
     ``kinds``: strikes to choose from, with their weights.
@@ -102,7 +112,7 @@ def changed(
 def _change(
     scene: Scene,
     dice: random.Random,
-    change: Callable[[Scene, random.Random], Outcome],
+    change: Change,
     fault: Fault | None,
 ) -> str:
     """Change the job; ``fault``: a fault during the change.
@@ -111,33 +121,49 @@ def _change(
         WrongError: the change has no outcome, or a wrong one.
     """
     scene.wait_whole()
-    found: list[str] = []
+    asked = Asked(scene, dice, change)
+    shown = "quiet"
+    if fault is not None:
+        time.sleep(dice.uniform(0.0, CHANGE_S_MAX))
+        shown = fault(scene, dice)
+    return f"{asked.outcome()}; {shown}"
 
-    def body() -> None:
+
+class Asked:
+    """A change that was requested by a thread of its own."""
+
+    def __init__(self, scene: Scene, dice: random.Random, change: Change) -> None:
+        self._scene, self._change = scene, change
+        self._dice = type(dice)(dice.random())
+        self._found = ""
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def outcome(self) -> str:
+        """Wait for the outcome, and note it.
+
+        Raises:
+            WrongError: there is none, or a wrong one.
+        """
+        self._thread.join(2 * RECOVERY_S_MAX)
+        scene, found, name = self._scene, self._found, self._change.__name__
+        if not found or found.startswith("bug"):
+            raise WrongError(f"{name}: {found or 'no outcome'}; {scene.status}")
+        scene.changes.append(f"{name}: {found.split(':')[0].split(' in ')[0]}")
+        scene.rescales += self._change in (rescale_job, move_ranges, undo_at_once)
+        return f"{name}: {found}"
+
+    def _ask(self) -> None:
         begun_s = time.monotonic()
         try:
-            state = str(change(scene, dice_of_change)["state"])
+            state = str(self._change(self._scene, self._dice)["state"])
         except ChangeWaitsError as error:
             state = f"waits: {error}"
         except StreamEngineError as error:
             state = f"{type(error).__name__}: {error}"
         except Exception as error:
             state = f"bug: {error!r}"
-        found.append(f"{state} in {time.monotonic() - begun_s:.1f} s")
-
-    dice_of_change = type(dice)(dice.random())
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    shown = "quiet"
-    if fault is not None:
-        time.sleep(dice.uniform(0.0, CHANGE_S_MAX))
-        shown = fault(scene, dice)
-    thread.join(2 * RECOVERY_S_MAX)
-    if not found or found[0].startswith("bug"):
-        raise WrongError(f"{change.__name__}: {found or 'no outcome'}; {shown}; {scene.status}")
-    scene.changes.append(f"{change.__name__}: {found[0].split(':')[0].split(' in ')[0]}")
-    scene.rescales += change in (rescale_job, undo_at_once)
-    return f"{change.__name__}: {found[0]}; {shown}"
+        self._found = f"{state} in {time.monotonic() - begun_s:.1f} s"
 
 
 def with_changes(kinds: dict[str, tuple[int, Fault]]) -> dict[str, tuple[int, Fault]]:

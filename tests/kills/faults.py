@@ -67,31 +67,31 @@ def freeze_sink(scene: Scene, dice: random.Random) -> str:
 def freeze_broker(scene: Scene, dice: random.Random) -> str:
     """The broker is suspended: topics cannot be read or written."""
     seconds = dice.uniform(FROZEN_S_MIN, FROZEN_S_MAX)
-    scene.freeze(scene.broker.pid, seconds)
+    scene.processes.freeze(scene.broker.pid, seconds)
     return f"broker {scene.broker.pid} for {seconds:.1f} s"
 
 
 def kill_server(scene: Scene, dice: random.Random) -> str:
     """SIGKILL of PostgreSQL, also within a commit."""
     seconds = dice.uniform(0.0, SERVER_AWAY_S_MAX)
-    scene.kill_server(seconds)
+    scene.processes.kill_server(seconds)
     return f"server for {seconds:.1f} s"
 
 
 def kill_driver(scene: Scene, dice: random.Random) -> str:
     """SIGKILL of the driver, which also delivers; another one resumes the job."""
-    pid = scene.life.process.pid
-    scene.life.kill()
+    pid = scene.processes.life.process.pid
+    scene.processes.life.kill()
     time.sleep(dice.uniform(0.0, 0.5))  # its hosts continue for a while
-    scene.begin_life()
+    scene.processes.begin_life()
     return f"driver {pid}"
 
 
 def freeze_driver(scene: Scene, dice: random.Random) -> str:
     """The driver, which also delivers, is suspended; its hosts keep running."""
     seconds = dice.uniform(FROZEN_S_MIN, FROZEN_S_MAX)
-    scene.freeze(scene.life.process.pid, seconds)
-    return f"driver {scene.life.process.pid} for {seconds:.1f} s"
+    scene.processes.freeze(scene.processes.life.process.pid, seconds)
+    return f"driver {scene.processes.life.process.pid} for {seconds:.1f} s"
 
 
 def succeed_driver(scene: Scene, dice: random.Random) -> str:
@@ -100,20 +100,20 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
     Raises:
         WrongError: it continues.
     """
-    old = scene.life
-    scene.wake()
+    old = scene.processes.life
+    scene.processes.wake()
     frozen = Frozen(old.process.pid)
     try:
         time.sleep(STALE_S)
-        new = scene.begin_life(machine=f"other-{dice.randrange(1_000_000)}")
-        new.until(lambda status: status["state"] == "running", START_S_MAX, "a successor")
+        new = scene.processes.begin_life(machine=f"other-{dice.randrange(1_000_000)}")
+        scene.until(lambda status: status["state"] == "running", START_S_MAX, "a successor")
         time.sleep(dice.uniform(0.0, 3.0))
     finally:
         frozen.thaw()
     deadline_s = time.monotonic() + ZOMBIE_S_MAX
     while old.process.poll() is None:
         if time.monotonic() > deadline_s:
-            raise WrongError(f"the driver that was succeeded goes on: {old.status}")
+            raise WrongError(f"the driver that was succeeded goes on: {old.statuses}")
         time.sleep(0.05)
     return f"driver {old.process.pid} succeeded by {new.process.pid}"
 
@@ -163,7 +163,7 @@ def _hosts(scene: Scene) -> list[int]:
         pids = {host["pid"] for host in status["hosts"]} - {None} - scene.killed
         return sorted(pid for pid in pids if Path(f"/proc/{pid}").exists())
 
-    return living(scene.life.until(lambda status: bool(living(status)), START_S_MAX, "a host"))
+    return living(scene.until(lambda status: bool(living(status)), START_S_MAX, "a host"))
 
 
 def _holders(scene: Scene, *, sources: bool) -> list[int]:
@@ -183,7 +183,7 @@ def _freeze_worker(scene: Scene, dice: random.Random, *, sources: bool) -> str:
         dice.choice(_holders(scene, sources=sources)),
         dice.uniform(FROZEN_S_MIN, WORKER_FROZEN_S_MAX),
     )
-    scene.freeze(pid, seconds)
+    scene.processes.freeze(pid, seconds)
     return f"worker {pid} for {seconds:.1f} s"
 
 

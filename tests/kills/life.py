@@ -1,7 +1,7 @@
-"""A run of a job: a process that starts or resumes it, and prints its statuses as lines.
+"""A run of jobs: a process that starts or resumes them, and prints their statuses as lines.
 
-``python -m tests.kills.life SPEC``, a :class:`tests.kills.queries.JobSpec` as JSON. The line
-"finish" on its standard input ends the sources where their topics end.
+``python -m tests.kills.life SPECS``, a list of :class:`tests.kills.queries.JobSpec` as JSON. The
+line "finish" on its standard input ends the sources where their topics end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +33,45 @@ CONFIG = JobConfig(
 FINISH = "finish"
 
 
-def main(spec: JobSpec) -> None:
-    """Run the job to its end."""
+def main(specs: list[JobSpec]) -> None:
+    """Run the jobs to their ends, in one Spark."""
+    finish = threading.Event()
+    threading.Thread(target=obey, args=[finish], daemon=True).start()
+    with ThreadPoolExecutor(len(specs)) as pool:
+        runs = [pool.submit(run, spec, finish) for spec in specs]
+    for one in runs:
+        one.result()
+
+
+def run(spec: JobSpec, finish: threading.Event) -> None:
+    """Run or resume a job to its end."""
+    given: dict[str, Any] = {"config": CONFIG, "on_status": partial(show, spec.name)}
     if Path(spec.root, "job.json").exists():
-        job = jobmanager.resume(spec.root, config=CONFIG, on_status=show)
+        job = jobmanager.resume(spec.root, **given)
     else:
-        options = {"root": spec.root, "config": CONFIG, "on_status": show, **spec.options()}
-        job = jobmanager.run(spec.live(), master=spec.master, **options)
-    threading.Thread(target=obey, args=[job], daemon=True).start()
+        given |= {"root": spec.root, "master": spec.master, **spec.options()}
+        job = jobmanager.run(spec.live(), **given)
+    threading.Thread(target=end, args=[job, finish], daemon=True).start()
     job.wait()
 
 
-def obey(job: jobmanager.Job) -> None:
+def end(job: jobmanager.Job, finish: threading.Event) -> None:
+    """End the job once that is requested."""
+    finish.wait()
+    job.stop(finish=True)
+
+
+def obey(finish: threading.Event) -> None:
     """Act on each line of standard input."""
     for line in sys.stdin:
         if line.strip() == FINISH:
-            job.stop(finish=True)
+            finish.set()
 
 
-def show(status: dict[str, Any]) -> None:
-    """Print a line per status, unbuffered."""
+def show(name: str, status: dict[str, Any]) -> None:
+    """Print a line per status of the job, unbuffered."""
     shown = {k: status[k] for k in ("state", "error", "events_in", "late_events", "restarts")}
-    shown["pid"] = os.getpid()
+    shown |= {"job": name, "pid": os.getpid()}
     shown["hosts"] = [{k: host[k] for k in ("host", "state", "pid")} for host in status["hosts"]]
     shown["vertices"] = [
         {
@@ -69,8 +88,9 @@ def show(status: dict[str, Any]) -> None:
         {k: row[k] for k in ("delivery", "partition", "state", "rows", "lag_items")}
         for row in status.get("deliveries", ())
     ]
-    print(json.dumps(shown), flush=True)
+    sys.stdout.write(json.dumps(shown) + "\n")  # in one call: threads of several jobs print
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(JobSpec(**json.loads(sys.argv[1])))
+    main([JobSpec(**spec) for spec in json.loads(sys.argv[1])])

@@ -19,7 +19,7 @@ from tests.kills.queries import EVENTS, TIME_OF
 from tests.rooms import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.kills.feed import Feed
@@ -61,11 +61,12 @@ class Frozen:
 
 
 class Life:
-    """A process that runs the job, and the lines that it prints."""
+    """A process that runs jobs, and the lines that it prints."""
 
-    def __init__(self, spec: JobSpec, log: Path, *, machine: str = "") -> None:
+    def __init__(self, specs: Sequence[JobSpec], log: Path, *, machine: str = "") -> None:
         """``machine``: the name of the machine that the process believes to run on."""
-        command = [sys.executable, "-m", "tests.kills.life", json.dumps(asdict(spec))]
+        given = json.dumps([asdict(spec) for spec in specs])
+        command = [sys.executable, "-m", "tests.kills.life", given]
         if machine:
             renamed = 'hostname "$0" && exec "$@"'
             command = ["unshare", "--uts", "sh", "-c", renamed, machine, *command]
@@ -84,28 +85,30 @@ class Life:
             )
         self._log = log
         self._changed = threading.Condition()
-        self.status = _NO_STATUS
+        #: By name of the job.
+        self.statuses = {spec.name: _NO_STATUS for spec in specs}
         threading.Thread(target=self._read, daemon=True).start()
 
     def until(
-        self, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
+        self, name: str, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
     ) -> dict[str, Any]:
-        """Wait for a status that satisfies ``holds``, and return it.
+        """Wait for a status of the job that satisfies ``holds``, and return it.
 
         Raises:
             WrongError: the process ended, the job failed, or it takes too long.
         """
         deadline_s = time.monotonic() + limit_s
         with self._changed:
-            while not holds(self.status):
-                if self.status["state"] == "failed":
-                    raise WrongError(f"the job failed: {self.status['error']}")
+            while not holds(self.statuses[name]):
+                status = self.statuses[name]
+                if status["state"] == "failed":
+                    raise WrongError(f"the job failed: {status['error']}")
                 if self.process.poll() is not None:
                     raise WrongError(f"the driver ended: {self._log.read_text()[-2000:]}")
                 if time.monotonic() > deadline_s:
-                    raise WrongError(f"{what}: not after {limit_s:.0f} s: {self.status}")
+                    raise WrongError(f"{what}: not after {limit_s:.0f} s: {status}")
                 self._changed.wait(POLL_S)
-            return self.status
+            return self.statuses[name]
 
     def finish(self) -> None:
         """End the sources at the ends of their topics, and wait until all is delivered."""
@@ -115,7 +118,7 @@ class Life:
         try:
             code = self.process.wait(FINISH_S_MAX)
         except subprocess.TimeoutExpired:
-            raise WrongError(f"no end after {FINISH_S_MAX:.0f} s: {self.status}") from None
+            raise WrongError(f"no end after {FINISH_S_MAX:.0f} s: {self.statuses}") from None
         if code:
             raise WrongError(f"exit code {code}: {self._log.read_text()[-2000:]}")
 
@@ -128,42 +131,33 @@ class Life:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             with self._changed:
-                self.status = json.loads(line)
+                status = json.loads(line)
+                self.statuses[status["job"]] = status
                 self._changed.notify_all()
 
 
-class Scene:
-    """A running job with its broker, servers and topics."""
+class Processes:
+    """The processes that jobs share: their drivers, a broker, a database server."""
 
-    def __init__(self, spec: JobSpec, broker: Broker, server: PostgresServer, folder: Path) -> None:
-        self.spec, self.broker, self.server, self.folder = spec, broker, server, folder
-        #: Killed workers; a status may still name them.
-        self.killed: set[int] = set()
-        #: The number of rescales: after one, rows of equal time may have another order.
-        self.rescales = 0
-        #: What was tried of that, and its outcomes.
-        self.changes: list[str] = []
+    def __init__(
+        self, specs: Sequence[JobSpec], broker: Broker, server: PostgresServer, folder: Path
+    ) -> None:
+        self.broker, self.server = broker, server
+        self._specs, self._log = specs, folder / "driver.log"
         self._lives: list[Life] = []
         self._machine = ""
         self._asleep: list[Frozen] = []
         self._restart: threading.Timer | None = None
-        #: self.feed: Feed|The writer of the topics, once it has started.
-        self.feed: Feed | None = None
 
     @property
     def life(self) -> Life:
-        """The newest process."""
+        """The newest driver."""
         return self._lives[-1]
 
-    @property
-    def status(self) -> dict[str, Any]:
-        """Return the last lines of the log."""
-        return self.life.status
-
     def begin_life(self, *, machine: str = "") -> Life:
-        """Start a process that runs or resumes the job."""
+        """Start a process that runs or resumes the jobs."""
         self._machine = machine or self._machine  # the next one is known to be beside a dead one
-        self._lives.append(Life(self.spec, self.folder / "driver.log", machine=self._machine))
+        self._lives.append(Life(self._specs, self._log, machine=self._machine))
         return self.life
 
     def freeze(self, pid: int, seconds: float) -> None:
@@ -181,11 +175,49 @@ class Scene:
 
     def kill_server(self, seconds: float) -> None:
         """Kill the database server once it runs, and restart it after some time."""
-        if self._restart is not None:
-            self._restart.join()
+        self.await_server()
         self.server.kill()
         self._restart = threading.Timer(seconds, self.server.start)
         self._restart.start()
+
+    def await_server(self) -> None:
+        """Wait until the database server runs."""
+        if self._restart is not None:
+            self._restart.join()
+
+    def close(self) -> None:
+        """End all drivers."""
+        self.wake()
+        for life in self._lives:
+            life.kill()
+        self.await_server()
+
+
+class Scene:
+    """A running job with its processes and topics."""
+
+    def __init__(self, spec: JobSpec, processes: Processes, folder: Path) -> None:
+        self.spec, self.processes, self.folder = spec, processes, folder
+        self.broker, self.server = processes.broker, processes.server
+        #: Killed workers; a status may still name them.
+        self.killed: set[int] = set()
+        #: The number of rescales: after one, rows of equal time may have another order.
+        self.rescales = 0
+        #: What was tried of that, and its outcomes.
+        self.changes: list[str] = []
+        #: The writer of the topics, once it has started.
+        self.feed: Feed | None = None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The newest status of the job."""
+        return self.processes.life.statuses[self.spec.name]
+
+    def until(
+        self, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
+    ) -> dict[str, Any]:
+        """Wait for a status (``Life.until``)."""
+        return self.processes.life.until(self.spec.name, holds, limit_s, what)
 
     def newest_us(self) -> int:
         """The time of the newest event with a row in the table; 0 if none can be read."""
@@ -203,16 +235,16 @@ class Scene:
         """
         deadline_s = time.monotonic() + RECOVERY_S_MAX
         while self.newest_us() <= since_us:
-            self.life.until(lambda _: True, RECOVERY_S_MAX, "a status")
-            if self.life.status["state"] == "failed" or time.monotonic() > deadline_s:
+            if self.status["state"] == "failed" or time.monotonic() > deadline_s:
                 raise WrongError(f"nothing new after {RECOVERY_S_MAX:.0f} s: {self.status}")
-            if self.life.process.poll() is not None:
-                raise WrongError(f"the driver ended with {self.life.process.returncode}")
+            code = self.processes.life.process.poll()
+            if code is not None:
+                raise WrongError(f"the driver ended with {code}")
             time.sleep(POLL_S)
 
     def wait_whole(self) -> dict[str, Any]:
         """Wait until all hosts and all instances of the job run."""
-        return self.life.until(is_whole, RECOVERY_S_MAX, "all at work")
+        return self.until(is_whole, RECOVERY_S_MAX, "all at work")
 
     def resume_until_all_is_read(self) -> None:
         """Resume the job so that it reads partitions that it could not discover before."""
@@ -229,18 +261,10 @@ class Scene:
             }
             if len(read) == self.feed.partitions[EVENTS]:
                 return
-            self.life.kill()
-            self.begin_life()
+            self.processes.life.kill()
+            self.processes.begin_life()
             self.wait_whole()
         raise WrongError(f"partitions are not taken in: {sorted(read)}")
-
-    def close(self) -> None:
-        """End all processes started here."""
-        self.wake()
-        for life in self._lives:
-            life.kill()
-        if self._restart is not None:
-            self._restart.join()
 
 
 def is_whole(status: dict[str, Any]) -> bool:

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,24 +14,22 @@ import pytest
 from jobmanager.driver.running import legs
 from jobmanager.driver.running.changes.stopped import change_now
 from jobmanager.driver.running.deploying import deploy, rescale
-from jobmanager.storage.root import GENERATION, JobRoot
 from rvertex.host.spark import SparkExecutor
-from tests.jobmanager.driver.changes.test_killed_in_change import ask
-from tests.rooms import ROOT
+from tests.jobmanager.driver.changes.test_killed_in_change import TRIES, ask, die_in_change
 from tests.support.budget import DEPTH
 from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
-from tests.support.jobs import WAIT_S
-from tests.support.killed_change import FIRST_COMMITTED, PHASES
+from tests.support.jobs import WAIT_S, wait_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from rvertex.host.host import HostSpec
 
 pytestmark = pytest.mark.spark
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
 HOSTS = 2
-LOOK_S = 0.05
+FEW_TRIES = [("rescale", "built"), ("deploy", "before the next leg")]
 
 
 class Job:
@@ -122,7 +116,7 @@ def test_a_process_that_dies_or_hangs_while_it_waits_is_replaced(
     job.rescale(3)
     assert before[1] in job.pids(without=before[0])
     assert len(job.submitted) == HOSTS + 1
-    _until(lambda: not _is_alive(before[0]))
+    wait_gone(before[:1])
     job.rescale(2)
     assert len(job.submitted) == HOSTS + 1
     assert job.is_right()
@@ -156,48 +150,10 @@ def test_a_job_that_crashes_lets_waiting_processes_exit(
     assert job.is_right()
 
 
-def _until(holds: Callable[[], Any]) -> Any:
-    """Wait until ``holds`` returns True."""
-    for _ in range(int(WAIT_S / LOOK_S)):
-        if found := holds():
-            return found
-        threading.Event().wait(LOOK_S)
-    raise AssertionError(holds)
-
-
-def _is_alive(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.parametrize("phase", PHASES if DEPTH > 1 else ["built", "before the next leg"])
-def test_a_driver_dies_while_processes_wait(phase: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("verb", "phase"), TRIES if DEPTH > 1 else FEW_TRIES)
+def test_a_driver_dies_while_processes_wait(verb: str, phase: str, tmp_path: Path) -> None:
     """They exit, and ``resume`` undoes or completes the change."""
-    changed, outcomes = ChangedJob(tmp_path), list[object]()
-    changed.append(2)
-    path, root = changed.query("counts", COUNTS), JobRoot(changed.root)
-    command = [sys.executable, "-m", "tests.support.killed_change", changed.root, path, phase]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([*command, "spark"], cwd=ROOT, env=environment) as process:
-        pids = _until(lambda: [h["pid"] for h in root.read_status().get("hosts", ()) if h["pid"]])
-        asking = ask(lambda: rescale(changed.root, parallelism=3, wait_s=WAIT_S), outcomes)
-        assert process.wait(WAIT_S) == -signal.SIGKILL
-    _until(lambda: not any(map(_is_alive, pids)))
-    changed.append()
-    changed.resume()
-    asking.join(WAIT_S)
-    assert outcomes, "the request got no outcome"
-    is_done = not isinstance(outcomes[0], Exception)
-    order = list(PHASES)
-    assert is_done or order.index(phase) < order.index(FIRST_COMMITTED), outcomes
-    assert int(root.settings().get(GENERATION, 0)) == is_done
-    changed.append()
-    changed.has_read_all()
-    rows, expected = changed.finish(), whole_answer(changed, COUNTS)
-    assert sorted(map(_row, rows)) == sorted(map(_row, expected))
+    die_in_change(verb, phase, tmp_path, executor="spark", master=f"local[{HOSTS}]")
 
 
 def test_a_worker_that_is_killed_after_the_change_is_replaced(

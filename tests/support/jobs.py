@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,11 @@ from rstream import open_reader, open_store, read_events
 from rstream.store.part_files import part_uri
 from rstream.store.segment_names import NAME
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 WAIT_S = 120.0
+LOOK_S = 0.05
 ROWS = 4_000
 #: Event time from the first to the last row, seconds.
 SPAN_S = 40
@@ -122,3 +127,21 @@ def answer(output: str) -> list[dict[str, Any]]:
     """The events of the output, sorted."""
     rows = [row for folder in partitions(output) for row in read_events(folder).to_pylist()]
     return sorted(rows, key=repr)
+
+
+def wait_gone(pids: Iterable[int]) -> None:
+    """Wait until the processes have ended; zombies have."""
+    for pid in pids:
+        for _ in range(int(WAIT_S / LOOK_S)):
+            if not _is_alive(pid):
+                break
+            threading.Event().wait(LOOK_S)
+        else:
+            raise AssertionError(f"process {pid} still runs after {WAIT_S:g} s")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -23,7 +23,7 @@ from jobmanager.storage.savepoints import list_savepoints
 from tests.rooms import ROOT
 from tests.support.budget import scaled
 from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
-from tests.support.jobs import WAIT_S
+from tests.support.jobs import WAIT_S, wait_gone
 from tests.support.killed_change import FIRST_COMMITTED, PHASES, WITHOUT
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def ask(change: Callable[[], object], into: list[object]) -> threading.Thread:
     return thread
 
 
-def rescale_and_stop(changed: ChangedJob, path: str) -> None:
+def rescale_and_stop(changed: ChangedJob, path: str, **options: Any) -> None:
     """Leave a job with a change that can be rolled back, and rows since then."""
-    job = changed.run(path)
+    job = changed.run(path, **options)
     changed.has_read_all()
     rescale(changed.root, parallelism=3, wait_s=WAIT_S)
     changed.append()
@@ -66,9 +66,11 @@ def rescale_and_stop(changed: ChangedJob, path: str) -> None:
     job.wait(WAIT_S)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("verb", "phase"), TRIES[:: max(1, EVERY // scaled(1))])
-def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -> None:
+def die_in_change(verb: str, phase: str, tmp_path: Path, **options: Any) -> None:
+    """Kill a driver in a phase of a change, resume its job, and compare its output.
+
+    The processes of its hosts end by themselves. ``options``: of the job.
+    """
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
     to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
     if verb == "rollback":
@@ -76,14 +78,16 @@ def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -
     changed.append(2)
     path = changed.query("counts", f"{COUNTS}{to}")
     if verb == "rollback":
-        rescale_and_stop(changed, path)
+        rescale_and_stop(changed, path, **options)
     former = int(verb == "rollback")
     new = changed.query("totals", f"{TOTALS}{to}")
-    command = [sys.executable, "-m", "tests.support.killed_change", changed.root, path, phase]
+    executor = options.get("executor", "local")
+    given = [changed.root, path, phase, executor]
+    command = [sys.executable, "-m", "tests.support.killed_change", *given]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    root = JobRoot(changed.root)
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
-        root = JobRoot(changed.root)
-        while root.read_status().get("state") != "running":
+        while not is_running(status := root.read_status()):
             assert process.poll() is None
             threading.Event().wait(0.05)
 
@@ -99,6 +103,7 @@ def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -
         found: list[object] = []
         asking = ask(change, found)
         assert process.wait(WAIT_S) == -signal.SIGKILL
+    wait_gone([host["pid"] for host in status["hosts"]])
     changed.append()
     changed.resume()
     asking.join(WAIT_S)
@@ -121,7 +126,19 @@ def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -
     assert rows_by_name(rows) == rows_by_name(whole_answer(changed, COUNTS))
     for saved in list_savepoints(root.store):
         assert all(root.store.exists(name) for name in saved.files), saved.name
-    if not to:
-        return
-    delivered = [r for f in Path(folder).rglob("*.parquet") for r in pq.read_table(f).to_pylist()]
-    assert rows_by_name(delivered) == rows_by_name(rows)
+    if to:
+        files = Path(folder).rglob("*.parquet")
+        delivered = [row for file in files for row in pq.read_table(file).to_pylist()]
+        assert rows_by_name(delivered) == rows_by_name(rows)
+
+
+def is_running(status: dict[str, Any]) -> bool:
+    """Whether the job and all its hosts run."""
+    ready = [host["state"] == "ready" for host in status.get("hosts", ())]
+    return status.get("state") == "running" and bool(ready) and all(ready)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("verb", "phase"), TRIES[:: max(1, EVERY // scaled(1))])
+def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -> None:
+    die_in_change(verb, phase, tmp_path)
