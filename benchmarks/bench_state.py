@@ -7,7 +7,8 @@ aggregates the same rows with one thread, in memory and with the same budget as 
 least 60 MB, the least with which it starts). Rows are made before the measurement. ``--engines
 hopping text`` measures windows of 12 panes, and keys that are text of 36 characters. ``--engines
 process deduplicate`` measures a keyed process with a count and a sum, and ``deduplicate`` without a
-bound in time. ``--engines join`` stores rows of about 100 B; a sixteenth as many rows look them up.
+bound in time. ``--engines join``, and all other names in ``join_kinds.py``, store rows of about
+100 B; the other side has a sixteenth as many rows.
 ``--engines restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the
 first output. The last line is one JSON object.
 """
@@ -21,12 +22,14 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from join_kinds import KINDS, operator, ports
 
 from planner import KeyedContext, KeyedProcess
 from planner.api.stream import Stream
@@ -39,7 +42,6 @@ from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.codec import CheckpointWriter
 from rvertex.events.run import Run
 from rvertex.host.allocator import LargeSteps, give_back
-from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import WindowAggregate
@@ -58,8 +60,6 @@ SPREAD = 1_000_003
 #: A hopping window moves this number of times.
 STEPS_OF_HOPPING = 20
 SAMPLE_S = 0.02
-#: Length of the text in stored rows of a join; one row in this number looks up others.
-REMEMBERED_TEXT, LOOKED_UP = 76, 16
 MB = 1e6
 #: DuckDB does not start with less memory.
 DUCKDB_MIN = 60_000_000
@@ -164,7 +164,7 @@ def window_point(
                 assert out is not None
                 pieces += 1
                 groups += out.events.num_rows
-                total = (total + _checksum(out.events)) % 2**64
+                total = (total + _checksum(out.events, groups - out.events.num_rows)) % 2**64
                 host.end(out)
 
         for batch in batches(rows, keys, text=text):
@@ -228,23 +228,6 @@ def _one_port(rows: int, keys: int) -> Iterator[list[Run]]:
         yield [Run(batch, np.array([batch.column(0)[-1].as_py()]))]
 
 
-def _join_ports(rows: int, keys: int) -> Iterator[list[Run]]:
-    """Return the stored rows (right input), and the rows that look them up (left input)."""
-    for batch in batches(rows, keys):
-        ctis = np.array([batch.column(0)[-1].as_py()])
-        text = pc.utf8_lpad(batch.column("n").cast(pa.string()), REMEMBERED_TEXT, "x")
-        ends = pa.array(np.full(len(text), int(INF_TIME)))
-        columns = [batch.column("_vs"), ends, batch.column("k"), batch.column("x"), text]
-        right = pa.RecordBatch.from_arrays(columns, names=["_vs", "_ve", "k", "x", "text"])
-        yield [Run(batch.slice(0, len(text) // LOOKED_UP), ctis), Run(right, ctis)]
-
-
-def _join() -> Any:
-    output: Any = (("left", "n", "n"), ("right", "x", "x"), ("right", "text", "text"))
-    right = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("text", pa.string())])
-    return TemporalJoin(("k",), ("k",), output).open([PAYLOAD, right])
-
-
 def keys_point(
     operator: Any,
     ports_of: Callable[[int, int], Iterator[list[Run]]],
@@ -255,7 +238,7 @@ def keys_point(
     """Measure an operator that emits after each batch, whose CTI follows."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
     host = _Host(operator, memory)
-    spent, state, total = 0.0, 0, 0
+    spent, state, total, emitted = 0.0, 0, 0, 0
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         for ports in ports_of(rows, keys):
             begun = time.process_time()
@@ -264,14 +247,29 @@ def keys_point(
             host.end(out)
             spent += time.process_time() - begun
             state = max(state, memory.used_bytes)
-            total = (total + _checksum(out.events)) % 2**64
+            total = (total + _checksum(out.events, emitted)) % 2**64
+            emitted += out.events.num_rows
     return {
         "cpu_s": spent,
         "state_bytes": state,
         **_peaks(peak),
         **host.spilled(),
+        "emitted": emitted,
         "digest": f"{total:016x}",
     }
+
+
+def join_point(kind: str, rows: int, keys: int, budget: int | None) -> dict[str, Any]:
+    """Measure a kind of join."""
+    rng = np.random.default_rng(11)
+
+    def others(count: int) -> np.ndarray:
+        return np.asarray(rng.integers(0, keys, count) * SPREAD)
+
+    def ports_of(rows: int, keys: int) -> Iterator[list[Run]]:
+        return ports(kind, batches(rows, keys), rows, others)
+
+    return keys_point(operator(kind, rows), ports_of, rows, keys, budget)
 
 
 def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
@@ -306,11 +304,14 @@ def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
     }
 
 
-def _checksum(rows: pa.RecordBatch) -> int:
-    """Return a sum over rows that does not depend on batches; doubles count by their bits."""
-    mixed = np.zeros(rows.num_rows, np.uint64)
+def _checksum(rows: pa.RecordBatch, before: int) -> int:
+    """Return a sum over rows that does not depend on batches; doubles count by their bits.
+
+    ``before``: the number of rows before these: the order counts, too.
+    """
+    mixed = np.arange(before, before + rows.num_rows, dtype=np.uint64)
     for column in rows.columns:
-        if pa.types.is_string(column.type):
+        if pa.types.is_string(column.type) or column.null_count:
             mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + hash_column(column)
             continue
         mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + column.to_numpy().view(np.uint64)
@@ -345,8 +346,8 @@ ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
     "deduplicate": lambda *point: keys_point(
         Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD]), _one_port, *point
     ),
-    "join": lambda *point: keys_point(_join(), _join_ports, *point),
     "restore": restore_point,
+    **{kind: partial(join_point, kind) for kind in KINDS},
 }
 
 

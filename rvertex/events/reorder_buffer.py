@@ -47,7 +47,7 @@ class SortedRuns:
         if events.num_rows == 0:
             return
         if not self._runs or not self._runs[-1].extend(events):
-            self._runs.append(_SortedRun(_Chunk(*in_time_order(events))))
+            self._runs.append(_SortedRun(SortedChunk(*in_time_order(events))))
         while len(self._runs) > 1 and self._runs[-2].rows <= _GROWTH * self._runs[-1].rows:
             last = self._runs.pop()
             self._runs[-1].absorb(last)
@@ -107,7 +107,7 @@ class ArrivalOrder:
         """Do nothing: there is no invariant."""
 
 
-class _Chunk:
+class SortedChunk:
     """A sorted batch with its times as an array."""
 
     __slots__ = ("events", "vs")
@@ -115,14 +115,19 @@ class _Chunk:
     def __init__(self, events: pa.RecordBatch, vs: np.ndarray) -> None:
         self.events, self.vs = events, vs
 
-    def part(self, lo: int, hi: int) -> _Chunk:
-        return _Chunk(self.events.slice(lo, hi - lo), self.vs[lo:hi])
+    @classmethod
+    def of(cls, events: pa.RecordBatch) -> SortedChunk:
+        """Return events that are sorted as a chunk."""
+        return cls(events, int64_column(events, VS))
+
+    def part(self, lo: int, hi: int) -> SortedChunk:
+        return SortedChunk(self.events.slice(lo, hi - lo), self.vs[lo:hi])
 
 
 class _SortedRun:
     """Chunks that follow each other in time."""
 
-    def __init__(self, chunk: _Chunk) -> None:
+    def __init__(self, chunk: SortedChunk) -> None:
         self.chunks = deque([chunk])
         self.rows = len(chunk.vs)
 
@@ -140,7 +145,7 @@ class _SortedRun:
             goes_along = before <= events.num_rows // _ALONG_PART
             cut = self._cut_end(self.rows if goes_along else overlap)
             events = _joined([*cut, events])
-        chunk = _Chunk(*in_time_order(events))
+        chunk = SortedChunk(*in_time_order(events))
         self.chunks.append(chunk)
         self.rows += len(chunk.vs)
         return True
@@ -150,7 +155,7 @@ class _SortedRun:
         overlap = self._rows_after(int(other.chunks[0].vs[0]), self.rows)
         assert overlap is not None
         pieces = [*self._cut_end(overlap), *(chunk.events for chunk in other.chunks)]
-        chunk = _Chunk(*in_time_order(_joined(pieces)))
+        chunk = SortedChunk(*in_time_order(_joined(pieces)))
         self.chunks.append(chunk)
         self.rows += len(chunk.vs)
 

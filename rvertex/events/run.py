@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import CTI, EVENT, VE, VS, int64_column, item_schema_of
-from rstream.items.dictionaries import is_dictionary, join_batches
+from rstream.items.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema_of
+from rstream.items.dictionaries import batch_bytes, is_dictionary, join_batches
+from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 NO_CTIS = np.empty(0, np.int64)
 #: With at least this many events per CTI, copying whole slices between CTIs is faster.
 _SLICE_ROWS = 1024
+#: Up to this number of CTIs, the rows between them are joined as slices.
+_SLICES_MIN = 2
+_ROWS_PER_SLICE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,51 @@ class Run:
     @property
     def is_empty(self) -> bool:
         return self.events.num_rows == 0 and len(self.ctis) == 0
+
+
+class Chunk:
+    """A batch of items with its times and kinds as arrays."""
+
+    __slots__ = ("batch", "kind", "nbytes", "vs")
+
+    def __init__(self, batch: pa.RecordBatch, vs: np.ndarray, kind: np.ndarray) -> None:
+        self.batch, self.vs, self.kind = batch, vs, kind
+        self.nbytes = batch_bytes(batch)
+
+    def __len__(self) -> int:
+        return len(self.vs)
+
+    def part(self, lo: int, hi: int) -> Chunk:
+        return Chunk(self.batch.slice(lo, hi - lo), self.vs[lo:hi], self.kind[lo:hi])
+
+    def rows_released(self, bound: int, *, with_events: bool) -> int:
+        """Return the number of events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix.
+
+        ``with_events``: also count events at ``bound``.
+        """
+        if bound == INF_TIME:
+            return len(self)
+        if with_events:
+            return int(self.vs.searchsorted(bound, side="right"))
+        lo, hi = self.vs.searchsorted([bound, bound + 1])
+        return int(lo) + int(np.count_nonzero(self.kind[lo:hi]))
+
+    def cti_times(self) -> np.ndarray:
+        return growing(self.vs[self.kind == CTI], None)
+
+    def events(self) -> list[pa.RecordBatch]:
+        """Return the events as slices between the CTIs, or as one copy if there are many CTIs."""
+        rows = self.batch.drop_columns([KIND])
+        ctis = np.flatnonzero(self.kind == CTI)
+        if len(ctis) > _SLICES_MIN + len(self) // _ROWS_PER_SLICE:
+            kept = rows.filter(pa.array(self.kind == EVENT))
+            return [kept] if kept.num_rows else []
+        bounds = [-1, *ctis.tolist(), len(self)]
+        return [
+            rows.slice(before + 1, after - before - 1)
+            for before, after in itertools.pairwise(bounds)
+            if after - before > 1
+        ]
 
 
 def to_items(run: Run) -> pa.RecordBatch:

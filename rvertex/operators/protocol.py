@@ -31,6 +31,8 @@ class OperatorState:
 
 
 EMPTY_STATE = OperatorState()
+#: The fields of :class:`~rvertex.messages.Counts` that operators have as attributes.
+_OPERATOR_COUNTS = ("poisoned_events", "duplicates")
 _END = object()
 
 
@@ -200,6 +202,12 @@ def _joined(runs: Iterator[Run | None]) -> Iterator[Run | None]:
         else:
             joined.append(run)
     yield concat(joined)
+
+
+def counted(operators: Sequence[Operator]) -> dict[str, Any]:
+    """Return the sum of each counter over all operators, and over the inner ones of ranges."""
+    inner = [o for outer in operators for o in getattr(outer, "inner_operators", (outer,))]
+    return {name: sum(int(getattr(o, name, 0)) for o in inner) for name in _OPERATOR_COUNTS}
 
 
 @runtime_checkable

@@ -4,7 +4,8 @@ Most operators keep arrays indexed by key code, and immutable Arrow data. Over t
 vertex searches the attributes of its operators, writes large arrays to scratch, largest first, and
 replaces each by its mapped copy. The operating system then keeps the pages in use in memory and
 drops or writes back the others. An array that grows is in memory again until the next search. An
-object with a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
+object with a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped. A queue of
+batches is written in joined pieces, so it has fewer batches afterwards.
 
 Invariants: (1) the mapped array has the same values, type and shape; (2) a writable array is moved
 only if nothing else refers to it: no view, snapshot or local variable, which would not see later
@@ -16,14 +17,18 @@ vertex fails by name instead of running out of memory.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from rstream.items.dictionaries import join_batches
+from rvertex.events.reorder_buffer import SortedChunk
 from rvertex.keys.key_index import KeyIndex
 from rvertex.keys.key_table import KeyTable
 from rvertex.state import memory as limits
@@ -40,6 +45,8 @@ LOOK_BYTES = 8 << 20
 _CALL_BYTES = 1 << 12
 #: Python objects of this size are allowed at any budget.
 OBJECTS_BYTES_MIN = 256 << 20
+#: Batches of a longer queue are measured by a sample.
+_SAMPLE = 64
 #: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
 _ITEMS_MAX = 1 << 10
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
@@ -122,10 +129,11 @@ class ArraySpill:
             self._holder = self._memory.holder()
         self._holder.used_bytes, self._holder.keys = looked.nbytes, looked.keys
         self._check_objects(looked.object_bytes, self._memory.budget_bytes)
-        for nbytes, place in sorted(looked.arrays, key=lambda row: -row[0]):
+        movable: list[tuple[int, _Place | deque[Any]]] = [*looked.arrays, *looked.queues]
+        for nbytes, place in sorted(movable, key=itemgetter(0), reverse=True):
             if nbytes < limits.RUN_BYTES_MIN or not self._holder.must_spill:
                 return
-            if self._move(place):
+            if self._move_queue(place) if isinstance(place, deque) else self._move(place):
                 self._holder.used_bytes -= nbytes
 
     def _check_objects(self, nbytes: int, budget_bytes: int) -> None:
@@ -153,6 +161,29 @@ class ArraySpill:
             place.put(self._stored(value))
         return True
 
+    def _move_queue(self, queue: deque[Any]) -> bool:
+        """Move batches of a queue to scratch, joined to pieces; short pieces stay in memory."""
+        moved: list[Any] = []
+        group: list[Any] = []
+        nbytes = 0
+        for item in [*queue, None]:
+            here = 0 if item is None else _memory_bytes(self._memory.scratch, _batch_of(item))
+            if not here or nbytes >= limits.PIECE_BYTES_MAX:
+                moved += self._joined(group) if nbytes >= limits.RUN_BYTES_MIN else group
+                group, nbytes = [], 0
+            if here:
+                group.append(item)
+                nbytes += here
+            elif item is not None:
+                moved.append(item)
+        queue.clear()
+        queue.extend(moved)
+        return True
+
+    def _joined(self, items: list[Any]) -> list[Any]:
+        (stored,) = self._memory.store([join_batches([_batch_of(item) for item in items])])
+        return [SortedChunk.of(stored) if isinstance(items[0], SortedChunk) else stored]
+
     def _stored(self, value: Any) -> Any:
         """Store Arrow data on scratch, and return it from there."""
         if isinstance(value, pa.Array):
@@ -176,6 +207,8 @@ class _Look:
         self.nbytes = self.keys = self.object_bytes = 0
         #: Bytes in memory and the place of each array.
         self.arrays: list[tuple[int, _Place]] = []
+        #: Bytes in memory of each queue of batches.
+        self.queues: list[tuple[int, deque[Any]]] = []
         self.ends: list[object] = []
 
     def through(self, operators: Sequence[object]) -> None:
@@ -186,6 +219,8 @@ class _Look:
             if isinstance(value, _ARRAYS):
                 if place is not None:
                     self._note(value, place)
+            elif isinstance(value, deque):
+                self._note_queue(value)
             elif isinstance(value, tuple):
                 value = None  # no reference may be added
                 if place is not None and _references(place) <= _OWN_REFERENCES:
@@ -199,7 +234,7 @@ class _Look:
                     todo += self._inside(value)
 
     def _note(self, value: Any, place: _Place) -> None:
-        nbytes = self._memory_bytes(value)
+        nbytes = _memory_bytes(self._scratch, value)
         if not nbytes:
             return
         self.nbytes += nbytes
@@ -210,17 +245,15 @@ class _Look:
         if is_movable:
             self.arrays.append((nbytes, place))
 
-    def _memory_bytes(self, value: Any) -> int:
-        """Bytes that are not on scratch."""
-        if isinstance(value, np.ndarray):
-            address = int(value.__array_interface__["data"][0])
-            return 0 if self._scratch.holds(address) else int(value.nbytes)
-        if isinstance(value, pa.Array):
-            buffers = [b.address for b in value.buffers() if b is not None and b.size]
-            is_stored = all(map(self._scratch.holds, buffers))
-            return 0 if is_stored else int(value.nbytes)
-        parts = value.chunks if isinstance(value, pa.ChunkedArray) else value.columns
-        return sum(map(self._memory_bytes, parts))
+    def _note_queue(self, queue: deque[Any]) -> None:
+        if not queue or not isinstance(queue[0], pa.RecordBatch | SortedChunk):
+            return
+        some = list(queue)[:: max(len(queue) // _SAMPLE, 1)]
+        nbytes = sum(_memory_bytes(self._scratch, _batch_of(item)) for item in some)
+        nbytes = nbytes * len(queue) // len(some)
+        if nbytes:
+            self.nbytes += nbytes
+            self.queues.append((nbytes, queue))
 
     def _inside(self, value: object) -> Iterator[tuple[object, _Place]]:
         if isinstance(value, list | dict):
@@ -240,6 +273,24 @@ class _Look:
                     tables = (t for t, _ in attributes if isinstance(t, KeyTable | KeyIndex))
                     self.keys += sum(map(len, tables))
                 yield from attributes
+
+
+def _memory_bytes(scratch: Scratch, value: Any) -> int:
+    """Bytes that are not on scratch."""
+    if isinstance(value, np.ndarray):
+        address = int(value.__array_interface__["data"][0])
+        return 0 if scratch.holds(address) else int(value.nbytes)
+    if isinstance(value, pa.Array):
+        buffers = [b.address for b in value.buffers() if b is not None and b.size]
+        is_stored = all(map(scratch.holds, buffers))
+        return 0 if is_stored else int(value.nbytes)
+    parts = value.chunks if isinstance(value, pa.ChunkedArray) else value.columns
+    return sum(_memory_bytes(scratch, part) for part in parts)
+
+
+def _batch_of(item: pa.RecordBatch | SortedChunk) -> pa.RecordBatch:
+    """The rows of an item of a queue."""
+    return item.events if isinstance(item, SortedChunk) else item
 
 
 def _is_state(value: object) -> bool:

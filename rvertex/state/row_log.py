@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from rvertex.state.memory import Holder
 
 NUMBER = "number"
+#: Prefix of the names of a log's tables, in the state of operators that also have others.
+LOG = "log."
 #: Saved tables of the indexes. They are valid only for exactly the saved rows; a log can be loaded
 #: without them.
 INDEX_TABLES = frozenset({"parts", "entries", "words"})
@@ -91,10 +93,10 @@ class RowLog:
         self._end(np.array(gone, np.int64))
         rows = [batch for batch in batches if batch.num_rows]
         if rows:
-            batch = pa.concat_batches(rows)
-            assert batch.column(0)[0].as_py() == self.next_number, self.next_number
-            self.next_number += batch.num_rows
-            self._parts.append(self._part([batch], np.full(batch.num_rows, held)))
+            assert rows[0].column(0)[0].as_py() == self.next_number, self.next_number
+            count = sum(batch.num_rows for batch in rows)
+            self.next_number += count
+            self._parts.append(self._part(rows, np.full(count, held)))
         parts = self._parts
         for k in range(len(parts) - 1, 0, -1):
             before, last = parts[k - 1], parts[k]

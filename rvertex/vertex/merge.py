@@ -14,11 +14,10 @@ copied once, never again while it is pending; (5) :meth:`Merge.wants` is always 
 with the least promise, at any limit, so MERGE cannot deadlock. A single channel is released at once
 and without a copy.
 
-When a job is changed, some channels of the old plan may have delivered items ahead of the others.
-These items are *carried* in extra channels (lanes). The lane of a channel that has the same writer
-as before precedes that channel, so rows of equal times keep their order. All other carried items of
-a port are in a lane before its channels. A lane receives nothing more; its items stay in the state
-until they are released.
+When a job is changed, items that channels of the old plan delivered ahead of the others are
+*carried* in extra channels (lanes). The lane of a channel that has the same writer as before
+precedes that channel, so rows of equal times keep their order. All other carried items of a port
+are in a lane before its channels. A lane's items stay in the state until they are released.
 Source: StreamScope NSDI'16, "MERGE". Different here: channels are sorted, so an event promises too,
 and every CTI of every channel is emitted, not only a CTI that raises the minimum.
 """
@@ -33,12 +32,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import CTI, EVENT, KIND, VS, Items, event_schema, int64_column, kinds
-from rstream.items.dictionaries import batch_bytes, join_batches
+from rstream.items.batch import CTI, EVENT, VS, Items, event_schema, int64_column, kinds
+from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ChannelOrderError
 from rvertex.events.ordering import in_time_order
-from rvertex.events.run import NO_CTIS, Run, growing
+from rvertex.events.run import NO_CTIS, Chunk, Run, concat
 from rvertex.operators.protocol import OperatorState
 from rvertex.vertex.spec import Lane, Position
 
@@ -49,9 +48,8 @@ if TYPE_CHECKING:
 PENDING_BYTES_MAX = 16 << 20
 #: Key of the state's header: greatest time of items from outside of channels, such as lanes.
 REACHED = "reached"
-#: Up to this number of CTIs, the rows between them are joined as slices.
-_SLICES_MIN = 2
-_ROWS_PER_SLICE = 4096
+#: Number of rows from which a release is divided, and the least number of rows of a part.
+_PARTS_MIN, _PART_ROWS = 1 << 17, 1 << 15
 
 
 class Merge:
@@ -122,10 +120,28 @@ class Merge:
 
     def release(self) -> list[Run] | None:
         """Return one run per port of the items that the promises allow; None if there are none."""
+        parts = self.release_parts()
+        if len(parts) <= 1:
+            return parts[0] if parts else None
+        return [concat([run for (run,) in parts])]
+
+    def release_parts(self) -> list[list[Run]]:
+        """As :meth:`release`, but a single port has several runs if that copies fewer rows."""
+        taken, ctis = self._take()
+        if len(taken) == 1 and sum(map(len, taken[0])) >= _PARTS_MIN:
+            pieces = [piece for chunk in taken[0] for piece in chunk.events()]
+            if pieces and _follow(pieces):
+                return [[run] for run in _parts(pieces, ctis)]
+        pairs = zip(taken, self._port_schemas, strict=True)
+        runs = [Run(_in_order(chunks, schema), ctis) for chunks, schema in pairs]
+        return [] if all(run.is_empty for run in runs) else [runs]
+
+    def _take(self) -> tuple[list[list[Chunk]], np.ndarray]:
+        """Remove the items that the promises allow: chunks per port, and CTIs."""
         is_single = len(self._channels) == 1 and not self._carried
         bound = INF_TIME if is_single else self._bound()
         released = self._released_at(bound)
-        taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
+        taken: list[list[Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
         # Channels in the order of the inputs: with the stable sort of ``_in_order`` this is the
         # rule of ties, and ``_released_at`` relies on it.
@@ -136,14 +152,7 @@ class Merge:
                 if channel is not self._channels[i]:
                     self._reached = max(self._reached, int(chunk.vs[-1]))
         self._carried = {lane: c for lane, c in self._carried.items() if c.pending_rows}
-        if not times:
-            return None
-        ctis = self._new_ctis(times)
-        runs = [
-            Run(_in_order(chunks, schema), ctis)
-            for chunks, schema in zip(taken, self._port_schemas, strict=True)
-        ]
-        return None if all(run.is_empty for run in runs) else runs
+        return taken, self._new_ctis(times)
 
     def _in_rank(self) -> list[tuple[int, _Channel, int]]:
         """Return all channels and lanes in the order of ties: by channel index, item and port."""
@@ -246,51 +255,6 @@ class Merge:
         return ctis
 
 
-class _Chunk:
-    """A batch of items that was read ahead, with its times and kinds as arrays."""
-
-    __slots__ = ("batch", "kind", "nbytes", "vs")
-
-    def __init__(self, batch: pa.RecordBatch, vs: np.ndarray, kind: np.ndarray) -> None:
-        self.batch, self.vs, self.kind = batch, vs, kind
-        self.nbytes = batch_bytes(batch)
-
-    def __len__(self) -> int:
-        return len(self.vs)
-
-    def part(self, lo: int, hi: int) -> _Chunk:
-        return _Chunk(self.batch.slice(lo, hi - lo), self.vs[lo:hi], self.kind[lo:hi])
-
-    def rows_released(self, bound: int, *, with_events: bool) -> int:
-        """Return the number of events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix.
-
-        ``with_events``: also count events at ``bound``.
-        """
-        if bound == INF_TIME:
-            return len(self)
-        if with_events:
-            return int(self.vs.searchsorted(bound, side="right"))
-        lo, hi = self.vs.searchsorted([bound, bound + 1])
-        return int(lo) + int(np.count_nonzero(self.kind[lo:hi]))
-
-    def cti_times(self) -> np.ndarray:
-        return growing(self.vs[self.kind == CTI], None)
-
-    def events(self) -> list[pa.RecordBatch]:
-        """Return the events as slices between the CTIs, or as one copy if there are many CTIs."""
-        rows = self.batch.drop_columns([KIND])
-        ctis = np.flatnonzero(self.kind == CTI)
-        if len(ctis) > _SLICES_MIN + len(self) // _ROWS_PER_SLICE:
-            kept = rows.filter(pa.array(self.kind == EVENT))
-            return [kept] if kept.num_rows else []
-        bounds = [-1, *ctis.tolist(), len(self)]
-        return [
-            rows.slice(before + 1, after - before - 1)
-            for before, after in itertools.pairwise(bounds)
-            if after - before > 1
-        ]
-
-
 class _Channel:
     """The read-ahead and promise of one channel; checks its normal form."""
 
@@ -302,7 +266,7 @@ class _Channel:
         consumed_kind: int = CTI,
     ) -> None:
         self._index = index
-        self._pending: deque[_Chunk] = deque()
+        self._pending: deque[Chunk] = deque()
         #: Kind of the last item read.
         self.last_kind = consumed_kind
         self.next_seq = next_seq
@@ -325,7 +289,7 @@ class _Channel:
         assert self.stop_seq is None or items.next_seq <= self.stop_seq, (self._index, items)
         if items.batch.num_rows == 0:
             return
-        chunk = _Chunk(items.batch, int64_column(items.batch, VS), kinds(items.batch))
+        chunk = Chunk(items.batch, int64_column(items.batch, VS), kinds(items.batch))
         self._require_normal_form(chunk)
         self._pending.append(chunk)
         self.pending_rows += len(chunk)
@@ -333,9 +297,9 @@ class _Channel:
         self.next_seq = items.next_seq
         self.promise, self.last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
 
-    def take(self, bound: int, *, with_events: bool) -> list[_Chunk]:
+    def take(self, bound: int, *, with_events: bool) -> list[Chunk]:
         """Remove and return items that ``bound`` releases; ``with_events``: also those at it."""
-        taken: list[_Chunk] = []
+        taken: list[Chunk] = []
         while self._pending:
             chunk = self._pending[0]
             rows = chunk.rows_released(bound, with_events=with_events)
@@ -363,7 +327,7 @@ class _Channel:
         assert self.pending_bytes == sum(chunk.nbytes for chunk in self._pending)
         assert self.consumed_time <= self.promise, (self.consumed_time, self.promise)
 
-    def _require_normal_form(self, chunk: _Chunk) -> None:
+    def _require_normal_form(self, chunk: Chunk) -> None:
         """Raise unless times never decrease and CTIs precede events of the same time."""
         vs, kind = chunk.vs, chunk.kind
         bad = vs[1:] < vs[:-1]
@@ -380,7 +344,7 @@ class _Channel:
         raise ChannelOrderError(self._index, self.next_seq + row, int(vs[row]), before)
 
 
-def _in_order(chunks: list[_Chunk], schema: pa.Schema) -> pa.RecordBatch:
+def _in_order(chunks: list[Chunk], schema: pa.Schema) -> pa.RecordBatch:
     """Return the events of ``chunks``, given in input order, as one batch sorted by ``_vs``."""
     pieces = [piece for chunk in chunks for piece in chunk.events()]
     if not pieces:
@@ -390,3 +354,25 @@ def _in_order(chunks: list[_Chunk], schema: pa.Schema) -> pa.RecordBatch:
     if all(a.vs[-1] <= b.vs[0] for a, b in itertools.pairwise(chunks)):
         return joined
     return in_time_order(joined)[0]
+
+
+def _follow(pieces: list[pa.RecordBatch]) -> bool:
+    """Return whether each piece begins no earlier than the one before it ends."""
+    starts = [int64_column(piece, VS) for piece in pieces]
+    return all(a[-1] <= b[0] for a, b in itertools.pairwise(starts))
+
+
+def _parts(pieces: list[pa.RecordBatch], ctis: np.ndarray) -> list[Run]:
+    """Return events that follow each other in time, and the CTIs, as consecutive runs."""
+    parts: list[list[pa.RecordBatch]] = []
+    rows = _PART_ROWS
+    for piece in pieces:
+        if rows >= _PART_ROWS:
+            parts.append([])
+            rows = 0
+        parts[-1].append(piece)
+        rows += piece.num_rows
+    # A CTI follows all earlier events: it is in the last part that begins before it.
+    begins = np.array([int64_column(part[0], VS)[0] for part in parts])
+    of = np.maximum(begins.searchsorted(ctis) - 1, 0)
+    return [Run(join_batches(part), ctis[of == k]) for k, part in enumerate(parts)]

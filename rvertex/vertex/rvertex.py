@@ -16,7 +16,7 @@ again. Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
@@ -26,7 +26,7 @@ from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
 from rvertex.keys.hot_keys import HotKeys
 from rvertex.messages import Counts, Hold
-from rvertex.operators.protocol import Pieces, held_tables, in_pieces
+from rvertex.operators.protocol import Pieces, counted, held_tables, in_pieces
 from rvertex.state.array_spill import ArraySpill
 from rvertex.state.memory import UNLIMITED
 from rvertex.user_code.context import DrawsValues, Values, calls_outside
@@ -39,18 +39,14 @@ from rvertex.vertex.source_input import SourceInput, own_sides
 from rvertex.vertex.spec import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from rvertex.events.run import Run
-    from rvertex.operators.protocol import Operator, OperatorState
+    from rvertex.operators.protocol import OperatorState
     from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import VertexSpec
-
-
-#: The fields of :class:`Counts` that operators count, as attributes of the same name.
-_OPERATOR_COUNTS = ("poisoned_events", "duplicates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +156,17 @@ class RVertex:
     @property
     def counts(self) -> Counts:
         """The vertex's counters. A source counts its dropped rows in, but not its buffered ones."""
-        counted = _counted(self._operators)
+        counts = counted(self._operators)
         released, out, source = self._events_released, self._events_out, self._input
         if isinstance(source, Merge):
-            return Counts(released, out, **counted)
+            return Counts(released, out, **counts)
         return Counts(
             released + source.passed_over + source.late_dropped,
             out,
             source.late_events,
             lateness=source.lateness,
             bad_rows=source.dead_rows,
-            **counted,
+            **counts,
         )
 
     @property
@@ -320,18 +316,27 @@ class RVertex:
 
     def _begin_step(self) -> None:
         """Release the input whose order is final, and process it up to the first output piece."""
-        ports = self._input.release()
-        if ports is None:
-            return
-        if self._before_step is not None:
-            self._before_step(ports)
-        if self._target is None:
-            self._events_released += sum(run.events.num_rows for run in ports)
-        self._reached[0] = frontier_after(self._reached[0], ports)
-        self._arrays.fit(sum(run.events.nbytes for run in ports))
-        is_one = self.spec.recovery.strategy == "strong" or self.is_replaying
-        runs = in_pieces(self._operators, ports, self._note_emitted)
-        self.pieces.begin(runs, as_one=is_one)
+        if isinstance(self._input, Merge):
+            parts = self._input.release_parts()
+        else:
+            ports = self._input.release()
+            parts = [] if ports is None else [ports]
+        if parts:
+            is_one = self.spec.recovery.strategy == "strong" or self.is_replaying
+            self.pieces.begin(self._processed(parts), as_one=is_one)
+
+    def _processed(self, parts: list[list[Run]]) -> Iterator[Run | None]:
+        """Process the parts of a step's input; each is freed before the next."""
+        is_counted = self._target is None
+        for _ in range(len(parts)):
+            ports = parts.pop(0)
+            if self._before_step is not None:
+                self._before_step(ports)
+            if is_counted:
+                self._events_released += sum(run.events.num_rows for run in ports)
+            self._reached[0] = frontier_after(self._reached[0], ports)
+            self._arrays.fit(sum(run.events.nbytes for run in ports))
+            yield from in_pieces(self._operators, ports, self._note_emitted)
 
     def _note_emitted(self, k: int, run: Run) -> None:
         self._reached[k + 1] = frontier_after(self._reached[k + 1], (run,))
@@ -392,9 +397,3 @@ class RVertex:
             outputs.append(Items(seq, batch, self._digests[k].update(seq, batch)))
             self.output_seqs[k] = seq + batch.num_rows
         return StepResult(tuple(outputs))
-
-
-def _counted(operators: Sequence[Operator]) -> dict[str, Any]:
-    """Return the sum of each counter over all operators, and over the inner ones of ranges."""
-    inner = [o for outer in operators for o in getattr(outer, "inner_operators", (outer,))]
-    return {name: sum(int(getattr(o, name, 0)) for o in inner) for name in _OPERATOR_COUNTS}

@@ -49,7 +49,7 @@ LIMITS: dict[str, int] = {
     "rvertex.user_code.keyed.state._PIECE": 2,
     "rvertex.user_code.keyed.state._SPARE_MAX": 1,
     "rvertex.operators.joins.max_tree._SCAN_MAX": 2,
-    "rvertex.vertex.merge._ROWS_PER_SLICE": 2,
+    "rvertex.events.run._ROWS_PER_SLICE": 2,
     "rvertex.aggregates.mergeable._SHRINK_MIN": 2,
     "rvertex.keys.direct_keys.SPAN_MIN": 2,
     "rvertex.operators.joins.anti._CODES_SLACK": 1,
@@ -70,6 +70,8 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.windows.gather._LONG_ROWS": 3,
     "rvertex.operators.windows.gather._RANGE_ROWS": 2,
     "rvertex.operators.lifetimes.pending._STRETCH": 2,
+    "rvertex.operators.lifetimes.pending._STRETCH_MAX": 3,
+    "rvertex.state.numbered._CHUNK_ROWS": 3,
     "rvertex.checkpoint.chunks.PIECE_ROWS_MAX": 3,
     "rvertex.vertex.replay.POINTS_MAX": 4,
     "rvertex.events.run._SLICE_ROWS": 2,
@@ -83,6 +85,9 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.windows.running.history._ROWS_MIN": -50,
     "rvertex.operators.windows.running.history._STEPS_MAX": 1,
     "rvertex.operators.joins.as_of._CODES_SLACK": 1,
+    "rvertex.operators.joins.right_rows._LOOKED_UP_ROWS": 2,
+    "rvertex.operators.joins.right_rows._MEASURED_ROWS": 1,
+    "rvertex.operators.joins.row_store._JOINED_BYTES": 60,
     "rvertex.operators.joins.as_of._SLACK": -50,
     "rvertex.operators.ordered.deduplicate.ROUNDS_MAX": 0,
     "rvertex.operators.ordered.matching.lockstep.KEYS_MIN": 1,
@@ -94,7 +99,9 @@ LIMITS: dict[str, int] = {
     "rvertex.events.decimals._EXACT_MAX": 2,
     "rvertex.events.ordering._RUNS_MAX": 1,
     "rvertex.events.reorder_buffer._ALONG_PART": 1,
-    "rvertex.vertex.merge._SLICES_MIN": 1,
+    "rvertex.events.run._SLICES_MIN": 1,
+    "rvertex.vertex.merge._PARTS_MIN": 2,
+    "rvertex.vertex.merge._PART_ROWS": 1,
 }
 
 

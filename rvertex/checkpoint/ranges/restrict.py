@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.items.batch import KIND, SEQ
+from rstream.items.batch import KIND, SEQ, event_schema
 from rstream.items.hashing import SLOTS
 from rvertex.checkpoint.ranges import by_code
 from rvertex.checkpoint.ranges.slots import NotByKeyError, SlotRange, filtered, filtered_rows, only
@@ -40,12 +40,13 @@ from rvertex.operators.joins.conditional import ALONE, PAIRS, ConditionalJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.interval import IntervalJoin
 from rvertex.operators.joins.left import LeftJoin
+from rvertex.operators.joins.right_rows import log_column
 from rvertex.operators.lifetimes.calendar import CalendarTimes
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.stitch import Stitch
-from rvertex.operators.ordered.deduplicate import LOG, Deduplicate
+from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.ordered.sort_together import SortTogether
 from rvertex.operators.protocol import OperatorState
@@ -60,7 +61,7 @@ from rvertex.operators.windows.running.frames import FrameAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
-from rvertex.state.row_log import INDEX_TABLES
+from rvertex.state.row_log import INDEX_TABLES, LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -206,7 +207,10 @@ def _interval(
 
 def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
     """Restrict an as-of join. Buffered rows refer to matches by position, so renumber these."""
-    tables = filtered_rows(slots, state.tables, spec)
+    own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
+    right = event_schema(spec.stored("right", place.ports[1]))
+    tables = filtered_rows(slots, own, spec)
+    tables |= _of_log(slots, state, [log_column(right, name) for name in slots.keys[-1]])
     kept = slots.of_table(state.tables["matches"], 1)
     numbers = np.append(np.cumsum(kept) - 1, -1)  # -1 (no match) stays -1
     waiting = tables["waiting"]
@@ -276,14 +280,18 @@ def _deduplicate(
     mask = by_code.kept_keys(spec, slots, state).mask
     own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
     keys = {name: filtered(own[name], mask) for name in own}
-    if f"{LOG}keys" in state.tables:
-        log = state.tables[f"{LOG}keys"]
-        at = [f"key{spec.keys.index(name)}" for name in slots.keys[0]]
-        logged = slots.mask([as_one_array(log.column(name)) for name in at])
-        for name in (f"{LOG}keys", f"{LOG}current"):
-            keys[name] = filtered(state.tables[name], logged)
+    keys |= _of_log(slots, state, [f"key{spec.keys.index(name)}" for name in slots.keys[0]])
     count = {} if slots.is_first else {"duplicates": 0}
     return OperatorState({**state.header, **count}, keys)
+
+
+def _of_log(slots: SlotRange, state: OperatorState, names: Sequence[str]) -> dict[str, pa.Table]:
+    """Restrict the rows of a log on scratch, if there is one; ``names``: its key columns."""
+    tables = {n: state.tables[n] for n in (f"{LOG}keys", f"{LOG}current") if n in state.tables}
+    if not tables:
+        return {}
+    mask = slots.mask([as_one_array(tables[f"{LOG}keys"].column(name)) for name in names])
+    return {name: filtered(table, mask) for name, table in tables.items()}
 
 
 def _phases(

@@ -113,7 +113,7 @@ class AntiJoinOperator:
         self._settled = SettledRows([event_schema(self._stored), event_schema(self._right_keys)])
         self._coverage = Coverage(self._right_keys, self._right_codes)
         self._lefts = JoinSide(self._stored, self._spec.left_on, self._memory)
-        self._clipping = Clipping(event_schema(self._stored))
+        self._clipping = Clipping(event_schema(self._stored), self._memory)
 
     def process(self, ports: Sequence[Run], advancing: Sequence[Run] = ()) -> Run:
         """Begin and end pieces, and emit those whose ends are final.

@@ -20,8 +20,9 @@ its start plus the tolerance, and ``CTI(t)`` (a watermark) becomes ``CTI(t - tol
 Invariants: (1) a buffered left event has the store numbers of its last match at or before it, and
 of its first match after it once that has arrived; (2) the buffered events of a key that lack a
 later match are in one chain, which the next match takes as a whole. So a step takes amortised time
-in its new and its emitted events; (3) matches that no event can use any more are dropped when they
-are more than half of the store.
+in its new and its emitted events; (3) matches that no event can use any more are dropped when
+they are more than half of those in memory. Over the memory budget, matches are on scratch
+(:mod:`rvertex.operators.joins.right_rows`), and only keys in memory have codes.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import VE, VS, event_schema, int64_column
-from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
 from rvertex.events.timeline import Timeline, sorting
-from rvertex.keys.code_map import CodeMap
 from rvertex.keys.key_chains import KeyChains
 from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.horizon import SameLifetimes, sum_us
-from rvertex.operators.joins.row_store import RowStore
+from rvertex.operators.joins.right_rows import RightRows
 from rvertex.operators.joins.waiting_rows import WaitingRows
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
     from rvertex.operators.joins.inner import Side
+    from rvertex.state.memory import StateMemory
 
 Strategy = Literal["backward", "forward", "nearest"]
 _NONE = -1
@@ -127,15 +128,21 @@ class AsOfJoinOperator:
         self._key_types = [left.field(name).type for name in spec.left_on]
         #: Input CTIs below this time would become CTIs before ``MIN_TIME``, so they are dropped.
         self._low = MIN_TIME + spec.wait_us
+        self._memory = UNLIMITED
+        self._reset()
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._memory = memory
         self._reset()
 
     def _reset(self) -> None:
         self._keys = KeyIndex(self._key_types)
         self._settled = SettledRows([self._left, self._right])
-        self._waiting = WaitingRows(self._left)
-        self._rights = RowStore(self._right)
+        self._waiting = WaitingRows(self._left, self._memory)
+        spec = self._spec
+        self._rights = RightRows(self._right, spec.right_on, spec.tolerance_us, self._memory)
         self._rights_max = _SLACK
-        self._last = CodeMap(np.int64, _NONE)
         self._chains = KeyChains()
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -153,20 +160,26 @@ class AsOfJoinOperator:
             self.load(self.snapshot())
         elif len(self._rights) > self._rights_max:
             self._forget()
+        if self._rights.has_log:
+            self._rights.expire(self._settled.frontier)
+        if self._rights.must_spill:
+            self._spill()
         ctis = ports[0].ctis
         kept = ctis[ctis >= self._low]
         moved = np.where(kept == INF_TIME, kept, kept - self._spec.wait_us)
         return Run(events, moved)
 
+    def held_tables(self) -> dict[str, pa.Table]:
+        """Return the buffered rows, and the matches that later events may have."""
+        left, right = self._settled.tables()
+        tables = {"left": left, "right": right, "waiting": self._waiting.table()}
+        return tables | {"matches": self._rights.all_rows()}
+
     def snapshot(self) -> OperatorState:
         """Return the buffered rows, by reference."""
         left, right = self._settled.tables()
-        tables = {
-            "left": left,
-            "right": right,
-            "waiting": self._waiting.table(),
-            "matches": self._rights.table(),
-        }
+        tables = {"left": left, "right": right, "waiting": self._waiting.table()}
+        tables |= self._rights.tables()
         return OperatorState({"frontier": self._settled.frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
@@ -176,18 +189,17 @@ class AsOfJoinOperator:
         self._settled.load(state.header["frontier"], [tables["left"], tables["right"]])
         for batch in tables["matches"].to_batches():
             self._remember(batch)
-        waiting, after = self._waiting.load(tables["waiting"])
-        codes = self._left_codes(waiting)
-        self._chain(codes, after, 0)
+        self._rights.load_log(tables)
+        batches, after = self._waiting.load(tables["waiting"])
+        codes = [np.empty(0, np.int64), *map(self._left_codes, batches)]
+        self._chain(np.concatenate(codes), after, 0)
         self._forget()
 
     def _match(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         """Find the matches of new left events, and add the new right events."""
         right, right_codes = self._marks(right)
         codes = self._left_codes(left)
-        before = np.full(len(codes), _NONE, np.int64)
-        known = np.flatnonzero(codes >= 0)
-        before[known] = self._last.get(codes[known])
+        before = self._newest(left, codes)
         after = np.full(len(codes), _NONE, np.int64)
         if len(right_codes):
             marks = int64_column(right, VS)
@@ -207,6 +219,22 @@ class AsOfJoinOperator:
             before[:] = _NONE
         first = self._waiting.push(left, before, after)
         self._chain(codes, after, first)
+
+    def _newest(self, left: pa.RecordBatch, codes: np.ndarray) -> np.ndarray:
+        """Return the number of the newest earlier match of each left event; -1: none."""
+        before = np.full(len(codes), _NONE, np.int64)
+        if self._spec.strategy == "forward":
+            return before
+        known = np.flatnonzero(codes >= 0)
+        before[known] = self._rights.newest(codes[known])
+        if self._rights.has_log:
+            missing = known[before[known] < 0]
+            first = np.unique(codes[missing], return_index=True)[1]
+            some = pa.array(missing[first])
+            keys = [left.column(name).take(some) for name in self._spec.left_on]
+            self._rights.recall(keys, self._right_codes)
+            before[missing] = self._rights.newest(codes[missing])
+        return before
 
     def _follow(self, codes: np.ndarray, numbers: np.ndarray) -> None:
         """Set the first later match of the buffered events of ``codes``."""
@@ -243,11 +271,10 @@ class AsOfJoinOperator:
 
     def _remember(self, right: pa.RecordBatch, codes: np.ndarray | None = None) -> np.ndarray:
         """Store matches and return their numbers; later events use the last match of their key."""
-        if codes is None:
-            codes = self._keys.codes([right.column(name) for name in self._spec.right_on])
-        numbers = self._rights.add(right)
-        self._last.put(codes, numbers)
-        return numbers
+        return self._rights.add(right, self._right_codes(right) if codes is None else codes)
+
+    def _right_codes(self, right: pa.RecordBatch) -> np.ndarray:
+        return self._keys.codes([right.column(name) for name in self._spec.right_on])
 
     def _left_codes(self, left: pa.RecordBatch) -> np.ndarray:
         columns = [left.column(name) for name in self._spec.left_on]
@@ -297,20 +324,14 @@ class AsOfJoinOperator:
 
     def _forget(self) -> None:
         """Drop matches that no event can use any more."""
-        rights, table = self._rights, self._rights.table()
-        whole = join_batches(table.to_batches()) if len(rights) else empty_batch(self._right)
-        needed = np.zeros(len(rights), bool)
-        if self._spec.strategy != "forward":
-            codes = self._keys.codes([whole.column(name) for name in self._spec.right_on])
-            newest = self._last.get(codes) == np.arange(len(rights))
-            if self._spec.tolerance_us is not None:
-                least = self._settled.frontier - self._spec.tolerance_us
-                newest &= int64_column(whole, VS) >= max(least, MIN_TIME)
-            needed |= newest
-        needed[self._waiting.matches()] = True
-        numbers = np.cumsum(needed) - 1
-        self._rights = RowStore(self._right)
-        self._last = CodeMap(np.int64, _NONE)
-        self._remember(whole.filter(pa.array(needed)))
-        self._waiting.renumber(np.where(needed, numbers, _NONE))
+        is_forward = self._spec.strategy == "forward"
+        frontier = None if is_forward else self._settled.frontier
+        numbers = self._rights.keep(self._waiting.matches(), len(self._keys), frontier)
+        self._waiting.renumber(numbers)
         self._rights_max = 2 * len(self._rights) + _SLACK
+
+    def _spill(self) -> None:
+        """Move matches to scratch, and drop the codes of their keys."""
+        self._forget()
+        self._waiting.renumber(self._rights.spill(self._waiting.matches(), self._right_codes))
+        self.load(self.snapshot())

@@ -46,7 +46,7 @@ from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.operators.lifetimes.pending import Pending
-from rvertex.state.memory import give_memory
+from rvertex.state.memory import UNLIMITED, give_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,11 +172,14 @@ class IntervalJoinOperator:
         self._kept = {side: self._columns_of(side, inputs) for side in spec.single}
         ordered = schemas if self._first == 0 else schemas[::-1]
         self._pairs: Operator = spec.pairs(self.numbers).open(ordered)
+        self._memory = UNLIMITED
         self._reset()
 
     def use_memory(self, memory: StateMemory) -> None:
         """See :class:`rvertex.state.memory.SpillsState`."""
+        self._memory = memory
         give_memory(self._pairs, memory)
+        self._reset()
 
     def _columns_of(self, side: Side, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Return the columns of an output row without a match."""
@@ -189,7 +192,7 @@ class IntervalJoinOperator:
         self._frontier: int = MIN_TIME
         #: Buffered rows of the side whose starts move, with the moved starts.
         self._early = SortedRuns(self._numbered[self._first])
-        self._waiting = {side: Pending(schema) for side, schema in self._kept.items()}
+        self._waiting = {side: Pending(schema, self._memory) for side, schema in self._kept.items()}
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Find the pairs; emit them, and the rows that can have no match any more."""

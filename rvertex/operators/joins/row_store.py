@@ -1,8 +1,9 @@
 """An append-only store of rows, read by row number.
 
 Invariants: (1) numbers increase by one, from 0; (2) a batch is more than twice as long as the next
-one. So the number of batches is logarithmic, and appending takes amortised time in the new rows
-(times a logarithm); (3) batches are never changed, so a table of them needs no copy.
+one, unless both together exceed _JOINED_BYTES. So there are few batches, and appending takes
+amortised time in the new rows (times a logarithm); (3) batches are never changed, so a table of
+them needs no copy.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from rstream.items.dictionaries import join_batches
 from rvertex.events.reorder_buffer import empty_batch
 
 _GROWTH = 2
+#: Batches are joined up to this size: a join of larger ones copies more than it saves.
+_JOINED_BYTES = 32 << 20
 
 
 class RowStore:
@@ -69,5 +72,13 @@ class RowStore:
         """Return all rows, by reference."""
         return pa.Table.from_batches(self._batches, self._schema)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return sum(int(batch.nbytes) for batch in self._batches)
+
     def _is_short(self, at: int) -> bool:
-        return bool(self._batches[at].num_rows <= _GROWTH * self._batches[at + 1].num_rows)
+        before, after = self._batches[at], self._batches[at + 1]
+        if before.num_rows > _GROWTH * after.num_rows:
+            return False
+        return bool(before.nbytes + after.nbytes <= _JOINED_BYTES)

@@ -1,14 +1,15 @@
 """A buffer of left events of an as-of join, with the matches known so far.
 
 Invariants: (1) events are numbered from 0 by order of start, and ``first`` is the number of the
-earliest buffered event; (2) a snapshot is by reference, so the next change of a match copies the
-numbers of the matches (24 bytes per event, not the rows); (3) a release takes time in the released
+earliest buffered event; (2) a snapshot is by reference, so the next change of a match copies
+numbers of matches (24 bytes per event, not the rows); (3) a release takes time in the released
 events.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,13 @@ from rstream.items.batch import KIND, SEQ, VS, int64_column
 from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.reorder_buffer import empty_batch
+from rvertex.state.memory import UNLIMITED
+from rvertex.state.numbered import Numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.state.memory import StateMemory
 
 _VS, _BEFORE, _AFTER = 0, 1, 2
 
@@ -24,85 +32,68 @@ _VS, _BEFORE, _AFTER = 0, 1, 2
 class WaitingRows:
     """Left events in order of start, with the numbers of their matches; -1: none."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, memory: StateMemory = UNLIMITED) -> None:
         self._schema = schema
         self._rows: deque[pa.RecordBatch] = deque()
-        self._known = np.empty((3, 1 << 10), np.int64)
-        self._head = self._tail = 0
-        self._is_shared = False
-        #: Number of the earliest buffered event.
-        self.first = 0
+        self._known = Numbered(3, memory)
 
     def __len__(self) -> int:
-        return self._tail - self._head
+        return len(self._known)
+
+    @property
+    def first(self) -> int:
+        """Return the number of the earliest buffered event."""
+        return self._known.first
 
     def push(self, events: pa.RecordBatch, before: np.ndarray, after: np.ndarray) -> int:
         """Add events, none earlier than the buffered events; return the first one's number."""
-        first, n = self.first + len(self), events.num_rows
-        if n:
-            self._make_room(n)
-            new = slice(self._tail, self._tail + n)
-            self._known[_VS, new] = int64_column(events, VS)
-            self._known[_BEFORE, new], self._known[_AFTER, new] = before, after
-            self._tail += n
+        if events.num_rows:
             self._rows.append(events)
-        return first
+        return self._known.append([int64_column(events, VS), before, after])
 
     def follow(self, events: np.ndarray, numbers: np.ndarray) -> None:
         """Set the match after each of these buffered events."""
-        if len(events):
-            self._own()
-            self._known[_AFTER, events - self.first + self._head] = numbers
+        self._known.put(_AFTER, events, numbers)
 
     def release(self, until: int) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
         """Remove and return the events that start before ``until`` (INF_TIME: all events)."""
-        held = self._known[_VS, self._head : self._tail]
-        n = len(held) if until == INF_TIME else int(held.searchsorted(max(until, MIN_TIME)))
-        leaving = slice(self._head, self._head + n)
-        before, after = (self._known[row, leaving].copy() for row in (_BEFORE, _AFTER))
-        self._head += n
-        self.first += n
+        n = len(self) if until == INF_TIME else self._known.below(_VS, max(until, MIN_TIME))
+        of = (self.first, self.first + n)
+        before, after = (self._known.read(row, *of).copy() for row in (_BEFORE, _AFTER))
+        self._known.drop(n)
         return self._take(n), before, after
 
-    def matches(self) -> np.ndarray:
-        """Return the numbers of all matches of the buffered events."""
-        held = self._known[_BEFORE:, self._head : self._tail].ravel()
-        numbers: np.ndarray = held[held >= 0]
-        return numbers
+    def matches(self) -> Iterator[np.ndarray]:
+        """Yield the numbers of all matches of the buffered events, part by part."""
+        for row in (_BEFORE, _AFTER):
+            for held in self._known.parts(row):
+                yield held[held >= 0]
 
     def renumber(self, numbers: np.ndarray) -> None:
-        """Replace match numbers: ``old`` becomes ``numbers[old]``."""
-        self._own()
-        held = self._known[_BEFORE:, self._head : self._tail]
-        known = held >= 0
-        held[known] = numbers[held[known]]
+        """Replace match numbers: ``old`` becomes ``numbers[old]``, -1 stays."""
+        extended = np.append(numbers, -1)
+        for row in (_BEFORE, _AFTER):
+            self._known.change(row, lambda held: extended[held])
 
     def table(self) -> pa.Table:
         """Return the buffered events with their matches, by reference."""
-        self._is_shared = True
         rows = pa.Table.from_batches(self._rows, self._schema)
         for row, name in ((_BEFORE, SEQ), (_AFTER, KIND)):
-            known = pa.array(self._known[row, self._head : self._tail])
-            rows = rows.append_column(name, pa.chunked_array([known]))
+            known = map(pa.array, self._known.shared(row))
+            rows = rows.append_column(name, pa.chunked_array(known, pa.int64()))
         return rows
 
-    def load(self, table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Restore a table that :meth:`table` returned; return the events and their later matches.
-
-        Events are numbered from 0.
-        """
+    def load(self, table: pa.Table) -> tuple[list[pa.RecordBatch], np.ndarray]:
+        """Restore a table that :meth:`table` returned; return the events and later matches."""
         before, after = (table.column(n).to_numpy() for n in (SEQ, KIND))
         batches = table.drop_columns([SEQ, KIND]).to_batches()
-        whole = join_batches(batches) if batches else empty_batch(self._schema)
         assert len(self) == self.first == 0
-        self.push(whole, before, after)
-        return whole, after
-
-    def _own(self) -> None:
-        """Copy the arrays that a snapshot shares, before they are changed."""
-        if self._is_shared:
-            self._known = self._known.copy()
-            self._is_shared = False
+        lo = 0
+        for batch in batches:
+            hi = lo + batch.num_rows
+            self.push(batch, before[lo:hi], after[lo:hi])
+            lo = hi
+        return batches, after
 
     def _take(self, n: int) -> pa.RecordBatch:
         """Remove and return the first ``n`` events."""
@@ -116,12 +107,3 @@ class WaitingRows:
             taken.append(rows)
             left -= rows.num_rows
         return join_batches(taken) if taken else empty_batch(self._schema)
-
-    def _make_room(self, n: int) -> None:
-        if self._tail + n <= self._known.shape[1]:
-            return
-        held = len(self)
-        grown = np.empty((3, max(1 << 10, 2 * (held + n))), np.int64)
-        grown[:, :held] = self._known[:, self._head : self._tail]
-        self._known, self._head, self._tail = grown, 0, held
-        self._is_shared = False

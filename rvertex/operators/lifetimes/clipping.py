@@ -21,18 +21,21 @@ from rvertex.events.lifetime import after, with_times
 from rvertex.events.timeline import Timeline, sorting
 from rvertex.keys.key_chains import KeyChains
 from rvertex.operators.lifetimes.pending import Pending
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
 
+    from rvertex.state.memory import StateMemory
+
 
 class Clipping:
     """Ends events of ``schema`` at marks. An event with code -1 has no marks."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.pending = Pending(schema)
+    def __init__(self, schema: pa.Schema, memory: StateMemory = UNLIMITED) -> None:
+        self.pending = Pending(schema, memory)
         self._chains = KeyChains()
 
     @property
@@ -64,8 +67,8 @@ class Clipping:
 
     def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
         """Restore a table that ``self.pending.table()`` returned."""
-        events = self.pending.load(table)
-        codes = codes_of(events)
+        batches = self.pending.load(table)
+        codes = np.concatenate([np.empty(0, np.int64), *map(codes_of, batches)])
         waits = np.flatnonzero(codes >= 0)
         # Events that a mark has ended join the chain, too; no later mark changes them.
         self._chains.add(codes[waits], waits)

@@ -116,9 +116,11 @@ class StitchOperator:
         self._reset()
         self._frontier = state.header["frontier"]
         self._islands.last_cti = state.header["last_cti"]
-        events = self._islands.load(state.tables["islands"])
-        if events.num_rows:
-            self._newest.put(self._codes(events), np.arange(events.num_rows))
+        first = 0
+        for events in self._islands.load(state.tables["islands"]):
+            numbers = np.arange(first, first + events.num_rows)
+            self._newest.put(self._codes(events), numbers)
+            first += events.num_rows
 
     def _codes(self, events: pa.RecordBatch) -> np.ndarray:
         columns = [events.column(name) for name in self._on]

@@ -31,7 +31,7 @@ from rvertex.keys.key_table import KeyTable
 from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.memory import UNLIMITED, held_bytes
-from rvertex.state.row_log import NUMBER, RowLog
+from rvertex.state.row_log import LOG, NUMBER, RowLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,6 @@ ROUNDS_MAX = 32
 #: Memory is measured again after this many new keys.
 _MEASURED_KEYS = 1 << 12
 _UNTIL = "until"
-#: Name prefix of the tables of keys on scratch.
-LOG = "log."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +20,16 @@ from rstream.items.batch import CTI, EVENT, VE, VS, Items
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.errors import ChannelOrderError
-from rvertex.events.run import Run, concat
 from rvertex.vertex.merge import Merge
 from rvertex.vertex.spec import CARRIED
 from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_items, table_of
+from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
     from random import Random
+
+    from rvertex.events.run import Run
 
 PAYLOAD = pa.schema([("c", pa.int64()), ("n", pa.int64())])
 Row = tuple[int, int]  # (time, kind), sorted so that a CTI precedes the events of its time
@@ -93,10 +96,15 @@ def restored(merge: Merge, ports: list[int]) -> Merge:
     return again
 
 
+def released_by(merge: Merge, *, in_parts: bool) -> list[list[Run]]:
+    if in_parts:
+        with small_limits():
+            return merge.release_parts()
+    return [runs] if (runs := merge.release()) else []
+
+
 def tables_of(released: list[list[Run]], ports: int) -> list[list[Item]]:
-    if not released:
-        return [[] for _ in range(ports)]
-    return [table_of(concat([runs[port] for runs in released])) for port in range(ports)]
+    return [[row for runs in released for row in table_of(runs[port])] for port in range(ports)]
 
 
 Step = tuple[str, int, int]
@@ -125,11 +133,11 @@ def test_merge_is_a_sort_in_any_arrival_order(
             at = merge.read_positions[i]
             merge.offer(i, Items(at, batches[i].slice(at, rows)))
         elif step == "release":
-            released += [runs] if (runs := merge.release()) else []
+            released += released_by(merge, in_parts=rows % 2 > 0)
         else:
             merge = restored(merge, ports)
         merge.check()
-    released += [runs] if (runs := merge.release()) else []
+    released += released_by(merge, in_parts=True)
     assert merge.release() is None
     for runs in released:
         for run in runs:
@@ -314,3 +322,32 @@ def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
     again = new_merge([0])
     again.load(merge.snapshot(), merge.consumed)
     assert again.position.time == merge.position.time == 40
+
+
+def test_parts_are_the_same_items_as_one_run() -> None:
+    """Channels of one port that follow each other in time, also at the same instant."""
+    draw, several = random.Random(5), 0
+    for _ in range(60):
+        channels, begin = draw.randrange(1, 4), 0
+        merges = [new_merge([0] * channels) for _ in range(2)]
+        for c in range(channels):
+            times = sorted(draw.choices(range(begin, begin + 5), k=draw.randrange(1, 9)))
+            rows = sorted({(t, CTI) for t in times if draw.random() < 0.4})
+            rows = sorted([*rows, *((t, EVENT) for t in times), (99, CTI)], key=in_order)
+            items, at = channel_batch(c, rows), 0
+            while at < len(rows):
+                count = draw.randrange(1, 4)
+                for merge in merges:
+                    merge.offer(c, Items(at, items.slice(at, count)))
+                at += count
+            begin = max(times) + draw.randrange(2)
+        parts = released_by(merges[0], in_parts=True)
+        several += len(parts) > 1
+        whole = released_by(merges[1], in_parts=False)
+        assert tables_of(parts, 1) == tables_of(whole, 1)
+        assert merges[0].consumed == merges[1].consumed
+    assert several > 20
+
+
+def in_order(row: Row) -> tuple[int, bool]:
+    return row[0], row[1] == EVENT

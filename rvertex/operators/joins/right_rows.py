@@ -1,0 +1,233 @@
+"""The right events of an as-of join that may be a match, by number, and the newest one of each key.
+
+Over the memory budget the newest events move to a log on scratch (:mod:`rvertex.state.row_log`),
+which is searched by key. An event whose key occurs on the left is copied back to memory. Events of
+keys with a match of a buffered left event stay in memory, so numbers refer to memory only.
+
+Invariants: (1) if any event of a key is in memory, the newest one is; then it is newer than the
+one in the log, or the same; (2) numbers increase by one, until :meth:`keep` or :meth:`spill`
+renumbers the events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import is_dictionary, plain_array, plain_type
+from rstream.types import INF_TIME
+from rvertex.events.lifetime import after, lasting
+from rvertex.keys.code_map import CodeMap
+from rvertex.operators.joins.row_store import RowStore
+from rvertex.state.row_log import LOG, NUMBER, RowLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from rvertex.state.memory import StateMemory
+
+#: Columns of the log: the payload's are numbered.
+_COLUMN, _UNTIL = "c", "until"
+_NONE = -1
+#: Keys that are looked up in the log at once.
+_LOOKED_UP_ROWS = 1 << 17
+#: Events to add before memory is measured again.
+_MEASURED_ROWS = 1 << 12
+
+
+class RightRows:
+    """Events of ``schema`` with the key columns ``on``."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        on: Sequence[str],
+        tolerance_us: int | None,
+        memory: StateMemory,
+    ) -> None:
+        """``tolerance_us``: how long after its start an event can be a match; None: for ever."""
+        self._schema, self._on, self._tolerance_us = schema, tuple(on), tolerance_us
+        self._holder = memory.holder()
+        self._rows = RowStore(schema)
+        self._last = CodeMap(np.int64, _NONE)
+        self._measured_rows = 0
+        #: Numbers of events that are in the log, too.
+        self._copies: list[np.ndarray] = []
+        names = [log_column(schema, name) for name in schema.names]
+        types = [plain_type(kind) for kind in schema.types]
+        logged = [(NUMBER, pa.int64()), (_UNTIL, pa.int64()), *zip(names, types, strict=True)]
+        self._logged = pa.schema(logged)
+        keys = [log_column(schema, name) for name in self._on]
+        self._log = RowLog(self._logged, keys, _UNTIL, self._holder)
+
+    def __len__(self) -> int:
+        """Return the number of events in memory."""
+        return len(self._rows)
+
+    @property
+    def has_log(self) -> bool:
+        """Return whether events may be on scratch."""
+        return self._log.free_rows > 0
+
+    def add(self, rows: pa.RecordBatch, codes: np.ndarray) -> np.ndarray:
+        """Append events, later than all others of their keys; return their numbers."""
+        numbers = self._rows.add(rows)
+        self._last.put(codes, numbers)
+        return numbers
+
+    def newest(self, codes: np.ndarray) -> np.ndarray:
+        """Return the number of the newest event in memory of each key; negative: none."""
+        return self._last.get(codes)
+
+    def take(self, numbers: np.ndarray) -> pa.RecordBatch:
+        """Return the events; all columns null for a negative number."""
+        return self._rows.take(numbers)
+
+    def times(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the starts of events, none of whose numbers is negative."""
+        return self._rows.times(numbers)
+
+    def recall(
+        self, columns: Sequence[pa.Array], codes_of: Callable[[pa.RecordBatch], np.ndarray]
+    ) -> None:
+        """Copy the events of these keys, which have none in memory, from the log to memory."""
+        for logged in self._log.find(columns, hold=False):
+            rows = self._unlogged(logged)
+            self._copies.append(self.add(rows, codes_of(rows)))
+
+    def keep(self, needed: Iterable[np.ndarray], codes: int, frontier: int | None) -> np.ndarray:
+        """Drop the events in memory that no left event can match; return the new numbers.
+
+        Args:
+            needed: The numbers of the matches of buffered left events.
+            codes: The number of key codes.
+            frontier: The least start of a later left event; None: it needs no earlier event.
+
+        Returns:
+            By old number; negative for a dropped event.
+        """
+        is_kept = np.zeros(len(self._rows), bool)
+        last = self._last.get(np.arange(codes))
+        if frontier is None:
+            last[:] = _NONE
+        else:
+            there = np.flatnonzero(last >= 0)
+            late = self._until(self._rows.times(last[there])) <= frontier
+            last[there[late]] = _NONE
+            is_kept[last[last >= 0]] = True
+        for numbers in needed:
+            is_kept[numbers] = True
+        return self._only(is_kept, last)
+
+    # The log.
+
+    @property
+    def must_spill(self) -> bool:
+        """Return whether the newest events have to move to the log."""
+        grown = len(self._rows) - self._measured_rows
+        if not self._holder.may_spill or 0 <= grown < _MEASURED_ROWS:
+            return False
+        self._measured_rows = len(self._rows)
+        rows_bytes = self._rows.nbytes
+        self._holder.used_bytes = rows_bytes + self._last.nbytes + self._log.memory_bytes
+        self._holder.keys = self._log.free_rows
+        return rows_bytes >= max(self._holder.run_bytes_min, 1) and self._holder.must_spill
+
+    def expire(self, frontier: int) -> None:
+        """Drop files of the log whose events are all too far from ``frontier``."""
+        self._log.expire(frontier)
+
+    def spill(
+        self, needed: Iterable[np.ndarray], codes_of: Callable[[pa.RecordBatch], np.ndarray]
+    ) -> np.ndarray:
+        """Move the newest events to the log, except for keys with events that are ``needed``.
+
+        Call :meth:`keep` first. Returns the new numbers, as it does.
+        """
+        batches = self._rows.table().to_batches()
+        codes = np.concatenate([np.empty(0, np.int64), *map(codes_of, batches)])
+        is_kept = np.zeros(len(codes), bool)
+        for numbers in needed:
+            is_kept[numbers] = True
+        is_kept |= np.isin(codes, codes[is_kept])
+        is_copy = np.zeros(len(codes), bool)
+        for numbers in self._copies:
+            is_copy[numbers] = True
+        moved = np.flatnonzero(~is_kept & ~is_copy)
+        self._append(moved)
+        distinct = codes.max(initial=-1) + 1
+        last = self._last.get(np.arange(distinct))
+        last[codes[moved]] = _NONE
+        last[codes[is_copy & ~is_kept]] = _NONE
+        return self._only(is_kept, last)
+
+    def _append(self, numbers: np.ndarray) -> None:
+        """Write events to the log; they replace older ones of their keys."""
+        gone, batches = [np.empty(0, np.int64)], []
+        first = self._log.next_number
+        for lo in range(0, len(numbers), _LOOKED_UP_ROWS):
+            rows = self._rows.take(numbers[lo : lo + _LOOKED_UP_ROWS])
+            if self.has_log:
+                keys = [rows.column(name) for name in self._on]
+                older = self._log.look_up(keys, NUMBER, _NONE)
+                gone.append(older[older >= 0])
+            seqs = np.arange(first + lo, first + lo + rows.num_rows)
+            until = self._until(int64_column(rows, VS))
+            columns = [pa.array(seqs), pa.array(until), *map(plain_array, rows.columns)]
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=self._logged))
+        self._log.release()  # the new part goes to scratch piece by piece
+        self._log.append(batches, np.concatenate(gone), held=False)
+
+    def _only(self, is_kept: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Drop the other events in memory; ``last``: by code, the number of the newest event."""
+        numbers: np.ndarray = np.where(is_kept, np.cumsum(is_kept) - 1, _NONE)
+        rows, lo = RowStore(self._schema), 0
+        for batch in self._rows.table().to_batches():
+            mask = is_kept[lo : lo + batch.num_rows]
+            rows.add(batch if mask.all() else batch.filter(pa.array(mask)))
+            lo += batch.num_rows
+        copies = np.concatenate([np.empty(0, np.int64), *self._copies])
+        self._copies = [numbers[copies[is_kept[copies]]]]
+        self._rows, self._last = rows, CodeMap(np.int64, _NONE)
+        there = np.flatnonzero(last >= 0)
+        self._last.put(there, numbers[last[there]])
+        return numbers
+
+    def _until(self, starts: np.ndarray) -> np.ndarray:
+        """Return the first start of a left event for which each event is too far."""
+        if self._tolerance_us is None:
+            return np.full(len(starts), INF_TIME)
+        return after(lasting(starts, self._tolerance_us))
+
+    def _unlogged(self, logged: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            column.dictionary_encode().cast(field.type) if is_dictionary(field.type) else column
+            for column, field in zip(logged.columns[2:], self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def all_rows(self) -> pa.Table:
+        """Return all events, copied from the log."""
+        logged = map(self._unlogged, self._log.current())
+        return pa.Table.from_batches([*logged, *self._rows.table().to_batches()], self._schema)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return all events, by reference: those in memory as ``matches``, and the log."""
+        tables = {"matches": self._rows.table()}
+        if self.has_log:
+            tables |= {LOG + name: table for name, table in self._log.save().items()}
+        return tables
+
+    def load_log(self, tables: Mapping[str, pa.Table]) -> None:
+        """Restore the log of :meth:`tables`, if it has one."""
+        if LOG + "keys" in tables:
+            parts = {n.removeprefix(LOG): t for n, t in tables.items() if n.startswith(LOG)}
+            self._log.load(parts)
+
+
+def log_column(schema: pa.Schema, name: str) -> str:
+    """The log's name for a column of ``schema``."""
+    return f"{_COLUMN}{schema.names.index(name)}"
