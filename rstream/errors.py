@@ -105,7 +105,7 @@ class SequenceLostError(OperatingError):
     stream: str
     seq: int
 
-    message = "stream {stream}: seq {seq} was lost with its host, recompute it"
+    message = "stream {stream}: seq {seq} was lost with its worker, before it was stored in a file"
 
 
 @error_class

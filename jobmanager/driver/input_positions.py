@@ -163,4 +163,4 @@ def check_can_finish(plan: PhysicalPlan | None, root: str) -> None:
         raise CannotFinishError(root, "it has no plan yet")
     sources = [vertex.source for vertex in plan.vertices if vertex.source is not None]
     if any(source.spec.log is None for source in sources):
-        raise CannotFinishError(root, "it reads files or items, which have an end")
+        raise CannotFinishError(root, "it only reads sources that end by themselves")

@@ -151,7 +151,7 @@ def _columns(path: str, name: str, table: Any) -> pa.Schema:
 def _limits(path: str, limits: Any, given: Any) -> Any:
     known = {f.name for f in fields(limits)}
     if not isinstance(given, dict):
-        raise IntakeConfigError(path, "limits are a table of numbers")
+        raise IntakeConfigError(path, "limits must be a table of numbers")
     _check_keys(path, given, known)
     for name, value in given.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

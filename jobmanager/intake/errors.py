@@ -48,7 +48,7 @@ class BodyTooLargeError(UsageError):
 
     bytes_max: int
 
-    message = "a post has at most {bytes_max} bytes: send it in several; no row was stored"
+    message = "the post is larger than {bytes_max} bytes: send smaller posts; no row was stored"
 
 
 @error_class

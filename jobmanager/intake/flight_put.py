@@ -216,7 +216,9 @@ def read_metadata(metadata: bytes) -> Producer:
         raise PostError(f"app_metadata is not JSON: {error}") from None
     if not isinstance(given, dict):
         shown = repr(given)[:_SHOWN_CHARS_MAX]
-        raise PostError(f"app_metadata is an object of producer, number and epoch, not {shown}")
+        raise PostError(
+            f"app_metadata must be an object of producer, number and epoch, not {shown}"
+        )
     for key in given:
         if key not in _KNOWN:
             shown = repr(key)[:_SHOWN_CHARS_MAX]

@@ -32,7 +32,7 @@ def read_tokens(token_file: str | None) -> list[bytes]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     tokens = [secret_value(f"a token of {place}", line).strip().encode() for line in lines]
     if any(len(token) < TOKEN_CHARS_MIN for token in tokens):
-        raise IntakeConfigError(place, f"a token has at least {TOKEN_CHARS_MIN} characters")
+        raise IntakeConfigError(place, f"a token must have at least {TOKEN_CHARS_MIN} characters")
     return tokens
 
 

@@ -33,7 +33,7 @@ class NoSuchRowError(UsageError):
 
     reason: str
 
-    message = "the row: {reason}"
+    message = "cannot select a result row: {reason}"
 
 
 @error_class

@@ -53,7 +53,7 @@ def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, 
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BrokenDocumentError("it is not JSON: cut short or overwritten") from error
+        raise BrokenDocumentError("it is not valid JSON: truncated or overwritten") from error
     if not isinstance(document, dict):
         raise BrokenDocumentError("it holds no fields")
     if not field and not may_be_plain:
@@ -102,7 +102,7 @@ def read_pickle_document(data: bytes, *, to_run: bool = False) -> Any:
         raise BrokenDocumentError("it is empty")
     start = len(_PICKLE_MAGIC) + _CHECKSUM_BYTES
     if not data.startswith(_PICKLE_MAGIC):
-        raise BrokenDocumentError("it begins with bytes of another format")
+        raise BrokenDocumentError("it has another format")
     if _digest(data[start:]) != data[len(_PICKLE_MAGIC) : start]:
         raise BrokenDocumentError("its checksum does not match")
     from rvertex.user_code.unpickle import load_shipped

@@ -300,7 +300,7 @@ def string_agg(
 ) -> Agg:
     """All strings that are not null, joined by ``separator``; options as in ``array_agg``."""
     if not isinstance(separator, str):
-        raise InvalidPlanError(f"string_agg(..., {separator!r}): the separator is a text")
+        raise InvalidPlanError(f"string_agg(..., {separator!r}): the separator must be a text")
     orders = _orders(order_by)
     if not orders and not distinct and where is None:
         return _of("string_agg", column, separator)

@@ -91,13 +91,13 @@ def policy_of(document: Mapping[str, Any], name: str) -> Policy:
     for key in ("target_busy", "target_memory"):
         share = values.get(key, 0.5)
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise UsageError(f"{name}: {key} is a share above 0 and at most 1, such as 0.7")
+            raise UsageError(f"{name}: {key} must be a share above 0 and at most 1, such as 0.7")
     if not isinstance(values.get("dry_run", False), bool):
-        raise UsageError(f"{name}: dry_run is true or false")
+        raise UsageError(f"{name}: dry_run must be true or false")
     low, high = _limits(values, 1, 8, name)
     step = values.get("step", 1)
     if isinstance(step, bool) or not isinstance(step, int) or step < 1:
-        raise UsageError(f"{name}: step is a number of vertices from 1 on")
+        raise UsageError(f"{name}: step must be a number of vertices, at least 1")
     tables, stages = document.get("stages", {}), []
     if not isinstance(tables, dict):
         raise UsageError(f"{name}: stages are tables: write [stages.s02], and below it max = 4")
@@ -112,7 +112,7 @@ def _limits(given: Mapping[str, Any], low: int, high: int, name: str) -> tuple[i
     low, high = given.get("min", low), given.get("max", high)
     for value in (low, high):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise UsageError(f"{name}: min and max are numbers of vertices")
+            raise UsageError(f"{name}: min and max must be numbers of vertices")
     if not 1 <= low <= high <= PARALLELISM_MAX:
         raise UsageError(f"{name}: min and max must be 1 <= min <= max <= {PARALLELISM_MAX}")
     return low, high

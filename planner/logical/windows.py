@@ -244,7 +244,7 @@ def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> Cumulati
     step_us = positive_duration_us(step, what="window step")
     if size_us % step_us:
         raise InvalidPlanError(
-            f"cumulating(size={format_us(size_us)}, step={format_us(step_us)}): the size is a "
+            f"cumulating(size={format_us(size_us)}, step={format_us(step_us)}): the size must be a "
             "multiple of the step"
         )
     return CumulatingWindow(size_us, step_us, duration_us(offset, what="window offset") % size_us)
@@ -273,5 +273,5 @@ def count_window(n: int) -> CountWindow:
     Events are counted in stream order. If fewer than ``n`` events are left, they are in no window.
     """
     if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= _EVENTS_MAX:
-        raise InvalidPlanError(f"count_window({n!r}): n is a number of events, at least 1")
+        raise InvalidPlanError(f"count_window({n!r}): n must be a number of events, at least 1")
     return CountWindow(n)

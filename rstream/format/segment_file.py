@@ -85,7 +85,7 @@ class SegmentFile:
     ) -> None:
         self._path = path
         if checked and has_changed(source):
-            raise CorruptSegmentError(path, "its bytes differ from the written ones")
+            raise CorruptSegmentError(path, "its checksum does not match its bytes")
         try:
             self._file = pq.ParquetFile(source, pre_buffer=False)
             metadata = self._file.metadata.metadata or {}
@@ -186,7 +186,7 @@ class SegmentFile:
             reason = f"its footer declares {info.seqs} and {rows} rows"
             raise CorruptSegmentError(self._path, reason)
         if _unnamed(info.columns) != _unnamed(describe(self._file.schema_arrow)):
-            raise CorruptSegmentError(self._path, "its columns differ from its footer")
+            raise CorruptSegmentError(self._path, "its columns differ from the list in its footer")
         if len(info.digests) != len(self._groups):
             raise CorruptSegmentError(self._path, "its footer lacks digests")
 

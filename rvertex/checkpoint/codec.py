@@ -293,7 +293,7 @@ def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
     start = len(MAGIC) + _LENGTH_BYTES
     magic = bytes(view[: len(MAGIC)])
     if len(data) < start + _CHECKSUM_BYTES or not magic.startswith(MAGIC[:-_NUMBER_BYTES]):
-        raise CorruptCheckpointError(name, "it begins with bytes of another format")
+        raise CorruptCheckpointError(name, "it has another format")
     if _checksum(view[:-_CHECKSUM_BYTES]) != bytes(view[-_CHECKSUM_BYTES:]):
         raise CorruptCheckpointError(name, "its checksum does not match")
     if not _is_read(magic):

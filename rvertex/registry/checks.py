@@ -33,9 +33,11 @@ def registry_spec(
     counts = ("shards", shards, SHARDS_MAX), ("replicas", replicas, _REPLICAS_MAX)
     for what, count, most in counts:
         if type(count) is not int or not 1 <= count <= most:
-            raise InvalidSinkError(label, f"{what}={count!r}: a whole number from 1 to {most:,}")
+            raise InvalidSinkError(
+                label, f"{what}={count!r}: must be a whole number from 1 to {most:,}"
+            )
     if keep_us < STEPS:
-        raise InvalidSinkError(label, f"keep= is at least {STEPS} microseconds, not {keep_us}")
+        raise InvalidSinkError(label, f"keep= must be at least {STEPS} microseconds, not {keep_us}")
     return RegistrySpec(tuple(urls), name, keep_us, shards, replicas)
 
 

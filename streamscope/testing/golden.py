@@ -55,7 +55,7 @@ def assert_golden(
         test.push(recorded, to=name)
     output, path = test.finish().output, base / answer
     if path.suffix not in (LITERAL, PARQUET):
-        raise UsageError(f"{answer}: an answer is a {LITERAL} or a {PARQUET} file")
+        raise UsageError(f"{answer}: an expected result must be a {LITERAL} or a {PARQUET} file")
     if rewrite:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(path, output)

@@ -244,7 +244,7 @@ def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, B
     if isinstance(table, Table):
         return _parsed(spec, table)
     if not isinstance(table, Iterable):
-        raise UsageError(f"rows are a table literal or dictionaries, not {table!r}")
+        raise UsageError(f"rows must be a text table or dictionaries, not {table!r}")
     found = [{n: _plain(n, v, spec) for n, v in dict(row).items()} for row in table]
     for row in found:
         _check_names(spec, list(row))

@@ -157,5 +157,5 @@ def test_spark_in_and_out(job: jobmanager.Job, spark: SparkSession, tmp_path: Pa
     assert {(r.room, r.n, r.most) for r in rows.collect()} == {
         (r["room"], r["n"], r["most"]) for r in job.to_arrow().to_pylist()
     }
-    with pytest.raises(InvalidPlanError, match="readStream has none"):
+    with pytest.raises(InvalidPlanError, match="takes a batch DataFrame"):
         Stream.from_spark(spark.readStream.format("rate").load(), vs="timestamp")

@@ -13,7 +13,7 @@ EXAMPLES = [
     (errors.SequenceGapError("s", 5, 3), "stream s: write at seq 5 would leave a gap"),
     (errors.SequenceDiscardedError("s", 5, 9), "seq 5 was garbage collected"),
     (errors.SequenceNotReadyError("s", 5, 3), "seq 5 is past the end"),
-    (errors.SequenceLostError("s", 5), "seq 5 was lost with its host"),
+    (errors.SequenceLostError("s", 5), "seq 5 was lost with its worker"),
     (
         errors.SequenceConflictError("s", 5, "[1, 2) x=1", "[1, 2) x=2"),
         "seq 5 was written twice with different content, first [1, 2) x=1, then [1, 2) x=2",

@@ -273,7 +273,7 @@ def _print_ranges(outcome: dict[str, Any]) -> None:
 def _stage_width(text: str) -> tuple[str, int]:
     name, _, width = text.rpartition("=")
     if not name or not width.isdecimal():
-        raise UsageError(f"--stage {text}: it is STAGE=N, such as s03=8")
+        raise UsageError(f"--stage {text}: must be STAGE=N, such as s03=8")
     return name, int(width)
 
 

@@ -149,7 +149,7 @@ class _Search:
         self._order = _Order(runs.load())
         whole = [rows.names for rows in wrong.rows(runs, plan, self._order.prefix(self._end))]
         if not whole:
-            raise NoSuchRowError("a run over all recorded input gives no wrong row")
+            raise NoSuchRowError("a run over all recorded input returns no wrong row")
         self._all = np.concatenate(whole)
 
     @property
@@ -240,9 +240,11 @@ def first_wrong_version(
 
     right, bad = 0, len(versions) - 1
     if not is_wrong(bad):
-        raise NoSuchRowError("the last version gives no wrong row")
+        raise NoSuchRowError("the last version of the query returns no wrong row")
     if is_wrong(right):
-        raise NoSuchRowError("the first version gives a wrong row, too: name an older one")
+        raise NoSuchRowError(
+            "the first version of the query returns a wrong row, too: name an older one"
+        )
     while bad - right > 1:
         middle = (right + bad) // 2
         right, bad = (right, middle) if is_wrong(middle) else (middle, bad)

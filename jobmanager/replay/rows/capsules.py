@@ -224,7 +224,9 @@ def _masked(
         places = np.flatnonzero(content_hashes(events.select(kept)) == target)
         if len(places):
             return masked, events.slice(int(places[0]), 1)
-    raise CannotMaskError(", ".join(mask), "without these values the input does not give the row")
+    raise CannotMaskError(
+        ", ".join(mask), "without these values, the input no longer produces the row"
+    )
 
 
 def _marks(name: str, sources: list[Rows]) -> tuple[pa.Array, pa.Array]:

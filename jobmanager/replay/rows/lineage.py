@@ -72,7 +72,7 @@ class Shrinking:
             for _, items in step.sink_items():
                 if (content_hashes(only_events(items.batch)) == np.uint64(self._target)).any():
                     return step.read(self._runs.sources)
-        raise NoSuchRowError("a run over all recorded input does not give it again")
+        raise NoSuchRowError("a run over all recorded input does not compute it again")
 
     def _last_rows(self, ends: dict[str, int]) -> Slice:
         """Return the last n rows before ``ends`` of each source, with a sufficient n."""

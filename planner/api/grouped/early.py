@@ -47,7 +47,7 @@ _COPIES_MAX = 100
 def emitted(window: AnyWindow | SessionBy, emit: Emit) -> tuple[AnyWindow | SessionBy, bool]:
     """Return the window to aggregate, and whether its early results are emitted as well."""
     if emit not in ("final", "changes"):
-        raise InvalidPlanError(f"window(emit={emit!r}): emit is 'final' or 'changes'")
+        raise InvalidPlanError(f"window(emit={emit!r}): emit must be 'final' or 'changes'")
     if emit == "final" or isinstance(window, RunningSession):
         return window, False
     match window:
@@ -87,7 +87,7 @@ def early_results(
     if size % window.every_us or size // window.every_us > _COPIES_MAX:
         raise InvalidPlanError(
             f"window(hopping({format_us(size)}, {format_us(window.every_us)}), emit='changes'): "
-            f"the size is a multiple of the step, at most {_COPIES_MAX} times it"
+            f"the size must be a multiple of the step, at most {_COPIES_MAX} times it"
         )
     phases = [_in_window(below, size, offset + phase) for phase in range(0, size, window.every_us)]
     rows = Union(tuple(phases)) if len(phases) > 1 else phases[0]

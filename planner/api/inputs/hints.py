@@ -31,7 +31,7 @@ def hinted(
         )
     if rate is not None and not (isinstance(rate, int | float) and 0 < rate < float("inf")):
         raise InvalidPlanError(
-            f"hint(rate={rate!r}): it must be a positive number of events per second"
+            f"hint(rate={rate!r}): must be a positive number of events per second"
         )
     for name, count in keys.items():
         naming.require(plan.schema, name, "hint")

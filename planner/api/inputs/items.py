@@ -83,7 +83,7 @@ def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch
                 )
             rows.append({KIND: EVENT, VS: item.vs_us, VE: item.ve_us, **item.payload})
         else:
-            raise InvalidPlanError(f"items are event(...) and cti(...), not {item!r}")
+            raise InvalidPlanError(f"items must be event(...) or cti(...), not {item!r}")
     try:
         return exact_rows(rows, item_schema(payload))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -74,7 +74,7 @@ def id_joiner(
     if not all(isinstance(uri, str) for uri in (primary, foreign, to)) or to in (primary, foreign):
         raise InvalidPlanError("id_joiner(primary, foreign, to): three logs, each a path or a url")
     if not isinstance(limits, JoinerLimits | None):
-        raise InvalidPlanError(f"id_joiner(limits={limits!r:.80}): they are JoinerLimits(...)")
+        raise InvalidPlanError(f"id_joiner(limits={limits!r:.80}): must be JoinerLimits(...)")
     registry = checked_registry(registry, "id_joiner")
     inputs = _input(primary, spec.primary_at, to), _input(foreign, spec.foreign_at, to)
     output = Appender(to, joined_schema(spec, *inputs), limits=_OUTPUT)

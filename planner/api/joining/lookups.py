@@ -134,7 +134,7 @@ def _require_whole(what: str, value: Any, least: int) -> None:
 
 def declared_schema(like: SchemaLike, what: str, *, may_be_empty: bool = False) -> pa.Schema:
     if not isinstance(like, dict | pa.Schema):
-        raise InvalidPlanError(f"{what}: a schema is a dict from column to type, not {like!r}")
+        raise InvalidPlanError(f"{what}: a schema must be a dict from column to type, not {like!r}")
     schema = schema_of(like)
     if not schema.names and not may_be_empty:
         raise InvalidPlanError(f"{what}: its schema has no columns")

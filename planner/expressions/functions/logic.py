@@ -142,7 +142,7 @@ def _resolve_is_in(call: Call) -> Node | None:
     members = call.option("values")
     assert isinstance(members, tuple)
     if any(v is None for v in members):
-        raise InvalidPlanError(f"{call}: null is in no list; use .is_null()")
+        raise InvalidPlanError(f"{call}: IN never matches null; use .is_null()")
     literals = tuple(Literal(v, literal_type(v)) for v in members)
     whole = with_literals_adapted(_with_whole_numbers(replace(call, args=(*call.args, *literals))))
     common = common_of(arg_types(whole))

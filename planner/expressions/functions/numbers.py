@@ -125,7 +125,7 @@ def _resolve_bucket(call: Call) -> Node | None:
     if not is_range or low == high:
         raise InvalidPlanError(f"{call}: low and high must be different numbers")
     if not isinstance(buckets, int) or not 1 <= buckets <= BUCKETS_MAX:
-        raise InvalidPlanError(f"{call}: buckets is a whole number from 1 to {BUCKETS_MAX}")
+        raise InvalidPlanError(f"{call}: buckets must be a whole number from 1 to {BUCKETS_MAX}")
     return typed(call, _INTEGER, _FLOAT) if _resolve_floats(call) else None
 
 

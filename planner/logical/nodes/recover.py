@@ -45,7 +45,7 @@ def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:
     choice_of = next((choice for choice in _CHOICES if choice == strategy), None)
     if choice_of is None:
         raise InvalidPlanError(
-            f'recover_with({strategy!r}): it is "checkpoint", "replay", "replication" or "strong"'
+            f'recover_with({strategy!r}): must be "checkpoint", "replay", "replication" or "strong"'
         )
     if choice_of != "replication":
         if replicas is not None:
@@ -58,6 +58,6 @@ def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:
     if not isinstance(count, int) or isinstance(count, bool) or not 2 <= count <= REPLICAS_MAX:
         raise InvalidPlanError(
             f"recover_with({strategy!r}, replicas={replicas!r}): "
-            f"it is a number between 2 and {REPLICAS_MAX}"
+            f"must be a number between 2 and {REPLICAS_MAX}"
         )
     return RecoveryChoice(choice_of, count)

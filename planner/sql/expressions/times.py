@@ -168,7 +168,7 @@ def _from_number(number: Expr, digits: Expr | None = None) -> Expr:
     """``TO_TIMESTAMP_LTZ(n, 0)`` is of seconds, ``TO_TIMESTAMP_LTZ(n, 3)`` of milliseconds."""
     scale = 3 if digits is None else whole(digits, "0 or 3")
     if scale not in (0, 3):
-        raise InvalidPlanError("TO_TIMESTAMP_LTZ(n, digits): digits is 0 or 3")
+        raise InvalidPlanError("TO_TIMESTAMP_LTZ(n, digits): digits must be 0 or 3")
     return (number * int(10 ** (6 - scale))).cast("timestamp")
 
 

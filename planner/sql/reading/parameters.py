@@ -99,7 +99,7 @@ def _literal(value: Any, node: exp.Expr, text: SqlText) -> exp.Expr:
         case timedelta():
             us = exp.Literal.string(str(value // _MICROSECOND))
             return exp.Interval(this=us, unit=exp.var("MICROSECOND"))
-    raise text.error(node, f"a parameter is {_KINDS}, not {type(value).__name__}")
+    raise text.error(node, f"a parameter must be {_KINDS}, not {type(value).__name__}")
 
 
 def _cast(value: str, kind: str) -> exp.Expr:

@@ -76,7 +76,7 @@ def _offsets(given: Given, name: str) -> dict[int, int]:
 def _millis(given: Given, name: str) -> int:
     value = str(given.values[name].name)
     if not value.isdigit():
-        raise given.error(name, f"{name} is a number of milliseconds since 1970")
+        raise given.error(name, f"{name} must be a number of milliseconds since 1970")
     return int(value) * _MILLISECOND_US
 
 

@@ -110,7 +110,9 @@ def lasting(
         )
         raise given.error(CHANGELOG, reason)
     if ve is not None:
-        raise given.error("ve", "each version lasts until the next of its key: leave ve out")
+        raise given.error(
+            "ve", "a row of an upsert lasts until the next row of its key: leave ve out"
+        )
     condition = None
     if deleted is not None:
         is_text = isinstance(deleted, exp.Literal) and deleted.is_string

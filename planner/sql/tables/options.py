@@ -52,7 +52,7 @@ class Given:
             return str(node.name)
         value = plain_value(node, self.text)
         if not isinstance(value, str):
-            raise self.error(option, f"{option} is a text in single quotes")
+            raise self.error(option, f"{option} must be a text in single quotes")
         return _VARIABLE.sub(lambda match: self._variable(match[1], node), value)
 
     def _variable(self, name: str, node: exp.Expr) -> str:
@@ -172,7 +172,7 @@ def count(given: Given, name: str) -> int:
     written = given.text_of(name) if value.is_string else str(value.name)
     number = int(written) if re.fullmatch(r"[0-9]{1,9}", written.strip()) else 0
     if not 1 <= number <= _PARTITIONS_MAX:
-        raise given.error(name, f"{name} is a whole number from 1 to {_PARTITIONS_MAX}")
+        raise given.error(name, f"{name} must be a whole number from 1 to {_PARTITIONS_MAX}")
     return number
 
 

@@ -190,5 +190,5 @@ class _Reading:
             return default
         value = plain_value(node, self._text)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self._text.error(node, "a number of rows is a whole number")
+            raise self._text.error(node, "the number of rows must be a whole number")
         return value

@@ -341,7 +341,7 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
     if isinstance(time, exp.Anonymous) and time.name.lower() == "vs":
         return
     if not isinstance(time, exp.Column):
-        raise call.text.error(time, "the time of a window is a column: DESCRIPTOR(ts)")
+        raise call.text.error(time, "the time of a window must be a column: DESCRIPTOR(ts)")
     column = scope.column(time, call.text)
     is_time = column == VS or is_event_time(scope.stream.plan, column)
     if not is_time and not _is_within(rows, column, spec):

@@ -106,7 +106,7 @@ def test_a_lost_status_is_rebuilt_from_the_log(events: Path, gate: Gate, tmp_pat
 
 def test_files_cannot_be_told_to_end(events: Path, gate: Gate, tmp_path: Path) -> None:
     def refused(job: jobmanager.Job) -> None:
-        with pytest.raises(CannotFinishError, match="which have an end; stop it without"):
+        with pytest.raises(CannotFinishError, match="that end by themselves; stop it without"):
             job.stop(finish=True)
         job.stop()
 

@@ -71,7 +71,7 @@ def test_a_wrong_row_is_bisected_to_its_item(how: dict[str, str], root: str, eve
 
 
 def test_bisection_needs_a_wrong_row(root: str) -> None:
-    with pytest.raises(NoSuchRowError, match="gives no wrong row"):
+    with pytest.raises(NoSuchRowError, match="returns no wrong row"):
         bisect(root, row="most > 1e30")
     with pytest.raises(UsageError, match="on wrong rows, or one on right rows"):
         bisect(root)

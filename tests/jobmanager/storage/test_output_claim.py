@@ -78,7 +78,7 @@ def test_a_lost_claim_is_made_again_in_the_root_only(name: str, tmp_path: Path) 
         Path(folder, CLAIM).write_bytes(b"{")
     claim_output(inside, root, "1", has_claimed=True)
     assert refuse_taken_output(inside, root, "1")
-    with pytest.raises(BrokenClaimError, match=rf'{name}/_JOB.*cut short.*put this.*"id": "1"'):
+    with pytest.raises(BrokenClaimError, match=rf'{name}/_JOB.*truncated.*put this.*"id": "1"'):
         claim_output(outside, root, "1", has_claimed=True)
     Path(outside, CLAIM).write_text(json.dumps({"job": root, "id": "1"}))
     assert refuse_taken_output(outside, root, "1", has_claimed=True), "as the message says"

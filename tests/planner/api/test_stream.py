@@ -198,7 +198,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: event("soon"), "vs 'soon' is not a time; write it like"),
     (lambda: Stream.from_items({"a": "int64"}, [event(1, b=1)]), "no column 'b' in event(...)"),
     (lambda: Stream.from_items({"a": "int64"}, [event(1, a="x")]), "do not fit their schema"),
-    (lambda: Stream.from_items({"a": "int64"}, [(1, 2)]), "items are event(...) and cti(...)"),  # type: ignore[list-item]
+    (lambda: Stream.from_items({"a": "int64"}, [(1, 2)]), "items must be event(...)"),  # type: ignore[list-item]
     (lambda: Stream.from_items({"a": "int65"}, []), "'int65'; did you mean 'int64'? The types"),
     (lambda: Stream.from_items({"_vs": "int64"}, []), "column name '_vs' is reserved"),
     (lambda: Stream.from_items({"a": int}, [], partitions=0), "partitions=0: must be between"),

@@ -281,7 +281,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
             r"apply\(\) takes a function, not 3",
         ),
         (lambda: READINGS.apply(doubled, {}), "its schema has no columns"),
-        (lambda: READINGS.apply(doubled, ["a"]), "a schema is a dict"),
+        (lambda: READINGS.apply(doubled, ["a"]), "a schema must be a dict"),
         (lambda: READINGS.transform(Count, {"a": "int64"}), "it has no method 'execute'"),
         (lambda: udf(WRONG["code"], returns="int64"), r"udf\(\) takes a function, not 3"),
         (lambda: udf(len, returns="int64", nulls=WRONG["nulls"]), "nulls='drop'"),

@@ -178,7 +178,7 @@ def test_every_kind_of_work_costs_something() -> None:
 def test_mistakes_in_hints() -> None:
     with pytest.raises(InvalidPlanError, match=r"call it directly on Stream\.from_parquet"):
         bids().filter(col("price") > 1).hint(rate=3)
-    with pytest.raises(InvalidPlanError, match=r"hint\(rate=0\): it must be a positive number"):
+    with pytest.raises(InvalidPlanError, match=r"hint\(rate=0\): must be a positive number"):
         bids().hint(rate=0)
     for rate in (1, 0.5):
         slow = bids().hint(rate=rate).plan

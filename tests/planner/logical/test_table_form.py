@@ -91,7 +91,7 @@ def test_names_are_chosen() -> None:
     for wrong in ({"start": "_vs"}, {"start": "a", "end": "a"}):
         with pytest.raises(InvalidPlanError):
             SUMS.to_parquet(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidPlanError, match="give no names"):
+    with pytest.raises(InvalidPlanError, match="leave out start="):
         SUMS.to_parquet(start="a", technical_columns=True)
 
 

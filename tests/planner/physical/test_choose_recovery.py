@@ -141,7 +141,7 @@ def test_a_run_may_ask_for_another() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InvalidPlanError, match=r"recover_with\('hope'\): it is"):
+    with pytest.raises(InvalidPlanError, match=r"recover_with\('hope'\): must be"):
         bids().recover_with("hope")
     with pytest.raises(InvalidPlanError, match='only "replication" has replicas'):
         bids().recover_with("replay", replicas=2)

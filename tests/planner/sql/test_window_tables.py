@@ -91,7 +91,7 @@ def test_windows_by_the_clock_before_they_close() -> None:
 
 EMITS = {
     "SELECT window_end AS b, count(*) AS n FROM t GROUP BY SESSION('5s')": "is unknown while",
-    "SELECT count(*) AS n FROM t GROUP BY HOP('3s', '5s')": "the size is a multiple of the step",
+    "SELECT count(*) AS n FROM t GROUP BY HOP('3s', '5s')": "size must be a multiple of the step",
     "SELECT max(k) AS k, is_final FROM t GROUP BY SESSION('5s')": "no column 'is_final'",
     "SELECT count(*) AS n FROM TUMBLE(t, ts, '5s') AS a JOIN TUMBLE(t, ts, '5s') AS b ON a.k = b.k "
     "GROUP BY a.window_start, a.window_end": "needs the windows in this GROUP BY",
@@ -138,7 +138,7 @@ REFUSED = {
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts)))": "write TUMBLE(TABLE t, DESCRIPTOR(ts), SIZE, [OFFSET",
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), SLIDE => '1s'))": "write TUMBLE(TABLE t",
     "TABLE(HOP(TABLE t, DESCRIPTOR(ts), '1 minute', '5s'))": "takes the SLIDE first, then the SIZE",
-    "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), '7s', '1m'))": "the size is a multiple of the step",
+    "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), '7s', '1m'))": "size must be a multiple of the step",
     "TABLE(TUMBLE(TABLE nothing, DESCRIPTOR(ts), '1s'))": "no stream 'nothing'",
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(nothing), '1s'))": "no column 'nothing'",
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(m), '1s'))": "'m' is not the time of 't'",
@@ -189,7 +189,7 @@ def test_cumulating_over_lifetimes() -> None:
 
 
 def test_a_step_divides_its_window() -> None:
-    with pytest.raises(InvalidPlanError, match="the size is a multiple of the step"):
+    with pytest.raises(InvalidPlanError, match="size must be a multiple of the step"):
         cumulating("1m", "7s")
 
 

@@ -338,7 +338,7 @@ def test_columns_that_no_job_could_read_are_refused(kind: pa.DataType, advice: s
 
 
 def test_a_log_keeps_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(NoLogError, match="holds no log"):
+    with pytest.raises(NoLogError, match="has no log"):
         Appender(str(tmp_path))
     with pytest.raises(NoLogError):
         open_log(str(tmp_path))

@@ -34,7 +34,7 @@ TRIES = 3
         ({"share": (0.5, 2)}, "a number from 0, and how many sites"),
         ({"share": (2, 2)}, "a number from 0, and how many sites"),
         ({"share": (0, 1, 2)}, "a number from 0, and how many sites"),
-        ({"limits": 3}, "limits=3): they are JoinerLimits(...)"),
+        ({"limits": 3}, "limits=3): must be JoinerLimits(...)"),
         ({"primary": 3}, "three logs, each a path or a url"),
         ({"to": "clicks"}, "three logs, each a path or a url"),
         ({"retry": -1}, "retry=-1): must be 0 or more"),

@@ -185,12 +185,12 @@ def test_what_cannot_be_delivered_so_is_refused_when_the_query_is_built(
         ({"servers": ()}, "servers= is a url"),
         ({"servers": None}, "servers= is a url"),
         ({"servers": [3]}, "servers= is a url"),
-        ({"shards": 0}, "shards=0: a whole number from 1 to 4,096"),
+        ({"shards": 0}, "shards=0: must be a whole number from 1 to 4,096"),
         ({"shards": "2"}, "shards='2'"),
         ({"shards": 4097}, "shards=4097"),
-        ({"replicas": 6}, "replicas=6: a whole number from 1 to 5"),
+        ({"replicas": 6}, "replicas=6: must be a whole number from 1 to 5"),
         ({"replicas": True}, "replicas=True"),
-        ({"keep": "7us"}, "keep= is at least 8 microseconds"),
+        ({"keep": "7us"}, "keep= must be at least 8 microseconds"),
     ],
 )
 def test_a_registry_that_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:

@@ -92,7 +92,7 @@ def parse_avro_schema(text: str) -> AvroSchema:
     """
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise ValueError("an Avro schema for rows is a record")
+        raise ValueError("an Avro schema for rows must be a record")
     if not isinstance(schema.get("fields"), list):
         raise ValueError("an Avro record needs a list of fields")
     return schema

@@ -302,7 +302,7 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
         (lambda: lit(21).factorial(), "a factorial fits into int64 for 0 to 20"),
         (lambda: col("f").width_bucket(1, 1, 2), "low and high must be different numbers"),
         (lambda: col("f").width_bucket(1, math.inf, 2), "low and high must be different numbers"),
-        (lambda: col("f").width_bucket(1, 2, 0), "buckets is a whole number from 1 to"),
+        (lambda: col("f").width_bucket(1, 2, 0), "buckets must be a whole number from 1 to"),
         (lambda: col("f") + lit("abc").cast(int), "'abc'"),
         (lambda: when(col("b")).then((lit("a") + "b").cast(int)).otherwise(1), "'ab'"),
         (lambda: col("s").str.replace("", "x"), "nothing to replace in an empty pattern"),

@@ -424,7 +424,7 @@ REFUSED = {
         "deleted needs 'changelog.mode' = 'upsert', too"
     ),
     table(KEYED.format(" PRIMARY KEY NOT ENFORCED"), f"{UPSERT}, ve = NULL")
-    + "SELECT * FROM bids": "each version lasts until the next of its key: leave ve out",
+    + "SELECT * FROM bids": "a row of an upsert lasts until the next row of its key: leave ve out",
     table(KEYED.format(" PRIMARY KEY NOT ENFORCED"), f"{UPSERT}, deleted = 'price'")
     + "SELECT * FROM bids": "deleted is a condition, as op = 'd', and no DOUBLE",
     table(KEYED.format(" PRIMARY KEY NOT ENFORCED") + ", PRIMARY KEY (price) NOT ENFORCED")
@@ -464,5 +464,5 @@ def test_numbers_may_stand_in_quotes(bids: Path, written: str) -> None:
 @pytest.mark.parametrize("written", ["'x'", "''", "'0'", "'1.5'", "'-1'", "'99999999999999999999'"])
 def test_what_is_no_number_is_refused(bids: Path, written: str) -> None:
     text = table(f"{COLUMNS}, {MARK}", f"'scan.parallelism' = {written}") + "SELECT * FROM bids"
-    with pytest.raises(SqlError, match="is a whole number from 1 to"):
+    with pytest.raises(SqlError, match="must be a whole number from 1 to"):
         compiled(text, bids)
