@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from jobmanager.cli.branching.abandoned import delete_abandoned, recorded
 from jobmanager.cli.branching.branch import fresh_root, prepare
 from jobmanager.cli.branching.onset import Onset, onsets
 from jobmanager.driver.running.changes import pending
@@ -190,30 +191,40 @@ def run_canary(
     if any(output.changes is not None for output in plan.of_outputs):
         reason = "its output has rows whose end is not known yet; use jobmanager branch"
         raise CanaryError(here, reason)
-    made = prepare(file, root, new_root=fresh_root(root, "canary"), trust=trust)
-    on_started(made)
+    target, now_us = fresh_root(root, "canary"), SystemClock().now_us()
+    delete_abandoned(job_root, now_us)
+    with recorded(job_root, target, now_us):
+        made = prepare(file, root, new_root=target, trust=trust)
+        on_started(made)
+        job, until_s = _started(made, here, duration_us, config)
+        try:
+            beside = _Beside(job_root, plan, made, job)
+            if beside.begin_us != MIN_TIME:
+                on_range(beside.begin_us, beside.begin_us + duration_us)
+            begin_us, end_us = beside.wait(duration_us, until_s + WALL_TIMES_MAX * beside.ahead_s)
+            differences = beside.differences(begin_us, end_us)
+            return Canary(comparison, begin_us, end_us, differences, beside.mixed)
+        except JobFailedError as error:
+            raise CanaryFailedError(here, str(error)) from error
+        finally:
+            job.cancel()
+            with contextlib.suppress(JobFailedError):
+                job.wait()
+            made.delete()
+
+
+def _started(
+    made: Branch, here: str, duration_us: int, config: JobConfig | None
+) -> tuple[Job, float]:
+    """Start the branch. Return it, and the monotonic time until which it may take."""
     until_s = SystemClock().monotonic_s() + _wall_s(duration_us)
     try:
-        job = made.start(config=config, until_s=until_s)
+        return made.start(config=config, until_s=until_s), until_s
     except JobFailedError as error:
         raise CanaryFailedError(here, str(error)) from error
     except TimeoutError as error:
         reason = f"its query has not begun within {_wall_s(duration_us):,.0f} s"
         raise CanaryFailedError(here, reason) from error
-    try:
-        beside = _Beside(job_root, plan, made, job)
-        if beside.begin_us != MIN_TIME:
-            on_range(beside.begin_us, beside.begin_us + duration_us)
-        begin_us, end_us = beside.wait(duration_us, until_s + WALL_TIMES_MAX * beside.ahead_s)
-        differences = beside.differences(begin_us, end_us)
-        return Canary(comparison, begin_us, end_us, differences, beside.mixed)
-    except JobFailedError as error:
-        raise CanaryFailedError(here, str(error)) from error
-    finally:
-        job.cancel()
-        with contextlib.suppress(JobFailedError):
-            job.wait()
-        made.delete()
 
 
 def _wall_s(duration_us: int) -> float:

@@ -13,6 +13,7 @@ from jobmanager.config import JobConfig
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.root import JobRoot
+from rstream.clock import SystemClock
 
 
 @with_run_options(only=("retain",))
@@ -25,16 +26,22 @@ def gc(
     as_json: options.AsJson = False,
     **run_options: Any,
 ) -> None:
+    from jobmanager.cli.branching.abandoned import delete_abandoned
+
     job_root = JobRoot(root, trust=trust)
     garbage = collect_garbage(
         job_root, JobConfig(), {"retain": run_options["retain"]}, is_dry_run=dry_run
     )
+    roots = delete_abandoned(job_root, SystemClock().now_us(), is_dry_run=dry_run)
     removed = {"files": list(garbage.files), "bytes": garbage.size_bytes, "dry_run": dry_run}
+    removed["canaries"] = roots
     if as_json:
         print(json.dumps(removed))
         return
     for name in garbage.files:
         print(name)
+    for canary in roots:
+        print(f"{canary} (root of a canary that was killed)")
     what = "would be freed" if dry_run else "freed"
     print(f"{len(garbage.files):,} files, {garbage.size_bytes:,} bytes {what}")
 

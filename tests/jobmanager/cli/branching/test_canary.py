@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,13 +19,16 @@ import pyarrow as pa
 import pytest
 
 from jobmanager.cli.branching import canary
+from jobmanager.cli.branching.abandoned import LEFT_S, delete_abandoned, recorded
 from jobmanager.cli.branching.branch import Branch
 from jobmanager.cli.branching.canary import Canary, CanaryError, CanaryFailedError, run_canary
 from jobmanager.cli.verbs.change import deploy
 from jobmanager.driver.running.deploying import compared
 from jobmanager.replay.rows import diffing
+from jobmanager.storage.documents import json_document
 from jobmanager.storage.query_file import load_query
-from jobmanager.storage.root import GENERATION, JobRoot
+from jobmanager.storage.root import FORMAT, GENERATION, JobRoot
+from rstream.clock import SystemClock
 from rstream.errors import UsageError
 from tests.jobmanager.cli.branching.test_onset import onset_of
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
@@ -118,6 +123,22 @@ def test_equal_rows_of_stages_with_old_rows_are_not_equal() -> None:
     mixed = Canary("a", 0, 1, {"out": diffing.compared(one, one, ())}, {"out": ("s02-even",)})
     assert not mixed.is_equal
     assert "s02-even may use rows of any age that the former query has read" in str(mixed)
+
+
+def test_the_root_of_a_canary_that_runs_or_has_another_name_is_kept(tmp_path: Path) -> None:
+    job, late_us = JobRoot(str(tmp_path / "job")), int(LEFT_S * 1e6) + 1
+    running, other = (tmp_path / name for name in ("job-canary-00aa11", "job-canaries"))
+    lease = {"machine": socket.gethostname(), "pid": os.getppid(), "written_us": 2 * 10**15}
+    for folder in (running, other):
+        folder.mkdir()
+        (folder / "job.json").write_bytes(json_document({"format": FORMAT}))
+        JobRoot(str(folder)).write_status({"job": "j", "state": "running", **lease})
+    with recorded(job, str(running), 0), recorded(job, str(other), 0):
+        assert delete_abandoned(job, late_us) == []
+        JobRoot(str(running)).write_status({"job": "j", "state": "cancelled", **lease})
+        assert delete_abandoned(job, late_us) == [str(running)]
+    assert not running.exists()
+    assert other.exists()
 
 
 def test_options_that_cannot_be() -> None:
@@ -250,4 +271,12 @@ def test_a_canary_killed_at_any_phase_leaves_the_job_as_it_was(phase: str, tmp_p
         left = [name for name in roots(changed) if name != "job"]
         assert all(name in line for name in left) or phase in ("comparison", "equal")
         assert len(left) <= 1
+    job, now_us = JobRoot(changed.root), SystemClock().now_us()
+    assert delete_abandoned(job, now_us) == [], "it may only just have begun"
+    late_us = now_us + int(LEFT_S * 1e6) + 1
+    uris = [f"{changed.folder}/{name}" for name in left]
+    assert delete_abandoned(job, late_us, is_dry_run=True) == uris
+    assert delete_abandoned(job, late_us) == uris
+    assert roots(changed) == ["job"]
+    assert delete_abandoned(job, late_us) == []
     check_unchanged(changed)
