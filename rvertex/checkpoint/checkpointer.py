@@ -276,12 +276,18 @@ class Checkpointer:
 
 
 def read_checkpoint(
-    store: BlobStore, name: str, spec: VertexSpec, memory: StateMemory = UNLIMITED
+    store: BlobStore,
+    name: str,
+    spec: VertexSpec,
+    memory: StateMemory = UNLIMITED,
+    *,
+    verifies_later: bool = False,
 ) -> LoadedCheckpoint:
     """Read the checkpoint ``name`` of a vertex; its parts are read concurrently.
 
     If the parts exceed the budget of ``memory``, parts on the same disk as the scratch folder are
-    memory-mapped in place, and others are copied to scratch.
+    memory-mapped in place, and others are copied to scratch. ``verifies_later``: the caller
+    verifies the values of mapped parts before it uses them.
 
     Raises:
         CorruptCheckpointError: the checkpoint or a part of it is missing or damaged.
@@ -302,4 +308,11 @@ def read_checkpoint(
         return mapped
 
     schema = spec.state_schema
-    return load_checkpoint(data, name=name, state_schema=schema, fetch=fetch, place=memory.placed)
+    return load_checkpoint(
+        data,
+        name=name,
+        state_schema=schema,
+        fetch=fetch,
+        place=memory.placed,
+        verifies_later=verifies_later,
+    )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PIECE_ROWS_MAX = 1 << 18
 PIECE_BYTES_MAX = 4 << 20
+#: Arrow's kernels warn about columns at unaligned addresses, and are slower on them.
+_ALIGNMENT_BYTES = 8
 
 #: Buffer addresses of a chunk and everything else that determines its rows, except the schema.
 Fingerprint = tuple[Any, ...]
@@ -95,10 +97,10 @@ def nothing_known(schema: pa.Schema) -> KnownPieces[Any]:
     return KnownPieces(schema, (), 0)
 
 
-def piece_of(chunk: pa.RecordBatch, place: P) -> Piece[P]:
-    """Return a stored piece that consists of one chunk."""
+def piece_of(chunk: pa.RecordBatch, place: P, nbytes: int) -> Piece[P]:
+    """Return a stored piece of one chunk, whose values are not read."""
     print_ = fingerprint(chunk)
-    return Piece((chunk,), (print_,) if print_ else (), chunk.nbytes, chunk.num_rows, place)
+    return Piece((chunk,), (print_,) if print_ else (), nbytes, chunk.num_rows, place)
 
 
 def fingerprint(chunk: pa.RecordBatch) -> Fingerprint | None:
@@ -197,3 +199,25 @@ def _fresh(chunks: list[pa.RecordBatch], prints: list[Fingerprint | None]) -> li
             None,
         )
     ]
+
+
+def encoded(batch: pa.RecordBatch) -> pa.Buffer:
+    """Return a batch as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def decoded(data: memoryview) -> pa.RecordBatch:
+    """Return the batch of a stream, without a copy if possible."""
+    return pa.ipc.open_stream(aligned(pa.py_buffer(data))).read_next_batch()
+
+
+def aligned(data: pa.Buffer) -> pa.Buffer:
+    """Return the bytes at an address that is aligned for Arrow; copied only if they are not."""
+    if data.address % _ALIGNMENT_BYTES == 0:
+        return data
+    copy = pa.allocate_buffer(data.size)
+    memoryview(copy)[:] = memoryview(data)
+    return copy

@@ -17,18 +17,36 @@ an unknown field is ignored.
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
-from rvertex.checkpoint.chunks import KnownPieces, Piece, nothing_known, piece_of
-from rvertex.checkpoint.header import DECODER, ENCODER, Header, Inline, Part, Replay, State, Stored
+from rvertex.checkpoint.chunks import (
+    KnownPieces,
+    Piece,
+    decoded,
+    encoded,
+    nothing_known,
+    piece_of,
+)
+from rvertex.checkpoint.header import (
+    CHECKSUM_BYTES,
+    DECODER,
+    ENCODER,
+    Header,
+    Inline,
+    Part,
+    Replay,
+    State,
+    Stored,
+    checksum,
+)
 from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.unverified import Unverified
 from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId
 
 if TYPE_CHECKING:
@@ -45,9 +63,6 @@ INLINE_BYTES_MAX = 64 << 10
 #: Number of parts that are read concurrently.
 _FETCHED_PARTS = 32
 _LENGTH_BYTES = 8
-_CHECKSUM_BYTES = 16
-#: Arrow's kernels warn about columns at unaligned addresses, and are slower on them.
-_ALIGNMENT_BYTES = 8
 
 #: Identifies a table of a snapshot: index of the operator's state, and name of the table.
 TableKey = tuple[int, str]
@@ -81,9 +96,11 @@ class CheckpointWriter:
         self._parts: dict[bytes, Part] = {}
         #: Parts of failed checkpoints that no stored checkpoint names, for reuse.
         self._spare: dict[bytes, Part] = {}
+        self._unverified = Unverified()
 
     def adopt(self, loaded: LoadedCheckpoint) -> None:
         """Continue after the checkpoint ``loaded``, whose parts are not written again."""
+        self._unverified = loaded.unverified
         for key, (schema, pieces) in loaded.tables.items():
             self._tables[key] = nothing_known(schema).with_pieces(pieces)
             self._parts |= {p.place.digest: p.place for p in pieces if p.place is not None}
@@ -111,11 +128,13 @@ class CheckpointWriter:
                 for piece in pieces:
                     part = piece.place
                     if part is None:
-                        data = _batch_bytes(piece.batch())
+                        for chunk in piece.chunks:
+                            self._unverified.verify(chunk)
+                        data = encoded(piece.batch())
                         if data.size <= self._inline_bytes_max:
                             body.add_inline(data)
                             continue
-                        digest = _checksum(data)
+                        digest = checksum(data)
                         part = self._parts.get(digest) or self._spare.get(digest)
                         if part is None:
                             part = self._put(data, digest, count, put)
@@ -142,7 +161,7 @@ class CheckpointWriter:
     ) -> Part:
         path = f"{self._folder}/parts/{self._epoch:08d}-{count:06d}-{digest.hex()}"
         put(path, data)
-        part = self._spare[digest] = Part(path, data.size, digest, zlib.crc32(data))
+        part = self._spare[digest] = Part.of(path, data, digest)
         return part
 
 
@@ -152,6 +171,8 @@ class LoadedCheckpoint:
 
     snapshot: Snapshot
     tables: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]]
+    #: Its mapped parts: verify their values before you use them.
+    unverified: Unverified = field(default_factory=Unverified)
 
 
 def checkpoint_path(folder: str, epoch: int, count: int) -> str:
@@ -173,7 +194,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         for name, table in state.tables.items():
             body.begin_table(name, table.schema)
             for batch in table.to_batches():
-                body.add_inline(_batch_bytes(batch))
+                body.add_inline(encoded(batch))
     return body.manifest()
 
 
@@ -189,11 +210,13 @@ def load_checkpoint(
     state_schema: str,
     fetch: Callable[[Sequence[str]], Sequence[bytes | pa.Buffer | None]],
     place: Callable[[bytes | pa.Buffer, int], bytes | pa.Buffer] = lambda blob, _: blob,
+    verifies_later: bool = False,
 ) -> LoadedCheckpoint:
     """Decode the snapshot whose manifest is ``data``, read from the checkpoint ``name``.
 
     ``fetch`` reads several parts, and returns None for a missing part. ``place`` is called with
     each part and the size of all parts; it returns the same bytes, possibly mapped from a disk.
+    ``verifies_later``: the caller verifies the values of mapped parts before it uses them.
 
     Raises:
         CorruptCheckpointError: the manifest or a part is damaged, or a part is missing.
@@ -203,7 +226,9 @@ def load_checkpoint(
     header, inline = _open(data, name)
     if header.state_schema != state_schema:
         raise SnapshotSchemaError(name, header.state_schema, state_schema)
-    parts = _fetch_parts(header, name, fetch, place)
+    unverified = Unverified()
+    later = unverified if verifies_later else None
+    parts = _fetch_parts(header, name, fetch, place, later)
     states: list[OperatorState] = []
     stored: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]] = {}
     for number, state in enumerate(header.states):
@@ -214,15 +239,15 @@ def load_checkpoint(
             pieces: list[Piece[Part]] = []
             for entry in entries:
                 if isinstance(entry, Inline):
-                    batches.append(_batch(inline[entry.offset : entry.offset + entry.size_bytes]))
+                    batches.append(decoded(inline[entry.offset : entry.offset + entry.size_bytes]))
                     continue
                 part, blob = parts[entry.path]
-                batches.append(_batch(memoryview(blob)))
-                pieces.append(piece_of(batches[-1], part))
+                batches.append(decoded(memoryview(blob)))
+                pieces.append(piece_of(batches[-1], part, part.size_bytes))
             tables[table_name] = pa.Table.from_batches(batches, schema)
             stored[number, table_name] = schema, pieces
         states.append(OperatorState(state.header, tables))
-    return LoadedCheckpoint(_snapshot(header, tuple(states)), stored)
+    return LoadedCheckpoint(_snapshot(header, tuple(states)), stored, unverified)
 
 
 def read_header(data: bytes, name: str) -> Header:
@@ -278,13 +303,13 @@ class _Body:
         self._offset += data.size
 
     def add_part(self, part: Part) -> None:
-        self._entries.append(Stored(part.path, part.size_bytes, part.digest, part.crc))
+        self._entries.append(Stored(*(getattr(part, field.name) for field in fields(Part))))
 
     def manifest(self) -> bytes:
         header = ENCODER.encode(self._header)
         length = len(header).to_bytes(_LENGTH_BYTES, "little")
         body = b"".join([MAGIC, length, header, *self._blobs])
-        return body + _checksum(body)
+        return body + checksum(body)
 
 
 def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
@@ -292,9 +317,9 @@ def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
     view = memoryview(data)
     start = len(MAGIC) + _LENGTH_BYTES
     magic = bytes(view[: len(MAGIC)])
-    if len(data) < start + _CHECKSUM_BYTES or not magic.startswith(MAGIC[:-_NUMBER_BYTES]):
+    if len(data) < start + CHECKSUM_BYTES or not magic.startswith(MAGIC[:-_NUMBER_BYTES]):
         raise CorruptCheckpointError(name, "it has another format")
-    if _checksum(view[:-_CHECKSUM_BYTES]) != bytes(view[-_CHECKSUM_BYTES:]):
+    if checksum(view[:-CHECKSUM_BYTES]) != bytes(view[-CHECKSUM_BYTES:]):
         raise CorruptCheckpointError(name, "its checksum does not match")
     if not _is_read(magic):
         raise CheckpointFormatError(name, magic.decode(errors="replace"), MAGIC.decode())
@@ -303,7 +328,7 @@ def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
         header = DECODER.decode(view[start : start + length])
     except msgspec.DecodeError as error:
         raise CorruptCheckpointError(name, f"its header: {error}") from error
-    return header, view[start + length : -_CHECKSUM_BYTES]
+    return header, view[start + length : -CHECKSUM_BYTES]
 
 
 def _is_read(magic: bytes) -> bool:
@@ -317,6 +342,7 @@ def _fetch_parts(
     name: str,
     fetch: Callable[[Sequence[str]], Sequence[bytes | pa.Buffer | None]],
     place: Callable[[bytes | pa.Buffer, int], bytes | pa.Buffer],
+    unverified: Unverified | None,
 ) -> dict[str, tuple[Part, bytes | pa.Buffer]]:
     wanted = _parts_of(header)
     fetched: dict[str, tuple[Part, bytes | pa.Buffer]] = {}
@@ -327,9 +353,11 @@ def _fetch_parts(
             part = wanted[path]
             if blob is None:
                 raise CorruptCheckpointError(name, f"its part {path} is gone")
-            if len(blob) != part.size_bytes or not _is_whole(blob, part):
-                reason = f"the checksum of its part {path} does not match"
-                raise CorruptCheckpointError(name, reason)
+            if unverified is not None and isinstance(blob, pa.Buffer) and part.head_bytes:
+                part.require_head(blob, name)
+                unverified.add(blob, partial(part.require, blob, name))
+            else:
+                part.require(blob, name)
             fetched[path] = part, place(blob, size)
     return fetched
 
@@ -364,33 +392,3 @@ def _snapshot(header: Header, states: tuple[OperatorState, ...]) -> Snapshot:
 
 def _no_parts(paths: Sequence[str]) -> Sequence[bytes | None]:
     return [None for _ in paths]
-
-
-def _batch_bytes(batch: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def aligned(data: pa.Buffer) -> pa.Buffer:
-    """Return the bytes at an address that is aligned for Arrow; copy them only if they are not."""
-    if data.address % _ALIGNMENT_BYTES == 0:
-        return data
-    copy = pa.allocate_buffer(data.size)
-    memoryview(copy)[:] = memoryview(data)
-    return copy
-
-
-def _batch(data: memoryview) -> pa.RecordBatch:
-    return pa.ipc.open_stream(aligned(pa.py_buffer(data))).read_next_batch()
-
-
-def _is_whole(data: bytes | pa.Buffer, part: Part) -> bool:
-    if part.crc is None:
-        return _checksum(data) == part.digest
-    return zlib.crc32(data) == part.crc
-
-
-def _checksum(data: bytes | memoryview | pa.Buffer) -> bytes:
-    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()

@@ -6,10 +6,17 @@ ignored. So every new field needs a default.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import zlib
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+
+from rvertex.errors import CorruptCheckpointError
+
+CHECKSUM_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,49 @@ class Part:
     digest: bytes
     #: CRC-32 of the bytes, which is 5 times faster to check than the digest; None in old manifests.
     crc: int | None = None
+    #: Bytes before the values of the piece, and their CRC-32; 0 in older manifests.
+    head_bytes: int = 0
+    head_crc: int = 0
+
+    @classmethod
+    def of(cls, path: str, data: pa.Buffer, digest: bytes) -> Part:
+        """Describe a part with these bytes."""
+        head = _head(data)
+        return cls(path, data.size, digest, zlib.crc32(data), len(head), zlib.crc32(head))
+
+    def require(self, data: bytes | pa.Buffer, checkpoint: str) -> None:
+        """Raise CorruptCheckpointError unless these are the part's bytes."""
+        if self.crc is None:
+            is_same = checksum(data) == self.digest
+        else:
+            is_same = zlib.crc32(data) == self.crc
+        self._require(data, checkpoint, is_same)
+
+    def require_head(self, data: pa.Buffer, checkpoint: str) -> None:
+        """As :meth:`require` for the bytes before the values, which give the values' places."""
+        head = memoryview(data)[: self.head_bytes]
+        self._require(data, checkpoint, zlib.crc32(head) == self.head_crc)
+
+    def _require(self, data: bytes | pa.Buffer, checkpoint: str, is_same: bool) -> None:
+        if len(data) != self.size_bytes or not is_same:
+            reason = f"the checksum of its part {self.path} does not match"
+            raise CorruptCheckpointError(checkpoint, reason)
+
+
+def _head(data: pa.Buffer) -> memoryview:
+    """The bytes of a stored piece that precede its values; none if it has dictionaries."""
+    messages = pa.ipc.MessageReader.open_stream(data)
+    messages.read_next_message()  # the schema
+    message = messages.read_next_message()
+    body = message.body
+    if message.type != "record batch" or not body.size:
+        return memoryview(b"")
+    return memoryview(data)[: body.address - data.address]
+
+
+def checksum(data: bytes | memoryview | pa.Buffer) -> bytes:
+    """Return the digest of a manifest or a part."""
+    return hashlib.blake2b(data, digest_size=CHECKSUM_BYTES).digest()
 
 
 class Inline(msgspec.Struct, frozen=True, array_like=True, tag="i"):
@@ -37,10 +87,12 @@ class Stored(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     size_bytes: int
     digest: bytes
     crc: int | None = None
+    head_bytes: int = 0
+    head_crc: int = 0
 
     @property
     def part(self) -> Part:
-        return Part(self.path, self.size_bytes, self.digest, self.crc)
+        return Part(*(getattr(self, field.name) for field in fields(Part)))
 
 
 class State(msgspec.Struct):

@@ -24,10 +24,10 @@ import msgspec
 import pyarrow as pa
 
 from rstream.items.batch import Items
+from rvertex.checkpoint.chunks import aligned
 from rvertex.checkpoint.codec import (
     CheckpointWriter,
     LoadedCheckpoint,
-    aligned,
     checkpoint_path,
     load_checkpoint,
 )

@@ -56,6 +56,7 @@ class PreparedInstance:
 
     def close(self) -> None:
         """Close an instance that was not passed to a runner."""
+        self.vertex.memory.unverified.close()
         for stream in self.outputs:
             stream.close(flush=False)
 
@@ -99,7 +100,9 @@ def prepare_instance(
     else:
         loaded = None
         if checkpoint:
-            loaded = read_checkpoint(env.store, checkpoint, spec, env.state_memory)
+            loaded = read_checkpoint(
+                env.store, checkpoint, spec, env.state_memory, verifies_later=True
+            )
     snapshot = None if loaded is None else loaded.snapshot
     values = open_values(spec, snapshot, env.store, World(env.clock, env.wake))
     vertex = RVertex(
@@ -109,8 +112,10 @@ def prepare_instance(
         values=values,
         memory=env.state_memory,
     )
-    if snapshot is not None:
-        vertex.load(snapshot)
+    if loaded is not None:  # verified on reading, and by a background thread
+        vertex.memory.unverified = loaded.unverified
+        vertex.load(loaded.snapshot)
+        loaded.unverified.verify_all(env.background.submit, vertex.memory.drop_pages)
     intake = None if vertex.log is None else open_intake(spec, vertex.log, env.store, epoch)
     pace = _open_pace(spec, env)
     seqs = vertex.output_seqs if history is None else history.output_seqs

@@ -81,7 +81,6 @@ class VertexRunner:
         self._source: SourceReader | None = None
         #: The next rows of a paced source, which a background thread reads before they are due.
         self._reading: Future[pa.RecordBatch | None] | None = None
-        self._source_ended = False
         self._ahead: Items | None = None
         self._pace, self._values = prepared.pace, prepared.values
         #: The held step: its journal entry that must become durable first, and its outputs.
@@ -89,8 +88,8 @@ class VertexRunner:
         #: Outputs of stored steps (productions) to write again: some items are not durable.
         self._again = deque(prepared.history.again if prepared.history is not None else ())
         self.checkpoints = self._open_checkpoints(epoch, prepared, slot)
-        self._announced_finish, self.last_checkpoint = False, LastCheckpoint(prepared.vertex)
-        self._has_room = True
+        self._announced_finish = self._source_ended = False
+        self._has_room, self.last_checkpoint = True, LastCheckpoint(prepared.vertex)
         #: Whether all offered items have been executed; false if the instance was just loaded.
         self._has_executed = False
         self._flush_by_s: float | None = None
@@ -125,6 +124,7 @@ class VertexRunner:
 
     def poll(self) -> bool:
         """Read, execute and write as far as possible now; return whether there was work."""
+        self.vertex.memory.unverified.require_no_damage()
         if self._held is not None:
             return self._release()
         if self._again:
@@ -374,6 +374,7 @@ class VertexRunner:
 
     def close(self) -> None:
         """Close readers and streams, even after failures; raise the first. Other items are lost."""
+        self.vertex.memory.unverified.close()
         with ExitStack() as closing:
             for stream in self.outputs:
                 closing.callback(stream.close, flush=False)

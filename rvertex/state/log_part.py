@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,26 @@ from rstream.types import INF_TIME
 from rvertex.state.hash_index import HashIndex, by_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rvertex.state.memory import Holder
+
+#: A fence is the number of a row; there is one for at least each of this number of rows.
+FENCE_ROWS = 1 << 13
+#: Numbers of rows, ascending, and the positions of these rows, int64[n] each.
+Fences = tuple[np.ndarray, np.ndarray]
+
+
+def fences_of(numbers: np.ndarray, position: int) -> Fences:
+    """The fences of rows with these numbers, the first of which is at ``position``."""
+    at = np.arange(0, len(numbers), FENCE_ROWS)
+    return numbers[at], at + position
+
+
+def joined_fences(fences: Sequence[Fences]) -> Fences:
+    """The fences of consecutive rows as one."""
+    numbers, positions = zip(*fences, strict=True)
+    return np.concatenate(numbers), np.concatenate(positions)
 
 
 @dataclass(slots=True)
@@ -30,17 +48,24 @@ class LogPart:
     known_last: int | None = None
     is_stored: bool = False
     index: HashIndex | None = None
+    #: The first row has a fence. None: the first row of each block has one.
+    known_fences: Fences | None = None
+    #: Verifies a block before its first use; see :mod:`rvertex.state.unverified`.
+    verify: Callable[[pa.RecordBatch], None] | None = None
     last: int = field(init=False, default=INF_TIME)
-    #: The number of the first row of each block.
-    firsts: np.ndarray = field(init=False)
+    fences: Fences = field(init=False)
     #: The position of the first row of each block, and the end of the last.
     starts: np.ndarray = field(init=False)
     #: The number of current rows that no reader holds.
     free: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.firsts = np.array([block.column(0)[0].as_py() for block in self.blocks], np.int64)
         self.starts = np.cumsum([0, *(block.num_rows for block in self.blocks)])
+        if self.known_fences is not None:
+            self.fences = self.known_fences
+        else:
+            firsts = [self.block(k).column(0)[0].as_py() for k in range(len(self.blocks))]
+            self.fences = np.array(firsts, np.int64), self.starts[:-1]
         if self.known_last is not None:
             self.last = self.known_last
         elif self.until is not None:
@@ -55,14 +80,26 @@ class LogPart:
     def nbytes(self) -> int:
         return sum(block.nbytes for block in self.blocks)
 
-    def move(self, blocks: list[pa.RecordBatch]) -> None:
+    @property
+    def first(self) -> int:
+        """The number of the first row."""
+        return int(self.fences[0][0])
+
+    def block(self, k: int) -> pa.RecordBatch:
+        """Block ``k``, to be read."""
+        if self.verify is not None:
+            self.verify(self.blocks[k])
+        return self.blocks[k]
+
+    def move(self, blocks: list[pa.RecordBatch], fences: Fences) -> None:
         """Replace the blocks by equal rows on scratch; the next lookup builds the index again."""
-        self.blocks, self.index, self.is_stored = blocks, None, True
+        self.blocks, self.known_fences, self.index, self.is_stored = blocks, fences, None, True
         self.__post_init__()
 
     def times(self) -> list[np.ndarray]:
         """Return the expiry times of each block."""
-        return [block.column(self.until).to_numpy() for block in self.blocks]
+        blocks = map(self.block, range(len(self.blocks)))
+        return [block.column(self.until).to_numpy() for block in blocks]
 
     def count(self) -> None:
         """Count the free rows after a mask was changed."""
@@ -73,20 +110,28 @@ class LogPart:
 
         No number may be below the part's first number.
         """
-        at = self.firsts.searchsorted(numbers, side="right") - 1
-        positions = []
-        for k, local in by_block(at):
-            known = self.blocks[k].column(0).to_numpy()
-            inside = known.searchsorted(numbers[local])
-            is_row = known.take(inside, mode="clip") == numbers[local]
-            positions.append(self.starts[k] + inside[is_row])
-        return np.concatenate(positions)
+        known, rows = self.fences
+        fence = known.searchsorted(numbers, side="right") - 1
+        ends = np.append(rows[1:], self.rows)[fence]
+        low, high = (self.starts.searchsorted(x, side="right") - 1 for x in (rows[fence], ends - 1))
+        positions = [np.empty(0, np.int64)]
+        while len(numbers):  # ends: the rows between two fences are in a few blocks
+            for k, local in by_block(low):
+                of_block = self.block(k).column(0).to_numpy()
+                inside = of_block.searchsorted(numbers[local])
+                is_row = of_block.take(inside, mode="clip") == numbers[local]
+                positions.append(self.starts[k] + inside[is_row])
+            more = low < high
+            numbers, low, high = numbers[more], low[more] + 1, high[more]
+        found = np.concatenate(positions)
+        found.sort()
+        return found
 
     def take(self, at: np.ndarray, holder: Holder) -> pa.RecordBatch:
         """Return the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
-            self.blocks[k].take(pa.array(at[local] - self.starts[k]))
+            self.block(k).take(pa.array(at[local] - self.starts[k]))
             for k, local in holder.read_once(by_block(block))
         ]
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
@@ -95,15 +140,15 @@ class LogPart:
         """Return the numbers of the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
-            self.blocks[k].column(0).to_numpy()[at[local] - self.starts[k]]
+            self.block(k).column(0).to_numpy()[at[local] - self.starts[k]]
             for k, local in by_block(block)
         ]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
     def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """Yield each block with these columns, and which of its rows are current."""
-        for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
-            yield block.select(columns), self.current[lo:hi]
+        for k, (lo, hi) in enumerate(itertools.pairwise(self.starts)):
+            yield self.block(k).select(columns), self.current[lo:hi]
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the current rows, block by block."""
@@ -114,5 +159,6 @@ class LogPart:
 
     def hashes(self, keys: Sequence[str]) -> np.ndarray:
         """Return the hashes of all rows by their keys, uint64[rows]."""
-        each = [hash_rows([block.column(name) for name in keys]) for block in self.blocks]
+        blocks = map(self.block, range(len(self.blocks)))
+        each = [hash_rows([block.column(name) for name in keys]) for block in blocks]
         return np.concatenate(each)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from rstream.items.dictionaries import join_batches
 from rstream.types import implements
 from rvertex.state.scratch import Scratch, Usage
+from rvertex.state.unverified import Unverified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,6 +73,8 @@ class StateMemory:
         self.budget_bytes = budget_bytes
         self.scratch = scratch or Scratch()
         self.host = host or self
+        #: Parts of the restored checkpoint that are verified when they are read.
+        self.unverified = Unverified()
         #: Files and bytes written to scratch so far.
         self.spills = self.spilled_bytes = 0
         #: Bytes that all holders have in memory, and their keys, also those on scratch.
@@ -262,6 +265,10 @@ class Holder:
     def store_array(self, array: np.ndarray) -> np.ndarray:
         """Return the same array on scratch. Raises as :meth:`store`."""
         return self._memory.store_array(array)
+
+    def verify(self, batch: pa.RecordBatch) -> None:
+        """Verify the parts of a checkpoint that contain data of the batch, before it is read."""
+        self._memory.unverified.verify(batch)
 
     def is_stored(self, batch: pa.RecordBatch) -> bool:
         """Return whether the bytes of a batch with columns are on scratch."""

@@ -28,7 +28,7 @@ from rstream.items.hashing import hash_rows
 from rstream.types import MIN_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
-from rvertex.state.log_part import LogPart
+from rvertex.state.log_part import Fences, LogPart, fences_of, joined_fences
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ NUMBER = "number"
 LOG = "log."
 #: Saved tables of the indexes. They are valid only for exactly the saved rows; a log can be loaded
 #: without them.
-INDEX_TABLES = frozenset({"parts", "entries", "words"})
+INDEX_TABLES = frozenset({"parts", "entries", "words", "fences"})
 #: Largest part. The index of a part is sorted in memory in one go, which limits its size.
 PART_ROWS_MAX = 1 << 21
 _MASK = pa.schema([("is_current", pa.bool_())])
@@ -154,7 +154,7 @@ class RowLog:
         self._is_stored = True
         for part in self._parts:
             if not part.is_stored and part.nbytes >= self.holder.run_bytes_min:
-                part.move(self._stored(part.blocks))
+                part.move(*self._stored(part.blocks))
 
     def expire(self, now: int) -> None:
         """Drop the parts whose rows all expire at or before ``now``; a merge drops single rows."""
@@ -188,10 +188,14 @@ class RowLog:
             "rows": [part.rows for part in parts],
             "words": [0 if index is None else len(index.bloom.words) for index in indexes],
             "last": [int(part.last) for part in parts],
+            "fences": [len(part.fences[0]) for part in parts],
+            "next": [self.next_number] * len(parts),
         }
         columns = {name: pa.array(values, pa.int64()) for name, values in of_part.items()}
+        numbers, rows = joined_fences([part.fences for part in parts])
         return tables | {
             "parts": pa.table(columns),
+            "fences": pa.table({"number": numbers, "row": rows}),
             "entries": pa.table({"entry": pa.chunked_array(entries, pa.uint64())}),
             "words": pa.table({"word": pa.chunked_array(words, pa.uint64())}),
         }
@@ -205,6 +209,8 @@ class RowLog:
             self._load_parts(tables, rows, mask)
             return
         blocks = [block for block in rows.to_batches() if block.num_rows]
+        for block in blocks:
+            self.holder.verify(block)
         if blocks:
             self.next_number = int(blocks[-1].column(0)[-1].as_py()) + 1
         start = end = first = 0
@@ -223,21 +229,34 @@ class RowLog:
         current: np.ndarray,
         held: np.ndarray,
         last: int | None = None,
+        fences: Fences | None = None,
     ) -> LogPart:
-        """A restored part; large blocks go to scratch, or are mapped from the checkpoint's file."""
-        large = [block for block in blocks if block.nbytes >= self.holder.run_bytes_min]
-        is_stored = bool(large) and all(map(self.holder.is_stored, large))
-        return LogPart(blocks, current, held, self._until, last, is_stored)
+        """A restored part; its large blocks may be mapped from the checkpoint's files."""
+        total = outside = 0
+        for block in blocks:  # sizes, without reading rows
+            nbytes = block.get_total_buffer_size()
+            total += nbytes
+            outside += 0 if self.holder.is_stored(block) else nbytes
+        is_stored = outside < min(total, self.holder.run_bytes_min)
+        return LogPart(
+            blocks, current, held, self._until, last, is_stored, None, fences, self.holder.verify
+        )
 
     def _load_parts(self, tables: Mapping[str, pa.Table], rows: pa.Table, mask: np.ndarray) -> None:
         """Restore parts with their saved indexes, without reading a row."""
-        row = entry = word = 0
+        row = entry = word = fence = 0
+        fences = tables.get("fences")
         for part in tables["parts"].to_pylist():
             count, words = part["rows"], part["words"]
             blocks = [b for b in rows.slice(row, count).to_batches() if b.num_rows]
             current = mask[row : row + count].copy()
             held = np.zeros(count, bool)
-            loaded = self._loaded(blocks, current, held, part["last"])
+            known = None
+            if fences is not None:
+                some = fences.slice(fence, part["fences"])
+                known = some["number"].to_numpy(), some["row"].to_numpy()
+                fence += len(some)
+            loaded = self._loaded(blocks, current, held, part["last"], known)
             row += count
             if words:
                 chunks = tables["entries"].column(0).slice(entry, count).chunks
@@ -246,7 +265,9 @@ class RowLog:
                 loaded.index = HashIndex([c.to_numpy() for c in chunks if len(c)], bloom)
                 entry, word = entry + count, word + words
             self._parts.append(loaded)
-        if self._parts:
+        if "next" in tables["parts"].schema.names:
+            self.next_number = part["next"]
+        else:  # an older checkpoint
             self.next_number = int(self._parts[-1].numbers(np.array([count - 1]))[0]) + 1
 
     def _matches(
@@ -308,7 +329,7 @@ class RowLog:
         """Yield each part that contains some of these sorted numbers, and these numbers."""
         if not self._parts:
             return
-        firsts = np.array([part.firsts[0] for part in self._parts])
+        firsts = np.array([part.first for part in self._parts])
         bounds = [*numbers.searchsorted(firsts).tolist(), len(numbers)]
         for part, (lo, hi) in zip(self._parts, itertools.pairwise(bounds), strict=True):
             if hi > lo:
@@ -331,20 +352,33 @@ class RowLog:
     def _part(self, batches: Iterable[pa.RecordBatch], held: np.ndarray) -> LogPart:
         current = np.ones(len(held), bool)
         if not self._is_stored:
-            return LogPart([pa.concat_batches(batches)], current, held, self._until)
-        return LogPart(self._stored(batches), current, held, self._until, is_stored=True)
+            block = pa.concat_batches(batches)
+            fences = fences_of(block.column(0).to_numpy(), 0)
+            return LogPart([block], current, held, self._until, known_fences=fences)
+        blocks, fences = self._stored(batches)
+        return LogPart(blocks, current, held, self._until, is_stored=True, known_fences=fences)
 
-    def _stored(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def _stored(self, batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Fences]:
         """Write batches to scratch, a piece per file: a lookup maps no more at a time."""
         stored: list[pa.RecordBatch] = []
+        fences: list[Fences] = []
+        rows = 0
+        for gathered in self._pieces(batches):
+            piece = pa.concat_batches(gathered)
+            fences.append(fences_of(piece.column(0).to_numpy(), rows))
+            rows += piece.num_rows
+            stored += self.holder.store([piece])
+        return stored, joined_fences(fences)
+
+    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+        """Group batches by about the size of a piece."""
         gathered: list[pa.RecordBatch] = []
         nbytes = 0
         for batch in batches:
             gathered.append(batch)
             nbytes += batch.nbytes
             if nbytes >= self.holder.piece_bytes:
-                stored += self.holder.store([pa.concat_batches(gathered)])
+                yield gathered
                 gathered, nbytes = [], 0
         if gathered:
-            stored += self.holder.store([pa.concat_batches(gathered)])
-        return stored
+            yield gathered

@@ -79,9 +79,8 @@ class RVertex:
 
     def _open(self) -> None:
         spec = self.spec
-        #: Events that the input side released.
-        self._events_released = 0
-        self._events_out = 0
+        #: Events that the input side released, and that the vertex emitted.
+        self._events_released = self._events_out = 0
         sides = own_sides(spec)
         self._input: Merge | SourceInput | LogInput
         if spec.source is not None:
@@ -191,7 +190,7 @@ class RVertex:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether it rereads old input to rebuild its state; it emits nothing meanwhile."""
+        """Whether it rereads input to rebuild its state, without output."""
         return self._target is not None
 
     def load(self, snapshot: Snapshot) -> None:
@@ -202,10 +201,9 @@ class RVertex:
         """
         assert snapshot.vertex == self.spec.id, (snapshot.vertex, self.spec.id)
         self._open()
-        self.output_seqs = list(snapshot.outputs)
+        self.output_seqs, self.is_finished = list(snapshot.outputs), snapshot.is_final
         self._digests = [StreamDigest.from_bytes(d) for d in snapshot.digests]
         self._events_released, self._events_out = snapshot.events_in, snapshot.events_out
-        self.is_finished = snapshot.is_final
         origin = snapshot.replay_from
         if origin is not None:
             self._input.replay(origin.input_state, origin.inputs, snapshot.inputs)
@@ -213,8 +211,10 @@ class RVertex:
             self._target = snapshot
             self._end_replay()
             return
+        self.memory.unverified.verify_tables(snapshot.states[0].tables, self._input)
         self._input.load(snapshot.states[0], snapshot.inputs)
         for operator, state in zip(self._operators, snapshot.states[1:], strict=True):
+            self.memory.unverified.verify_tables(state.tables, operator)
             operator.load(state)
         self._begin_points(None)
 

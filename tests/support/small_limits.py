@@ -25,6 +25,7 @@ LIMITS: dict[str, int] = {
     "rvertex.state.key_runs.BLOCK_ROWS": 2,
     "rvertex.state.key_runs.RUNS_MAX": 2,
     "rvertex.state.row_log.PART_ROWS_MAX": 5,
+    "rvertex.state.log_part.FENCE_ROWS": 3,
     "rvertex.state.stored_times._RUN_ROWS_MAX": 3,
     "rvertex.state.stored_times._LOOKED": 1,
     "rvertex.user_code.keyed.state.LOADED_MAX": 1,

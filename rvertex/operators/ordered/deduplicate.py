@@ -82,6 +82,9 @@ class Deduplicate(SameLifetimes):
 class _Deduplicator:
     """See :class:`Deduplicate`."""
 
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = frozenset({f"{LOG}keys"})
+
     def __init__(self, spec: Deduplicate, types: tuple[pa.DataType, ...]) -> None:
         self._spec, self._types = spec, types
         self._keys = KeyTable(types)

@@ -114,6 +114,9 @@ class KeyedProcessing:
 class KeyedProcessOperator:
     """See :class:`KeyedProcessing`."""
 
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = frozenset({"keys"})
+
     def __init__(self, spec: KeyedProcessing, payload: pa.Schema, output: pa.Schema) -> None:
         self._spec = spec
         self._code = SlotCode(spec.process.target, spec.fields)
@@ -209,13 +212,14 @@ class KeyedProcessOperator:
 
     def snapshot(self) -> OperatorState:
         """Return the log of the keys, and buffered rows, by reference."""
+        tables = {**self._state.save(), "waiting": self._emitted.table()}
         header: dict[str, Any] = {
             "frontier": self._frontier,
             "seq": self._events.seq,
             "poisoned": self._poison.count,
             "drawn": self.context.next_index,
+            "timed": self._state.is_timed,
         }
-        tables = {**self._state.save(), "waiting": self._emitted.table()}
         if self._spread is not None:
             spread = self._spread.snapshot()
             header["spread"] = spread.header
@@ -228,7 +232,7 @@ class KeyedProcessOperator:
         self._frontier, self._events.seq = header["frontier"], header["seq"]
         self._poison.count = header["poisoned"]
         self.context.load(header["drawn"])
-        self._state.load(state.tables)
+        self._state.load(state.tables, is_timed=header.get("timed", True))
         self._emitted.load(state.tables["waiting"])
         if self._spread is not None:
             tables = {name.removeprefix("spread."): t for name, t in state.tables.items()}

@@ -77,6 +77,8 @@ class KeyedState:
         self.gone: list[int] = []
         #: Objects of removed keys for reuse; all but ``_key`` equals a new slot.
         self.spare: list[Any] = []
+        #: Whether a row of the log may have a timer; if not, a restore reads no row for timers.
+        self.is_timed = False
         fields = [(f"key{i}", kind) for i, kind in enumerate(self._key_types)]
         fields += [(f"field {f.name}", f.type) for f in code.fields]
         self._schema = pa.schema([(NUMBER, pa.int64()), *_TIMER_TYPES.items(), *fields])
@@ -167,12 +169,13 @@ class KeyedState:
         self._write()
         return self._log.save()
 
-    def load(self, tables: Mapping[str, pa.Table]) -> None:
+    def load(self, tables: Mapping[str, pa.Table], *, is_timed: bool = True) -> None:
         """Restore the result of ``save``; must be called on a new state."""
         assert not self.slots, len(self.slots)
         self._log.load(tables)
+        self.is_timed = is_timed
         if self._key_types and self._log.free_rows > LOADED_MAX:
-            for rows, is_current in self._log.masked([NUMBER, TIMES]):
+            for rows, is_current in self._log.masked([NUMBER, TIMES]) if is_timed else ():
                 self._stored_timers.add(*_least_timers(rows, is_current))
         else:
             for rows in self._log.take_all():
@@ -212,6 +215,7 @@ class KeyedState:
             for new, slot in enumerate(slots, number):
                 slot._row = new
             batches.append(self._rows(slots, number))
+            self.is_timed |= len(batches[-1].column(TIMES).values) > 0
             number += len(slots)
         self._log.append(batches, gone)
         if self._holder.may_spill:

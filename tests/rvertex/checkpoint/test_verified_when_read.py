@@ -1,0 +1,158 @@
+"""Parts of a checkpoint that are mapped and verified when they are read.
+
+The parts on disk are damaged before the restore, and mended before or after their first use.
+Cannot catch: a table that is read elsewhere than in the operators below.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rstream.items.batch import event_schema
+from rstream.log.background import InlineBackground
+from rstream.store.blobs import open_store
+from rstream.types import INF_TIME
+from rvertex.checkpoint.checkpointer import read_checkpoint
+from rvertex.checkpoint.codec import CheckpointWriter
+from rvertex.errors import CorruptCheckpointError
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.ordered.deduplicate import Deduplicate
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.state.memory import StateMemory, give_memory
+from rvertex.state.scratch import Scratch
+from rvertex.state.unverified import Unverified
+from rvertex.user_code.code import UserCode
+from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess
+from rvertex.user_code.keyed.state_fields import state_fields
+from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = VertexSpec(VertexId("v"), "v", 0, (), None, (), (), pa.schema([]), "schema")
+NAME = "c/00000001-000001.ckpt"
+PAYLOAD = pa.schema([("k", pa.int64())])
+KEYS = 6_000
+KINDS = ("process", "deduplicate")
+
+
+class Texts(KeyedProcess):
+    """Stores a long text per key."""
+
+    n: int = 0
+    text: str = ""
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        self.text = f"{event.k:0100}"
+        ctx.emit(self.n)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 5_000)
+    monkeypatch.setattr("rvertex.operators.ordered.deduplicate._MEASURED_KEYS", 100)
+    monkeypatch.setattr("rvertex.state.memory.PIECE_BYTES_MAX", 50_000)
+    monkeypatch.setattr("rvertex.checkpoint.chunks.PIECE_BYTES_MAX", 20_000)
+    monkeypatch.setattr("rvertex.user_code.keyed.state.LOADED_MAX", 1)
+    monkeypatch.setattr("rvertex.operators.user.keyed_process.RECALLED_ROWS", 1 << 10)
+
+
+def opened(kind: str, memory: StateMemory) -> Any:
+    if kind == "deduplicate":
+        operator: Any = Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD])
+    else:
+        code, fields = UserCode("Texts", Texts), state_fields(Texts, KeyedProcess)
+        output = pa.schema([("n", pa.int64())])
+        operator = KeyedProcessing(("k",), code, fields, output, "fail").open([PAYLOAD])
+    give_memory(operator, memory)
+    return operator
+
+
+def feed(operator: Any, *keys: int) -> pa.RecordBatch:
+    columns = [np.arange(len(keys)), np.arange(len(keys)) + 1, np.array(keys, np.int64)]
+    events = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], event_schema(PAYLOAD).names)
+    out: pa.RecordBatch = operator.process([Run(events, NO_CTIS)]).events
+    return out
+
+
+def written(kind: str, root: Path) -> Any:
+    operator = opened(kind, StateMemory(0))
+    for lo in range(0, KEYS, 1_000):
+        feed(operator, *range(lo, lo + 1_000))
+    feed(operator, 1, 2)
+    snapshot = Snapshot(VertexId("v"), "schema", (0,), (0,), (b"",), (operator.snapshot(),))
+    writer = CheckpointWriter("c", 1, inline_bytes_max=100)
+    assert all(x is None for x in writer.write(snapshot, 1, open_store(f"file://{root}").put))
+    return operator
+
+
+def restored(kind: str, root: Path) -> tuple[Any, Unverified]:
+    memory = StateMemory(0, Scratch(str(root)))
+    store = open_store(f"file://{root}")
+    loaded = read_checkpoint(store, NAME, SPEC, memory, verifies_later=True)
+    operator, memory.unverified = opened(kind, memory), loaded.unverified
+    (state,) = loaded.snapshot.states
+    loaded.unverified.verify_tables(state.tables, operator)
+    operator.load(state)
+    return operator, loaded.unverified
+
+
+def damage(path: Path) -> None:
+    """Invert all values of a part, which keeps its head, or mend it."""
+    data = bytearray(path.read_bytes())
+    body = pa.ipc.open_stream(bytes(data)).read_next_batch()
+    at = len(data) - body.nbytes // 2
+    data[at:] = bytes(255 - byte for byte in data[at:])
+    with path.open("r+b") as file:  # the same file, which may be mapped
+        file.write(data)
+
+
+def rows_parts(root: Path) -> list[Path]:
+    """The parts with rows of keys."""
+    paths = sorted((root / "c" / "parts").iterdir())
+    return [
+        p for p in paths if {"number", "key0"} <= {*pa.ipc.open_stream(p.read_bytes()).schema.names}
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restore_reads_no_rows(kind: str, tmp_path: Path) -> None:
+    operator = written(kind, tmp_path)
+    parts = rows_parts(tmp_path)
+    assert len(parts) > 3
+    for path in parts:
+        damage(path)
+    again, unverified = restored(kind, tmp_path)
+    assert len(unverified) == len(parts)
+    for path in parts:
+        damage(path)
+    keys = [7, KEYS + 5, 1, KEYS - 1, KEYS // 2]
+    assert feed(again, *keys).equals(feed(operator, *keys))
+    assert 0 < len(unverified) < len(parts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_detected_before_a_row_is_used(kind: str, tmp_path: Path) -> None:
+    written(kind, tmp_path)
+    for path in rows_parts(tmp_path):
+        damage(path)
+    again, unverified = restored(kind, tmp_path)
+    with pytest.raises(CorruptCheckpointError, match="checksum of its part"):
+        feed(again, 7)
+    unverified.verify_all(InlineBackground().submit, lambda: None)
+    with pytest.raises(CorruptCheckpointError, match="checksum of its part"):
+        unverified.require_no_damage()
+
+
+def test_a_background_thread_verifies_the_rest(tmp_path: Path) -> None:
+    written("process", tmp_path)
+    _, unverified = restored("process", tmp_path)
+    assert len(unverified) > 0
+    unverified.verify_all(InlineBackground().submit, lambda: None)
+    unverified.require_no_damage()
+    assert len(unverified) == 0
