@@ -24,7 +24,6 @@ from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.state.memory import StateMemory, give_memory
 from rvertex.state.scratch import Scratch
-from rvertex.state.unverified import Unverified
 from rvertex.user_code.code import UserCode
 from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess
 from rvertex.user_code.keyed.state_fields import state_fields
@@ -32,6 +31,8 @@ from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rvertex.state.unverified import Unverified
 
 SPEC = VertexSpec(VertexId("v"), "v", 0, (), None, (), (), pa.schema([]), "schema")
 NAME = "c/00000001-000001.ckpt"
