@@ -41,12 +41,13 @@ from rvertex.aggregates.spec import AggregateSpec
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.codec import CheckpointWriter
 from rvertex.events.run import Run
-from rvertex.host.allocator import LargeSteps, give_back
+from rvertex.host.allocator import LargeSteps
+from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import WindowAggregate
 from rvertex.state.array_spill import ArraySpill
-from rvertex.state.memory import StateMemory, give_memory
+from rvertex.state.memory import StateMemory, give_back, give_memory
 from rvertex.state.scratch import Scratch
 from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
 

@@ -1,4 +1,4 @@
-"""Return freed memory to the system, and read memory limits. No other module calls allocators.
+"""Decide when a host returns freed memory to the system, and read memory limits.
 
 Allocators keep freed memory for the next request. That makes batches cheap, which are allocated all
 the time. But after a peak, such as a long window that has closed or a job that ended, the kept
@@ -8,20 +8,19 @@ memory is wasted.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from rstream.items.dictionaries import batch_bytes
 from rvertex.messages import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
 
     from rstream.clock import Clock
 
@@ -83,13 +82,6 @@ class LargeSteps:
             return False
         self._is_owed, self._not_before_s = False, now_s + GIVE_BACK_EVERY_S
         return True
-
-
-def give_back() -> None:
-    """Release unused memory to the system; takes milliseconds."""
-    pa.default_memory_pool().release_unused()
-    with contextlib.suppress(AttributeError):  # only glibc has malloc_trim
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory_now() -> tuple[Memory, ...]:

@@ -23,11 +23,11 @@ from rvertex.checkpoint.checkpointer import AllAttached, Checkpointer
 from rvertex.checkpoint.last_checkpoint import LastCheckpoint
 from rvertex.checkpoint.productions import Productions
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
-from rvertex.host.allocator import give_back
 from rvertex.host.input_channel import InputChannelReader
 from rvertex.host.log_feed import LogFeed
 from rvertex.messages import ItemsLost, TakeCheckpoint, VertexFinished, VertexProgress
 from rvertex.sources.readers import open_reader
+from rvertex.state.memory import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

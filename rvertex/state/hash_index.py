@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from rvertex.events.group_scan import heads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 #: Hashes per 64-bit word of the filter, which is 16 bits for each.
 _PER_WORD = 4
@@ -35,6 +35,7 @@ _BLOCK = 1 << 16
 #: Bits of an entry for the row; the others are for the hash.
 _ROW_BITS = np.uint64(23)
 _ROW_MASK = np.uint64(2**23 - 1)
+_NO_HASHES = np.empty(0, np.uint64)
 
 
 class BloomFilter:
@@ -48,7 +49,11 @@ class BloomFilter:
         if words is not None:
             self.words = words
             return
-        self.words = np.zeros(len(hashes) // _PER_WORD + 1, np.uint64)
+        self.words = no_words(len(hashes))
+        self.add(hashes)
+
+    def add(self, hashes: np.ndarray) -> None:
+        """Add hashes."""
         for lo in range(0, len(hashes), _BLOCK):  # temporaries stay small
             some = hashes[lo : lo + _BLOCK]
             np.bitwise_or.at(self.words, self._places(some), _bits(some))
@@ -76,6 +81,11 @@ def _bits(hashes: np.ndarray) -> np.ndarray:
     return bits
 
 
+def no_words(rows: int) -> np.ndarray:
+    """The words of an empty filter for a number of hashes."""
+    return np.zeros(rows // _PER_WORD + 1, np.uint64)
+
+
 class HashIndex:
     """The rows of a run by hash, uint64[rows]."""
 
@@ -89,19 +99,26 @@ class HashIndex:
     @classmethod
     def of(
         cls,
-        hashes: np.ndarray,
+        blocks: Iterable[np.ndarray],
+        rows: int,
         store: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]],
     ) -> HashIndex:
-        """Return an index of these hashes.
+        """Return an index of the hashes of consecutive blocks of ``rows`` rows.
 
         ``store``: writes batches to scratch, or returns them.
         """
-        assert 0 < len(hashes) <= _ROW_MASK, len(hashes)
-        entries = hashes << _ROW_BITS
-        entries |= np.arange(len(hashes), dtype=np.uint64)
+        assert 0 < rows <= _ROW_MASK, rows
+        entries, bloom = np.empty(rows, np.uint64), BloomFilter(_NO_HASHES, no_words(rows))
+        at = 0
+        for hashes in blocks:
+            some = entries[at : at + len(hashes)]
+            np.left_shift(hashes, _ROW_BITS, out=some)
+            some |= np.arange(at, at + len(hashes), dtype=np.uint64)
+            bloom.add(hashes)
+            at += len(hashes)
         entries.sort()
         (stored,) = store([pa.RecordBatch.from_arrays([pa.array(entries)], names=["entry"])])
-        return cls([stored.column(0).to_numpy()], BloomFilter(hashes))
+        return cls([stored.column(0).to_numpy()], bloom)
 
     @property
     def filter_bytes(self) -> int:

@@ -157,8 +157,8 @@ class LogPart:
             if kept.num_rows:
                 yield kept
 
-    def hashes(self, keys: Sequence[str]) -> np.ndarray:
-        """Return the hashes of all rows by their keys, uint64[rows]."""
-        blocks = map(self.block, range(len(self.blocks)))
-        each = [hash_rows([block.column(name) for name in keys]) for block in blocks]
-        return np.concatenate(each)
+    def hashes(self, keys: Sequence[str]) -> Iterator[np.ndarray]:
+        """Yield the hashes of all rows by their keys, uint64[n] for each block."""
+        for k in range(len(self.blocks)):
+            block = self.block(k)
+            yield hash_rows([block.column(name) for name in keys])

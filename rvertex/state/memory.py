@@ -10,6 +10,8 @@ boundaries. Its output must not depend on any of them.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
 from collections import deque
 from dataclasses import replace
@@ -46,6 +48,8 @@ _PAGES_PART, PAGES_BYTES_MIN = 8, 16 << 20
 _AROUND_BYTES = 128 << 10
 #: Bytes to map at once when slices are joined.
 _JOINED_BYTES = 8 << 20
+#: Bytes to free until they are returned to the system.
+GIVE_BACK_BYTES = 32 << 20
 #: To close state in one table takes about this number of times its memory.
 _CLOSING_COPIES = 3
 #: A holder gathers 1 / _RUNS_PER_SHARE of its share before it writes a run.
@@ -82,6 +86,8 @@ class StateMemory:
         #: The files on scratch that are in use.
         self.stored = Usage()
         self._holders = 0
+        #: Bytes freed since freed memory was returned to the system.
+        self._freed_bytes = 0
         # Reentrant: Python's collector may delete a holder, which takes the lock, in the middle of
         # code whose thread already has the lock.
         self._lock = threading.RLock()
@@ -108,8 +114,10 @@ class StateMemory:
         """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
         stored = self.scratch.store(batches, self.stored)
         self.spills += 1
-        self.spilled_bytes += sum(batch.nbytes for batch in stored)
+        nbytes = sum(batch.nbytes for batch in batches)
+        self.spilled_bytes += nbytes
         self.drop_pages()
+        self.host.note_freed(nbytes)
         return stored
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
@@ -121,6 +129,16 @@ class StateMemory:
         self.spills += 1
         self.spilled_bytes += stored.nbytes
         return stored
+
+    def note_freed(self, nbytes: int) -> None:
+        """Count freed bytes; once they are many, return them to the system.
+
+        Allocators would keep them. To sort and to write rows frees about as much as was stored.
+        """
+        self._freed_bytes += nbytes
+        if self._freed_bytes >= GIVE_BACK_BYTES:
+            self._freed_bytes = 0
+            give_back()
 
     def drop_pages(self) -> None:
         """Drop mapped pages of scratch files beyond their part of the budget."""
@@ -266,6 +284,10 @@ class Holder:
         """Return the same array on scratch. Raises as :meth:`store`."""
         return self._memory.store_array(array)
 
+    def note_freed(self, nbytes: int) -> None:
+        """See :meth:`StateMemory.note_freed`."""
+        self._memory.host.note_freed(nbytes)
+
     def verify(self, batch: pa.RecordBatch) -> None:
         """Verify the parts of a checkpoint that contain data of the batch, before it is read."""
         self._memory.unverified.verify(batch)
@@ -288,6 +310,13 @@ def _mapped_together(batches: Sequence[pa.RecordBatch]) -> Iterator[list[pa.Reco
             group, mapped = [], 0
     if group:
         yield group
+
+
+def give_back() -> None:
+    """Return unused memory to the system; takes milliseconds."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError):  # only glibc has malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 #: For operators outside of a host: nothing is spilled.

@@ -44,6 +44,8 @@ LOG = "log."
 INDEX_TABLES = frozenset({"parts", "entries", "words", "fences"})
 #: Largest part. The index of a part is sorted in memory in one go, which limits its size.
 PART_ROWS_MAX = 1 << 21
+#: Bytes of a block on scratch, about the size of a part of a checkpoint.
+_BLOCK_BYTES = 4 << 20
 _MASK = pa.schema([("is_current", pa.bool_())])
 
 
@@ -90,8 +92,10 @@ class RowLog:
         self, batches: list[pa.RecordBatch], gone: Sequence[int] | np.ndarray, *, held: bool = True
     ) -> None:
         """Append rows, numbered from ``next_number``, and delete the rows numbered ``gone``."""
-        self._end(np.array(gone, np.int64))
         rows = [batch for batch in batches if batch.num_rows]
+        if not rows and not len(gone):
+            return
+        self._end(np.array(gone, np.int64))
         if rows:
             assert rows[0].column(0)[0].as_py() == self.next_number, self.next_number
             count = sum(batch.num_rows for batch in rows)
@@ -304,7 +308,8 @@ class RowLog:
         """Return the index of a part, which is made at its first use."""
         if part.index is None:
             store = self.holder.store if part.is_stored else list
-            part.index = HashIndex.of(part.hashes(self._keys), store)
+            hashes = self.holder.read_once(part.hashes(self._keys))
+            part.index = HashIndex.of(hashes, part.rows, store)
         return part.index
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
@@ -359,25 +364,26 @@ class RowLog:
         return LogPart(blocks, current, held, self._until, is_stored=True, known_fences=fences)
 
     def _stored(self, batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Fences]:
-        """Write batches to scratch, a piece per file: a lookup maps no more at a time."""
+        """Write batches to scratch, a block per file: a lookup maps no more at a time."""
         stored: list[pa.RecordBatch] = []
         fences: list[Fences] = []
         rows = 0
-        for gathered in self._pieces(batches):
-            piece = pa.concat_batches(gathered)
-            fences.append(fences_of(piece.column(0).to_numpy(), rows))
-            rows += piece.num_rows
-            stored += self.holder.store([piece])
+        for gathered in self._together(batches):
+            block = pa.concat_batches(gathered)
+            gathered.clear()
+            fences.append(fences_of(block.column(0).to_numpy(), rows))
+            rows += block.num_rows
+            stored += self.holder.store([block])
         return stored, joined_fences(fences)
 
-    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-        """Group batches by about the size of a piece."""
+    def _together(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+        """Group batches by about the size of a block."""
         gathered: list[pa.RecordBatch] = []
         nbytes = 0
         for batch in batches:
             gathered.append(batch)
             nbytes += batch.nbytes
-            if nbytes >= self.holder.piece_bytes:
+            if nbytes >= min(self.holder.piece_bytes, _BLOCK_BYTES):
                 yield gathered
                 gathered, nbytes = [], 0
         if gathered:

@@ -11,10 +11,10 @@ from pyspark import TaskContext
 
 from rstream.errors import PlainLineError, StreamEngineError, TlsError
 from rstream.items.dictionaries import forget
-from rvertex.host.allocator import give_back
 from rvertex.host.host import Host, HostExit, HostSpec
 from rvertex.host.parking import next_host
 from rvertex.host.wiring import FlightWiring
+from rvertex.state.memory import give_back
 from rvertex.user_code.errors import ChangedCodeError, UnknownCodeError
 from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
 

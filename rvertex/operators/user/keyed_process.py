@@ -194,8 +194,8 @@ class KeyedProcessOperator:
         except RAISED as error:
             raise self._fatal(error) from error
         self._require_let_go()
-        self._state.flush_pending()
-        self._state.fit_memory()
+        if not self._state.fit_memory():
+            self._state.flush_pending()
         release_bound = min(self._frontier, self._state.least_timer())
         return Run(self._emitted.take(self.context.rows, events, release_bound), run.ctis)
 

@@ -127,18 +127,21 @@ class KeyedState:
         if held < self._holder.run_bytes_min or not self._holder.must_spill:
             return False
         self.spill()
+        self._holder.note_freed(held)
         self._holder.used_bytes = self._log.memory_bytes + self._stored_timers.memory_bytes
         return True
 
     def spill(self) -> None:
         """Drop all slots from memory, after their changes were written to the log."""
-        self._write()
+        written = self._changes()
         waiting = [slot for slot in self.slots.values() if slot._next_at != INF_TIME]
         times = np.array([slot._next_at for slot in waiting], np.int64)
         self._stored_timers.add(times, np.array([slot._row for slot in waiting], np.int64))
+        del waiting
         self.slots.clear()
         self.spare.clear()
         self._timers.clear()
+        self._log.append(*written)  # may merge parts, which needs memory
         self._log.release()
 
     def rows(self) -> pa.Table:
@@ -201,11 +204,14 @@ class KeyedState:
             self._timers.set(made[owner], at, name)
 
     def _write(self) -> None:
+        """Write all changes to the log."""
+        self._log.append(*self._changes())
+
+    def _changes(self) -> tuple[list[pa.RecordBatch], list[int]]:
+        """Clear the list of changed slots; return their rows, and the rows that they replace."""
         changed, gone = self.changed[:], self.gone[:]
         self.changed.clear()
         self.gone.clear()
-        if not changed and not gone:
-            return
         batches: list[pa.RecordBatch] = []
         number = self._log.next_number
         for at in range(0, len(changed), _PIECE):
@@ -217,10 +223,10 @@ class KeyedState:
             batches.append(self._rows(slots, number))
             self.is_timed |= len(batches[-1].column(TIMES).values) > 0
             number += len(slots)
-        self._log.append(batches, gone)
-        if self._holder.may_spill:
+        if self._holder.may_spill and changed:
             self._slot_bytes = _SLOT_BYTES + self._measured(changed)
         del self.spare[_SPARE_MAX:]
+        return batches, gone
 
     def _measured(self, slots: list[Any]) -> int:
         """Estimate the bytes of one slot with its key and fields, from a sample."""
