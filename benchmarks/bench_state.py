@@ -42,7 +42,6 @@ from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.codec import CheckpointWriter
 from rvertex.events.run import Run
 from rvertex.host.allocator import LargeSteps
-from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import WindowAggregate
