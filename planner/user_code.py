@@ -122,7 +122,7 @@ def require_sendable(target: Any, what: str, name: str) -> None:
     except Exception as error:
         blamed = _culprit(target) or f"{type(error).__name__}: {error}"
         raise InvalidPlanError(
-            f"{what}({name}): it cannot be sent to where it runs: {blamed}; make such things "
+            f"{what}({name}): it cannot be sent to the workers: {blamed}; create such objects "
             "inside the function, or in open() of an operator"
         ) from None
 

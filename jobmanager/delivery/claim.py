@@ -83,7 +83,8 @@ class DeliveryClaim:
                 self._delete_older()
                 return epoch
         raise StoreError(
-            f"{self._store.uri}/{self.folder}", "other processes keep claiming this delivery"
+            f"{self._store.uri}/{self.folder}",
+            "other processes claim this delivery again and again",
         )
 
     def note_begun(self) -> None:

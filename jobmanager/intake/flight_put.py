@@ -197,7 +197,9 @@ class Put:
         try:
             self._send(json.dumps(document).encode())
         except Exception as error:  # the producer has disconnected; the accepted rows are durable
-            return OperatingError(f"{self._name}: the producer took no answer: {error}")
+            return OperatingError(
+                f"{self._name}: the producer does not read the server's answers: {error}"
+            )
         self._heard_s = self._clock.monotonic_s()
         return None
 

@@ -87,7 +87,7 @@ def plan_restarts(
 
 def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> None:
     if not ref.name and vertex.id in job.collected:
-        raise NoCheckpointError(vertex.id, "its records were deleted when it ended")
+        raise NoCheckpointError(vertex.id, "it has finished, and its checkpoints were deleted")
     # a source also has positions of its input
     for stream, seq in zip(vertex.inputs, ref.reads, strict=False):
         if stream.is_durable and seq < job.collected.get(stream.id, 0):

@@ -95,7 +95,7 @@ def resolved_columns(
         checked_name(name)
         if node.type == pa.null():
             raise InvalidPlanError(
-                f'column {name!r} is always null; give it a type: .cast("int64")'
+                f'column {name!r} is always null; cast it to a type: .cast("int64")'
             )
     return dict(pairs)
 

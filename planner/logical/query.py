@@ -183,7 +183,9 @@ def together(queries: Mapping[str, Query]) -> Query:
         return first
     for name in queries:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-            raise InvalidPlanError(f"output {name!r}: a name has letters, digits, '_', '.' and '-'")
+            raise InvalidPlanError(
+                f"output {name!r}: a name may have only letters, digits, '_', '.' and '-'"
+            )
     if any(part.recovery != first.recovery for part in others):
         raise InvalidPlanError(
             "the outputs of one job share stages, and these queries have different recoveries: "

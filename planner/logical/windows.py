@@ -191,7 +191,7 @@ def require_no_calendar(length: Duration) -> None:
     match = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
     if match is not None and match[2] in ("mo", "q", "y"):
         raise InvalidPlanError(
-            f"{length!r} is a length by the calendar: name the zone, such as zone='UTC' or "
+            f"{length!r} has no fixed length: set the time zone, such as zone='UTC' or "
             "zone='Europe/Berlin'"
         )
 

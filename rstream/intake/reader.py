@@ -79,7 +79,7 @@ class AppendLogReader:
             self._segments.refresh()
             first = self._first_seq()
             return SeqRange(first, end) if first < end else None
-        raise CorruptLogError(self._uri, "its commits change faster than they can be read")
+        raise CorruptLogError(self._uri, "it changes faster than it can be read")
 
     def segments(self) -> list[SeqRange]:
         """Return the seq ranges of the segments, as of the last listing."""
@@ -139,7 +139,7 @@ class AppendLogReader:
                     raise CorruptLogError(self._uri, f"the commit with seq {self._seq} is missing")
                 self._last = live[at]
                 return None
-        raise CorruptLogError(self._uri, "its commits change faster than they can be read")
+        raise CorruptLogError(self._uri, "it changes faster than it can be read")
 
     def _load(self, names: list[tuple[int, int]]) -> bool:
         """Read these consecutive commits; False: they became a segment meanwhile.

@@ -29,7 +29,7 @@ def registry_spec(
         )
         raise InvalidSinkError(label, reason)
     if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
-        raise InvalidSinkError(label, "a name has letters, digits, - and _")
+        raise InvalidSinkError(label, "a name may have only letters, digits, - and _")
     counts = ("shards", shards, SHARDS_MAX), ("replicas", replicas, _REPLICAS_MAX)
     for what, count, most in counts:
         if type(count) is not int or not 1 <= count <= most:

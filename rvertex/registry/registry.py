@@ -179,7 +179,9 @@ class IdRegistry:
             RegistryLostError: the registry does not exist.
         """
         if has_claimed and self._log.read_map() is None:
-            raise RegistryLostError(self._name, f"it is empty, and {token} has claimed ids in it")
+            raise RegistryLostError(
+                self._name, f"its streams are empty, although {token} has claimed ids in it"
+            )
         for shard in self._followed():
             shard.note_delivered(token, next_seq)
         self.flush()

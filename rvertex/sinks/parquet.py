@@ -97,7 +97,9 @@ class ParquetDestination:
                 self._number = number + 1
                 self._progress = self._newest_progress(document)
                 return self._progress
-        raise DestinationError(self._name, "other writers of this delivery keep opening it")
+        raise DestinationError(
+            self._name, "other processes of this delivery open it again and again"
+        )
 
     def write(self, rows: DeliveredRows) -> None:
         """Buffer the rows for the commit, compressed if they are many."""

@@ -90,8 +90,7 @@ def _marked(
     if others:
         raise names.text.error(
             test,
-            "an EXISTS that is not a side of an AND can only be joined to the outer query "
-            "by equalities",
+            "an EXISTS under OR or NOT may use columns of the outer query only in equalities",
         )
     keys = keys or [(lit(1), lit(1))]
     taken = set(outer.stream.schema.names)

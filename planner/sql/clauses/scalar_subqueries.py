@@ -96,17 +96,22 @@ def _value(
     """Return the expression for the subquery, over the join with the outer query."""
     text, select = names.text, node.unnest()
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise text.error(node, "a subquery for a value must SELECT one column")
+        raise text.error(node, "a subquery that is a value must SELECT one column")
     for part, value in select.args.items():
         if value and part not in _PARTS:
             word = part.strip("_").upper()
-            raise text.error(node, f"a subquery for a value takes no {word}: it is one aggregate")
+            raise text.error(
+                node, f"a subquery that is a value takes no {word}; it must return one aggregate"
+            )
     if select.args.get("from_") is None:
-        raise text.error(node, "a subquery for a value needs FROM")
+        raise text.error(node, "a subquery that is a value needs FROM")
     (item,) = select.expressions
     item = (item.this if isinstance(item, exp.Alias) else item).copy()
     if not has_aggregate(item):
-        raise text.error(node, "a subquery for a value must return one row at a time: write MAX(x)")
+        raise text.error(
+            node,
+            "a subquery that is a value must return one row: write an aggregate such as MAX(x)",
+        )
     select = select.copy()
     own, keys = _split(select, from_(select, names), outer, names)
     select.set("where", exp.Where(this=all_of(own)) if own else None)
@@ -188,7 +193,8 @@ def _split(
         key = _key(part, inner, outer)
         if key is None:
             raise names.text.error(
-                part, "a subquery for a value can only be joined to the outer query by equalities"
+                part,
+                "a subquery that is a value may use columns of the outer query only in equalities",
             )
         keys.append(key)
     return own, keys

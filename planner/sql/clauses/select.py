@@ -297,7 +297,7 @@ def _plain_relation(node: exp.Expr, names: Names) -> Scope:
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise text.error(node, "FROM takes the name of a stream or a subquery")
     if node.args.get("db") is not None and names.called(node) not in names.streams:
-        raise text.error(node, "the name of a stream has one part")
+        raise text.error(node, "the name of a stream must have one part, without a dot")
     refuse_version(node, names)
     reject(node, _TABLE_PARTS, names)
     return scope_of_rows(names.rows(node), node.alias or node.name)

@@ -115,7 +115,9 @@ def _with_elements(spec: _Unnest, scope: Scope, names: Names) -> Scope:
         pairs = zip(made, fields, strict=True)
         rows = rows.with_columns(**{one: col(element).field(f) for one, f in pairs})
     elif len(wanted) != 1:
-        raise text.error(node, f"{len(wanted)} names for elements that are {kind}")
+        raise text.error(
+            node, f"{len(wanted)} names for the elements of this list, which are {kind}"
+        )
     if place is not None:
         if spec.first:
             rows = rows.with_columns((col(place) + spec.first).alias(place))

@@ -241,7 +241,7 @@ def _truncate(value: Expr, _given: dict[str, Any], node: exp.Expr, text: SqlText
     unit = _TRUNCATED.get(name.upper())
     if unit is None:
         known = ", ".join((*_TRUNCATED, *map(str.upper, UNITS)))
-        raise text.error(node, f"times are truncated to {known}")
+        raise text.error(node, f"times can be truncated only to {known}")
     assert unit in UNITS_US, unit
     return value.dt.truncate(f"1{unit}")
 

@@ -36,7 +36,7 @@ def like_any(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
     if not isinstance(node, Literal):
         return value.str.like(pattern, escape)
     if node.literal is None:
-        raise InvalidPlanError("NULL here makes all of it NULL; a text is needed")
+        raise InvalidPlanError("with NULL here the result is always NULL; write a text")
     if not isinstance(node.literal, str):
         raise InvalidPlanError("LIKE takes a text as its pattern")
     return like(value, node.literal, escape)

@@ -99,7 +99,7 @@ class Expressions:
         """Compile a column of a result, which must have a type."""
         made = self.compile(node)
         if made.output_type(self.schema) == pa.null():
-            reason = "this is always null; give it a type: CAST(NULL AS BIGINT)"
+            reason = "this is always null; cast it to a type: CAST(NULL AS BIGINT)"
             raise self.text.error(node, reason)
         return made
 

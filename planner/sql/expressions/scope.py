@@ -144,7 +144,7 @@ class Scope:
     def column(self, node: exp.Column, text: SqlText) -> str:
         """Return the one column that a name refers to."""
         if node.args.get("db") is not None:
-            raise text.error(node.args["db"], "a column is name or relation.name")
+            raise text.error(node.args["db"], "a column must be written as name or relation.name")
         visible = self.candidates(node)
         if len(visible) == 1:
             return visible[0]

@@ -57,7 +57,7 @@ def _column(parts: list[exp.Expr], names: Names) -> pa.Array:
     text = names.text
     values = [_value(part, names) for part in parts]
     if all(value is None for value in values):
-        raise text.error(parts[0], "this is always null; give it a type: CAST(NULL AS BIGINT)")
+        raise text.error(parts[0], "this is always null; cast it to a type: CAST(NULL AS BIGINT)")
     if any(isinstance(value, float) for value in values):
         values = [float(v) if type(v) is int else v for v in values]
     try:

@@ -236,7 +236,7 @@ def plain_value(node: exp.Expr, text: SqlText) -> Any:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Null):
-        raise text.error(node, "NULL here makes all of it NULL; a literal is needed")
+        raise text.error(node, "with NULL here the result is always NULL; write a literal")
     raise text.error(node, "a literal is needed here")
 
 

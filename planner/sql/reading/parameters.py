@@ -30,7 +30,7 @@ def bound(statements: list[exp.Expr], given: Parameters, text: SqlText) -> list[
         InvalidPlanError: a value without a parameter.
     """
     if isinstance(given, str | bytes) or not isinstance(given, Mapping | Sequence):
-        raise InvalidPlanError(f"params={given!r}: a dict for :name, or a list for ?")
+        raise InvalidPlanError(f"params={given!r}: must be a dict for :name, or a list for ?")
     values: dict[Any, Any] = dict(given if isinstance(given, Mapping) else enumerate(given))
     wholes = [exp.Paren(this=statement) for statement in statements]
     nodes = [node for whole in wholes for node in whole.find_all(exp.Placeholder)]

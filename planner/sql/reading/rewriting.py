@@ -45,7 +45,7 @@ _ONE_TABLE = (
     "among the keys, which uses the stream's own time, or FROM TABLE(TUMBLE(TABLE t, "
     "DESCRIPTOR(ts), ...))"
 )
-_WHOLE = "a window is two columns here: write window_start and window_end"
+_WHOLE = "a window cannot be selected as a whole: write window_start and window_end"
 
 
 def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:

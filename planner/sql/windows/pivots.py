@@ -38,7 +38,7 @@ def pivoted(
     (pivot, *others) = node.args["pivots"]
     if others:
         raise names.text.error(
-            others[0], "a PIVOT needs a single relation in FROM; put it in a subquery"
+            others[0], "PIVOT needs a single table in FROM; write the join in a subquery"
         )
     fields = pivot.args.get("fields") or []
     if len(fields) != 1 or not isinstance(fields[0], exp.In) or pivot.args.get("group"):

@@ -125,7 +125,8 @@ class _Reading:
             return pattern.match_number()
         if name in ("MATCH_ROWTIME", "MATCH_PROCTIME"):
             raise self._text.error(
-                node, "a match is a point at its last row: vs() is its time behind it"
+                node,
+                "write vs() outside of MATCH_RECOGNIZE, where it is the time of the last row",
             )
         return self._aggregate(node) if is_aggregate(node) else None
 

@@ -281,7 +281,9 @@ class ProgressGroup:
             while left:  # ends when the end of each partition was reported
                 message = self.consumer.poll(ANSWER_WAIT_S)
                 if message is None:
-                    raise DestinationError(self._link.label, "its end cannot be read")
+                    raise DestinationError(
+                        self._link.label, "the broker did not return the end of a partition"
+                    )
                 error = message.error()
                 if error is None:
                     yield message

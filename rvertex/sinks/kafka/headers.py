@@ -131,7 +131,9 @@ class KafkaHeaders:
             left = self._producer.flush(client.ANSWER_WAIT_S)
         except (KafkaException, SystemError) as error:  # SystemError: two callbacks failed
             self._raise_failure()
-            raise DestinationError(self._link.label, "the client dropped its records") from error
+            raise DestinationError(
+                self._link.label, "the Kafka client dropped records that were not sent yet"
+            ) from error
         self._poll(0)
         if left:
             raise DestinationError(self._link.label, "the client did not accept records in time")

@@ -72,7 +72,7 @@ def stream_units(path: str) -> tuple[Unit, ...]:
     Raises:
         SourceNotFoundError: there is no stream.
         UnfinishedStreamError: it is not complete, or its beginning was deleted.
-        CorruptSourceError: its end cannot be read.
+        CorruptSourceError: the broker did not return the end of a partition.
         SourceVanishedError: a file of a complete output is missing.
     """
     local = local_path(path)
@@ -297,5 +297,5 @@ def _check_columns(path: str, columns: pa.Schema, wanted: pa.Schema) -> None:
         kind = columns.field(field.name).type
         if kind != field.type:
             raise SourceSchemaError(
-                path, field.name, f"it is {kind} here, but {field.type} in the plan"
+                path, field.name, f"its type is {kind} in this file, but {field.type} in the plan"
             )

@@ -75,7 +75,7 @@ class SimWiring:
     ) -> ControlLink:
         service = self._world.network.controls.get(address)
         if service is None or service.is_closed or service.process.is_dead:
-            raise OperatingError(f"{address}: no process answers")
+            raise OperatingError(f"{address}: no process answers at this address")
         return ControlLink(
             self._world.network, self.process, service, peer, on_message, on_disconnect
         )

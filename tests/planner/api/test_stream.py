@@ -156,7 +156,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.select(3), "3 is not a column name or an expression"),  # type: ignore[arg-type]
     (lambda: S.select("x", x=col("f")), "select(...) returns two columns named 'x'"),
     (lambda: S.select(_vs=col("x")), "the column name '_vs' is reserved"),
-    (lambda: S.with_columns(n=None), "column 'n' is always null; give it a type: .cast(\"int64\")"),
+    (lambda: S.with_columns(n=None), "always null; cast it to a type: .cast(\"int64\")"),
     (lambda: S.with_columns(n=lambda r: r), "cannot be part of an expression; write conditions"),  # type: ignore[arg-type]
     (lambda: S.drop("y"), "no column 'y' in drop(...)"),
     (lambda: S.rename({"x": "k"}), "rename(...) returns two columns named 'k'"),

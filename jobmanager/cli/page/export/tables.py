@@ -115,5 +115,5 @@ def _request(ticket: bytes) -> dict[str, str]:
         request = None
     is_fit = isinstance(request, dict) and "job" in request and _NAMES.issuperset(request)
     if not is_fit or not all(isinstance(value, str) for value in request.values()):
-        raise UsageError('a ticket is JSON: {"job": "NAME", "output": "NAME", "at": "TIME"}')
+        raise UsageError('a ticket must be JSON: {"job": "NAME", "output": "NAME", "at": "TIME"}')
     return dict(request)

@@ -168,7 +168,7 @@ class _Variables:
         """Return the number of a name that is a variable, not a subset."""
         numbers = self.numbers(name)
         if len(numbers) > 1:
-            raise InvalidPlanError(f"{name!r} is a subset; define its variables")
+            raise InvalidPlanError(f"{name!r} is a subset; define the variables in it")
         return numbers[0]
 
     def _known(self, name: str) -> str | None:
@@ -207,7 +207,7 @@ class _Reading:
         checked_name(name)
         node = naming.resolved(value, self.below.schema)
         if node.type is None or pa.types.is_null(node.type):
-            raise InvalidPlanError(f"measure {name!r} is always null; give it a type")
+            raise InvalidPlanError(f"measure {name!r} is always null; cast it to a type")
         read = self._read(node, f"measure {name!r}", is_condition=False)
         return Measure(name, node.type, read)
 

@@ -54,7 +54,7 @@ def absent_as_empty(pattern: str, group: int) -> bool:
         return True
     if group in optional:
         raise InvalidPlanError(
-            f"group {group} of {pattern!r} may be empty and may be left out; write a group that "
+            f"group {group} of {pattern!r} may match nothing; write a group that "
             "matches a character or more"
         )
     return False

@@ -31,7 +31,7 @@ _LIKES = (exp.Like, exp.ILike)
 #: Operators that only PostgreSQL applies to JSON: elsewhere JSON is a text.
 _OF_JSON = (exp.DPipe, exp.Sub)
 _JSON_QUERY = (
-    "JSON is a text here, and equal JSON may have other texts: write JSON_SORTED(j) IN "
+    "JSON is stored as text here, and equal JSON may have different texts: write JSON_SORTED(j) IN "
     "(SELECT JSON_SORTED(x) FROM t)"
 )
 _NO_BYTES = "a backslash in bytes is not supported: write UNHEX('1F') for '\\x1F'"

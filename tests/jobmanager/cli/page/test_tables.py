@@ -76,9 +76,9 @@ def test_an_earlier_time(client: flight.FlightClient, folder: Path) -> None:
         ('{"job": "other"}', "other"),
         ('{"job": "totals", "at": "never"}', "never"),
         ('{"job": "totals", "output": "none"}', "none"),
-        ('{"job": 1}', "a ticket is JSON"),
-        ('{"job": "totals", "where": "1"}', "a ticket is JSON"),
-        ("totals", "a ticket is JSON"),
+        ('{"job": 1}', "a ticket must be JSON"),
+        ('{"job": "totals", "where": "1"}', "a ticket must be JSON"),
+        ("totals", "a ticket must be JSON"),
     ],
 )
 def test_what_cannot_be_read_is_said(client: flight.FlightClient, ticket: str, words: str) -> None:

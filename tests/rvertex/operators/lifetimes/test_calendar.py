@@ -188,8 +188,8 @@ def test_the_rules_of_a_zone_are_in_the_plan() -> None:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: tumbling("1mo"), "name the zone"),
-        (lambda: ss.hopping("1y", "1mo"), "name the zone"),
+        (lambda: tumbling("1mo"), "set the time zone"),
+        (lambda: ss.hopping("1y", "1mo"), "set the time zone"),
         (lambda: tumbling("1d", zone="Europe/Berln"), "no time zone 'Europe/Berln'"),
         (lambda: tumbling("1d", zone="../../etc/passwd"), "no time zone"),
         (lambda: tumbling("1d", zone=""), "no time zone"),
