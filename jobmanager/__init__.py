@@ -58,7 +58,7 @@ __all__ = [
     "status",
     "why",
 ]
-#: Where the names are defined; a module is imported when one of its names is first used.
+#: The module that defines each public name; it is imported when one of its names is first used.
 _HOMES = {
     "jobmanager.storage.shown": ("status",),
     "jobmanager.driver.running.batch.validate": ("Comparison", "collect_batch"),

@@ -84,7 +84,7 @@ __all__ = [
     "open_store",
     "read_events",
 ]
-#: Where the names are defined; a module is imported when one of its names is first used.
+#: The module that defines each public name; it is imported when one of its names is first used.
 _HOMES = {
     "rstream.clock": ("Clock", "ManualClock", "SystemClock"),
     "rstream.errors": (

@@ -43,6 +43,6 @@ class ManualClock:
         return self._now_us / 1e6
 
     def advance(self, microseconds: int) -> None:
-        """Move forward."""
+        """Move the clock forward."""
         assert microseconds >= 0, microseconds
         self._now_us += microseconds

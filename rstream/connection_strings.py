@@ -41,7 +41,7 @@ def holds_password(dsn: str) -> bool:
 
 
 def without_passwords(text: str, dsn: str) -> str:
-    """Remove from a client's message the passwords of a resolved connection string."""
+    """Remove the passwords of a resolved connection string from a client's message."""
     passwords = _passwords(dsn)
     return without_secrets(text, [dsn, *passwords, *(quote(one, safe="") for one in passwords)])
 

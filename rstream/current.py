@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rstream.log.reader import SegmentReader
     from rstream.store.protocol import BlobStore
 
-#: Folder of the copies below a job's root; it has a folder for each stream.
+#: Folder of the copies below a job's root. It has a folder for each stream.
 TABLE = "table"
-#: Rows read between two removals of rows that have ended.
+#: Number of rows that are read before rows that have ended are dropped.
 _STEP_ROWS = 1 << 18
 _SUFFIX = ".arrow"
 _REACHED = b"reached"
@@ -51,13 +51,13 @@ class CurrentRows:
         upto_seq: int | None = None,
         at_us: int | None = None,
     ) -> None:
-        """Read on to the durable end, to item ``upto_seq``, or to time ``at_us``.
+        """Read up to the durable end, to item ``upto_seq``, or to time ``at_us``.
 
-        After a read to ``at_us`` only the rows current at that time are left, so reading cannot
+        After a read to ``at_us`` only the rows current at that time remain, so reading cannot
         continue.
 
         Raises:
-            SequenceDiscardedError: the next item was garbage collected.
+            SequenceDiscardedError: the next item was deleted.
         """
         before = self.rows, self.seq, self.reached
         reader = open_reader(stream, self.seq)
@@ -98,7 +98,7 @@ class CurrentRows:
         return only_events(batch) if len(ctis) else batch.drop_columns([KIND])
 
     def _settle(self, step: list[pa.RecordBatch], at_us: int | None) -> None:
-        """Pair the rows of a step, and drop ended ones."""
+        """Pair the starts and ends of a step, and drop rows that have ended."""
         if not step:
             return
         tables = [] if self.rows is None else [self.rows]
@@ -118,14 +118,14 @@ class RowCopies:
     """The stored copies of one stream's current rows; only the newest is used."""
 
     def __init__(self, store: BlobStore, stream: str) -> None:
-        """``store``: the job's root."""
+        """Use the store of the job's root."""
         self._store = store.child(f"{TABLE}/{quote(stream, safe='')}")
 
     def newest(self) -> CurrentRows | None:
         """Return the newest copy, from which reading continues; None: there is no copy.
 
         Raises:
-            FileNotFoundError: it was replaced by a newer one after the listing.
+            FileNotFoundError: it was replaced by a newer copy after the listing.
         """
         names = self._names()
         if not names:

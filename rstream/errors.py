@@ -31,11 +31,11 @@ class UsageError(StreamEngineError):
 
 
 class OperatingError(StreamEngineError):
-    """The environment failed (disk, network, process); a retry may help."""
+    """The environment failed (disk, network, process). A retry may help."""
 
 
 class IntegrityError(StreamEngineError):
-    """Data or determinism is broken; the job must stop."""
+    """Data or determinism is broken. The job must stop."""
 
 
 _Error = TypeVar("_Error", bound=StreamEngineError)
@@ -100,7 +100,7 @@ class SequenceNotReadyError(UsageError):
 
 @error_class
 class SequenceLostError(OperatingError):
-    """An item that was written is neither in memory nor durable: it must be recomputed."""
+    """A written item is neither in memory nor durable, so it must be recomputed."""
 
     stream: str
     seq: int
@@ -137,7 +137,7 @@ class CorruptSegmentError(IntegrityError):
 
 @error_class
 class SegmentFormatError(UsageError):
-    """A segment was written by a later version; it is not damaged."""
+    """A segment was written by a later version. It is not damaged."""
 
     path: str
     found: int
@@ -205,7 +205,7 @@ class TlsError(UsageError):
 
 @error_class
 class PlainLineError(UsageError):
-    """One end of a connection encrypts and the other one does not."""
+    """One end of a connection encrypts and the other end does not."""
 
     address: str
     is_encrypted: bool
@@ -255,7 +255,7 @@ class SecretInPathError(UsageError):
 class RowError(UsageError):
     """Appended rows do not match the declared columns; no row was appended."""
 
-    #: Counted from 0.
+    #: Index of the row, from 0.
     row: int
     column: str
     reason: str
@@ -347,7 +347,7 @@ class ProducerFencedError(UsageError):
 
 @error_class
 class TooManyProducersError(OperatingError):
-    """The log already has the most producers it may have."""
+    """The log already has the greatest number of producers that it may have."""
 
     log: str
     producers_max: int
@@ -360,7 +360,7 @@ class TooManyProducersError(OperatingError):
 
 @error_class
 class AppenderFencedError(OperatingError):
-    """Another appender has opened the log, so this one cannot append any more."""
+    """Another appender has opened the log, so this appender cannot append any more."""
 
     log: str
     epoch: int

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def lazy(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of ``package``; ``homes``: module -> public names."""
+    """Return ``__getattr__`` and ``__dir__`` of ``package``. ``homes``: public names by module."""
 
     def get(name: str) -> Any:
         value = _found_in(package, homes, name)
@@ -27,7 +27,7 @@ def _found_in(package: str, homes: Mapping[str, Sequence[str]], name: str) -> An
     """Return the value of ``name``: a name in one of the modules ``homes``, or such a module.
 
     Raises:
-        AttributeError: none does.
+        AttributeError: there is no such name.
     """
     for module, names in homes.items():
         if name in names:

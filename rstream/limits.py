@@ -18,19 +18,20 @@ class StreamLimits:
 
     #: A write blocks while the volatile tail has this many bytes; one batch may exceed it.
     tail_bytes_max: int = 64 * MIB
-    #: A segment is cut at this many unflushed bytes.
+    #: A segment ends when there are this many unflushed bytes.
     segment_bytes_max: int = 32 * MIB
-    #: A segment is cut at this many unflushed items.
+    #: A segment ends when there are this many unflushed items.
     segment_rows_max: int = 1 << 20
-    #: A smaller segment is cut when its oldest item is this old.
+    #: A smaller segment ends when its oldest item is this old, ms.
     flush_interval_ms: int = 500
-    #: How long a write waits for room before it raises BackPressureError.
+    #: How long a write waits for room before it raises BackPressureError, s.
     write_wait_s: float = 60.0
-    #: A volatile tail that stays full this long, while no item is consumed, spills to Parquet.
+    #: A volatile tail that stays full for this long, s, while no item is consumed, spills to
+    #: Parquet.
     spill_after_s: float = 1.0
-    #: How long ``close`` waits for the last flush.
+    #: How long ``close`` waits for the last flush, s.
     close_wait_s: float = 60.0
-    #: Number of adjacent small segments that are merged into one; 0: never.
+    #: Number of adjacent small segments that are merged into one; 0: segments are never merged.
     compact_segments_min: int = 0
     #: Most file bytes of a merged segment, which also limits the bytes read for it.
     compact_bytes_max: int = 8 * MIB
@@ -47,42 +48,42 @@ class StreamLimits:
 class AppendLimits:
     """The limits of one :class:`~rstream.intake.appender.Appender`."""
 
-    #: How long the first append of a commit waits for others to share its flush.
+    #: How long the first append of a commit waits for others to share its flush, ms.
     commit_wait_ms: float = 2.0
     #: Most rows of a commit with several appends.
     commit_rows_max: int = 1 << 16
-    #: A commit is made at once when this many bytes wait; one append may exceed it.
+    #: A commit is made at once when this many bytes wait. A single append may exceed it.
     commit_bytes_max: int = 8 * MIB
-    #: Most appends that wait to become durable; a further one raises AppenderBusyError.
+    #: Most appends that wait to become durable. With more, AppenderBusyError is raised.
     waiting_appends_max: int = 1 << 14
-    #: Most bytes of waiting appends; one append may exceed it.
+    #: Most bytes of waiting appends. A single append may exceed it.
     waiting_bytes_max: int = 64 * MIB
     #: Commits become a Parquet segment when there are this many, ...
     segment_commits_max: int = 256
-    #: ... or they hold this many rows, ...
+    #: ... or when they have this many rows, ...
     segment_rows_max: int = 1 << 20
-    #: ... or this much, ...
+    #: ... or this many bytes, ...
     segment_bytes_max: int = 32 * MIB
-    #: ... or the oldest one is this old.
+    #: ... or when the oldest commit is this old, s.
     segment_interval_s: float = 60.0
-    #: Most cut segments that wait to be written; with more, appends wait too.
+    #: Most segments that wait to be written. With more, appends wait, too.
     segments_waiting_max: int = 2
-    #: Pause before a failed segment write is retried.
+    #: Pause before a failed segment write is retried, s.
     segment_retry_s: float = 1.0
-    #: When a segment is cut, producers that have been silent this long are forgotten.
+    #: When a segment ends, producers that have been silent for this long, s, are forgotten.
     producer_silence_s: float = 7 * 86_400.0
-    #: Most producers that are remembered; a further one raises TooManyProducersError.
+    #: Most producers that are remembered. With more, TooManyProducersError is raised.
     producers_max: int = 100_000
-    #: A segment is deleted when all its rows arrived longer ago, unless a job that reads the log
-    #: still needs them; None: never.
+    #: A segment is deleted when all its rows arrived before this many seconds, unless a job that
+    #: reads the log still needs them. None: segments are never deleted.
     retention_s: float | None = None
-    #: How often retention checks for deletable segments.
+    #: Seconds between two checks of retention for deletable segments.
     retention_look_s: float = 10.0
-    #: A job that has not reported its position for this long is ignored by retention.
+    #: Retention ignores a job that has not reported its position for this long, s.
     reader_wait_s: float = 7 * 86_400.0
-    #: How long ``append`` waits to become durable.
+    #: How long ``append`` waits until its rows are durable, s.
     append_wait_s: float = 60.0
-    #: How long ``close`` waits for running commits and segment writes.
+    #: How long ``close`` waits for running commits and segment writes, s.
     close_wait_s: float = 60.0
 
     def __post_init__(self) -> None:

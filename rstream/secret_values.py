@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 ENV, FILE = "env:", "file:"
 HIDDEN = "..."
-#: A longer file cannot be a secret; the reference names the wrong file.
+#: A longer file, in bytes, is not a secret: the reference names the wrong file.
 SECRET_BYTES_MAX = 1 << 20
 _OPTION = re.compile(r"password|secret|jaas|user\.info|oauthbearer\.config|key\.pem|token(?!\.)")
-#: Matches in a text an option that holds a secret, and its value with or without quotes.
+#: Matches, in a text, an option that is a secret, and its value with or without quotes.
 _SET = re.compile(
     r"(?:password|secret|jaas|user\.info|oauthbearer\.config|key\.pem)[\w.]*['\"]?\s*=\s*"
     r"(?P<value>'(?:[^']|'')*'|[^\s'&]+)",
     re.IGNORECASE,
 )
-#: URL parameters that grant access, by their names in S3, Google, Azure and others.
+#: Matches URL parameters that grant access, by their names in S3, Google, Azure and others.
 _SIGNED = re.compile(
     r"[?&](x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|(access_?)?token"
     r"|api_?key)=[^&]",
@@ -37,7 +37,7 @@ _UNSIGNED = (
     "name the file in its store, as in s3://BUCKET/PATH, with credentials from the environment, "
     "or download it first"
 )
-#: A place in a text for a value: ``%s``, ``%(name)s`` or ``{name}``.
+#: A placeholder in a text: ``%s``, ``%(name)s`` or ``{name}``.
 _PLACEHOLDER = re.compile(r"%(\(\w+\))?s|\{\w*\}")
 _USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@")
 
@@ -87,12 +87,12 @@ def is_secret_option(name: str) -> bool:
 
 
 def secrets_of(config: Mapping[str, str]) -> list[str]:
-    """Return the secrets of resolved options, which no message may show."""
+    """Return the secrets of resolved options, which must not appear in messages."""
     return [value for name, value in config.items() if is_secret_option(name)]
 
 
 def password_of(url: str) -> str | None:
-    """Return the password in a URL, or the reference to it; None if it has none."""
+    """Return the password in a URL, or the reference to it; None if it has no password."""
     match = _USER.search(url)
     return None if match is None else unquote(match["password"]) or None
 
@@ -108,7 +108,7 @@ def without_password(url: str) -> str:
 
 
 def user_of(url: str) -> str:
-    """Return ``user:password`` of a URL with the password resolved; empty if it has none."""
+    """Return ``user:password`` of a URL with the password resolved; empty if it has no user."""
     match = _USER.search(url)
     if match is None:
         return ""
@@ -129,7 +129,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def with_stars(text: str) -> str:
-    """Replace the secrets in a line of code by stars; its length does not change."""
+    """Replace the secrets in a line of code by stars. Its length does not change."""
 
     def starred(match: re.Match[str], group: str) -> str:
         value = match[group]
@@ -149,7 +149,7 @@ def resolved_path(uri: str) -> tuple[str, dict[str, str]]:
 
     Raises:
         SecretInPathError: the URI contains the password itself, a signature or a token.
-        MissingSecretError: this process cannot read it.
+        MissingSecretError: this process cannot read the password.
     """
     if "://" in uri and _SIGNED.search(uri):
         path = without_password(uri).partition("?")[0]

@@ -21,7 +21,7 @@ INF_TIME = Timestamp(2**63 - 1)
 
 
 def implements(value: object, protocol: Callable[..., T]) -> TypeGuard[T]:
-    """Return whether the class of ``value`` has the methods of a protocol that has only methods.
+    """Return whether the class of ``value`` has all methods of a protocol without attributes.
 
     Python caches the answer per class; ``isinstance`` of a protocol takes up to 0.1 ms per call.
     """
@@ -32,7 +32,7 @@ def implements(value: object, protocol: Callable[..., T]) -> TypeGuard[T]:
 class SeqRange:
     """Sequence numbers ``[lo, hi)``.
 
-    ``generation``: of the job that wrote the segment with this range; 0 if it is no segment.
+    ``generation``: generation of the job that wrote the segment with this range; 0 without segment.
     """
 
     lo: int

@@ -19,11 +19,11 @@ def in_one_line(message: str) -> str:
 def leave(code: str | int | None) -> NoReturn:
     """End the process without finalizing Python, because other threads may still need it.
 
-    A server that did not stop in time may still call Python from a gRPC thread. With a finalized
-    Python, that would end the process with "Fatal Python error: PyGILState_Release".
+    A server that did not stop in time may still call Python from a gRPC thread. In a finalized
+    Python, that call would end the process with "Fatal Python error: PyGILState_Release".
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # its reader has closed it
+        with contextlib.suppress(OSError, ValueError):  # the reader of the stream has closed it
             stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))

@@ -1,7 +1,7 @@
 """The ``jobmanager`` command: its verbs, each imported when it is called.
 
-Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 3 (status) degraded or (deploy
---dry-run) some state would be lost, 130 interrupted.
+Exit status: 0 done or stopped; 1 failed or cancelled; 2 a mistake of the caller; 3 degraded
+(``status``), or some state would be lost (``deploy --dry-run``); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 #: The base class of typer's errors for calls that it cannot parse; typer exports only subclasses.
 _CallError: Any = typer.BadParameter.__bases__[0]
 _JSON = "streamscope.json"
-#: Each verb: the module and the function that run it, and its line of help.
+#: By verb: the module and the function that run it, and its line of help.
 VERBS = {
     "run": (
         "jobmanager.cli.verbs.run:run",
@@ -190,14 +190,17 @@ def _command(verb: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """The verbs. A call that cannot be parsed is reported like other errors: one line, and JSON."""
+    """The verbs.
+
+    A call that cannot be parsed is reported like other errors: in one line, or as JSON.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands: Any = _Verbs()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all verbs, in the order of the page."""
+        """Return all verbs, in the order of the help page."""
         return list(VERBS)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -208,8 +211,8 @@ class _Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what is before the verb, and the file with options."""
-        # after a wrong call no verb runs, so the flag is stored here
+        """Parse the options before the verb, and the file with options."""
+        # after an invalid call no verb runs, so the flag is stored here
         ctx.meta[_JSON] = "--json" in args
         try:
             ctx.default_map = settings_file.defaults(self.commands)
@@ -219,7 +222,7 @@ class _Commands(TyperGroup):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Read the rest and call the verb."""
+        """Parse the other arguments and call the verb."""
         with _one_line(ctx):
             return super().invoke(ctx)
 
@@ -248,7 +251,7 @@ def before_the_verb(version: options.Version = False) -> None: ...
 
 
 def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
-    """Turn a mistake into one message on standard error and an exit status; set up logs."""
+    """Report a mistake as one message on standard error and by the exit status; set up logs."""
 
     @functools.wraps(verb)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -273,7 +276,7 @@ def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point of the console command."""
+    """Run the console command."""
     if not __debug__:
         print("jobmanager: assertions guard the data; run Python without -O", file=sys.stderr)
         sys.exit(EXIT_USAGE)

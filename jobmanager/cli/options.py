@@ -1,4 +1,4 @@
-"""Options that several verbs share; :mod:`jobmanager.options` gives their meaning."""
+"""Options that several verbs share. :mod:`jobmanager.options` documents their meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _show_version(is_given: bool) -> None:
 
 
 def new_file(path: Path | None) -> Path | None:
-    """Check that a file can be written there, before anything is computed for it."""
+    """Check that a file can be written there, before its content is computed."""
     if path is None:
         return None
     if path.is_dir():

@@ -25,9 +25,9 @@ from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
 
-#: Time between two reads of the status of a job that stops.
+#: Seconds between two reads of the status of a job that stops.
 ASK_EVERY_S = 0.2
-#: The requests to a running job, with the words for them in errors.
+#: The requests to a running job, and their names in errors.
 _REQUESTS = {
     CANCEL: CANCEL,
     STOP: STOP,
@@ -81,12 +81,12 @@ def drain(
 def ask(root: str, what: str, host: str = "") -> str:
     """Send a request to a running job: cancel, stop, finish, retry, or drain of a ``host``.
 
-    Returns: ``requested``, or ``stopped`` if a job to stop has already stopped.
+    Returns ``requested``, or ``stopped`` if a job to stop has already stopped.
 
     Raises:
         UsageError: there is no such request.
         NoJobManagerError, NotRunningError: no job manager works on the job.
-        CannotDrainError, CannotFinishError: the job cannot do it.
+        CannotDrainError, CannotFinishError: the job does not support it.
     """
     if what not in _REQUESTS:
         raise UsageError(f"{what!r} is not a request; choose one of {', '.join(_REQUESTS)}")
@@ -135,7 +135,7 @@ def _job(root: str) -> str:
 
 
 def status_of(root: str) -> dict[str, Any]:
-    """Return the status of a job, from any process."""
+    """Return the status of a job that may run in any process."""
     return shown_status(JobRoot(root), SystemClock().now_us())
 
 

@@ -19,7 +19,7 @@ from jobmanager.errors import JobFailedError
 if TYPE_CHECKING:
     from jobmanager.driver.job import Job
 
-#: The keys of a status that ``run --json`` prints.
+#: The keys of the status that ``run --json`` prints.
 SUMMARY = (
     "job",
     "state",
@@ -45,7 +45,10 @@ SUMMARY = (
 
 
 def follow(job: Job) -> bool:
-    """Wait for the job's end. An interrupt cancels the job. Return whether there was one."""
+    """Wait for the job's end.
+
+    An interrupt cancels the job. Return whether there was an interrupt.
+    """
     is_interrupted = False
     with ended_if_frozen(JobConfig().step_wait_s), contextlib.suppress(JobFailedError):
         try:
@@ -87,7 +90,7 @@ def _again(job: Job) -> str:
 
 
 def print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bool) -> None:
-    """Print the end of a run; ``before``: for a continued job, the events of earlier days."""
+    """Print the end of a run. ``before``: for a continued job, the events of earlier days."""
     if before is None or as_json or job.status()["state"] != "stopped":
         print_result(job, as_json=as_json, is_interrupted=is_interrupted)
     else:

@@ -1,4 +1,4 @@
-"""Run options as parameters of verbs; :mod:`jobmanager.options` declares them."""
+"""Run options as parameters of verbs. :mod:`jobmanager.options` declares them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Verb = Callable[..., None]
 def with_run_options(
     *, only: tuple[str, ...] = tuple(OPTIONS), without: tuple[str, ...] = ()
 ) -> Callable[[Verb], Verb]:
-    """Give a verb the run options in place of its ``**run_options``, before ``as_json``."""
+    """Replace the parameter ``**run_options`` of a verb by the run options, before ``as_json``."""
 
     def decorate(verb: Verb) -> Verb:
         hints = typing.get_type_hints(verb, include_extras=True)

@@ -17,7 +17,7 @@ from rstream.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The variable with the file; without it, FILE in the working directory is read if it is there.
+#: The variable that names the file. Without it, FILE in the working directory is read if it exists.
 VARIABLE = "STREAMSCOPE_CONFIG"
 FILE = "streamscope.toml"
 
@@ -49,7 +49,7 @@ def _of_file(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     try:
         with Path(path).open("rb") as file:
             document = tomllib.load(file)
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or not in UTF-8
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise UsageError(f"{path} cannot be read: {error}") from error
     known = {verb: _options(command) for verb, command in commands.items()}
     for key, value in document.items():

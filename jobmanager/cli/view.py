@@ -1,6 +1,6 @@
 """Shows a status to a person: a live table on a terminal, plain lines elsewhere.
 
-The data is that of :mod:`jobmanager.driver.report`.
+The data is described in :mod:`jobmanager.driver.report`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _MIB = 1 << 20
 _COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
 _WIDE_COLUMNS = ("recovery", "events/s", "tail MiB", "durable seq")
 _WIDE_CHARS = 110
-#: The columns to drop in narrow terminals, in this order, and the space between columns.
+#: The columns that narrow terminals omit, in this order; and the space between columns.
 _DISPENSABLE = ("durable seq", "recovery", "tail MiB", "pid", "epoch", "events/s", "host", "out")
 _BETWEEN_CHARS = 3
 
 
 class ProgressView:
-    """Shows each status it is given; rates are over the time between two shown statuses."""
+    """Shows each status that it gets. Rates are over the time between two shown statuses."""
 
     def __init__(self, doing: str = "") -> None:
-        """``doing``: what happens before the first status, for a terminal."""
+        """Start a view. ``doing``: what a terminal shows before the first status."""
         self._doing = doing
         self._console = Console(stderr=True)
         self._live: Live | None = None
@@ -70,7 +70,7 @@ class ProgressView:
     def show(self, status: dict[str, Any]) -> None:
         """Show a status; without a terminal at most one line every two seconds.
 
-        A reader that ends, such as ``head``, does not end the job.
+        If the reader of the output ends, such as ``head``, the job continues.
         """
         with contextlib.suppress(BrokenPipeError):
             self._show(status)
@@ -86,7 +86,7 @@ class ProgressView:
         self._is_ended = not is_open
         rates = self._rates(status, now)
         self._shown_s = now
-        status = {**status, "error": ""}  # the waiting process prints it, once
+        status = {**status, "error": ""}  # the waiting process prints the error, once
         if self._live is not None:
             self._live.update(vertex_table(status, rates, width=self._console.width))
         else:
@@ -153,7 +153,7 @@ def vertex_table(
 
 
 def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
-    """Return the columns that fit as a whole: a cut number would be misread."""
+    """Return the columns that fit completely, because a shortened number would be misread."""
     columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
     needed = {
         name: max([len(name), *(len(cells.get(name, "")) for cells in rows)]) for name in columns
@@ -211,7 +211,7 @@ def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
-    """Return what the table can show of a vertex, by column."""
+    """Return the cells of a vertex's row, by column."""
     return {
         "vertex": row["vertex"],
         "state": row["state"],
@@ -255,7 +255,7 @@ def print_lost_rows(status: dict[str, Any]) -> None:
 
 
 def kept_line(row: dict[str, Any]) -> str:
-    """Return a line with the first rows that retention has kept of a stream."""
+    """Return a line with the first rows of a stream that retention has kept."""
     text = f"{row['output']}, partition {row['partition']}: kept from seq {row['kept_from_seq']}"
     at_us = row["kept_from_us"]
     if at_us is None:
@@ -270,7 +270,7 @@ def state_line(status: dict[str, Any]) -> str:
 
 
 def _lost_rows(status: dict[str, Any]) -> str:
-    """Return rows that are missing in the result, if any."""
+    """Return the number of rows that are missing in the result, if any."""
     kinds = {"late": "late_events", "bad": "bad_rows", "poisoned": "poisoned_events"}
     counts = {kind: status.get(key, 0) for kind, key in kinds.items()}
     return "".join(f", {n:,} {kind}" for kind, n in counts.items() if n)
@@ -283,9 +283,9 @@ def _health(status: dict[str, Any]) -> str:
 
 
 def reason_lines(status: dict[str, Any]) -> list[str]:
-    """Return a line per reason of a job that is not ok: since when, and what to do."""
+    """Return a line per reason for which a job is not ok: since when, and what to do."""
     if status["state"] not in (*OPEN_STATES, "finished", "stopped"):
-        return []  # its error has the reason
+        return []  # the job's error has the reason
     lines = []
     for row in with_health(status)["reasons"]:
         since_us = row["since_us"]

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: A retention is exact to one ``PARTS``-th of its duration.
+#: The age of an item is exact to this fraction (1 / 32) of the retention.
 PARTS = 32
 POINTS_MAX = PARTS + 3
 
 
 @dataclass
 class Ages:
-    """Samples of one stream: at wall-clock time ``us`` all items below ``seq`` were durable."""
+    """Samples of one stream. At wall-clock time ``us``, all items below ``seq`` were durable."""
 
-    #: The samples ``(us, seq)``. Both numbers increase.
+    #: The samples ``(us, seq)``. Both numbers increase from sample to sample.
     points: list[tuple[int, int]] = field(default_factory=list)
 
     def note(self, now_us: int, end: int, retention_us: int) -> bool:
-        """Note that the stream is durable up to ``end`` now. Return whether the samples changed.
+        """Record that the stream is durable up to ``end`` now. Return whether the samples changed.
 
-        If the clock was set back, samples of a later time are treated as taken now. So their
-        items count as younger than they are, and are not deleted too early.
+        If the clock was set back, samples of a later time are treated as taken now. So their items
+        count as younger than they are, and are not deleted too early.
         """
         before = list(self.points)
         self.points = [(min(at, now_us), seq) for at, seq in self.points if seq <= end]

@@ -1,11 +1,11 @@
 """Reads the durable result of a job: as tables for programs, or printed for people.
 
-The rows are those of the output's files: events without watermarks, times as timestamps under
-the names of the result's columns. Partitions follow one after another, each in its row order.
+The rows are those of the output's files: events without watermarks, times as timestamps under the
+names of the result's columns. Partitions follow one after another, each in its row order.
 
 :func:`read_table` returns the rows that are alive at a time T: rows that start at or before T and
 end after T. It reads each stream from its start and drops rows that end at or before T on the way.
-So memory holds the living rows and one batch.
+So the memory contains the live rows and one batch.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream import StreamReader
 
-#: Number of rows that are printed: by default, and at most.
+#: Default number, and greatest number, of rows that are printed.
 ROWS, ROWS_MAX = 10, 100_000
 CELL_CHARACTERS_MAX = 40
-#: Attempts of a read. It starts again if retention deletes its items meanwhile.
+#: Most attempts of a read. It starts again if retention deletes its items meanwhile.
 _TRIES = 5
 _CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 class Answer:
-    """The durable rows of a plan's output. Each read returns those that are durable by then."""
+    """The durable rows of a plan's output. Each read returns the rows that are durable by then."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
@@ -80,7 +80,10 @@ class Answer:
         return table.take(pa.array(order))
 
     def show(self, rows: int, notes: Sequence[str], more: str) -> None:
-        """Print the first rows. The lines ``notes`` go to stderr, and ``more`` if rows remain."""
+        """Print the first rows.
+
+        The lines ``notes`` are printed to stderr, ``more`` if rows remain.
+        """
         first = self.first(rows + 1)
         print_rows(first.slice(0, rows))
         for line in (*notes, *([more] if first.num_rows > rows else [])):
@@ -90,7 +93,7 @@ class Answer:
         reader = open_reader(uri)
         try:
             if reader.read_schema() is None:
-                return  # nothing is durable yet
+                return  # no row is durable yet
             if self._rows.has_edges:
                 if reader.next_seq:
                     raise BeginningDeletedError(display_uri(uri), reader.next_seq)
@@ -103,11 +106,14 @@ class Answer:
             reader.close()
 
     def _whole(self, reader: StreamReader) -> Iterator[pa.RecordBatch]:
-        """Yield the rows with their ends. A row whose end is not in the stream has null there."""
+        """Yield the rows with their ends.
+
+        A row whose end is not in the stream has null as its end.
+        """
         tables = []
         while (items := reader.read_next()) is not None:
             tables.append(pa.Table.from_batches([only_events(items.batch)]))
-        if tables:  # those from before a change of the job may lack columns
+        if tables:  # batches from before a change of the job may lack columns
             events = pa.concat_tables(tables, promote_options="default")
             missing = [
                 field for field in self._plan.schema if field.name not in events.schema.names
@@ -145,10 +151,10 @@ class Answer:
         return polars.from_arrow(self.to_arrow())
 
     def to_spark(self) -> Any:
-        """All rows, as a DataFrame of the active Spark session, or of the one that jobs share.
+        """Return all rows as a DataFrame of the active Spark session, or the one that jobs share.
 
-        Spark reads the files of a complete result on a local disk itself. In all other cases this
-        process reads the rows and hands them to Spark.
+        If the result is complete and on a local disk, Spark reads its files itself. In all other
+        cases this process reads the rows and passes them to Spark.
         """
         from pyspark.sql import SparkSession
 
@@ -186,7 +192,10 @@ def print_rows(table: pa.Table) -> None:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return Python values. A time that ``datetime`` cannot hold is an int, us; no end is "-"."""
+    """Return Python values.
+
+    A time that ``datetime`` cannot represent is an int, us; no end is "-".
+    """
     if not pa.types.is_timestamp(column.type):
         return plain_values(column)
     us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
@@ -204,7 +213,7 @@ def _cell(value: Any) -> str:
         return "null"
     text = str(value).removesuffix("+00:00")
     whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
-    # Control characters are escaped, so a value cannot move the terminal's cursor.
+    # Control characters are escaped, so that a value cannot move the terminal's cursor.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)
 
 
@@ -215,7 +224,7 @@ def read_table(
 
     ``at``: the time; None: the watermark of the output. ``output``: the name of an output, for a
     job with several. The columns are those of the result. The end of a row is null while it is
-    unknown. Rows come partition by partition, in order of start.
+    unknown. Rows are sorted by partition, and within it by start.
 
     Raises:
         NoJobError: there is no job at ``root``.
@@ -235,7 +244,7 @@ def alive(plan: PhysicalPlan, at_us: int | None) -> pa.Table:
 
 
 class CurrentTable:
-    """The living rows of an output. Each read continues where the previous read ended."""
+    """The live rows of an output. Each read continues where the previous read ended."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._rows = clean_rows(plan)
@@ -274,7 +283,7 @@ class CurrentTable:
 
 
 def begun(uri: str, copies: RowCopies, at_us: int | None) -> CurrentRows:
-    """Return the living rows from which a read starts: those of a copy, or none.
+    """Return the live rows from which a read starts: the rows of a copy, or no rows.
 
     Raises:
         BeginningDeletedError: retention has deleted items that no copy replaces.

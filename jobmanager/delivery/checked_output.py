@@ -3,12 +3,12 @@
 The destination of a delivery stores a position and a digest. The items of the output below that
 position must have this digest. Otherwise new rows would follow other rows than those delivered. So
 the reader takes the digest of durable items from their segments, and reads the remaining items up
-to the position again. When another instance writes the output, the reader repeats the check
-against the digest of the items that it has read.
+to the position again. When another instance writes the output, the reader repeats the check against
+the digest of the items that it has read.
 
 Invariants: (1) ``digest`` covers all items below ``next_seq``, as they were read; (2) an item is
-returned only after all items below it were checked; (3) if rows may end later than they arrive, all
-items of one instant are returned together, so they go into one write and one commit.
+returned only after all items below it were checked; (3) if rows may end after they arrive, all
+items of one instant are returned together, so they are in one write and one commit.
 """
 
 from __future__ import annotations
@@ -47,26 +47,29 @@ class CheckedOutput:
         destination: str,
         whole_instants: bool = False,
     ) -> None:
-        """``destination``: for messages. ``whole_instants``: never split an instant's items."""
+        """Read ``stream``.
+
+        ``destination``: for messages. ``whole_instants``: never split an instant.
+        """
         self._destination, self._stream = destination, stream
         self._gives_instants = whole_instants
-        #: Items from ``next_seq`` on of the last instant read, which may still be incomplete.
+        #: Items from ``next_seq`` on of the last instant that was read. It may still be incomplete.
         self._held: Items | None = None
-        #: Items from ``next_seq`` on that were read but not returned; ``_held`` follows them.
+        #: Items from ``next_seq`` on that were read but not returned. ``_held`` follows them.
         self._rest: Items | None = None
         self._prefix = PrefixDigest(wiring.open_store(uri))
         self._tap = OutputTap(
             vertex, stream, uri, 0, endpoints, secret, wake, wiring, self._attached
         )
         self.next_seq = 0
-        #: The digest that the items below ``next_seq`` must have; None: compute it.
+        #: The digest that the items below ``next_seq`` must have. None: compute it.
         self._expected: StreamDigest | None = StreamDigest()
         self._read = StreamDigest()
         self._is_checked = True
 
     @property
     def digest(self) -> bytes:
-        """The digest of all items below ``next_seq``. Call it only after they are checked."""
+        """The digest of all items below ``next_seq``. Read it only after they were checked."""
         assert self._is_checked
         return self._read.to_bytes()
 
@@ -81,7 +84,7 @@ class CheckedOutput:
         return self._is_checked and self._rest is None and self._tap.is_over
 
     def seek(self, seq: int, digest: bytes | None) -> None:
-        """Continue at ``seq``. ``digest``: that of the items below ``seq``; None if unknown."""
+        """Continue at ``seq``. ``digest``: digest of the items below ``seq``; None if unknown."""
         is_here = self._is_checked and seq == self.next_seq and digest == self._read.to_bytes()
         self.next_seq = seq
         self._expected = None if digest is None else StreamDigest.from_bytes(digest)
@@ -103,7 +106,7 @@ class CheckedOutput:
             DeliveryDivergedError: the output differs from the items read or delivered before.
             OutputCollectedError: retention has deleted the next items.
         """
-        while True:  # ends: with items, or when there are none now
+        while True:  # ends with items, or when there are none now
             items, self._rest = self._rest, None
             if items is None:
                 items = self._read_checked(has_ended, max_items)
@@ -147,11 +150,11 @@ class CheckedOutput:
     def _whole_instants(self, items: Items) -> Items:
         """Return the held items and ``items``, without their last instant.
 
-        The last instant is held until a CTI (watermark) shows that it is complete.
+        The last instant is held back until a CTI (watermark) shows that it is complete.
         """
         held, self._held = self._held, None
         if held is not None and not held.batch.schema.equals(items.batch.schema):
-            # Not appended to the rest: a query deployed meanwhile may write more columns.
+            # Not appended to the rest, since a query deployed meanwhile may write more columns.
             self._rest = self._whole_instants(items)
             return held
         if held is not None:
@@ -164,7 +167,7 @@ class CheckedOutput:
         return items.head(first_seq - items.first_seq)
 
     def _attached(self, seq: int) -> int:
-        """Return the seq at which the tap starts to read from a writer that it has found."""
+        """Return the seq from which the tap reads at a writer that it has found."""
         del seq
         self._held = self._rest = None
         if self._is_checked:

@@ -9,8 +9,8 @@ The destination stores the true position of the delivery. The position in ``at``
 never ahead. The job keeps all items from the position in ``at`` on.
 
 The number of the newest file is the epoch of the delivery. A process that was suspended and resumes
-finds a newer file, so it stops. The destination rejects its writes too, because it stores the epoch
-with the progress.
+finds a newer file, so it stops. The destination also rejects its writes, because it stores the
+epoch with the progress.
 
 Invariants: (1) at most one process has claimed an epoch; (2) a claim that is the newest after its
 creation has a greater number than all earlier claims, even if older files were deleted meanwhile;
@@ -40,7 +40,7 @@ BEGUN = "begun"
 FROM = "from"
 AT = "at"
 _DIGITS = 10
-#: Attempts to claim. An attempt fails if another process claims the same epoch first.
+#: Most attempts to claim. An attempt fails if another process claims the same epoch first.
 TRIES_MAX = 100
 NAME_BYTES_MAX = 200
 
@@ -51,14 +51,14 @@ def folder_name(delivery: str) -> str:
     if len(quoted) <= NAME_BYTES_MAX:
         return quoted
     mark = hashlib.blake2b(delivery.encode(), digest_size=16).hexdigest()
-    return f"{quoted[: NAME_BYTES_MAX - len(mark) - 1]}+{mark}"  # a quoted name has no "+"
+    return f"{quoted[: NAME_BYTES_MAX - len(mark) - 1]}+{mark}"  # a quoted name cannot contain "+"
 
 
 class DeliveryClaim:
     """The right to deliver one partition. ``epoch`` is 0 until :meth:`take` succeeds."""
 
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
-        """``store``: the store of the job's root."""
+        """Make a claim below the job's root, whose store is ``store``."""
         self._store = store
         whole = f"{FOLDER}/{folder_name(delivery)}"
         self.folder = f"{whole}/{partition}"
@@ -69,7 +69,7 @@ class DeliveryClaim:
         self.epoch = 0
 
     def take(self, now_us: int) -> int:
-        """Become the writer in place of any former one. Return the new epoch.
+        """Become the writer in place of any former writer. Return the new epoch.
 
         Raises:
             StoreError: the store failed, or other processes claim first in each attempt.
@@ -102,7 +102,7 @@ class DeliveryClaim:
         """Return the recorded first item of the delivery; record ``start_seq`` if there is none.
 
         Called before the claim and before the destination is opened. So later processes and other
-        partitions of the delivery start at the item that the first process was given.
+        partitions of the delivery start at the same item as the first process.
         """
         if self._begins is None:
             start = b"%d" % start_seq
@@ -111,7 +111,7 @@ class DeliveryClaim:
         return self._begins
 
     def is_newest(self) -> bool:
-        """Return whether no other process has claimed the delivery since."""
+        """Return whether no other process has claimed the delivery since this claim."""
         return self._newest() == self.epoch
 
     def _delete_older(self) -> None:
@@ -133,8 +133,8 @@ class DeliveryClaim:
 def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:
     """Record that this delivery needs no item below ``seq``.
 
-    Synced to disk at once. If a power failure lost the file, the job would no longer keep items
-    for this delivery.
+    The file is synced at once: if a power failure lost it, the job would no longer keep items for
+    this delivery.
     """
     place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
     store.put(place, json_document({"seq": seq, "written_us": now_us}))

@@ -26,13 +26,13 @@ class CleanRows:
     def __init__(
         self, items: pa.Schema, form: TableForm | None, *, has_edges: bool = False
     ) -> None:
-        """``items``: the schema of the items. ``form``: None if files have a row for every item.
+        """Convert items with schema ``items``. ``form``: None if files have a row for every item.
 
         ``has_edges``: a row arrives when it begins, and may arrive again when it ends.
         """
         self._items, self._form = items, form or _free_form(items.names)
         self.has_edges = has_edges
-        #: The column with a row's end, if rows may end later than they arrive; else None.
+        #: The column with a row's end, if rows may end after they arrive; else None.
         self.end = self._form.end if has_edges else None
         #: The column with a row's start.
         self.start = self._form.start
@@ -70,7 +70,7 @@ class CleanRows:
         return DeliveredRows(items.first_seq, items.next_seq, seqs, table, ends, instants)
 
     def with_op(self, rows: DeliveredRows) -> DeliveredRows:
-        """Return the rows as they are written: with the column ``op`` first, if they have one."""
+        """Return the rows as they are written, with ``op`` as first column if they have it."""
         return rows if self._op_key is None else rows.with_op(self._op_key)
 
     def identities(self, table: pa.RecordBatch) -> list[int]:
@@ -80,7 +80,7 @@ class CleanRows:
         return hashes
 
     def table(self, events: pa.Table) -> pa.Table:
-        """Convert events with columns ``_vs, _ve, payload`` to rows. Ends of rows are left out."""
+        """Convert events with columns ``_vs, _ve, payload`` to rows, without end edges."""
         kind = pa.array(np.full(events.num_rows, EVENT, np.int8))
         items = events.add_column(0, pa.field(KIND, pa.int8()), kind)
         return pa.Table.from_batches(map(self._clean, items.to_batches()), schema=self.schema)
@@ -94,6 +94,6 @@ class CleanRows:
 def _free_form(taken: list[str]) -> TableForm:
     """Return a form whose time columns have names that are not in ``taken``."""
     start, end = "start", "end"
-    while start in taken or end in taken:  # ends: taken is finite
+    while start in taken or end in taken:  # ends: ``taken`` is finite
         start, end = f"event_{start}", f"event_{end}"
     return TableForm(start, end)

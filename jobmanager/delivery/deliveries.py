@@ -72,7 +72,9 @@ class Deliveries:
         start_seq: int = 0,
         wiring: DeliveryWiring | None = None,
     ) -> None:
-        """``store``: the store of the root. ``has_ended``: whether the output has no writer now.
+        """Prepare one delivery per partition and spec. ``store``: the store of the root.
+
+        ``has_ended``: whether the output has no writer now.
 
         Raises:
             InvalidSinkError: the output does not fit a destination.
@@ -83,7 +85,7 @@ class Deliveries:
         self._tasks: list[Task] = []
         self._wakes: list[Signal] = []
         self._parts: list[tuple[str, int, PartitionDelivery]] = []
-        #: ``_makers[i]`` creates ``_parts[i]`` again, for a retry.
+        #: ``_makers[i]`` creates ``_parts[i]`` again for a retry.
         self._makers: list[Callable[[], tuple[Signal, PartitionDelivery]]] = []
         check_names(specs)
         for spec in specs:
@@ -163,7 +165,7 @@ class Deliveries:
         return self._wiring.start(f"deliver-{name}-{k}", part.run)
 
     def retry(self) -> None:
-        """Restart failed deliveries, and end the pauses of those that wait for a next attempt."""
+        """Restart failed deliveries, and end the pauses of waiting deliveries."""
         for at, (name, k, part) in enumerate(self._parts):
             if part.state == "failed":
                 self._endpoints.listen(id(part), None)
@@ -174,7 +176,7 @@ class Deliveries:
                 part.hurry()
 
     def wake(self) -> None:
-        """Make all deliveries check again whether the job has ended."""
+        """Let all deliveries check again whether the job has ended."""
         for wake in self._wakes:
             wake.set()
 
@@ -201,10 +203,10 @@ class Deliveries:
         return all(part.state in ENDED for _, _, part in self._parts)
 
     def positions(self) -> dict[int, int]:
-        """Return per partition the smallest position of all deliveries.
+        """Return, per partition, the smallest position of all deliveries.
 
         The position is 0 until the destination has reported it. For a delivery of another process
-        it is the one recorded in the root, even if that process has died. So undelivered items
+        it is the position recorded in the root, even if that process has died. So undelivered items
         are still there when the job is resumed.
 
         Raises:
@@ -220,7 +222,7 @@ class Deliveries:
         return positions
 
     def failures(self, *, but_stopped: bool = False) -> list[str]:
-        """Return a message per failed or stopped delivery; ``but_stopped``: per failed one only."""
+        """Return a message per failed or stopped delivery; with ``but_stopped`` per failed one."""
         states = ("failed",) if but_stopped else ("failed", "stopped")
         views = [(name, k, part.view()) for name, k, part in self._parts]
         return [
@@ -261,6 +263,6 @@ def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:
 
 
 def output_form(plan: PhysicalPlan) -> TableForm | None:
-    """Return the form of the output's files; None: they have one row per item."""
+    """Return the form of the output's files. None: they have one row per item."""
     (form,) = {edge.form for vertex in plan.vertices for edge in vertex.outputs if edge.is_sink}
     return form

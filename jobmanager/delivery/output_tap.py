@@ -6,7 +6,7 @@ reports the addresses of hosts through :class:`Endpoints`.
 
 Invariants: (1) items arrive in order of seq, without gaps or repeats, even if the writing process
 is replaced: a new reader starts at the next seq, and recomputed items are equal; (2) a slow reader
-does not block the job: its buffers are bounded, and beyond them it reads Parquet.
+does not block the job: its buffers are bounded, and items beyond them are read from Parquet.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from rvertex.messages import Locate
 
 READ_ITEMS_MAX = 1 << 16
-#: How often a reader checks whether the job has ended, if no signal wakes it earlier.
+#: Seconds between two checks of a reader for the end of the job, if no signal wakes it earlier.
 LOOK_INTERVAL_S = 0.25
-#: Minimum time between two attempts to connect to the same instance.
+#: Least seconds between two attempts to connect to the same instance.
 RECONNECT_S = 0.1
 
 
@@ -41,7 +41,7 @@ RECONNECT_S = 0.1
 class Writers:
     """The instances that write the streams of a vertex now. None: all items are durable."""
 
-    #: Grows with each change of the endpoints.
+    #: Increases with each change of the endpoints.
     version: int
     #: Epoch and address of each instance.
     endpoints: tuple[tuple[int, str], ...]
@@ -59,7 +59,10 @@ class Endpoints:
         self._lock = threading.Lock()
 
     def note(self, location: Locate) -> None:
-        """Update the writers of a vertex from an instruction to the hosts. Ignore older ones."""
+        """Update the writers of a vertex from an instruction to the hosts.
+
+        Ignore older versions.
+        """
         endpoints = tuple((endpoint.epoch, endpoint.address) for endpoint in location.endpoints)
         writers = Writers(location.version, endpoints)
         with self._lock:
@@ -81,7 +84,7 @@ class Endpoints:
         return self._writers.get(vertex)
 
     def listen(self, key: int, changed: Callable[[], None] | None) -> None:
-        """Call ``changed`` on each update; None removes the callback of ``key``."""
+        """Call ``changed`` on each update. None removes the callback of ``key``."""
         with self._lock:
             if changed is None:
                 self._listeners.pop(key, None)
@@ -104,14 +107,17 @@ class OutputTap:
         wiring: DeliveryWiring,
         on_attach: Callable[[int], int] = int,
     ) -> None:
-        """``on_attach``: called with the next seq at each attach; returns the seq to start at."""
+        """Read from ``seq`` on. ``on_attach``: called with the next seq when a reader is opened.
+
+        It returns the seq at which to start.
+        """
         self._vertex, self._stream = vertex, stream
         self._store = wiring.open_store(uri)
         self._endpoints, self._secret, self._wake = endpoints, secret, wake
         self._on_attach = on_attach
         self._wiring, self._clock = wiring, wiring.clock
         self._reader: StreamReader | None = None
-        #: The instance that the reader is attached to, None for Parquet.
+        #: The instance from which the reader reads; None: it reads Parquet.
         self._endpoint: tuple[int, str] | None = None
         self._attached_s = 0.0
         self.next_seq = seq
@@ -132,7 +138,8 @@ class OutputTap:
         """
         if self.is_over:
             return None
-        while (reader := self._current(has_ended)) is not None:  # ends: above it, or refused
+        # Ends with items, with an error, or when no reader can be opened
+        while (reader := self._current(has_ended)) is not None:
             try:
                 items = reader.read_next(max_items)
                 break
@@ -155,7 +162,7 @@ class OutputTap:
             self._reader = None
 
     def _current(self, has_ended: bool) -> StreamReader | None:
-        """Return the reader; attach a new one if its writer has ended or moved."""
+        """Return the reader. Open a new reader if its writer has ended or moved."""
         writers = self._endpoints.find(self._vertex)
         if has_ended or (writers is not None and not writers.endpoints):
             if self._reader is None or self._endpoint is not None:
@@ -170,14 +177,14 @@ class OutputTap:
     def _is_good(self, writers: Writers) -> bool:
         """Return whether to keep the reader.
 
-        A broken one stays until its received items are read.
+        A broken reader stays until its received items were read.
         """
         if isinstance(self._reader, PushedReader) and self._reader.is_broken:
             return self._reader.wait(0)
         return self._reader is not None and self._endpoint in writers.endpoints
 
     def _next_endpoint(self, writers: Writers) -> tuple[int, str]:
-        """Return the endpoint after the one tried last, or the first."""
+        """Return the endpoint after the endpoint that was tried last, or the first endpoint."""
         endpoints = writers.endpoints
         if self._endpoint not in endpoints:
             return endpoints[0]
@@ -199,7 +206,7 @@ class OutputTap:
         )
 
     def _begin(self, seq: int, *, is_unsure: bool) -> int:
-        """Return the seq to start at; ask ``on_attach`` again if that seq was collected."""
+        """Return the seq at which to start. Call ``on_attach`` again if that seq was deleted."""
         begin = self._on_attach(seq)
         while is_unsure and begin < (first_seq := first_kept(self._store)):
             before, begin = begin, self._on_attach(seq)
@@ -209,7 +216,7 @@ class OutputTap:
 
 
 def first_kept(store: BlobStore) -> int:
-    """Return the first remaining seq of a stream that users read; 0 if none was collected."""
+    """Return the first remaining seq of a stream for users; 0 if no item was deleted."""
     return DurableLog(store, store.uri).mark
 
 

@@ -2,10 +2,11 @@
 
 The thread of a :class:`PartitionDelivery` reads new items of the output without waiting for a flush
 or a checkpoint. It commits rows together with its progress. After a failure it opens the
-destination again, reads its position there, and continues from that position. For why each row
-arrives once see docs/adr/0033-delivery.md. With dead letters, a commit that the destination rejects
-is tried again with half of its rows, and so on, until a single row is rejected. That row is stored
-as a dead letter and left out. If the rejected rows share an instant, all beginnings are stored.
+destination again, reads its position there, and continues from that position. See
+docs/adr/0033-delivery.md for why each row arrives once. With dead letters, a commit that the
+destination rejects is tried again with half of its rows, and so on, until a single row is rejected.
+That row is stored as a dead letter and left out. If the rejected rows share an instant, all
+beginnings are stored.
 
 Invariants: (1) rows are written in the order of the partition, and only above the destination's
 position, after the output was checked up to it; (2) the job does not wait for a delivery, which
@@ -52,16 +53,16 @@ DeliveryState = Literal[
     "opening",  # reads the position from the destination
     "checking",  # reads the delivered items again, and compares digests
     "delivering",
-    "waiting",  # the destination failed; the delivery tries again after a pause
-    "finished",  # all of a complete output is delivered
+    "waiting",  # the destination failed; there is another attempt after a pause
+    "finished",  # the output is complete, and all of it is delivered
     "stopped",  # the job ended before its output was complete, or was cancelled
     "fenced",  # another process delivers
     "failed",
 ]
-#: While more items can be read, a commit waits for this number of commit intervals, or for as long
-#: as the last commit took.
+#: While more items can be read, a commit waits for this many commit intervals, or for as long as
+#: the last commit took.
 INTERVALS_MAX = 4
-#: States that a delivery does not leave.
+#: The final states of a delivery.
 ENDED: tuple[DeliveryState, ...] = ("finished", "stopped", "fenced", "failed")
 
 
@@ -72,14 +73,14 @@ class DeliveryView:
     state: DeliveryState = "opening"
     #: All items below this seq are delivered.
     delivered_seq: int = 0
-    #: Number of rows and of commits by this process.
+    #: Number of rows, and of commits, by this process.
     rows: int = 0
     commits: int = 0
     #: Number of rows in the dead letters of this partition, stored by any process.
     refused: int = 0
     #: The reason for the states "waiting" and "failed"; else empty.
     error: str = ""
-    #: Since when the present call to the destination runs, s; 0: there is none.
+    #: When the present call to the destination began, monotonic s; 0: there is no call.
     call_s: float = 0.0
 
 
@@ -101,7 +102,7 @@ class PartitionDelivery:
         start_seq: int = 0,
         refused: RefusedRows | None = None,
     ) -> None:
-        """``has_ended``: whether the output has no writer any more. ``wake``: set on new items.
+        """Deliver ``output``. ``has_ended``: whether it has no writer. ``wake``: set on new items.
 
         ``refused``: stores rejected rows; None: the first rejected row ends the delivery.
         """
@@ -117,14 +118,14 @@ class PartitionDelivery:
         self._clock = clock
         self._is_stopped = self._is_hurried = False
         self._destination: Destination | None = None
-        #: Number of rows written since the last commit, and when its period began (monotonic s).
+        #: Number of rows written since the last commit; and when that period began, monotonic s.
         self._pending_rows = 0
         #: The rows written since the last commit; kept only if there are dead letters.
         self._pending: list[DeliveredRows] = []
         self._refused = refused
-        #: Maximum rows of a commit; halved while the delivery searches for a rejected row.
+        #: Most rows of a commit. Halved while the delivery searches for a rejected row.
         self._rows_max = limits.commit_rows_max
-        #: When the present call to the destination began (monotonic s); None: there is none.
+        #: When the present call to the destination began, monotonic s; None: there is no call.
         self._called_s: float | None = None
         self._committed_s = float("-inf")
         self._commit_took_s = 0.0
@@ -192,7 +193,7 @@ class PartitionDelivery:
         self._release()
         self.state = "opening"
         begins = self._claim.begins(self._start_seq)
-        # Checked before the claim, so that an error does not replace a running delivery.
+        # Check this before the claim, so that an error does not replace a running delivery.
         if self._start_seq and self._start_seq != begins:
             raise DeliveryBegunError(self._label, begins)
         if self._claim.epoch == 0:
@@ -213,7 +214,7 @@ class PartitionDelivery:
             self._refused.load()
 
     def _deliver(self) -> None:
-        while not self._is_stopped:  # until the output is over
+        while not self._is_stopped:  # until the output is complete
             self._wake.clear()
             has_ended = self._has_ended()
             left = max(self._rows_max - self._pending_rows, 1)
@@ -250,7 +251,7 @@ class PartitionDelivery:
             self._called_s = None
 
     def _without_refused(self, rows: DeliveredRows, refused: RefusedRows) -> DeliveredRows | None:
-        """Return the rows except those in the dead letters, and except the ends of these."""
+        """Return the rows except the rows in the dead letters, and except the ends of these."""
         kept = rows.without(refused.seqs)
         if kept is None or kept.ends is None:
             return kept
@@ -264,15 +265,15 @@ class PartitionDelivery:
         return kept.without(refused.seqs) if left_out else kept
 
     def _commit_if_due(self, *, is_idle: bool) -> float:
-        """Commit if it is due. Return the time to wait unless new items arrive, s."""
+        """Commit if a commit is due. Return the time to wait unless new items arrive, s."""
         since_s = self._clock.monotonic_s() - self._committed_s
         if self._output.is_checking:  # the writer was replaced after rows were written
             return LOOK_INTERVAL_S
         if self._pending_rows:
             interval_s = self._limits.commit_interval_ms / 1e3
-            # More items that can be read go into the same commit. A live output arrives in small
-            # batches, and with one commit for each of them the delivery would fall behind, most
-            # of all if commits are slow.
+            # Items that can be read are added to the same commit. A live output arrives in small
+            # batches. With one commit for each batch the delivery would fall behind, most of all if
+            # commits are slow.
             most_s = max(INTERVALS_MAX * interval_s, 2 * self._commit_took_s)
             wait_s = interval_s if is_idle else most_s
             if since_s < wait_s and self._pending_rows < self._rows_max:
@@ -314,7 +315,7 @@ class PartitionDelivery:
         self.state, self._error = "finished", ""
 
     def _put_aside(self, error: RowsRefusedError) -> None:
-        """Store the rejected row if it is identified; else halve the commits to find it."""
+        """Store the rejected row if it is identified. Otherwise halve the commits to find it."""
         refused, rows, pending = self._refused, self._pending_rows, self._pending
         suspects = [
             (part, int(at))
@@ -328,8 +329,8 @@ class PartitionDelivery:
         if len(suspects) > 1 and self._rows_max > 1:
             self._rows_max = max(min(rows, self._rows_max) // 2, 1)
             return
-        # An instant is never divided. So all its beginnings are blamed, or all its rows if it
-        # has no beginning.
+        # An instant is never divided. So all its beginnings are blamed, or all its rows if it has
+        # no beginning.
         blamed = [(part, at) for part, at in suspects if not part.is_end(at)] or suspects
         if refused.rows + len(blamed) > self._limits.refused_rows_max:
             self._fail(TooManyRefusedError(self._label, refused.rows, error.reason))
@@ -357,7 +358,10 @@ class PartitionDelivery:
             self._pause(away)
 
     def _pause(self, error: StreamEngineError) -> None:
-        """Wait before the next attempt, longer each time. The end of the job does not end it."""
+        """Wait before the next attempt, longer each time.
+
+        The end of the job does not end the pause.
+        """
         self.state, self._error = "waiting", str(error)
         _log.warning("delivery waits", extra={"delivery": self._label, "reason": str(error)})
         self._release()
@@ -376,7 +380,7 @@ class PartitionDelivery:
         try:
             return self._claim.is_newest()
         except OperatingError:
-            return True  # unknown now; the next claim decides
+            return True  # unknown now, so the next claim decides
 
     def _fail(self, error: Exception) -> None:
         self.state, self._error = "failed", str(error) or type(error).__name__

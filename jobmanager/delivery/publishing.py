@@ -1,4 +1,4 @@
-"""Publishes a complete result into a local folder atomically: a new one, or in place of an old one.
+"""Publishes a complete result into a local folder atomically: as a new folder or as a replacement.
 
 The files are written to a hidden folder beside the target, whose name contains the job's id, and
 synced. Then one system call exchanges the two folders. So a reader who opens the target gets all
@@ -48,10 +48,10 @@ _FORMER = ".former"
 
 
 def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
-    """Check at the job's start that it may write the folder at its end.
+    """Check, when the job starts, that it may write the folder when it ends.
 
     Raises:
-        CannotPublishError: the folder has other files, or the mode does not allow to replace it.
+        CannotPublishError: the folder has other files, or the mode does not allow replacing it.
     """
     publishing = plan.publishing
     if publishing is None:
@@ -73,7 +73,7 @@ def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
 def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None:
     """Publish the complete result of a plan, unless it was published before.
 
-    ``report``: called repeatedly while files are written, to show that the job is alive.
+    ``report`` is called repeatedly while files are written, to show that the job is alive.
 
     Raises:
         CannotPublishError: the folder has changed since the check, or the disk fails.
@@ -105,7 +105,7 @@ def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None
             sync_folder(os.path.dirname(path))
     except (OSError, pa.ArrowException) as error:
         raise CannotPublishError(path, str(error)) from error
-    for folder in (draft, former):  # perhaps left by a process that died before this line
+    for folder in (draft, former):  # a process that died may have left them
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -163,7 +163,7 @@ def _write(
 
 
 def _exchange(draft: str, path: str, former: str) -> None:
-    """Exchange two folders. ``former``: where the old one is moved if the system cannot."""
+    """Exchange two folders. ``former``: where the old folder is moved if the system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     change = getattr(libc, "renameat2", None)
     given = (_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(path), _EXCHANGE)
@@ -195,7 +195,7 @@ def _is_published(path: str, job_id: str) -> bool:
 
 
 def _check_table(path: str) -> None:
-    """Check that the folder holds Parquet files only, because publishing deletes its files."""
+    """Check that the folder contains Parquet files only, because publishing deletes its files."""
     if os.path.exists(f"{path}/{CLAIM}"):
         raise CannotPublishError(path, "it is the output of a job, which would be damaged")
     for folder, _, names in os.walk(path):

@@ -37,15 +37,15 @@ MARK = "_PUBLISHED"
 _PLAN, _DRAFT = "_PUBLISHING-", "_draft-"
 _DRAFT_ENDING = ".draft"
 _NAME_DIGITS = 12
-#: Maximum number of job ids in ``_PUBLISHED``.
+#: Most job ids in ``_PUBLISHED``.
 _JOBS_MAX = 1_000
 
 
 def check_store(store: BlobStore, mode: str, job_id: str) -> None:
-    """Check at the job's start that it may write the folder at its end.
+    """Check, when the job starts, that it may write the folder when it ends.
 
     Raises:
-        CannotPublishError: the folder has other files, or the mode does not allow to replace it.
+        CannotPublishError: the folder has other files, or the mode does not allow replacing it.
     """
     if is_published(store, job_id) or store.exists(_PLAN + job_id):
         return
@@ -62,7 +62,8 @@ def check_store(store: BlobStore, mode: str, job_id: str) -> None:
 def publish_to_store(store: BlobStore, job_id: str, write: Callable[[], str]) -> None:
     """Replace the files of the folder by a table, unless this job has done so before.
 
-    ``write`` writes the table into a local folder and returns its path; the same rows each time.
+    ``write`` writes the table into a local folder and returns its path. It must write the same rows
+    each time.
     """
     if not is_published(store, job_id):
         if not store.exists(_PLAN + job_id):
@@ -73,7 +74,7 @@ def publish_to_store(store: BlobStore, job_id: str, write: Callable[[], str]) ->
 
 
 def mark(job_id: str, former: bytes | None) -> bytes:
-    """Return the content of ``_PUBLISHED`` for this job. ``former``: the content before."""
+    """Return the content of ``_PUBLISHED`` for this job. ``former``: the previous content."""
     before = [known for known in _published(former) if known != job_id]
     return json.dumps({"id": job_id, "before": before[: _JOBS_MAX - 1]}).encode()
 
@@ -84,7 +85,7 @@ def is_marked(content: bytes | None, job_id: str) -> bool:
 
 
 def is_published(store: BlobStore, job_id: str) -> bool:
-    """Whether this job has published into the folder, even if a later job replaced its result."""
+    """Return whether this job has published here, even if a later job replaced its result."""
     return is_marked(_read(store, MARK), job_id)
 
 
@@ -121,7 +122,7 @@ def _draft(store: BlobStore, job_id: str, folder: str) -> None:
 
 
 def _begin(store: BlobStore, job_id: str) -> None:
-    """Write the old files to replace into the plan, unless another job has a plan there.
+    """Add the old files, which will be replaced, to the plan, unless another job has a plan there.
 
     Raises:
         CannotPublishError: another job has a plan; the folder was not changed.
@@ -145,7 +146,7 @@ def _begin(store: BlobStore, job_id: str) -> None:
 
 
 def _tidy(store: BlobStore, job_id: str) -> None:
-    """Delete plan and drafts; the plan first, because it promises that all drafts exist."""
+    """Delete plan and drafts. The plan is first, because it promises that all drafts exist."""
     store.delete(_PLAN + job_id)
     for name in store.list(_DRAFT + job_id):
         store.delete(name)

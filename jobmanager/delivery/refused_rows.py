@@ -27,7 +27,7 @@ FOLDER = "refused"
 _SUFFIX, _END = ".arrow", ".end"
 _DIGITS = 20
 _FILE = re.compile(r"(\d+)-(\d+)(?:-(\d+))?(\.\w+)")
-#: Columns of a dead letter in addition to those of the row.
+#: Columns of a dead letter in addition to the columns of the row.
 _ADDED = pa.schema(
     [
         ("_partition", pa.int32()),
@@ -43,12 +43,12 @@ class RefusedRows:
     """The dead letters of one partition of a delivery."""
 
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
-        """``store``: the store of the job's root."""
+        """Store below the job's root, whose store is ``store``."""
         self._store, self._partition = store, partition
         self._ends = 0
         self._folder = f"{FOLDER}/{folder_name(delivery)}"
         self.seqs: set[int] = set()
-        #: Per row hash, the number of dead letters whose end has not arrived.
+        #: Per row hash: the number of dead letters whose end has not arrived.
         self._begun: Counter[int] = Counter()
 
     @property
@@ -75,7 +75,7 @@ class RefusedRows:
         return names
 
     def add_end(self, seq: int, row_hash: int) -> None:
-        """Store durably that the end of a dead letter is left out too."""
+        """Store durably that the end of a dead letter is left out, too."""
         self._store.put(self._name(seq, row_hash, _END), b"")
         self._note(seq, row_hash, _END)
 

@@ -1,20 +1,20 @@
 """Retention of a job's output streams: its result, late rows and dead letters.
 
 Theory of operation. Every ``retention_look_s`` a thread lists the files of these streams. It notes
-how far each stream is durable, and when. From these notes follows which items are older than the
-retention. Items may be deleted once every delivery has delivered them and every open subscription
-has read them. The job manager sends these marks to the writers. They delete whole segments and keep
-the digest of deleted items (:mod:`rstream.log.retention`). The notes are stored in
-``retention.json``; without that file all items count as new.
+how far each stream is durable, and when. These notes show which items are older than the retention.
+Items may be deleted once every delivery has delivered them and every open subscription has read
+them. The job manager sends low-water marks to the writers. They delete whole segments and keep the
+digest of deleted items (:mod:`rstream.log.retention`). The notes are stored in ``retention.json``;
+without that file all items count as new.
 
-If rows begin and end, a copy of the living rows replaces deleted items (:mod:`rstream.current`). So
+If rows begin and end, a copy of the live rows replaces deleted items (:mod:`rstream.current`). So
 the current table can be read with any retention.
 
 Invariants: (1) no item is deleted that a delivery of the query needs, or a delivery of another
 process that has reported its position within ``reader_wait_s``; (2) no item is deleted that is
 younger than the retention by the wall clock; (3) each mark, copy and note stays true, so it does no
 harm if a replaced job manager writes one; (4) items of an output with begins and ends are deleted
-only below a durable copy. Items of side outputs whose vertex is gone are deleted here.
+only below a durable copy. Items of side outputs whose vertex no longer exists are deleted here.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class _Kept:
     partition: int
     retention_us: int
     ages: Ages
-    #: Whether its vertex is gone since a change of the job: no writer deletes its items.
+    #: Whether a change of the job has removed its vertex, so that no writer deletes its items.
     is_former: bool = False
     log: DurableLog | None = None
-    #: The mark last sent to the writer, which deletes items below this seq.
+    #: The low-water mark that was last sent to the writer, which deletes items below it.
     mark: int = 0
-    #: If rows begin and end: the copies of living rows, and the content of the newest copy.
+    #: If rows begin and end: the copies of live rows; and the content of the newest copy.
     copies: RowCopies | None = None
     current: CurrentRows | None = None
     copied_seq: int = 0
@@ -92,7 +92,7 @@ class OutputRetention:
         tell: Callable[[tuple[Mark, ...]], None],
         wiring: DeliveryWiring | None = None,
     ) -> None:
-        """``store``: the store of the job's root.
+        """Prepare the retention of ``plan``. ``store``: the store of the job's root.
 
         ``needed``: returns per partition of the result the smallest seq that this process still
         needs, without partitions that it does not read. ``tell``: receives the marks below which
@@ -128,7 +128,7 @@ class OutputRetention:
         self._is_remembered = False
 
     def start(self) -> None:
-        """Start the thread, which calls :meth:`look` regularly until :meth:`stop`."""
+        """Start the thread, which calls :meth:`look` periodically until :meth:`stop`."""
         if self._streams or not self._knows_former:
             self._task = self._wiring.start("retention", self._run)
 
@@ -140,13 +140,13 @@ class OutputRetention:
             self._task.join(_JOIN_WAIT_S)
 
     def look(self) -> None:
-        """Compute the marks of all streams, and send them to the writers.
+        """Compute the low-water marks of all streams, and send them to the writers.
 
         Raises:
             StreamEngineError: a store failed; the next call tries again.
         """
         self._find_former()
-        if not self._is_remembered:  # new notes replace the file
+        if not self._is_remembered:  # load the file first, because new notes replace it
             self._remember()
         has_news = False
         for kept in self._streams:
@@ -155,7 +155,8 @@ class OutputRetention:
                 kept.log.keeps_digest = kept.is_former
             else:
                 kept.log.refresh()
-            # Read the clock after the listing: items became durable while the store was listed.
+            # Read the clock after the listing, because items became durable while the store was
+            # listed.
             now_us = self._clock.now_us()
             has_news = kept.ages.note(now_us, kept.log.end(), kept.retention_us) or has_news
         if has_news:
@@ -174,14 +175,14 @@ class OutputRetention:
         written = [kept for kept in self._streams if not kept.is_former]
         marks = tuple(Mark(kept.stream, kept.mark) for kept in written if kept.mark)
         if marks:
-            self._tell(marks)  # even if unchanged, because an instance may be new
+            self._tell(marks)  # send them even if unchanged, because an instance may be new
         for kept in self._streams:
             if kept.is_former and kept.log is not None:
                 collect(kept.log, kept.mark)
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[dict[int, int]]:
-        """Context in which a reader of the result is opened: meanwhile no mark moves.
+        """Open a reader of the result in this context. Meanwhile no low-water mark moves.
 
         Yields the mark of each partition. Items below it may be deleted at any time.
         """
@@ -195,7 +196,7 @@ class OutputRetention:
                 self._opening -= 1
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a status row per stream: from which seq on its items are kept. JSON types."""
+        """Return a status row per stream: the seq from which on its items are kept. JSON types."""
         return [
             {
                 "output": kept.name,
@@ -224,7 +225,7 @@ class OutputRetention:
         self._knows_former, self._is_remembered = True, False
 
     def _run(self) -> None:
-        while True:  # until stopped
+        while True:  # ends when stopped
             self._over.wait(self._config.retention_look_s)
             if self._is_stopped:
                 return
@@ -258,7 +259,8 @@ class OutputRetention:
                 mark = kept.log.end()
             if kept.name == OUTPUT:
                 needed = [m[kept.partition] for m in (reported, here) if kept.partition in m]
-                # A delivery reads its last delivered item again, because it may be the end.
+                # A delivery reads its last delivered item again, because it may be the end of the
+                # stream.
                 mark = min([mark, *(max(seq - 1, 0) for seq in needed)])
             marks.append(mark)
         return marks
@@ -266,8 +268,8 @@ class OutputRetention:
     def _copy(self, kept: _Kept, copies: RowCopies, mark: int) -> None:
         """Copy the rows that are alive after all items below ``mark``, if enough items are new.
 
-        The cost of a copy grows with the number of living rows, so there must be at least that
-        number of new items.
+        The cost of a copy is proportional to the number of live rows, so there must be at least
+        that many new items.
         """
         if kept.current is None:
             kept.current = copies.newest() or CurrentRows()

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rvertex.sinks.spec import SinkSpec
 
-#: How often it checks whether the job still runs, and reports its progress to the caller.
+#: Seconds between two checks of whether the job still runs, and between two progress reports.
 TICK_S = 0.5
-#: How often it records its position in the root. The job keeps the items from there on.
+#: Seconds between two records of its position in the root. The job keeps the items from this
+#: position on.
 TELL_EVERY_S = 5.0
-#: How long it retries to read the root before it fails.
+#: Seconds for which it retries to read the root before it fails.
 STORE_WAIT_S = 300.0
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def deliver(
     several. ``on_rows``: called at each tick with the rows of the status.
 
     Raises:
-        NoJobError: the root holds no job, or one that has not begun.
+        NoJobError: the root contains no job, or a job that has not started.
         InvalidSinkError: the output does not fit a destination.
         NoDeliveryError: neither the query nor the caller names a destination.
         OperatingError: the status of the job could not be read for STORE_WAIT_S.
@@ -97,7 +98,7 @@ def deliver(
 
 
 def _refuse_changes(destinations: Sequence[SinkSpec]) -> None:
-    """Check that no destination needs changes: this output has whole rows, without their ends.
+    """Check that no destination needs changes, because this output has only complete rows.
 
     Raises:
         InvalidSinkError: a destination takes changes.
@@ -124,8 +125,8 @@ def deliver_plan(
 ) -> list[dict[str, Any]]:
     """Do the same as :func:`deliver` with an opened root and a loaded plan.
 
-    ``choose``: returns the output to deliver of a plan of this job, and its destinations. If the
-    job is changed, the deliveries begin again with its next plan, at their positions.
+    ``choose``: returns, for a plan of this job, the output to deliver and its destinations. If the
+    job is changed, the deliveries start again from their positions, with the next plan.
     """
     is_written, job = threading.Event(), _Watch(root, wiring.clock)
 
@@ -150,7 +151,7 @@ def deliver_plan(
     deliveries = begin(plan)
     reported_s = _record_positions(root, deliveries, wiring.clock)
     deliveries.start()
-    while not deliveries.wait(TICK_S):  # until all are done
+    while not deliveries.wait(TICK_S):  # until all deliveries are done
         try:
             if not is_written.is_set() and job.has_ended():
                 is_written.set()
@@ -213,7 +214,7 @@ class _Watch:
 
 
 def _record_positions(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:
-    """Record the positions of the deliveries in the root. Return the time of that, s."""
+    """Record the positions of the deliveries in the root. Return the present time, s."""
     for row in deliveries.rows():
         with contextlib.suppress(OperatingError):  # recorded again after TELL_EVERY_S
             tell_position(

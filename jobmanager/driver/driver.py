@@ -9,7 +9,7 @@ tick (requests, deletions, the status) may fail; the next tick tries it again.
 Invariants: (1) one thread calls ``handle``; (2) before a deletion, the driver flushes the log, and
 then checks that it still owns the root, so a successor knows of the deletion; (3) it does the same
 before it starts or takes over a job, because epochs of instances follow from the number of
-takeovers; (4) a driver that finds another owner ends and writes nothing, not even a status.
+takeovers; (4) a driver that finds another owner ends without writing any file, not even a status.
 """
 
 from __future__ import annotations
@@ -77,17 +77,18 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction, Mark
 
 _log = logging.getLogger(__name__)
-#: Longer time in which the driver reads no messages does not count as silence of the hosts.
+#: If the driver itself read no messages for longer than this, s, that time does not count as
+#: silence of the hosts.
 PAUSE_MAX_S = 5.0
-#: How long hosts of a replaced or failed driver may take to shut down. Their servers have threads
-#: of gRPC, which must not run while Python itself shuts down.
+#: Most seconds for hosts of a replaced or failed driver to shut down. Their servers have threads of
+#: gRPC, which must not run while Python itself shuts down.
 ORPHANS_WAIT_S = 15.0
-#: Sleeps for a number of seconds.
+#: Sleeps for the given number of seconds.
 _pause = threading.Event().wait
 
 
 class Driver:
-    """Runs one job to its end; :meth:`run` is called once, from one thread."""
+    """Runs one job to its end. Call :meth:`run` once, from one thread."""
 
     def __init__(
         self,
@@ -120,17 +121,17 @@ class Driver:
         self.log = log or NoticeLog(root, clock, config, background)
         self._open_control, self._check_outputs = open_control, check_outputs
         self._server: ControlService | None = None
-        #: Monotonic seconds of the first order to start a vertex, and of the job's end.
+        #: Monotonic seconds of the first order to start a vertex; and of the job's end.
         self.started_s: float | None = None
         self.ended_s: float | None = None
         self._ticked_s, self._status_due_s = 0.0, 0.0
-        #: When pacing began, for hosts that replace others; the first hosts use their own start.
+        #: When pacing started, for hosts that replace others. The first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed, self._memory_news = False, KilledForMemory().news
         #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
         self.on_change: Callable[[], None] = lambda: None
-        #: If the job stops: whether the log stays open for another driver, and whether the
+        #: When the job stops: whether the log stays open for another driver; and whether the
         #: processes of hosts wait for other hosts.
         self.keeps_log = self.keeps_processes = False
         self._keeper = RootKeeper(root, self.log, config, clock, pause, self._write_status)
@@ -153,15 +154,15 @@ class Driver:
         self._notices.put(StopRequested())
 
     def collect_output(self, marks: tuple[Mark, ...]) -> None:
-        """Allow to delete output items below these marks. Safe from any thread."""
+        """Allow deleting output items below these low-water marks. Safe from any thread."""
         self._notices.put(OutputObsolete(marks))
 
     def add_partitions(self, added: PartitionsAdded) -> None:
-        """Make vertices read added log partitions of the durable plan. Safe from any thread."""
+        """Let vertices read added log partitions of the durable plan. Safe from any thread."""
         self._notices.put(added)
 
     def run(self, *, resumed: bool, is_at_cut: bool = False) -> None:
-        """Start (or take over) the job and serve it until it has ended."""
+        """Start (or take over) the job, and serve it until it has ended."""
         try:
             self.begin(resumed=resumed, is_at_cut=is_at_cut)
             while self.ended_s is None:
@@ -176,8 +177,8 @@ class Driver:
     def begin(self, *, resumed: bool, is_at_cut: bool = False) -> None:
         """Open the port for hosts, replay the log of a resumed job, send the first orders.
 
-        ``is_at_cut``: a change has just checked the ends of the outputs; they are not read again.
-        Damage inside of them is found when the job ends or at the next start.
+        ``is_at_cut``: a change has just checked the ends of the outputs, so they are not read
+        again. Damage inside of them is found when the job ends or at the next start.
         """
         self._server = self._open_control(
             self.secret,
@@ -240,12 +241,12 @@ class Driver:
             self._last_status()
 
     def delete_obsolete(self) -> None:
-        """Delete files that the durable log makes obsolete. Raises OperatingError: it failed."""
+        """Delete files that the durable log makes obsolete. Raises OperatingError on a failure."""
         self._keeper.check_owner()
         self._keeper.delete_obsolete()
 
     def _look_after_root(self) -> None:
-        """Take requests, delete obsolete files, write the status. Failed work waits for a tick.
+        """Take requests, delete obsolete files, write the status. Failed work is retried at a tick.
 
         Raises:
             OperatingError: the work has failed for ``store_wait_s``.
@@ -281,14 +282,14 @@ class Driver:
     def _forgive_pause(self, now_s: float) -> None:
         """Extend all time limits by the time in which the driver read no messages.
 
-        The driver may have waited for a slow store, while the hosts' messages are in the queue.
+        The driver may have waited for a slow store while the hosts' messages were queued.
         """
         pause_s = now_s - self._ticked_s - PAUSE_MAX_S
         if self._ticked_s and pause_s > 0:
             self._origin_us -= int(pause_s * 1e6)
 
     def _now_us(self) -> int:
-        """Return monotonic time, us. Limits on silence and stalls are measured with it."""
+        """Return monotonic time, us, by which limits on silence and stalls are measured."""
         return self._origin_us + int(self._clock.monotonic_s() * 1e6)
 
     def _perform(self, instruction: Instruction) -> None:
@@ -313,7 +314,7 @@ class Driver:
             case CheckOutput(ends=ends):
                 self._keeper.insist(lambda: self._check(ends))
             case Record():
-                pass  # its notice was logged before anything else
+                pass  # its notice is logged before anything else
             case EndJob():
                 self._end()
             case _:
@@ -347,11 +348,11 @@ class Driver:
         )
 
     def _paced_from_us(self) -> int:
-        """Return when the first row was due, us: as configured, or the first vertex's start."""
+        """Return when the first row is due, us: as configured, or at the first vertex's start."""
         return self._config.host.pace_started_us or self._pace_started_us
 
     def _former(self, host: str) -> str:
-        """Return the name of the previous host in the slot of ``host``; empty if none."""
+        """Return the name of the previous host in the slot of ``host``; empty if there was none."""
         return next(h.former for h in self._manager.hosts if h.name == host)
 
     def _receive(self, peer: str, data: bytes) -> None:
@@ -362,7 +363,7 @@ class Driver:
             _log.warning("message refused", extra={"peer": peer, "reason": str(error)})
             return
         if self.ended_s is not None and isinstance(notice, HostReady):
-            self._stop_host(peer)  # the host started while the job was ending
+            self._stop_host(peer)  # the host was started while the job was ending
         elif peer.endswith("#0") or isinstance(notice, HostReady):
             self._notices.put(notice)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 ExecutorName = Literal["spark", "local"]
-#: Maximum hosts in one process. Many more cause a segmentation fault.
+#: Most hosts in one process. Many more cause a segmentation fault.
 LOCAL_HOSTS_MAX = 128
 
 
@@ -46,9 +46,9 @@ def open_executor(
     fallback: str | None,
     former: Executor | None = None,
 ) -> Executor:
-    """Open the executor for ``plan``. For the meaning of masters see ``spark_context``.
+    """Open the executor for ``plan``. ``spark_context`` documents masters.
 
-    ``former``: the job's executor until now, whose processes may wait for other hosts.
+    ``former``: the job's previous executor, whose processes may wait for other hosts.
 
     Raises:
         UsageError, OperatingError: Spark is missing, does not start, or has another master.
@@ -62,10 +62,11 @@ def open_executor(
                 "and a server; give fewer --hosts, or --executor spark"
             )
         return LocalExecutor(vertices, hosts=hosts)
-    from rvertex.host.spark import SparkExecutor, spark_context  # not for every command
+    from rvertex.host.spark import SparkExecutor, spark_context  # not every command needs it
 
     former = former if isinstance(former, SparkExecutor) else None
-    if former is None or not former.has_parked:  # they have imported the user's modules
+    # Waiting processes have imported the user's modules already
+    if former is None or not former.has_parked:
         context = spark_context(master, SPARK_DAEMON, fallback=fallback)
         for archive in shipped_modules(config.py_files):
             context.addPyFile(archive)
@@ -80,14 +81,14 @@ def open_executor(
 
 
 def warm_up(name: ExecutorName, master: str | None, fallback: str | None) -> None:
-    """Start Spark and its Python workers ahead of time. For masters see ``spark_context``.
+    """Start Spark and its Python workers ahead of time. ``spark_context`` documents masters.
 
     Raises:
         OperatingError: Spark is missing or does not start.
     """
     if name == "local":
         return
-    from rvertex.host.spark import spark_context  # starting Java is not for every command
+    from rvertex.host.spark import spark_context  # not every command needs Java
 
     context = spark_context(master, SPARK_DAEMON, fallback=fallback)
     slots = context.defaultParallelism
@@ -117,6 +118,6 @@ def open_for_job(
 
 
 def master_of(runner: Executor, requested: str | None) -> str | None:
-    """Return the master to record: Spark's actual one; with a local executor the given one."""
+    """Return the master to record: Spark's actual master; with a local executor the given one."""
     master: str | None = getattr(runner, "master", requested)
     return master

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 TELL_EVERY_S = 2.0
-#: How often an unchanged position is written again.
+#: Seconds after which an unchanged position is written again.
 REMIND_EVERY_S = 600.0
 _JOIN_WAIT_S = 10.0
 #: Final states of a job that never reads its logs again.
 _OVER = ("finished", "cancelled")
-#: In place of a final state: the job continues after a change, in this process.
+#: Used instead of a final state: the job continues after a change, in this process.
 CHANGING = "changing"
 
 
@@ -52,17 +52,17 @@ class _Reader:
     vertex: str
     uri: str
     name: str
-    #: Position at which the job began to read the log.
+    #: The position at which the job started to read the log.
     first_seq: int
-    #: Position from which the vertex may read again; None: not noted yet.
+    #: The position from which the vertex may read again. None: not noted yet.
     seq: int | None = None
-    #: The position last written beside the log, and when (monotonic seconds).
+    #: The position that was last written beside the log; and when, monotonic seconds.
     written_seq: int | None = None
     written_s: float = 0.0
 
 
 class InputPositions:
-    """Writes the positions of one job. The driver's thread calls ``note``, the job's the rest."""
+    """Writes the positions of one job. The driver calls ``note``, the job's thread the others."""
 
     #: Messages for users about failed writes.
     notes: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class InputPositions:
         for reader in self._readers:
             shape = manager.job.topology.vertices[reader.vertex]
             refs = manager.job.tracker.refs(reader.vertex)
-            # A bounded source counts rows, not log positions, so it may need all of its rows.
+            # A bounded source counts rows, not log positions, so it may need all of its rows again.
             read = min(ref.reads[0] for ref in refs) if shape.is_live else 0
             if reader.seq is None:
                 self._wake.set()
@@ -115,7 +115,7 @@ class InputPositions:
             try:
                 self._write_position(reader)
                 reader.written_s = now_s
-            except OperatingError as error:  # for example, only producers may write there
+            except OperatingError as error:  # for example because only producers may write there
                 _log.info(
                     "the position was not reported to a log",
                     extra={"log": reader.uri, "reason": str(error)},

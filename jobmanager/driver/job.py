@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobmanager.driver.job_run import JobRun
     from planner.physical.plan import PhysicalPlan
 
-#: A wait is divided into slices of this length. An interrupt that arrives as a slice begins is
+#: A wait is divided into slices of this length, s. An interrupt that arrives as a slice begins is
 #: noticed at the end of the slice.
 _WAIT_SLICE_S = 0.5
 
@@ -56,7 +56,7 @@ class Job(Readable):
         return self.plan.output_named(None)
 
     def _repr_html_(self) -> str:
-        """Return the status, as notebooks show it."""
+        """Return the status as HTML, for notebooks."""
         return status_html(self.status())
 
     def status(self) -> dict[str, Any]:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
 
-#: States in which a delivery has not checked yet that the output has all delivered items.
+#: States in which a delivery has not yet checked that the output has all delivered items.
 _BEHIND = ("opening", "checking")
 
 
 @dataclass(frozen=True)
 class _Opening:
-    """What :meth:`JobDeliveries.opening` yields.
+    """The result of :meth:`JobDeliveries.opening`.
 
     ``kept_from``: per partition a seq; items below it may be deleted at any time. ``keep_for``:
     registers a subscription; while it is open, no item is deleted that it has not read.
@@ -61,7 +61,7 @@ class JobDeliveries:
         self._is_cancelled = threading.Event()
         #: Whether the job has stopped, and its written output is still being delivered.
         self._drains = False
-        #: Per partition of the output, the greatest end that was reported, as a seq.
+        #: Per partition of the output: the greatest end that was reported, as a seq.
         self._ends = dict.fromkeys(range(len(plan.sink_streams())), 0)
         self._deliveries = Deliveries(
             plan.deliveries,
@@ -85,18 +85,18 @@ class JobDeliveries:
         )
 
     def start(self) -> None:
-        """Start the deliveries. They wait until the output has items."""
+        """Start the deliveries, which wait until the output has items."""
         self._deliveries.start()
         self._retention.start()
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[_Opening]:
-        """Context in which a subscription is opened. Meanwhile no output is deleted."""
+        """Open a subscription in this context. Meanwhile no output is deleted."""
         with self._retention.opening() as kept_from:
             yield _Opening(kept_from, self._subscriptions.add)
 
     def _needed(self) -> dict[int, int]:
-        """Return per partition the smallest seq that a local delivery or subscription needs."""
+        """Return, per partition, the smallest seq that a local delivery or subscription needs."""
         needed = self._deliveries.positions()
         for subscription in list(self._subscriptions):
             positions = subscription.positions if subscription.is_open else {}
@@ -108,7 +108,7 @@ class JobDeliveries:
         self._deliveries.retry()
 
     def cancel(self) -> None:
-        """Make :meth:`finish` return soon. Safe from any thread."""
+        """Let :meth:`finish` return soon. Safe from any thread."""
         self._is_cancelled.set()
 
     @property
@@ -120,19 +120,19 @@ class JobDeliveries:
         """Wait until a complete output is delivered. Call ``report`` at each tick."""
         self._is_written.set()
         self._deliveries.wake()
-        while not self._deliveries.wait(self._config.tick_s):  # until done, or cancelled
+        while not self._deliveries.wait(self._config.tick_s):  # until done or cancelled
             if self._is_cancelled.is_set():
                 self._deliveries.stop()
             report()
 
     def drain(self, report: Callable[[], None]) -> None:
-        """Wait until all present items of an output that grows later are delivered."""
+        """Wait until all present items are delivered of an output that will continue to grow."""
         self._drains = True
         self.finish(report)
 
     @property
     def have_caught_up(self) -> bool:
-        """Whether the output again has all items that were delivered before a restart."""
+        """Return whether the output again has all items that were delivered before a restart."""
         return not any(row["state"] in _BEHIND for row in self._deliveries.rows())
 
     def stop(self) -> None:

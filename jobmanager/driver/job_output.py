@@ -1,4 +1,4 @@
-"""Reads the outputs of a job: tables, first rows, living rows, subscriptions."""
+"""Reads the outputs of a job: tables, first rows, live rows, subscriptions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Readable(ABC):
     @property
     @abstractmethod
     def _job(self) -> Writer:
-        """The job that writes it."""
+        """The job that writes the output."""
 
     @property
     @abstractmethod
@@ -142,7 +142,7 @@ class JobOutput(Readable):
 
 
 def rows_of_outputs(plan: PhysicalPlan, vertices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the status row of each output, or no row if there is only one output.
+    """Return the status row of each output; no rows if there is only one output.
 
     ``vertices``: the status rows of the vertices.
     """

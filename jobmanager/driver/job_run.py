@@ -1,6 +1,7 @@
 """The run of a job in this process: its thread, its legs, and its status.
 
-The API's handle is :class:`jobmanager.driver.job.Job`.
+A *leg* is the run of a job from one change to the next. The API's handle is
+:class:`jobmanager.driver.job.Job`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _REPORT_EVERY_S = 1.0
 
 
 class Beside(Protocol):
-    """Work for a job that runs beside its driver."""
+    """Work for a job that runs in parallel with its driver."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -72,9 +73,9 @@ Follow = Callable[[Leg, str], "Leg | None"]
 class JobRun:
     """Runs the legs of a job in a thread. ``status``: the latest status.
 
-    ``notes``: for users, as fields of the status. ``ended``: set when the thread ends. A join would
-    not do: after an interrupted ``Thread.join``, Python treats the thread as ended. ``crash``: the
-    error that ended it.
+    ``notes``: for users, as fields of the status. ``ended``: set when the thread ends. Joining the
+    thread would not work: after an interrupted ``Thread.join``, Python treats the thread as ended.
+    ``crash``: the error that ended it.
     """
 
     def __init__(
@@ -95,28 +96,28 @@ class JobRun:
         self.crash: BaseException | None = None
         self.driver: Driver | None = None
         self.deliveries: JobDeliveries | None = None
-        #: Whether a change is under way. Then the job continues after its driver has stopped.
+        #: Whether a change is in progress. Then the job continues after its driver has stopped.
         self.is_changing = False
         self.changes_tried = 0
-        #: The user's last request. It is repeated to the next driver, because the one before may
-        #: have ended for a change without handling it.
+        #: The user's last request. It is repeated to the next driver, because the previous driver
+        #: may have ended for a change without handling it.
         self.wish: Callable[[Driver], None] | None = None
         self._clock, self._created_s = SystemClock(), created_s
         self._beside: Sequence[Beside] = ()
         self._leg: Leg | None = None
-        #: The driver's own view, without deliveries.
+        #: The status as the driver computes it, without deliveries.
         self._computed: dict[str, Any] = {}
         self._key_shares: dict[str, dict[str, float]] = {}
         self._health, self._sizes = HealthBook(), StateSizes()
         self._reported_s = self._clock.monotonic_s()
-        #: Whether the complete result is published, or need not be.
+        #: Whether the complete result is published, or need not be published.
         self._is_published = plan.publishing is None
 
     @classmethod
     def over(
         cls, root: JobRoot, plan: PhysicalPlan, status: dict[str, Any], notes: Notes
     ) -> JobRun:
-        """Return the run of a job that has finished before."""
+        """Return the run of a job that has finished earlier."""
         run = cls(root, plan, root.settings()["id"], notes)
         run.status = status | run.notes
         run.ended.set()
@@ -125,8 +126,8 @@ class JobRun:
     def start(self, leg: Leg, follow: Follow) -> None:
         """Start the job's thread with a first leg.
 
-        ``follow``: called with a leg and its final state; returns the next leg, or None if the job
-        ends.
+        ``follow`` is called with a leg and its final state. It returns the next leg, or None if the
+        job ends.
         """
 
         def body() -> None:
@@ -167,7 +168,7 @@ class JobRun:
         self._finish(leg.driver, leg.deliveries)
 
     def deliver_rest(self, leg: Leg) -> bool:
-        """Deliver all written rows before a change. Return whether that was completed."""
+        """Deliver all written rows before a change. Return whether all were delivered."""
         tidy_output(leg.plan)
         leg.deliveries.drain(self.report_again)
         for one in leg.beside:
@@ -176,7 +177,7 @@ class JobRun:
         return not leg.deliveries.is_cancelled
 
     def _end(self) -> None:
-        """End the work beside the driver. Threads in :meth:`wait` return even if a step fails."""
+        """End the parallel work. Threads in :meth:`wait` return even if a step fails."""
         leg = self._leg
         assert leg is not None
         try:
@@ -214,7 +215,8 @@ class JobRun:
                 self.plan.vertices, status["vertices"], self._clock.now_us()
             ),
             "key_shares": self._key_shares,
-            # A job that is resumed after its last vertex may end before its driver has started.
+            # A job that is resumed after its last vertex has finished may end before its driver has
+            # started.
             "elapsed_s": max(0.0, round((self.driver.ended_s or now_s) - started_s, 3)),
             "startup_s": round(started_s - self._created_s, 3),
             "root": display_uri(self.root.uri),
@@ -223,9 +225,10 @@ class JobRun:
             "notes": [*self.notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
         self.status = {**shown, **self._health.look(shown, self._clock.now_us())}
-        try:  # before the callback, which then finds this status or a later one in the root
+        # Write it before the callback, which then finds this status or a later one in the root
+        try:
             self.root.write_status(self.status)
-        finally:  # also while the store is away
+        finally:  # also if the store cannot be reached
             if self.on_status is not None:
                 self.on_status(dict(self.status))
 
@@ -252,7 +255,7 @@ class JobRun:
             self.report_again()
 
     def _report_if_due(self) -> None:
-        """Write a status if it is due, so that other processes see that this one is alive."""
+        """Write a status if one is due, so that other processes see that this one is alive."""
         if self._clock.monotonic_s() >= self._reported_s + _REPORT_EVERY_S:
             self._reported_s = self._clock.monotonic_s()
             self.report_again()

@@ -1,7 +1,7 @@
 """Rows missing from the result of a job: their number, their sources, and the remedies.
 
 The counts are part of the sources' state, so they are the same after any failure. The reported
-delay that keeps all rows is exact. The one that keeps 99 % may be slightly longer than necessary.
+delay that keeps all rows is exact. The delay that keeps 99 % may be slightly longer than necessary.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobmanager.state.records import VertexState
     from rvertex.sources.spec import SourceSpec
 
-#: A delay may drop at most this share of the rows as late, in percent, to "keep 99 %".
+#: Most percent of the rows that a delay may drop as late in order to "keep 99 %".
 _LATE_PERCENT = 1
 
 
@@ -152,8 +152,8 @@ def _path(spec: SourceSpec) -> str:
 def _bad_line(row: dict[str, Any], root: str, *, is_whole: bool) -> str:
     """Return the line on bad rows of one source.
 
-    ``is_whole``: all rows were read. Otherwise some rows still wait for their time, and no count
-    includes them.
+    ``is_whole``: all rows were read. Otherwise some rows still wait for their time, and are not
+    counted.
     """
     of = f"{row['rows']:,} rows" if is_whole else "the rows read so far"
     kept = ""

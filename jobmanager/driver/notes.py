@@ -1,4 +1,4 @@
-"""Notes for the user of a job, in its status and printed by the command."""
+"""Notes for the user of a job, shown in its status and printed by the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NoteWarning(UserWarning):
 
 
 def warn_of(lines: Iterable[str]) -> None:
-    """Raise a warning for each note. For callers that do not show the status."""
+    """Issue a warning for each note, for callers that do not show the status."""
     for line in lines:
         warnings.warn(line, NoteWarning, stacklevel=4)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _US_PER_S = 1_000_000
 #: Counters of events that do not reach the output, in the status of the job and of each vertex.
 _LOST = [name for name in Counts.__slots__ if name not in ("events_in", "events_out", "lateness")]
-#: The status row of an instance, for a vertex that has no instance.
+#: The status row for a vertex that has no instance.
 NOBODY: dict[str, Any] = {
     "epoch": 0,
     "host": "",
@@ -99,7 +99,7 @@ def _calls(states: Iterable[VertexState]) -> list[dict[str, Any]]:
 def output_digest(manager: JobManager) -> str:
     """Return the digest over all output items in order of seq, sink vertex after sink vertex.
 
-    Empty until every sink has finished.
+    It is empty until every sink has finished.
     """
     sinks = [v for v in manager.vertices.values() if v.shape.is_sink]
     if not sinks or any(v.state != "finished" for v in sinks):
@@ -140,7 +140,7 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
 
 
 def _flat(record: Timing | Memory) -> dict[str, Any]:
-    """Return a record as a dict of JSON types; ``asdict`` copies each value, slowly."""
+    """Return a record as a dict of JSON types, faster than ``asdict``, which copies each value."""
     return {name: _plain(getattr(record, name)) for name in record.__slots__}
 
 
@@ -189,7 +189,7 @@ def _joining(manager: JobManager, join: Join) -> dict[str, Any]:
 
 
 def _lag_s(vertex: VertexState, newest_us: int) -> float | None:
-    """Return event time from the vertex's CTI (watermark) to the newest read event, s."""
+    """Return event time from the vertex's CTI (watermark) to the newest event that was read, s."""
     if vertex.cti == INF_TIME or vertex.state == "finished":
         return 0.0
     if MIN_TIME in (newest_us, vertex.cti):

@@ -3,7 +3,7 @@
 It checks the ownership of the root, takes the requests of users, deletes obsolete files, and
 restarts a long log from a copy of the state. If a step fails at a tick, a later tick tries it
 again, at growing intervals, until ``store_wait_s`` has passed. Meanwhile :attr:`waiting` has the
-error that the job waits for.
+error.
 
 Invariant: before a deletion, the driver flushes the log, then checks that it still owns the root.
 """
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Attempts of a necessary action before the first pause. The store retries within each attempt.
 TRIES_MIN = 4
-#: Time from a restart to the deletion of left-over files. Restarts meanwhile share one listing.
+#: Seconds from a restart to the deletion of left-over files, so that several restarts share one
+#: listing.
 LEFTOVERS_WAIT_S = 30.0
 
 
@@ -52,25 +53,29 @@ class RootKeeper:
         pause: Callable[[float], object],
         report: Callable[[], None],
     ) -> None:
-        """``pause``: sleeps in the driver's thread, s. ``report``: writes a status."""
+        """Keep the root in order. ``pause``: sleeps, s. ``report``: writes a status.
+
+        Both are called in the driver's thread.
+        """
         self._report = report
         self._root, self._log, self._pause = root, log, pause
         self._config, self._clock = config, clock
         #: Files to delete. The notices that made them obsolete are durable.
         self._obsolete: deque[str] = deque()
-        #: Files that savepoints name; None: not read yet. Read once, because no savepoint is taken
-        #: while this job manager works.
+        #: Files that savepoints name; None: not read yet. They are read once, because no savepoint
+        #: is taken while this job manager works.
         self._saved: frozenset[str] | None = None
         self.leftovers_wait_s = LEFTOVERS_WAIT_S
-        #: Per vertex, which instances are dead and may have left files; and when to delete these.
+        #: Per vertex, which instances are dead and may have left files; and when to delete these
+        #: files.
         self._leftovers: dict[str, DeleteLeftovers] = {}
         self._leftovers_s = 0.0
         #: Requests that were passed to the job manager, but stay in the root until the job's end.
         self._taken: set[str] = set()
         self.is_replaced = False
-        #: The error that the job waits for; empty if the root can be reached.
+        #: The error for which the job waits; empty if the root can be reached.
         self.waiting = ""
-        #: Since when the root is unreachable, and when to try again (monotonic seconds).
+        #: Since when the root is unreachable; and when to try again. Monotonic seconds.
         self._failing_s = 0.0
         self._pause_s, self._next_s = 0.0, 0.0
 
@@ -98,7 +103,7 @@ class RootKeeper:
         self._leftovers[leftovers.vertex] = leftovers
 
     def delete_obsolete(self) -> None:
-        """Delete obsolete files, except those of savepoints. Failed deletions are tried again."""
+        """Delete obsolete files, except files of savepoints. Failed deletions are tried again."""
         if self._obsolete and self._saved is None:
             self._saved = named_files(self._root.store)
         while self._obsolete:
@@ -109,7 +114,7 @@ class RootKeeper:
     def look_after(
         self, manager: JobManager, take: Callable[[str], None], write_status: Callable[[], None]
     ) -> None:
-        """Take requests, restart a long log, delete obsolete files. Failures wait for a tick.
+        """Take requests, restart a long log, delete obsolete files. Failures are retried at a tick.
 
         Raises:
             OperatingError: the work has failed for ``store_wait_s``.
@@ -118,8 +123,8 @@ class RootKeeper:
         now = self._clock.monotonic_s()
         if self.waiting and now < self._next_s:
             return
-        # Read before the check of the owner: so a successor has created its epoch after the copy
-        # was durable, and has read it.
+        # Read this before the check of the owner. Then a successor has created its epoch after the
+        # copy was durable, and has read the copy.
         is_copied = self._log.has_durable_copy
         try:
             self.check_owner()

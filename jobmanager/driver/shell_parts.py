@@ -46,7 +46,7 @@ class ControlService(Protocol):
 
 
 class OpenControl(Protocol):
-    """How a driver opens its control service; by default over Flight."""
+    """Opens the control service of a driver, by default over Flight."""
 
     def __call__(
         self,
@@ -68,7 +68,7 @@ class CheckOutputs(Protocol):
 
 
 def nothing_to_check(ends: Mapping[str, int | None], *, contents: bool) -> Sequence[OutputDamaged]:
-    """Return no damage. For a driver without outputs."""
+    """Return no damage. Used for a driver without outputs."""
     return ()
 
 

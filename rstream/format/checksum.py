@@ -12,9 +12,11 @@ import pyarrow as pa
 
 #: Key of the checksum in the footer's JSON, and its value until it is computed.
 CRC, UNKNOWN = "crc32", "00000000"
-#: Unambiguous in the file, because JSON escapes quotes in strings such as column names.
+#: Text in front of the checksum. Unambiguous, because JSON escapes quotes in strings such as column
+#: names.
 _BEFORE = f'"{CRC}": "'.encode()
-#: A Parquet file ends with the length of its footer, 4 bytes, and a magic of 4 bytes.
+#: A Parquet file ends with the length of its footer (4 bytes) and a magic number (4 bytes): 8 bytes
+#: in all.
 _LENGTH_BYTES, _END_BYTES = 4, 8
 _CHUNK_BYTES = 1 << 20
 
@@ -37,7 +39,7 @@ def has_changed(file: pa.NativeFile) -> bool:
 
 
 def _place(file: pa.NativeFile) -> int:
-    """Return the offset of the checksum's digits; 0: the file has none."""
+    """Return the offset of the checksum's digits; 0: the file has no checksum."""
     end = file.size() - _END_BYTES
     file.seek(max(end, 0))
     footer = max(end - int.from_bytes(file.read(_LENGTH_BYTES), "little"), 0)

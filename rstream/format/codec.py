@@ -60,15 +60,15 @@ FORMAT_VERSION = 4
 _ARROW_KEY = "ARROW:schema"
 ROW_GROUP_ROWS_MAX = 1 << 17
 ROW_GROUP_BYTES_MAX = 8 << 20
-#: Most bytes of a row group's dictionary values once they are decoded to plain text, by their mean
-#: length. By their greatest length, they must still fit into Arrow's 32-bit offsets.
+#: Most bytes of a row group's dictionary values once they are decoded to plain text, estimated by
+#: the mean length. By the greatest length, they must still fit into Arrow's 32-bit offsets.
 ROW_GROUP_DECODED_BYTES_MAX = 64 << 20
 ROW_GROUP_LONGEST_BYTES_MAX = 1 << 30
-#: Rows sampled to choose dictionaries and compression.
+#: Number of rows sampled to choose dictionaries and compression.
 _SAMPLE_ROWS = 1 << 14
-#: A column is compressed if that makes it at least a fifth smaller.
+#: A column is compressed if it shrinks at least to this share.
 _PAYING_SHARE = 0.8
-#: Number of segments after which dictionaries and compression are chosen again.
+#: Dictionaries and compression are chosen again after this many segments.
 _SEGMENTS_PER_LOOK = 16
 
 
@@ -96,9 +96,9 @@ class SegmentEncoder:
         batches: Sequence[pa.RecordBatch],
         digests: Sequence[bytes] = (),
     ) -> pa.Buffer:
-        """Encode consecutive ``batches`` as a segment; there must be at least one row.
+        """Encode consecutive ``batches`` as a segment. There must be at least one row.
 
-        ``digests``: of the batches, empty if unknown. Only small batches are copied.
+        ``digests``: digests of the batches, empty if unknown. Only small batches are copied.
         """
         rows = sum(batch.num_rows for batch in batches)
         assert rows > 0
@@ -170,7 +170,7 @@ def encode_segment(
 
 
 def _group_rows(batches: Sequence[pa.RecordBatch], rows: int) -> int:
-    """Return the most rows of a row group: limited by its encoded and its decoded size."""
+    """Return the most rows of a row group, which limits its encoded and its decoded size."""
     row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
     mean, longest = decoded_row_bytes(batches)
     return max(
@@ -191,7 +191,7 @@ def _file_schema(items: pa.Schema, form: TableForm | None) -> pa.Schema:
 
 
 def _table(parts: list[Items], written: pa.Schema, form: TableForm | None) -> pa.Table:
-    """Return a row group as it is written; ``written``: types of the item columns."""
+    """Return a row group in the form of the file. ``written``: types of the item columns."""
     schema = _file_schema(written, form)
     batches = [part.batch for part in parts]
     if form is not None:
@@ -213,7 +213,7 @@ def _table(parts: list[Items], written: pa.Schema, form: TableForm | None) -> pa
 
 
 def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
-    """Return the type of each column in a file: dictionaries with repeated values are kept."""
+    """Return the type of each column in a file. Dictionaries with repeated values are kept."""
     assert is_form_of(first.schema, declared), (first.schema, declared)
     kinds = [
         column.type if is_dictionary(column.type) and pays(column) else field.type
@@ -248,12 +248,13 @@ def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
 
 
 def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -> dict[str, Any]:
-    """Choose fast options: integers as deltas and lz4, a third faster than lz4, half the size.
+    """Return fast options: integers as deltas with lz4, which is faster and smaller than lz4 alone.
 
-    Dictionaries if the batches have them, and for repeated text, where they halve the time. Columns
-    that lz4 hardly shrinks are not compressed, because trying takes up to four times as long as
-    writing. BYTE_STREAM_SPLIT would be faster, but not every reader supports it for integers. The
-    kind of items, nearly always the same, is compressed by lz4 only.
+    It takes a third less time and half the space. Dictionaries are used if the batches have them,
+    and for repeated text, where they halve the time. Columns that lz4 hardly shrinks are not
+    compressed, because trying takes up to four times as long as writing. BYTE_STREAM_SPLIT would be
+    faster, but not every reader supports it for integers. The kind of items, nearly always the
+    same, is compressed by lz4 only.
     """
     schema = _file_schema(written, form)
     dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
@@ -261,7 +262,7 @@ def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -
     integers = [f.name for f in schema if _is_stored_as_integer(f.type) and f.name != KIND]
     options = {
         "compression": "lz4",
-        # Otherwise list items are read back under another name, which changes the schema.
+        # Without it, list items are read back under another name, which changes the schema.
         "use_compliant_nested_type": False,
         "use_dictionary": dictionaries or False,
         "write_statistics": [SEQ, VS] if form is None else [n for n in (form.start, form.end) if n],
@@ -273,7 +274,7 @@ def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -
 
 
 def _compression(sample: pa.Table, options: dict[str, Any]) -> str | dict[str, str]:
-    """Choose the compression per column, for flat columns: lz4 if a sample shrinks enough."""
+    """Choose the compression of each flat column: lz4 if a sample shrinks enough."""
     schema = sample.schema
     if sample.num_rows == 0 or any(pa.types.is_nested(f.type) for f in schema):
         return "lz4"

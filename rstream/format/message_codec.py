@@ -2,7 +2,7 @@
 
 Messages on the wire have one version, because a host and its job manager run the same release.
 Stored notices outlive a release, so a codec can accept older versions. A missing field takes its
-default, and an unknown field is ignored. Nothing is ever unpickled.
+default, and an unknown field is ignored. Data is never unpickled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MessageCodec(Generic[M]):
     def __init__(
         self, kinds: tuple[type, ...], *, version: int = PROTOCOL_VERSION, oldest: int | None = None
     ) -> None:
-        """``oldest``: oldest version that can be decoded; None: only ``version``."""
+        """Make a codec for ``kinds``; ``oldest``: oldest version to decode; None: ``version``."""
         self._version, self._oldest = version, version if oldest is None else oldest
         self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
             kind.__name__: msgspec.msgpack.Decoder(kind) for kind in kinds

@@ -4,8 +4,8 @@ A batch may have a digest. A row group that is at least half full ends before su
 of splitting it, so that its digest is the sum of the digests of its parts.
 
 Invariants: (1) the parts of the groups are the rows of the batches, in order; (2) row groups do not
-depend on how rows without a digest were cut into batches; (3) no group has more than ``rows_max``
-rows, and all but the last have at least half of that. Pure: does no I/O.
+depend on how rows without a digest were divided into batches; (3) no group has more than
+``rows_max`` rows, and all except the last have at least half of that. Pure: does no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEATS_MIN = 3
 def row_groups(
     first_seq: int, batches: Sequence[pa.RecordBatch], digests: Sequence[bytes], rows_max: int
 ) -> Iterator[list[Items]]:
-    """Yield the rows of ``batches`` in groups; ``digests``: of each batch, empty if unknown."""
+    """Yield the rows of ``batches`` in groups. ``digests``: of each batch, empty if unknown."""
     parts: list[Items] = []
     rows, seq = 0, first_seq
     for batch, digest in zip(batches, digests or [b""] * len(batches), strict=True):
@@ -52,7 +52,7 @@ def row_groups(
 
 
 def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
-    """Return the decoded bytes of a row's dictionary values: by mean length, and by greatest."""
+    """Return the decoded bytes of a row's dictionary values: by mean and by greatest length."""
     sizes: dict[Known, tuple[int, int]] = {}
     total = rows = longest = 0
     schema, carried = batches[0].schema, _carried(batches[0].schema)
@@ -110,7 +110,7 @@ def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
 
 
 def _carried(schema: pa.Schema) -> list[int]:
-    """Return the indices of the dictionary columns."""
+    """Return the indices of the columns with dictionaries."""
     return [k for k, kind in enumerate(schema.types) if is_dictionary(kind)]
 
 
@@ -120,7 +120,7 @@ def pays(column: pa.DictionaryArray) -> bool:
 
 
 def _few(parts: list[Items]) -> list[Items]:
-    """Join batches without a digest; the rows stay the same."""
+    """Join batches without a digest into fewer batches; the rows stay the same."""
     few: list[Items] = []
     for is_known, some in itertools.groupby(parts, key=lambda part: bool(part.digest)):
         if is_known:

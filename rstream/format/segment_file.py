@@ -45,27 +45,27 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A decoded footer. ``digests``: one per row group; ``columns``: their names and types."""
+    """A decoded footer. ``digests``: one per row group. ``columns``: their names and types."""
 
     stream: str
     seqs: SeqRange
     columns: tuple[str, ...]
     digests: tuple[str, ...]
-    #: None: a segment with one row per item.
+    #: Set for a table; None: a segment with one row per item.
     table: TableInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Consecutive items: rows of one row group of the file, and CTIs between them."""
+    """Consecutive items: rows of one row group of the file, and the CTIs between them."""
 
     seqs: SeqRange
-    #: Index of the row group in the file; None: it has no rows.
+    #: Index of the row group in the file; None: there are only CTIs.
     place: int | None
 
 
 class SegmentFile:
-    """An open segment. ``columns``: payload columns to read (None: all) beside reserved ones.
+    """An open segment. ``columns``: payload columns to read besides reserved ones (None: all).
 
     ``checked``: first read all bytes and compare them with the checksum.
 
@@ -94,7 +94,7 @@ class SegmentFile:
             self._groups = self._find_groups()
         except SegmentFormatError:
             raise
-        except Exception as error:  # damage can raise anything: a wrong type, an impossible size
+        except Exception as error:  # damage can cause any error: a wrong type, an impossible size
             reason = f"unreadable footer: {type(error).__name__} {error}"
             raise CorruptSegmentError(path, reason) from error
         table = self.info.table
@@ -203,7 +203,7 @@ def describe(schema: pa.Schema) -> list[str]:
 
 
 def _unnamed(columns: Iterable[str]) -> list[str]:
-    """Remove names that Parquet changes: those of list elements and of maps."""
+    """Remove names that Parquet changes: names of list elements and of map entries."""
     return [_INNER_NAMES.sub("", column) for column in columns]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TIME_TYPE = pa.timestamp("us", "UTC")
-#: CTIs are compressed as deltas, to almost nothing if they are regular.
+#: Codec of the CTIs, which are stored as deltas. Regular CTIs take almost no space.
 _CODEC = "zstd"
 _WORD_BYTES = 8
 #: If CTIs are at least this many rows apart, the rows between them are written without a copy.
@@ -39,7 +39,7 @@ class TableForm:
 
     #: Name of an additional column, or of a payload column that always equals the start.
     start: str
-    #: Likewise for the end; None: no such column, all events last ``length_us``.
+    #: The same for the end. None: there is no such column, and all events last ``length_us``.
     end: str | None
     length_us: int | None = None
 
@@ -58,7 +58,7 @@ class TableForm:
         return pa.schema([*(pa.field(n, TIME_TYPE) for n in self.added(names)), *payload])
 
     def columns(self, items: pa.RecordBatch, payload: Sequence[pa.Array]) -> list[pa.Array]:
-        """Return a file's columns, CTIs included; ``payload``: the payload columns of ``items``."""
+        """Return a file's columns, CTIs included. ``payload``: payload columns of ``items``."""
         names = items.schema.names[3:]
         vs, ve = int64_column(items, VS), int64_column(items, VE)
         columns = []
@@ -122,7 +122,7 @@ class TableForm:
 
 @dataclass(frozen=True, slots=True)
 class PackedCtis:
-    """The CTIs of a segment: row numbers from its first item, ascending, and their times."""
+    """The CTIs of a segment: row numbers from its first item, ascending; and their times."""
 
     rows: np.ndarray
     times: np.ndarray

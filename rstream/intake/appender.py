@@ -1,7 +1,8 @@
 """Appends rows to a log; an append returns when its rows are durable.
 
 Concurrent appends share a commit: one thread takes all waiting appends, commits them, and completes
-them. Another thread writes commits as Parquet segments, so many small appends make few files.
+them. Another thread writes commits as Parquet segments, so the number of files does not grow with
+the number of appends.
 
 Invariants: (1) an ``Ack`` means durable; (2) after a failure, a producer may repeat an append with
 the same number, and the rows are in the log once; (3) the queue of waiting appends is bounded.
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _log = logging.getLogger(__name__)
-#: Bytes that an append takes beside its rows.
+#: Bytes that an append takes besides its rows.
 _APPEND_BYTES = 256
 PRODUCER_CHARS_MAX = 200
 NUMBER_MAX = 2**63 - 1
@@ -58,9 +59,9 @@ class _Waiting:
 
 
 class Appender:
-    """Appends to the log in a folder or at any fsspec URL. Safe to use from many threads.
+    """Appends to the log in a folder or at any fsspec URL. Any thread may use it.
 
-    A log has one appender. When a later one opens the log, appends of this one fail with
+    A log has one appender. When a later appender opens the log, appends of this one fail with
     :class:`~rstream.errors.AppenderFencedError`.
     """
 
@@ -88,13 +89,13 @@ class Appender:
         self._bytes = 0
         self._is_closing = False
         self._fenced: AppenderFencedError | None = None
-        #: Why the last segment could not be written.
+        #: Why the last segment could not be written; None: it was written.
         self._segment_error: StreamEngineError | None = None
-        #: All appends are completed and the thread has ended.
+        #: Whether all appends are completed and the committing thread has ended.
         self._is_done = False
-        #: When to check for old segments next; the first time at once.
+        #: When to check for old segments next, monotonic seconds; the first check is at once.
         self._look_due_s = 0.0
-        #: After a failed commit, no cut is attempted before this time.
+        #: After a failed commit, no segment is started before this time, monotonic seconds.
         self._cut_after_s = 0.0
         names = {"log-commit": self._commit_all, "log-segment": self._write_segments}
         self._threads = [
@@ -106,7 +107,7 @@ class Appender:
     def append(
         self, rows: Rows, *, producer: str | None = None, epoch: int = 0, number: int | None = None
     ) -> Ack:
-        """Append a batch, a table or a list of dicts; returns when they are durable.
+        """Append a batch, a table or a list of dicts. Returns when the rows are durable.
 
         ``producer`` and ``number`` (dense from 0) make retries safe: a repeated number is
         acknowledged again, but appended once. Without them a retry appends the rows again.
@@ -124,7 +125,7 @@ class Appender:
     def submit(
         self, rows: Rows, *, producer: str | None = None, epoch: int = 0, number: int | None = None
     ) -> Future[Ack]:
-        """Append without waiting; the future gets the result or the exception of ``append``.
+        """Append without waiting. The future gets the result or the exception of ``append``.
 
         It cannot be cancelled, because the rows may already be durable.
         """
@@ -135,10 +136,10 @@ class Appender:
         return self._put(Append(batch, producer, epoch, number or 0), batch.nbytes)
 
     def open_producer(self, producer: str, epoch: int | None = None) -> ProducerPosition:
-        """Return a producer's next number; fence its lower epochs. ``epoch`` None: the next one.
+        """Return a producer's next number; fence its lower epochs. ``epoch`` None: the next epoch.
 
-        A producer calls this when it restarts, so that appends which its previous process may
-        still send are rejected.
+        A producer calls this when it restarts, so that appends which its previous process may still
+        send are rejected.
         """
         _check_producer(self.uri, producer, epoch or 0, 0)
         known = self._wait(self._put(Append(None, producer, epoch), 0))
@@ -224,13 +225,13 @@ class Appender:
             self._changed.notify_all()
 
     def _take(self) -> list[_Waiting] | None:
-        """Wait for the next commit and return its appends, [] for only a cut; None: closed.
+        """Wait for the next commit and return its appends; [] if only a segment ends; None: closed.
 
         The appends stay in the queue until they are completed.
         """
         limits, wait_ms = self.limits, self.limits.commit_wait_ms
         with self._changed:
-            while True:  # ends when something is due, or with ``close``
+            while True:  # ends when an append or a segment is due, or with ``close``
                 now_s = self._clock.monotonic_s()
                 if self._queue:
                     left_s = self._queue[0].since_s + wait_ms / 1e3 - now_s
@@ -265,7 +266,7 @@ class Appender:
     def _commit(
         self, taken: Sequence[_Waiting], *, is_last: bool = False
     ) -> list[Result] | StreamEngineError:
-        """Commit the appends; return their results, or the error if none may be acknowledged."""
+        """Commit the appends. Return their results, or the error if none may be acknowledged."""
         if self._fenced is not None:
             return self._fenced
         try:
@@ -296,7 +297,7 @@ class Appender:
                 waiting.future.set_result(answer)
 
     def _wait_for_segments(self) -> None:
-        """Wait until another cut is allowed. Raises the error that keeps segments from writing."""
+        """Wait until another segment may end. Raises the error that prevents writing segments."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -310,7 +311,10 @@ class Appender:
             raise self._segment_error or StoreError(self.uri, "its segments are not written")
 
     def _write_segments(self) -> None:
-        """Body of the segment thread: writes segments, deletes old ones; ends after the other."""
+        """Write segments and delete old ones: the body of the segment thread.
+
+        It ends after the committing thread.
+        """
         keeps_all = self.limits.retention_s is None
         look_s = None if keeps_all else self.limits.retention_look_s
         while True:  # ends with ``close``
@@ -334,7 +338,7 @@ class Appender:
                 self._changed.wait(self.limits.segment_retry_s)
 
     def _collect_when_due(self) -> None:
-        """Delete segments beyond the retention; failed deletions are retried the next time."""
+        """Delete segments beyond the retention. Failed deletions are retried the next time."""
         now_s = self._clock.monotonic_s()
         if self.limits.retention_s is None or now_s < self._look_due_s:
             return

@@ -51,14 +51,14 @@ class Commit:
 
     number: int
     first_seq: int
-    #: Epoch of the writer, and its token, which identifies it within the epoch.
+    #: Epoch of the writer; and the writer's token, which identifies it within the epoch.
     epoch: int
     token: int
-    #: Wall time of the commit, us; never less than that of the commit before.
+    #: Wall time of the commit, us; never less than the time of the previous commit.
     time_us: int
     #: Whether a segment ends with this commit.
     is_cut: bool
-    #: A cut forgets producers that have been silent for this long, us.
+    #: When a segment ends, producers are forgotten that have been silent for this long, us.
     silence_us: int
     changes: tuple[Change, ...]
     rows: pa.RecordBatch
@@ -74,7 +74,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """State of the log up to a commit; ``number``: the first commit that is not in a segment."""
+    """State of the log up to a commit. ``number``: the first commit that is not in a segment."""
 
     number: int
     next_seq: int
@@ -89,7 +89,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files below ``_log``, as (number, second number of the name), ascending."""
+    """The files below ``_log`` as pairs (number, second number of the name), ascending."""
 
     bases: tuple[tuple[int, int], ...]
     commits: tuple[tuple[int, int], ...]
@@ -218,7 +218,7 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
                 f"{ARRIVAL!r}, which it adds; these are "
                 f"{', '.join(schema.names) or 'none'}"
             )
-        item_schema(schema)  # raises for reserved names
+        item_schema(schema)  # raises for names that are reserved
         if declared(store) is None:
             _check_kept(store, schema)
         encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()

@@ -23,15 +23,15 @@ from rstream.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Most recent numbers per producer whose seqs are kept, to answer a repeat with them.
+#: Number of newest appends per producer whose seqs are kept, to answer a repeat with them.
 ACKS_KEPT = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Rows that are durable, ``first_seq`` to ``last_seq``, both inclusive."""
+    """Acknowledges rows that are durable: ``first_seq`` to ``last_seq``, both inclusive."""
 
-    #: None: a repeat of a number whose seqs are no longer kept.
+    #: None if the append is a repeat whose seqs are no longer kept.
     first_seq: int | None
     last_seq: int | None
     is_repeat: bool = False
@@ -48,7 +48,7 @@ class ProducerPosition:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of a producer by a commit; ``number`` None: only a new epoch."""
+    """The change of a producer by a commit. ``number`` None: only a new epoch."""
 
     producer: str
     epoch: int
@@ -62,9 +62,9 @@ class Known:
     """The state of one producer."""
 
     epoch: int = 0
-    #: Its last number; -1: none yet.
+    #: The producer's last number; -1: it has appended no rows.
     number: int = -1
-    #: When it last appended, us.
+    #: When the producer last appended, us.
     time_us: int = 0
     #: (number, first seq, last seq) of the newest numbers, in order.
     acks: tuple[tuple[int, int, int], ...] = ()
@@ -124,7 +124,7 @@ class ProducerTable:
 
 
 class StagedChanges:
-    """Changes of a commit in preparation, on top of the table; discarded if the commit fails."""
+    """Changes of a commit in preparation, on top of the table. They are discarded if it fails."""
 
     def __init__(self, log: str, table: ProducerTable, producers_max: int) -> None:
         self._log, self._table, self._producers_max = log, table, producers_max
@@ -133,14 +133,14 @@ class StagedChanges:
         self.changes: list[Change] = []
 
     def check(self, producer: str, epoch: int, number: int) -> Ack | None:
-        """Return the Ack of a repeat; None: it is the next number.
+        """Return the Ack of a repeat; None if it is the next number.
 
         Raises:
             ProducerFencedError, ProducerGapError, UnknownProducerError, TooManyProducersError.
         """
         known = self._at(producer, epoch)
         if number <= known.number:
-            if epoch > known.epoch:  # this commit fences the epoch before
+            if epoch > known.epoch:  # this commit fences the previous epoch
                 self._stage(Change(producer, epoch))
             return known.ack(number)
         if number > known.number + 1:
@@ -154,7 +154,7 @@ class StagedChanges:
         self._stage(change)
 
     def open(self, producer: str, epoch: int | None) -> ProducerPosition:
-        """Fence the lower epochs of a producer; ``epoch`` None: one more than the newest.
+        """Fence the lower epochs of a producer. ``epoch`` None: one more than the newest epoch.
 
         Raises:
             ProducerFencedError, TooManyProducersError.

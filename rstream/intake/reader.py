@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 POLL_INTERVAL_S = 0.02
-#: Most commits read ahead.
+#: Most commits that are read ahead.
 COMMITS_AHEAD_MAX = 8
-#: Attempts to find a commit, because commits can become segments between listing and reading.
+#: Attempts to read a commit, because commits can become segments between listing and reading.
 _LOOKS_MAX = 16
 
 
@@ -53,7 +53,7 @@ class AppendLogReader:
         self._seq = self._first_seq() if seq is None else seq
         #: Commits that were read ahead.
         self._commits: deque[Commit] = deque()
-        #: The last commit, when all its rows were returned; commits do not change.
+        #: The last commit, once all its rows were returned. Its file does not change.
         self._last: tuple[int, int] | None = None
         self._clock = SystemClock()
         self._is_closed = threading.Event()
@@ -89,7 +89,7 @@ class AppendLogReader:
         """Return the next rows; None if there are none now.
 
         Raises:
-            SequenceDiscardedError: the next row was garbage collected.
+            SequenceDiscardedError: the next row was deleted.
             SequenceLostError, CorruptLogError, CorruptSegmentError: the row is missing or damaged.
         """
         items = self._next()
@@ -109,12 +109,12 @@ class AppendLogReader:
         return True
 
     def close(self) -> None:
-        """Release what the reader holds."""
+        """Release the files that the reader has open."""
         self._is_closed.set()
         self._cursor.close()
 
     def _next(self) -> Items | None:
-        """Return the next rows, of one commit or of a part of a segment."""
+        """Return the next rows: from one commit, or from a part of a segment."""
         for _ in range(_LOOKS_MAX):
             while self._commits and self._commits[0].next_seq <= self._seq:
                 self._commits.popleft()
@@ -142,9 +142,9 @@ class AppendLogReader:
         raise CorruptLogError(self._uri, "it changes faster than it can be read")
 
     def _load(self, names: list[tuple[int, int]]) -> bool:
-        """Read these consecutive commits; False: they became a segment meanwhile.
+        """Read these consecutive commits. Return False if they became a segment meanwhile.
 
-        The base is read again afterwards: a commit below it may be one of a fenced writer.
+        The base is read again afterwards, because a commit below it may be from a fenced writer.
         """
         paths = [commit_name(*name) for name in names]
         contents = self._store.get_many(paths)

@@ -21,21 +21,21 @@ FOLDER = "_readers"
 def tell_position(store: BlobStore, reader: str, seq: int, now_us: int) -> None:
     """Record that this reader needs no rows below ``seq``.
 
-    The file is synced: if a power failure lost it, the reader's rows would not be kept.
+    The file is synced: if a power failure lost it, retention might delete the reader's rows.
     """
     document = json.dumps({"seq": seq, "written_us": now_us}).encode()
     store.put(_name(reader), document)
 
 
 def forget_reader(store: BlobStore, reader: str) -> None:
-    """Delete the reader's position: it needs no rows any more."""
+    """Delete the reader's position, because it needs no more rows."""
     store.delete(_name(reader))
 
 
 def needed_seq(store: BlobStore, since_us: int) -> int | None:
     """Return the least position reported since ``since_us``; None: no reader has reported.
 
-    An unreadable report, cut off by a crash, keeps all rows until its reader reports again.
+    An unreadable report, incomplete after a crash, keeps all rows until its reader reports again.
     """
     least: int | None = None
     for path in store.list(FOLDER):

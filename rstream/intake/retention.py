@@ -33,11 +33,14 @@ class LogRetention:
         self._segments = segments
         self._retention_us = int(limits.retention_s * 1e6)
         self._reader_wait_us = int(limits.reader_wait_s * 1e6)
-        #: Arrival time of the newest row of segments that were checked and still exist, us.
+        #: Arrival time of the newest row of each segment that was checked and still exists, us.
         self._newest_us: dict[SeqRange, int] = {}
 
     def mark(self, now_us: int) -> int:
-        """Return the seq below which no row is needed; at least the current low-water mark."""
+        """Return the seq below which no row is needed.
+
+        It is at least the current low-water mark.
+        """
         self._segments.refresh()
         chain, _ = self._segments.layout()
         mark = self._segments.mark
@@ -53,13 +56,16 @@ class LogRetention:
         """Delete the segments that are completely below the mark; return their number.
 
         Raises:
-            StoreError: a deletion failed; the next call deletes the rest.
+            StoreError: a deletion failed; the next call deletes the remaining segments.
         """
         self._newest_us = {s: us for s, us in self._newest_us.items() if s.hi > mark}
         return self._segments.collect(self._segments.boundary(mark))
 
     def _newest(self, seqs: SeqRange) -> int | None:
-        """Return the arrival of a segment's last row, the latest one; None: it was just deleted."""
+        """Return the arrival time of a segment's last row, the latest.
+
+        None: it was just deleted.
+        """
         if seqs not in self._newest_us:
             try:
                 file = self._segments.open(seqs, columns=())

@@ -7,10 +7,11 @@ its own file ``_log/writer-<epoch>-<token>`` still exists. A later writer delete
 it deletes any commit.
 
 Commits also record where segments end (``is_cut``). So segments, bases and the table of producers
-are functions of the commits: a crashed writer, a fenced one and a successor write the same files.
+are functions of the commits: a crashed writer, a fenced writer and a successor write the same
+files.
 
 Invariants: (1) the rows that :meth:`LogWriter.commit` has returned are durable, and in the log
-once; (2) a failed commit has no effect, unless its file turns out to exist, then it is complete;
+once; (2) a failed commit has no effect, unless its file turns out to exist. Then it is complete;
 (3) a segment and its base are durable before a commit below the base is deleted.
 """
 
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
     from rstream.store.protocol import BlobStore
 
-#: Attempts to open a log that other writers change meanwhile.
+#: Attempts to open a log that other writers change at the same time.
 OPEN_ATTEMPTS_MAX = 16
 #: Number of newest bases that are kept, so that every listing contains one.
 _BASES_KEPT = 2
@@ -69,7 +70,7 @@ _TOKEN_BITS = 63
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Rows of a producer, or without one. Without rows: a producer opens an epoch."""
+    """Rows to append, without deduplication if there is no producer. No rows: open an epoch."""
 
     rows: pa.RecordBatch | None
     producer: str | None = None
@@ -83,9 +84,9 @@ Result = Ack | ProducerPosition | StreamEngineError
 
 @dataclass(frozen=True, slots=True)
 class PendingSegment:
-    """Commits up to a cut, to be written as a segment."""
+    """Commits up to the end of a segment, to be written as this segment."""
 
-    #: Number of the commit after the cut.
+    #: Number of the commit after the segment's end.
     number: int
     first_seq: int
     parts: tuple[tuple[int, pa.RecordBatch], ...]
@@ -121,7 +122,7 @@ class LogWriter:
         keeps_all = self.limits.retention_s is None
         self._retention = None if keeps_all else LogRetention(self._segments, self.limits)
         self._token = secrets.randbits(_TOKEN_BITS)
-        #: Cuts that are not written yet; guarded by a lock that is never held during I/O.
+        #: Segments that are not written yet. Guarded by a lock that is never held during I/O.
         self._pending: deque[PendingSegment] = deque()
         self._lock = threading.Lock()
         for _ in range(OPEN_ATTEMPTS_MAX):
@@ -142,16 +143,16 @@ class LogWriter:
 
     @property
     def uncut_rows(self) -> int:
-        """Number of rows after the last cut."""
+        """Number of rows after the last segment's end."""
         return self.next_seq - self._cut_seq
 
     @property
     def segments_pending(self) -> int:
-        """Number of cuts whose segments are not written yet."""
+        """Number of segments that are not written yet."""
         return len(self._pending)
 
     def cut_wait_s(self) -> float | None:
-        """Return how long until the rows after the last cut are due for a segment; None: none."""
+        """Return the seconds until the newest rows are due for a segment; None: there are none."""
         if not self.uncut_rows:
             return None
         left_us = self._uncut_since_us + self.limits.segment_interval_s * 1e6 - self._now_us()
@@ -172,12 +173,15 @@ class LogWriter:
                 self._check_owner()
                 self._apply(commit)
                 return results
-            # The existing file is of an attempt that seemed to fail, or of another writer.
+            # The existing file is from an attempt that seemed to fail, or from another writer.
             self._apply(self._own(commit.name))
         raise AssertionError("two attempts of one writer left a commit each")
 
     def write_segment(self) -> bool:
-        """Write the oldest cut as a segment and delete its commits; False: no cut is waiting."""
+        """Write the oldest pending segment and delete its commits.
+
+        Return False if none is pending.
+        """
         with self._lock:
             if not self._pending:
                 return False
@@ -206,7 +210,7 @@ class LogWriter:
         return self._retention.collect(mark)
 
     def _load(self) -> bool:
-        """Read the log from its newest base on; False: it changed meanwhile."""
+        """Read the log from its newest base on. Return False if it changed meanwhile."""
         listing = list_log(self._store)
         if not listing.bases:
             empty = Base(0, 0, 0, 0, ProducerTable())
@@ -236,7 +240,7 @@ class LogWriter:
         return list_log(self._store).base == listing.base
 
     def _fence(self) -> bool:
-        """Create the fence; False: another writer has committed meanwhile."""
+        """Create the fence. Return False if another writer has committed meanwhile."""
         self._store.put(writer_name(self.epoch, self._token), b"\n")
         fence = self._commit(no_rows(self.schema), (), is_cut=False)
         if not self._store.put_new(fence.name, pack_commit(fence)):
@@ -252,7 +256,7 @@ class LogWriter:
         return True
 
     def _plan(self, appends: Sequence[Append], is_cut: bool) -> tuple[list[Result], Commit | None]:
-        """Return the results for a durable commit, and the commit; None: no new rows."""
+        """Return the results of a durable commit, and the commit; None if there are no new rows."""
         staged = StagedChanges(self.uri, self._table, self.limits.producers_max)
         results: list[Result] = []
         batches: list[pa.RecordBatch] = []
@@ -330,7 +334,10 @@ class LogWriter:
         self._uncut, self._uncut_bytes = [], 0
 
     def _own(self, name: str) -> Commit:
-        """Read the commit with this name; raise unless this writer has created it."""
+        """Read the commit with this name.
+
+        Raise AppenderFencedError if another writer created it.
+        """
         try:
             commit = unpack_commit(name, self._store.get(name))
         except FileNotFoundError:  # a later writer has moved it into a segment

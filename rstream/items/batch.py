@@ -2,12 +2,12 @@
 
 A batch is an Arrow RecordBatch with ``_kind int8[n]`` (0 event, 1 CTI), ``_vs int64[n]``, ``_ve
 int64[n]`` (microseconds UTC, lifetime ``[vs, ve)``) and the payload columns. :class:`Items` adds
-the sequence number of the first row; the following rows count on from it. A CTI row has ``_vs = _ve
-= t`` and null payload.
+the sequence number of the first row; the following rows have the following numbers. A CTI row has
+``_vs = _ve = t`` and null payload.
 
-Invariants: (1) an event has ``vs < ve``, or is an end edge
-(:mod:`rstream.items.edges`); (2) CTIs never decrease within a stream; (3) after
-``CTI(t)`` no event has ``vs < t``. Source: StreamScope NSDI'16, "continuous event streams".
+Invariants: (1) an event has ``vs < ve``, or is an end edge (:mod:`rstream.items.edges`); (2) CTIs
+never decrease within a stream; (3) after ``CTI(t)`` no event has ``vs < t``. Source: StreamScope
+NSDI'16, "continuous event streams".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESERVED = (SEQ, KIND, VS, VE)
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A batch and the sequence number of its first row; the rest are dense."""
+    """A batch and the sequence number of its first row. The other rows have consecutive numbers."""
 
     first_seq: int
     batch: pa.RecordBatch
@@ -50,7 +50,7 @@ class Items:
         return Items(seq, self.batch.slice(seq - self.first_seq))
 
     def head(self, rows_max: int) -> Items:
-        """At most the first ``rows_max`` rows (zero copy)."""
+        """Return at most the first ``rows_max`` rows (zero copy)."""
         if rows_max >= self.batch.num_rows:
             return self
         return Items(self.first_seq, self.batch.slice(0, rows_max))
@@ -150,7 +150,7 @@ def only_events(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @remembered_by_schema
 def empty_events(payload: pa.Schema) -> pa.RecordBatch:
-    """No events, with the right columns."""
+    """Return a batch without events that has the columns of ``payload``."""
     return pa.RecordBatch.from_pylist([], schema=event_schema(payload))
 
 
@@ -159,7 +159,7 @@ def _describe(schema: pa.Schema) -> str:
 
 
 def is_wider(schema: pa.Schema, other: pa.Schema) -> bool:
-    """Whether ``schema`` has all columns of ``other`` with the same types, and possibly more."""
+    """Return whether ``schema`` has all columns of ``other``, and possibly more."""
     if schema.equals(other, check_metadata=False):
         return True
     names = set(schema.names)

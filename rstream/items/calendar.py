@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Timestamps or dates; an array, or a scalar.
+#: Timestamps or dates, as an array or a scalar.
 Times: TypeAlias = "pa.Array | pa.Scalar"
 Find: TypeAlias = "Callable[[Times], Times]"
 
 _CYCLE_YEARS = 400
 _CYCLE_DAYS = 146_097
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-#: Arrow's calendar has the years within this many cycles of 1970.
+#: Arrow's calendar has the years within this many cycles of 400 years around 1970.
 _CYCLES_MAX = 70
 _YEAR = re.compile(r"%%|%Y")
 
@@ -43,7 +43,7 @@ class _Moved:
 
 
 def in_any_year(times: Times, find: Find, *, is_year: bool = False) -> Times:
-    """Return ``find(times)``, int64, for any years; ``is_year``: its result is a year."""
+    """Return ``find(times)``, int64, for any years. ``is_year``: the result is a year."""
     far = _moved(times)
     if far is None:
         return find(times)
@@ -84,7 +84,7 @@ def text_in_any_year(times: Times, write: Find) -> Times:
 
 
 def format_in_any_year(times: Times, form: str, write: Callable[[Times, str], Times]) -> Times:
-    """Return ``write(times, form)`` for any years; of the format only %Y depends on the cycle."""
+    """Return ``write(times, form)`` for any years. In the format only %Y depends on the cycle."""
     far = _moved(times)
     if far is None:
         return write(times, form)

@@ -22,14 +22,15 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: A joined dictionary with more values is reduced to the used ones, if these are fewer.
+#: A joined dictionary with more values is reduced to the values in use, if these are fewer.
 VALUES_MAX = 1 << 16
 #: Larger dictionaries are not cached.
 REMEMBERED_BYTES_MAX = 2 << 20
 _JOINS_MAX = 32
-#: Most schemas with cached results.
+#: Most schemas for which results are cached.
 _SCHEMAS_MAX = 256
-#: Larger results are not cached: joins of several large dictionaries have too many combinations.
+#: Larger results are not cached, because joins of several large dictionaries have too many
+#: combinations.
 _JOINED_BYTES_MAX = 2 * REMEMBERED_BYTES_MAX
 #: The caches that :func:`forget` clears.
 _REMEMBERED: list[functools._lru_cache_wrapper[Any]] = []
@@ -71,7 +72,7 @@ def forget() -> None:
 
 
 class Known:
-    """The values of a dictionary; equal to another one at the same memory address.
+    """The values of a dictionary, as a cache key: equal if the memory address is equal.
 
     A cache entry keeps the values in memory, so the address is not reused meanwhile.
     """
@@ -91,7 +92,7 @@ class Known:
 
     @property
     def is_small(self) -> bool:
-        """Whether results for it may be cached."""
+        """Whether results for this dictionary may be cached."""
         return bool(self.values.nbytes <= REMEMBERED_BYTES_MAX)
 
 
@@ -141,10 +142,10 @@ def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Estimate the bytes of a batch's rows; a dictionary counts at most as much as its indices.
+    """Estimate the bytes of a batch's rows. A dictionary counts at most as much as its indices.
 
-    Many batches share a dictionary, which each would otherwise count fully. Fixed-width columns
-    count without null bitmaps: to query all buffers takes longer than a small step should.
+    Many batches share a dictionary, and each would otherwise count it fully. Fixed-width columns
+    count without null bitmaps, since querying all buffers takes longer than a small step should.
     """
     bits = _row_bits(batch.schema)
     if bits is not None:
@@ -156,7 +157,7 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 @remembered_by_schema
 def _row_bits(schema: pa.Schema) -> int | None:
-    """Return the width of a row in bits, None if a column has no fixed width."""
+    """Return the width of a row in bits; None if a column has no fixed width."""
     bits = 0
     for kind in schema.types:
         if not pa.types.is_primitive(kind):
@@ -173,7 +174,7 @@ def nulls(like: pa.Array, rows: int) -> pa.Array:
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join at least one batch; a column is plain if it is plain in any batch."""
+    """Join one or more batches. A column is plain if it is plain in any batch."""
     schema = batches[0].schema
     if len(batches) == 1:
         return batches[0]
@@ -227,7 +228,7 @@ def _join_arrays(arrays: list[pa.Array]) -> pa.Array:
 
 @remembered(_JOINS_MAX)
 def _joined(different: tuple[Known, ...]) -> tuple[pa.Array, list[pa.Array]]:
-    """Merge several dictionaries; return it, and each one's new indices into it."""
+    """Merge several dictionaries. Return the result, and each dictionary's new indices into it."""
     values = different[0].values
     for known in different[1:]:
         new = known.values.filter(pc.invert(pc.is_in(known.values, value_set=values)))

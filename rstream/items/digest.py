@@ -5,7 +5,7 @@ reduced to ``sum_i (x_i ^ (x_i >> 32)) * k_i`` over the content words of its col
 (:func:`rstream.items.hashing.content_words`), which is cheap, then mixed with the sequence number.
 The digest guards against bugs and damage, not against an adversary.
 
-Invariants: (1) equal items at equal seqs give equal digests, under any cutting and order of
+Invariants: (1) equal items at equal seqs give equal digests, for any batch boundaries and order of
 updates; (2) ``digest([a, c)) = digest([a, b)) + digest([b, c))``.
 """
 
@@ -39,9 +39,10 @@ _MASK = 2**64 - 1
 _HALF = np.uint64(32)
 _NULL_TERM = NULL_HASH ^ (NULL_HASH >> _HALF)
 _LANE_2 = np.uint64(0xD6E8FEB86659FD93)
-#: Rows per block: a call costs as much as 1000 rows, and three arrays fit into the L2 cache.
+#: Rows per block. A call costs as much as 1000 rows, and three arrays of this length fit into the
+#: L2 cache.
 _BLOCK_ROWS = 1 << 15
-#: ``(i + 1) * G`` of each row of a block.
+#: ``(i + 1) * G`` for each row i of a block.
 _PLACES = np.arange(1, _BLOCK_ROWS + 1, dtype=np.uint64) * GOLDEN
 #: In a column of bytes with at least this many rows per non-zero byte, zero bytes are skipped.
 _ROWS_PER_SPARSE = 8
@@ -58,20 +59,23 @@ class StreamDigest:
     def __init__(self) -> None:
         self._lane_1 = 0
         self._lane_2 = 0
-        #: Consecutive small batches that are added together, which takes little longer than one.
+        #: Consecutive small batches that are added together, which takes little longer than adding
+        #: one.
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_seq = self._waiting_rows = 0
 
     def update(self, first_seq: int, batch: pa.RecordBatch) -> bytes:
-        """Add the items of ``batch``, the first of which has ``first_seq``; small batches later.
+        """Add the items of ``batch``, the first of which has ``first_seq``.
 
-        Returns the digest of these items alone, or nothing if they are few: computing it once for
-        the joined batch is faster than for each small one.
+        Small batches are added later.
+
+        Returns the digest of these items alone, or empty bytes if they are few, since computing it
+        for several joined batches is faster.
         """
         assert first_seq >= 0, first_seq
         is_next = first_seq == self._waiting_seq + self._waiting_rows
         if self._waiting and not (is_next and batch.schema.equals(self._waiting[0].schema)):
-            self._flush_pending()  # a changed query may write more columns
+            self._flush_pending()  # a changed query may write more columns than before
         if batch.num_rows >= _SMALL_ROWS or has_dictionaries(batch.schema):
             self._flush_pending()
             added = self._add(first_seq, batch)
@@ -175,7 +179,7 @@ def _row_words(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, np.ndar
 
 
 def _column(array: pa.Array, factor: np.uint64) -> _Dense | _Sparse | _Repeating | None:
-    """Return the summand of a column, None if it is zero."""
+    """Return the summand of a column; None if it is zero."""
     if is_dictionary(array.type) and 0 < len(array.dictionary) <= len(array):
         return _Repeating(array, factor)
     words, nulls = content_words(array)
@@ -187,7 +191,7 @@ def _column(array: pa.Array, factor: np.uint64) -> _Dense | _Sparse | _Repeating
 
 
 class _Dense:
-    """A column with a word for each row."""
+    """A column with one word per row."""
 
     def __init__(self, words: np.ndarray, nulls: np.ndarray, factor: np.uint64) -> None:
         self._words, self._nulls, self._factor = words, nulls, factor
@@ -207,7 +211,7 @@ class _Dense:
 
 
 class _Sparse:
-    """A column of bytes that are mostly zero; zeros add nothing and are skipped."""
+    """A column of bytes that are mostly zero. Zeros add nothing to the sum and are skipped."""
 
     def __init__(self, rows: np.ndarray, words: np.ndarray, factor: np.uint64) -> None:
         self._rows = rows

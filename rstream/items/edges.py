@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @error_class
 class UnmatchedEndError(IntegrityError):
-    """An end edge has no start edge: the stream lost an item or has one twice."""
+    """An end edge has no start edge: the stream lost an item, or has one twice."""
 
     time: int
     began: int
@@ -36,7 +36,7 @@ class UnmatchedEndError(IntegrityError):
 
 
 def is_end(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
-    """Return which events are end edges, bool[n], by times ``vs``, ``ve`` int64[n]."""
+    """Return which events are end edges, bool[n], given their times ``vs``, ``ve`` int64[n]."""
     ends: np.ndarray = ve < vs
     return ends
 
@@ -48,7 +48,7 @@ def starts(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
 
 
 def identities(columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-    """Return a number per row, equal for rows that are equal in all ``columns``, int64[rows].
+    """Return a number per row, int64[rows]; rows have equal numbers if all ``columns`` are equal.
 
     Null equals null, and NaN equals NaN.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _INFINITY = r"(?i)^\s*[-+]?inf(inity)?\s*$"
 _FLOAT_MAX = {16: 65_504.0, 32: (2 - 2**-23) * 2.0**127, 64: math.inf}
-#: By time unit: the divisor that a time's microseconds must have to fit exactly.
+#: By time unit: a time fits exactly if its microseconds are a multiple of this.
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 
 
@@ -49,7 +49,7 @@ def decimals_of(text: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
 
 
 def widened(kind: pa.DataType) -> pa.DataType:
-    """Return a type for parsing numbers in which large ones do not wrap around, also nested."""
+    """Return a type for parsing numbers in which large numbers do not wrap around, also nested."""
     if kinds.is_decimal128(kind):
         return pa.decimal256(kind.precision, kind.scale)
     if kinds.is_floating(kind):
@@ -62,7 +62,7 @@ def widened(kind: pa.DataType) -> pa.DataType:
 
 
 def narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert values of the type :func:`widened` to ``kind``.
+    """Convert values of the type that :func:`widened` returned to ``kind``.
 
     Raises:
         pyarrow.ArrowInvalid: a number is too large for its type.
@@ -72,7 +72,7 @@ def narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def check_infinite(array: pa.Array, written: pa.Array) -> None:
-    """Check that only infinite numbers became infinite; ``written``: text, or wider floats.
+    """Check that only infinite numbers became infinite. ``written``: text, or wider floats.
 
     Raises:
         pyarrow.ArrowInvalid: a finite number became infinite.
@@ -98,7 +98,8 @@ def _check_cast(there: pa.Array, result: pa.Array) -> None:
     if was.equals(now) or there.null_count == len(there):
         return
     if kinds.is_map(was) and kinds.is_map(now):
-        there, result = (a.take(pa.array(range(len(a)))) for a in (there, result))  # no offset
+        # Copies without an offset
+        there, result = (a.take(pa.array(range(len(a)))) for a in (there, result))
         _check_cast(there.keys, result.keys)
         _check_cast(there.items, result.items)
     elif is_list(was) and is_list(now):
@@ -131,8 +132,8 @@ def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Convert Python values to an array.
 
     Raises:
-        pyarrow.ArrowException, TypeError, ValueError, OverflowError: one of them is not a value of
-            that type.
+        pyarrow.ArrowException, TypeError, ValueError, OverflowError: a value does not have that
+            type.
     """
     for value in values:
         if value is not None and not _is_exact(value, kind):

@@ -1,15 +1,16 @@
 """Hashes of values, keys and rows: vectorised, documented, the same on every platform.
 
-Two families. **Key hashes** (:func:`hash_column`, :func:`hash_rows`, :func:`partition_of`) are over
-canonical values: integers of any width, dates and times hash by their int64 value; ``-0.0`` equals
-``0.0`` and there is one NaN; null has one fixed hash. **Content hashes** (``exact=True``,
-:func:`content_hashes`) tell any two different bit patterns apart, so that a digest sees them.
+There are two families. **Key hashes** (:func:`hash_column`, :func:`hash_rows`,
+:func:`partition_of`) are over canonical values: integers of any width, dates and times hash by
+their int64 value; ``-0.0`` equals ``0.0`` and there is one NaN; null has one fixed hash. **Content
+hashes** (``exact=True``, :func:`content_hashes`) distinguish any two bit patterns, as a digest
+requires.
 
-Definitions, all modulo 2**64, ``fmix`` being the finaliser of splitmix64 (Steele et al. 2014):
-``hash(int x) = fmix(x + G)``; a byte string of ``n`` bytes is cut into little-endian words ``w_i``,
-the last padded with zeros (at least one word): ``fmix(n + sum_i fmix(w_i + (i + 1) * G))``; a list
-likewise with its items' hashes for words; rows: ``h = fmix(h * 3 + hash(column))`` from the second
-column on; partition: ``((h >> 32) * n) >> 32``.
+Definitions, all modulo 2**64, where ``fmix`` is the finaliser of splitmix64 (Steele et al. 2014):
+``hash(int x) = fmix(x + G)``. A byte string of ``n`` bytes is divided into little-endian words
+``w_i``, the last padded with zeros (at least one word): ``fmix(n + sum_i fmix(w_i + (i + 1) *
+G))``. A list hashes in the same way, with its items' hashes as words. Rows: ``h = fmix(h * 3 +
+hash(column))`` from the second column on. Partition: ``((h >> 32) * n) >> 32``.
 """
 
 from __future__ import annotations
@@ -35,18 +36,19 @@ _BYTES_PER_NULL = 8
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 _PARTITIONS_MAX = 2**31
-#: Rows hashed at a time: a few temporaries of this many words stay in the L2 cache.
+#: Rows that are hashed at once: a few temporary arrays of this many words stay in the L2 cache.
 _BLOCK_ROWS = 8192
-#: Items of lists hashed at a time.
+#: Items of lists that are hashed at once.
 _BLOCK_ITEMS = 1 << 16
-#: Words of a string that are hashed place by place; what is longer, all at once.
+#: The first words of strings are hashed one position at a time. Words after this many are hashed
+#: all at once.
 _WORDS_BY_PLACE = 64
-#: Dictionaries whose hashes are remembered.
+#: Number of dictionaries whose hashes are cached.
 _DICTIONARIES_MAX = 64
 
 
 def fmix(x: np.ndarray) -> np.ndarray:
-    """Return the splitmix64 finaliser of uint64[n], in place; returns ``x``."""
+    """Apply the finaliser of splitmix64 to uint64[n], in place; return ``x``."""
     x ^= x >> np.uint64(30)
     x *= MIX_1
     x ^= x >> np.uint64(27)
@@ -55,12 +57,15 @@ def fmix(x: np.ndarray) -> np.ndarray:
     return x
 
 
-#: What an empty list is hashed as beside its length: one word, zero.
+#: The words of an empty list, besides its length: one word, zero.
 _ONE_ZERO = fmix(np.array([GOLDEN]))[0]
 
 
 def hash_column(array: pa.Array, *, exact: bool = False) -> np.ndarray:
-    """The hash of each value, uint64[n]. ``exact``: by content bits, else canonical as a key."""
+    """Return the hash of each value, uint64[n].
+
+    ``exact``: by content bits, otherwise canonical as a key.
+    """
     if len(array) <= _BLOCK_ROWS or not is_flat(array.type):
         return _hash_block(array, exact)
     hashes = np.empty(len(array), np.uint64)
@@ -70,7 +75,10 @@ def hash_column(array: pa.Array, *, exact: bool = False) -> np.ndarray:
 
 
 def hash_rows(columns: Sequence[pa.Array], *, exact: bool = False) -> np.ndarray:
-    """The hash of each row over ``columns`` (at least one, equally long), uint64[n]."""
+    """Return the hash of each row over ``columns``, uint64[n].
+
+    There must be one or more columns, of equal length.
+    """
     assert columns, "a row hash needs a column"
     hashes = hash_column(columns[0], exact=exact)
     for column in columns[1:]:
@@ -80,7 +88,7 @@ def hash_rows(columns: Sequence[pa.Array], *, exact: bool = False) -> np.ndarray
     return hashes
 
 
-#: Slots are below this.
+#: An upper bound (exclusive) of slots.
 SLOTS = 2**32
 
 
@@ -95,7 +103,7 @@ def slots_of(columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def first_slot(k: int, n: int) -> int:
-    """Return the first slot of partition ``k`` of ``n``; for ``k = n`` it is SLOTS."""
+    """Return the first slot of partition ``k`` of ``n``. For ``k = n`` it is SLOTS."""
     return -(-k * SLOTS // n)
 
 
@@ -111,11 +119,11 @@ def partition_of(columns: Sequence[pa.Array], n: int) -> np.ndarray:
 
 
 def content_words(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """One word per value that differs where the content differs, and the rows to take as null.
+    """Return one word per value that differs where the content differs, and the null rows.
 
-    The words, [n], are not mixed: the cheap half of a content hash. Values of at most 8 bytes are
-    taken as they are (maybe a view); integers may be narrow and signed. The rows, int64[m],
-    increase; each stands for :data:`NULL_HASH`, whatever the word there is.
+    The words, [n], are not mixed: they are the cheap half of a content hash. Values of at most 8
+    bytes are taken as they are (maybe a view); integers may be narrow and signed. The null rows,
+    int64[m], increase; their words are arbitrary, and each stands for :data:`NULL_HASH`.
     """
     words: np.ndarray | None
     if pa.types.is_integer(array.type):
@@ -148,13 +156,13 @@ def null_rows(array: pa.Array) -> np.ndarray:
 
 
 def value_words(array: pa.DictionaryArray) -> np.ndarray:
-    """Return the content hashes of the values of a dictionary; small ones are remembered."""
+    """Return the content hashes of the values of a dictionary. Hashes of small ones are cached."""
     known = Known(array.dictionary)
     return _hashes_of(known, True) if known.is_small else hash_column(known.values, exact=True)
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Return whether the cost of a slice depends on its length, and not on that of the array."""
+    """Return whether the cost of a slice depends on its length, not on the array's length."""
     return not (pa.types.is_dictionary(kind) or pa.types.is_nested(kind))
 
 
@@ -170,7 +178,7 @@ def _null_mask(array: pa.Array) -> np.ndarray:
 
 
 def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
-    """Return hashes of the values; where the array is null the result is arbitrary."""
+    """Return hashes of the values. Where the array is null the result is arbitrary."""
     kind = array.type
     words = _plain_words(array, exact)
     if words is not None:
@@ -194,9 +202,10 @@ def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
 
 
 def _hash_dictionary(array: pa.DictionaryArray, exact: bool) -> np.ndarray:
-    """Each value of a dictionary is hashed once, and not again for the batches that share it.
+    """Return the hashes of a dictionary array, each value hashed once.
 
-    Where the array is null the result is arbitrary.
+    Batches that share the dictionary share its hashes. Where the array is null the result is
+    arbitrary.
     """
     known = Known(array.dictionary)
     if not len(known.values):
@@ -259,7 +268,7 @@ def value_buffer(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
 
 
 def _hash_decimals(array: pa.Array) -> np.ndarray:
-    """Decimals by their unscaled value, as little-endian words."""
+    """Return hashes of decimals by their unscaled value, as little-endian words."""
     if array.type.bit_width < 128:
         array = array.cast(pa.decimal128(38, array.type.scale))
     count = array.type.bit_width // 64
@@ -273,7 +282,7 @@ def _hash_decimals(array: pa.Array) -> np.ndarray:
 
 
 def _hash_bytes(array: pa.Array) -> np.ndarray:
-    """Strings and binaries, by 8-byte words; no Python loop over rows."""
+    """Return hashes of texts and binaries by 8-byte words, without a Python loop over rows."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         dtype: type[np.generic] = np.int32
@@ -313,11 +322,11 @@ def _words_anywhere(data: pa.Buffer | None, start: int, stop: int) -> np.ndarray
 def _hash_words(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return the hashes of byte strings, word by word: the i-th words of all rows at once.
 
-    ``words`` is by place in bytes; a row is ``[start, start + length)``.
+    ``words`` is indexed by byte position. A row is ``[start, start + length)``.
     """
     whole, rest = lengths >> 3, lengths & 7
     sums = lengths.astype(np.uint64)
-    # The last word, padded; a row that ends with a whole word has none, an empty row has one.
+    # The last word, padded. A row that ends with a whole word has none, and an empty row has one.
     last = words[starts + (whole << 3)].astype(np.uint64, copy=False)
     last &= (np.uint64(1) << (rest.astype(np.uint64) << np.uint64(3))) - np.uint64(1)
     last += (whole + 1).astype(np.uint64) * GOLDEN
@@ -341,26 +350,26 @@ def _hash_words(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> n
 
 
 def _shift(i: int) -> np.uint64:
-    """``(i + 1) * G``."""
+    """Return ``(i + 1) * G``."""
     return np.uint64((i + 1) * int(GOLDEN) % 2**64)
 
 
 def _terms(words: np.ndarray, shift: np.ndarray | np.uint64) -> np.ndarray:
-    """``fmix(w + shift)``; may be in place."""
+    """Return ``fmix(w + shift)`` of each word; may work in place."""
     words = words.astype(np.uint64, copy=False)
     words += shift
     return fmix(words)
 
 
 def _position(counts: np.ndarray) -> np.ndarray:
-    """``0..counts[0]-1, 0..counts[1]-1, ...`` in one array."""
+    """Return ``0..counts[0]-1, 0..counts[1]-1, ...`` in one array."""
     ends = np.cumsum(counts)
     position: np.ndarray = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
     return position
 
 
 def _hash_lists(array: pa.Array, exact: bool) -> np.ndarray:
-    """Lists by the hashes of their items in order, and their lengths; so many items at a time."""
+    """Return hashes of lists by their lengths and the hashes of their items, in blocks of items."""
     if not len(array):
         return np.empty(0, np.uint64)
     offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,8 +1,8 @@
 """Rows and nested values as JSON text, for places that have no type for them.
 
-Records are objects, lists arrays, maps arrays of pairs unless objects are requested. Values that
-JSON has no form for become text: decimals, times (ISO 8601; after the year 9999 a number), bytes
-(hexadecimal), NaN and infinities.
+Records become objects, and lists become arrays. Maps become arrays of pairs, or objects on request.
+Values for which JSON has no form become text: decimals, times (ISO 8601; after the year 9999 a
+number), bytes (hexadecimal), NaN and infinities.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def plain_rows(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """Each row as Python values; a time beyond Python's calendar becomes a number of its unit."""
+    """Return each row as Python values.
+
+    A time beyond Python's calendar becomes a number in its unit.
+    """
     columns = [plain_values(column) for column in rows.columns]
     for row in zip(*columns, strict=True):
         yield dict(zip(rows.column_names, row, strict=True))
@@ -39,7 +42,7 @@ def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _value(value: pa.Scalar) -> Any:
-    """Return a Python value; for a time beyond Python's calendar, the number of its unit."""
+    """Return a Python value; for a time beyond Python's calendar, the number in its unit."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
-#: A day of the calendar.
+#: Pattern of a day of the calendar.
 DATE = (
     r"(?:\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
     rf"|02-(?:0[1-9]|1\d|2[0-8]))|{_LEAP_YEAR}-02-29)"
@@ -28,7 +28,7 @@ _ZONE = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)?"
 _OTHER_TIME = r"\d{8}T(?s:.*)|\d{4}-?W\d\d(?s:.*)"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _INFINITE = r"[+-]?(?i:inf(?:inity)?|nan(?:\([a-z0-9_]*\))?)"
-#: Characters that are removed around numbers and times before they are converted.
+#: Whitespace that is removed around numbers and times before they are converted.
 _SPACE = r"(?:\s|\p{Z}|[\x0b\x1c-\x1f\x{85}])*"
 _LOGICAL = "(?i:true|false|[a-z]{1,3}|[01])"
 
@@ -39,7 +39,7 @@ def failing(
     """Return which of the texts fail to convert to ``kind``, bool[n]; nulls do not fail.
 
     ``convert`` raises an ArrowException or OverflowError if one or more texts fail. Whether a text
-    fails may depend on that text only.
+    fails must depend on that text only.
     """
     encoded = texts if kinds.is_dictionary(texts.type) else texts.dictionary_encode()
     values = encoded.dictionary
@@ -56,10 +56,10 @@ def failing(
 
 
 def alone(places: np.ndarray, values: pa.Array, convert: Callable[[pa.Array], object]) -> list[int]:
-    """Return the ``places`` with values that fail, found by halving."""
+    """Return the ``places`` of values that fail, found by halving."""
     bad: list[int] = []
     todo = [places]
-    while todo:  # ends: a part converts, or is halved until it is one value
+    while todo:  # ends: each part converts, or is halved until it is one value
         part = todo.pop()
         if not len(part):
             continue
@@ -97,7 +97,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def hopeless(texts: pa.Array, kind: pa.DataType) -> np.ndarray:
-    """Return which texts no conversion to ``kind`` accepts, bool[n]; false if not known."""
+    """Return which texts no conversion to ``kind`` accepts, bool[n]. False may mean unknown."""
     pattern = _pattern(kind)
     if pattern is None:
         return np.zeros(len(texts), np.bool_)

@@ -34,14 +34,16 @@ class Background(Protocol):
         """Run ``task`` soon."""
 
     def submit_later(self, delay_s: float, task: Callable[[], object]) -> None:
-        """Run ``task`` after ``delay_s``; it is dropped if ``close`` is called before."""
+        """Run ``task`` after ``delay_s``. It is dropped if ``close`` is called before."""
 
     def wait_for(
         self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
     ) -> bool:
-        """Wait until a task has made ``is_done()`` true; the caller holds ``changed``.
+        """Wait until a task has made ``is_done()`` true.
 
-        Returns whether it is done.
+        The caller holds the condition ``changed``.
+
+        Returns whether it is done; False after ``timeout_s``.
         """
 
     def close(self) -> None:
@@ -49,7 +51,7 @@ class Background(Protocol):
 
 
 class ThreadBackground:
-    """Daemon threads ``name-0``, ``name-1``, ... sharing one queue."""
+    """Daemon threads ``name-0``, ``name-1``, ... that share one queue."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
         assert threads >= 1, threads
@@ -107,7 +109,7 @@ class ThreadBackground:
 
 
 class InlineBackground:
-    """Runs each task before ``submit`` returns; a task submitted by a task runs after it.
+    """Runs each task before ``submit`` returns. A task that a task submits runs after it.
 
     Delayed tasks are kept until :meth:`run_delayed`.
     """

@@ -1,7 +1,7 @@
 """Compaction: merges small segments into one, in the background, while the stream is used.
 
 Theory of operation. A merged segment is written beside the segments it replaces, then these are
-deleted. Seqs and contents do not change, and readers tolerate overlap, so they see no difference. A
+deleted. Seqs and contents do not change, and readers tolerate overlap, so they are not affected. A
 crash in between leaves overlap, which the next step removes. Segments are merged by size classes of
 rows: a row is rewritten once per class, which is a logarithm of the rows of the stream.
 :func:`next_run` is pure.
@@ -11,9 +11,9 @@ reader of the folder would briefly see rows twice, and a reader that takes new f
 would process them twice.
 
 Invariants: (1) a segment is deleted only if a longer segment that covers it is durable and intact;
-(2) nothing is deleted after sealing has started (:func:`rstream.log.durable.is_closing`). Sealing
-lists the segments after that, so the list includes the longer one. So a writer that was taken for
-dead may still compact.
+(2) no segment is deleted after sealing has started (:func:`rstream.log.durable.is_closing`).
+Sealing lists the segments after that, so the list includes the longer segment. So a writer that was
+considered dead may still compact.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Compactor:
         self._is_running = False
         #: File bytes of the segments measured so far.
         self._sizes: dict[SeqRange, int] = {}
-        #: Segments that could not be read; readers handle the damage.
+        #: Segments that could not be read. Readers handle the damage.
         self._unreadable: set[SeqRange] = set()
         log.finish_collecting(background)
 
     def kick(self) -> None:
-        """Check soon whether there are many small segments; called after a segment was written."""
+        """Check soon whether there are many small segments. Called after a segment was written."""
         if self._limits.compact_segments_min and not self._is_running:
             self._is_running = True
             self._background.submit(self._run)
@@ -64,7 +64,7 @@ class Compactor:
         try:
             has_more = not self._is_closed() and self.step()
         except (StoreError, CorruptSegmentError, FileNotFoundError):
-            has_more = False  # retried after the next segment
+            has_more = False  # a failed step is retried after the next segment
         self._is_running = False
         if has_more:
             self.kick()
@@ -105,10 +105,11 @@ class Compactor:
         try:
             while seq < hi:
                 items = cursor.read(seq, hi - seq)
-                if items is None:  # deleted by retention meanwhile
+                if items is None:  # retention has deleted them meanwhile
                     raise FileNotFoundError(segment_name(SeqRange(seq, hi)))
                 if parts and items.batch.schema.names != parts[0].batch.schema.names:
-                    self._unreadable.update(run)  # the stream got new columns in between
+                    # The stream got new columns between these segments
+                    self._unreadable.update(run)
                     return
                 parts.append(items)
                 seq = items.next_seq
@@ -124,7 +125,7 @@ class Compactor:
 def next_run(
     chain: Sequence[SeqRange], limits: StreamLimits, size: Callable[[SeqRange], int]
 ) -> list[SeqRange] | None:
-    """Return the adjacent segments to merge next: ``compact_segments_min`` or more of a class.
+    """Return the adjacent segments to merge next: ``compact_segments_min`` or more of a size class.
 
     A run of a class may include smaller segments between those of the class. Segments as large as
     the largest merged segment are not merged.
@@ -162,7 +163,7 @@ def _fitting(
 
 
 def _size_class(seqs: SeqRange, base: int) -> int:
-    """Return how many merges of ``base`` segments each, from one row, give this many rows."""
+    """Return how many rounds of merging ``base`` segments lead from one row to this many rows."""
     size_class, rows = 0, len(seqs)
     while rows >= base:
         rows //= base

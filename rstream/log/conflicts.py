@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check_same(stream: str, read: Callable[[int, int], Items | None], given: Items) -> None:
     """Compare ``given`` with the stored items, which ``read(seq, items_max)`` returns.
 
-    Items that ``read`` does not return, or that are lost, damaged or collected, are not compared.
+    Items that ``read`` does not return, or that are lost, damaged or deleted, are not compared.
 
     Raises:
         SequenceConflictError: an item differs.

@@ -2,7 +2,7 @@
 
 A stream is intact if its segments have no hole from the low-water mark to its end, and each matches
 its footer. On a local store, the bytes of each are also compared with their checksum. On request,
-the items are compared with their digests. A damaged segment that others cover is no loss.
+the items are compared with their digests. A damaged segment is no loss if others cover it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 #: Number of segments that are checked concurrently.
 CHECKERS_MAX = 4
-#: A damage counts only if a second listing is the same: writers merge and delete segments.
+#: Most listings. Damage counts only if a second listing is the same, because writers merge and
+#: delete segments.
 LISTINGS_MAX = 10
 MISSING = "it is missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A loss: the items from ``seqs.lo`` on, because of this file."""
+    """A loss: the items from ``seqs.lo`` on, because this file is damaged or missing."""
 
     seqs: SeqRange
     path: str
@@ -65,7 +66,7 @@ def find_damage(
         if not damages:
             break
         log = DurableLog(store, stream)
-        if log.segments() == there:  # else a writer has merged segments meanwhile
+        if log.segments() == there:  # otherwise a writer has merged segments meanwhile
             break
     for seqs in broken if set_aside else ():
         log.set_aside(seqs)
@@ -77,7 +78,7 @@ def find_damage(
 def _reasons(
     log: DurableLog, segments: Sequence[SeqRange], *, contents: bool
 ) -> dict[SeqRange, str]:
-    """Return for each segment why it is damaged, or ""."""
+    """Return, per segment, why it is damaged, or ""."""
     with ThreadPoolExecutor(CHECKERS_MAX, "segment-check") as checkers:
         reasons = checkers.map(lambda seqs: why_broken(log, seqs, contents=contents), segments)
         return dict(zip(segments, reasons, strict=True))
@@ -98,7 +99,7 @@ def first_hole(store: BlobStore, stream: str, end: int) -> Damage | None:
 
 
 def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:
-    """Rename the segment that contains ``seq`` if damaged, which removes it from the stream."""
+    """Rename the segment that contains ``seq``, if damaged, to remove it from the stream."""
     log = DurableLog(store, stream)
     seqs = log.lookup(seq)
     if seqs is not None and why_broken(log, seqs, contents=True):
@@ -106,7 +107,7 @@ def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:
 
 
 def why_broken(log: DurableLog, seqs: SeqRange, *, contents: bool) -> str:
-    """Return why a segment is damaged; "" if it is not. A failed read is retried before."""
+    """Return why a segment is damaged; "" if it is not. A failed read is retried first."""
     reason = ""
     near = is_near(log.store)
     first_look = log.open_whole if contents and not near else partial(log.open, checked=near)
@@ -144,7 +145,7 @@ def _sealed(store: BlobStore) -> list[SeqRange]:
 def _damage_at(
     store: BlobStore, hole: SeqRange, broken: dict[SeqRange, str], named: list[SeqRange]
 ) -> Damage:
-    """Return a hole with its file: damaged, deleted, or the one that is missing."""
+    """Return a hole with its file: a damaged, deleted or missing one."""
     for seqs, reason in broken.items():
         if seqs.lo < hole.hi and hole.lo < seqs.hi:
             return Damage(hole, place_of(store, segment_name(seqs)), reason)

@@ -1,7 +1,7 @@
 """The durable part of one stream: a folder of segments and a persisted low-water mark.
 
 The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted.
-So a crash in between is not taken for a hole, nor is a segment that a slow replica writes again. A
+So neither a crash in between, nor a segment that a slow replica writes again, looks like a hole. A
 complete stream has a seal, which lists its segments; readers ignore all other segments.
 
 Invariants: (1) the index contains only segments that exist or existed; if a segment turns out to be
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 _Seen = TypeVar("_Seen")
 
-#: Deleted segments that a reader finds in a row before it reports an item as lost.
+#: A reader reports an item as lost after it found this many deleted segments in a row.
 LOOKS_MAX = 8
-#: Prefix and suffix of a damaged segment's name, which readers of ``*.parquet`` do not match.
+#: Prefix and suffix in the name of a damaged segment. Readers of ``*.parquet`` do not match it.
 DAMAGED, ASIDE = "_damaged-", ".aside"
 
 
 class DurableLog:
-    """Segments of one stream in one folder. Safe to use from many threads."""
+    """The segments of one stream in one folder. Any thread may use it."""
 
     def __init__(
         self,
@@ -56,13 +56,14 @@ class DurableLog:
         form: TableForm | None = None,
         generation: int = 0,
     ) -> None:
-        """``schema``: of the files; None: of the written items. ``form``: tables for users.
+        """Open the folder; ``schema``: of the files (None: of the written items).
 
-        ``generation``: of the job that writes (:mod:`rstream.store.fences`).
+        ``form``: write tables for users. ``generation``: of the job that writes
+        (:mod:`rstream.store.fences`).
         """
         self.store = store
         self.generation = generation
-        #: Whether collected items leave their digest (:mod:`rstream.log.retention`).
+        #: Whether the digest of deleted items is kept (:mod:`rstream.log.retention`).
         self.keeps_digest = False
         self._encoder = SegmentEncoder(stream, schema, form)
         self.stream = stream
@@ -71,12 +72,12 @@ class DurableLog:
         self._listing_lock = threading.Lock()
         self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
-        #: By the range that counts: the range in the name of the file, if a fence is within it.
+        #: By the range of valid items: the range in the name of the file, if a fence is within it.
         self._cut_off: dict[SeqRange, SeqRange] = {}
         self._mark = 0
-        #: First seq of the stream, and the digest of all items collected before it.
+        #: First seq of the stream, and the digest of all items before it that were deleted.
         self.beginning = marks.FROM_THE_START
-        #: Segments below the persisted mark, which a crash kept from being deleted.
+        #: Segments below the persisted mark that a crash kept from being deleted.
         self._leftovers: list[SeqRange] = []
         self.refresh()
 
@@ -121,12 +122,12 @@ class DurableLog:
             return self._index.segments()
 
     def layout(self) -> tuple[list[SeqRange], list[SeqRange]]:
-        """Return the segments that reach beyond all before them, and the covered others."""
+        """Return the segments that reach beyond all earlier ones, and the covered others."""
         with self._lock:
             return self._index.chain(), self._index.covered()
 
     def size(self, seqs: SeqRange) -> int:
-        """File bytes of a segment. Raises FileNotFoundError if it was deleted."""
+        """Return the bytes of a segment's file. Raises FileNotFoundError if it was deleted."""
         return self.store.size(self._name(seqs))
 
     def _file(self, seqs: SeqRange) -> SeqRange:
@@ -161,7 +162,7 @@ class DurableLog:
         if is_volatile:
             end = self.end() if start_seq is None else self.contiguous_end(start_seq)
             return self._mark, end
-        first = self.first_seq or 0  # above the mark only if earlier items are gone
+        first = self.first_seq or 0  # it is above the mark only if earlier items are lost
         first = max(self._mark, first if start_seq is None else min(first, start_seq))
         end = self.contiguous_end(first)
         if start_seq is not None and start_seq > end:
@@ -174,7 +175,7 @@ class DurableLog:
             return self._index.holes()
 
     def write(self, items: Items | Cut) -> None:
-        """Write ``items`` as a segment; an intact segment of the same name is kept."""
+        """Write ``items`` as a segment. An intact segment of the same name is kept."""
         cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq, self.generation)
         name = segment_name(seqs)
@@ -186,14 +187,14 @@ class DurableLog:
                 self._remove_torn(seqs)
                 raise
         with self._listing_lock, self._lock:
-            # before, this range was the valid part of a longer file
+            # until now, this range was the valid part of a longer file
             self._cut_off.pop(seqs, None)
             self._index.add(seqs)
 
     def _has_complete(self, file: SeqRange) -> bool:
         """Return whether this file exists and is complete.
 
-        A put that is not atomic may leave half.
+        A put that is not atomic may leave a part of a file.
         """
         if not self.store.exists(segment_name(file)):
             return False
@@ -211,15 +212,15 @@ class DurableLog:
         self._delete(seqs)
 
     def _set_aside_torn(self) -> None:
-        """Rename a segment at the end that a crash has left incomplete."""
+        """Rename a segment at the end that is incomplete after a crash."""
         while (seqs := self._last()) is not None and not self._has_complete(self._file(seqs)):
             if not self._is_gone(seqs):
                 self.set_aside(seqs)
 
     def _is_gone(self, seqs: SeqRange) -> bool:
-        """Return whether another writer has collected a segment since the listing.
+        """Return whether another writer has deleted a segment since the listing.
 
-        Then list again.
+        If so, list the folder again.
         """
         if self.store.exists(self._name(seqs)):
             return False
@@ -232,7 +233,7 @@ class DurableLog:
     def _remove_torn(self, seqs: SeqRange) -> None:
         """Delete an incomplete segment after a put that failed and was not atomic.
 
-        A complete one is kept: another writer of the stream has written it and relies on it.
+        A complete segment is kept: another writer of the stream has written it and relies on it.
         """
         with contextlib.suppress(StoreError, FileNotFoundError):
             try:
@@ -260,7 +261,7 @@ class DurableLog:
         ``is_final`` False: do not persist the mark, because another writer may continue before it.
 
         Raises:
-            StoreError: a deletion failed; the rest is deleted by the next call.
+            StoreError: a deletion failed; the next call deletes the remaining segments.
         """
         with self._collect_lock:
             with self._lock:
@@ -303,7 +304,7 @@ class DurableLog:
             self._index.remove(seqs)
 
     def finish_collecting(self, background: Background) -> None:
-        """Delete segments below the mark that a crash has left."""
+        """Delete segments below the mark that a crash kept from being deleted."""
         if self._leftovers:
             background.submit(lambda: self.collect(self._mark))
 
@@ -331,7 +332,7 @@ class DurableLog:
             return self._open_whole(file, columns)
 
     def open_whole(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
-        """Open a fresh copy in memory, verified: tests whether a read failed or a file is bad."""
+        """Open a verified copy of a segment in memory. It fails if the file is bad."""
         return self._open_whole(self._file(seqs), columns)
 
     def _open_whole(self, file: SeqRange, columns: Sequence[str] | None) -> SegmentFile:
@@ -340,11 +341,14 @@ class DurableLog:
         return SegmentFile(data, place_of(self.store, name), file, columns=columns, checked=True)
 
     def read_schema(self) -> pa.Schema | None:
-        """Return the last segment's item schema; None: no segment. Raises CorruptSegmentError."""
+        """Return the last segment's item schema; None without segments.
+
+        Raises CorruptSegmentError.
+        """
         return self._of_last(lambda file: file.schema)
 
     def read_form(self) -> TableForm | None:
-        """Return the last segment's table form; None: one row per item, or no segment."""
+        """Return the last segment's table form; None: one row per item, or there is no segment."""
         return self._of_last(lambda file: file.form)
 
     def _of_last(self, look: Callable[[SegmentFile], _Seen]) -> _Seen | None:
@@ -360,9 +364,9 @@ class DurableLog:
         raise StoreError(self.uri, "it lists missing segments")
 
     def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
-        """Raise for items with columns that ``schema`` lacks, or a damaged last segment.
+        """Raise for items with columns that ``schema`` lacks, or for a damaged last segment.
 
-        ``set_aside_torn``: rename a damaged last segment; its items must be written again.
+        ``set_aside_torn``: rename a damaged last segment, since its items must be written again.
         """
         if set_aside_torn:
             self._set_aside_torn()

@@ -1,14 +1,15 @@
-"""Flushing: writes cuts of a stream's tail as segments, in the background.
+"""Flushing: writes parts of a stream's tail as segments, in the background.
 
-:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it. A cut
-waits at most ``StreamLimits.flush_interval_ms``; the timer is in :mod:`rstream.log.stream`.
+:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it. A *cut* is
+the part of the tail that becomes one segment. It waits at most ``StreamLimits.flush_interval_ms``;
+the timer is in :mod:`rstream.log.stream`.
 
-A stream has at most one cut in flight, so segments appear in order and a crash leaves no hole.
+A stream writes at most one cut at a time, so segments appear in order and a crash leaves no hole.
 After each segment the flusher moves to the end of the background's queue, so that many streams
 share its threads fairly.
 
-Invariants: (1) ``_is_running`` iff a task is queued or running; (2) it is cleared only under the
-stream's lock, when there is nothing to flush, so no kick is lost.
+Invariants: (1) ``_is_running`` if and only if a task is queued or running; (2) it is reset only
+under the stream's lock, when there is nothing to flush, so no kick is lost.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class FlushPolicy:
-    """Decides when to cut a segment, and where. Guarded by the stream's lock.
+    """Decides when to end a segment, and where. Guarded by the stream's lock.
 
-    An async stream cuts when enough is unflushed, or on request (by its timer, by ``flush``, by a
-    full tail). A volatile stream cuts only on request, or to spill. It spills when its tail has
-    been full for ``spill_after_s`` while nothing was consumed, and then whenever the tail is full,
-    until something is consumed. So a MERGE that waits for another channel cannot block the writer
-    forever.
+    An async stream flushes when enough is unflushed, or on request (by its timer, by ``flush``, by
+    a full tail). A volatile stream flushes only on request, or to spill. It spills when its tail
+    has been full for ``spill_after_s`` while no item was consumed, and then whenever the tail is
+    full, until an item is consumed. So a MERGE that waits for another channel cannot block the
+    writer forever.
     """
 
     def __init__(self, limits: StreamLimits, *, is_volatile: bool) -> None:
@@ -60,14 +61,14 @@ class FlushPolicy:
         self._is_spilling = False
 
     def spill_if_stuck(self, now_s: float) -> bool:
-        """Return whether to spill: the tail has been full for too long."""
+        """Return whether to spill, because the tail has been full for too long."""
         since_s = self._full_since_s
         if since_s is not None and now_s - since_s >= self._limits.spill_after_s:
             self._is_spilling = True
         return self._is_spilling
 
     def is_due(self, tail: VolatileTail) -> bool:
-        """Return whether a cut is due now."""
+        """Return whether a flush is due now."""
         limits = self._limits
         if self._requested_seq > tail.flushing_seq:
             return True
@@ -79,7 +80,7 @@ class FlushPolicy:
         )
 
     def take(self, tail: VolatileTail) -> Cut | None:
-        """Return the next cut, None if none is due."""
+        """Return the next items to flush; None if no flush is due."""
         if not self.is_due(tail):
             return None
         limits = self._limits
@@ -138,7 +139,7 @@ class Flusher:
             self._write(cut)
         except StreamEngineError as failure:
             error = failure
-        except Exception as failure:  # the next write or flush raises it
+        except Exception as failure:  # the next write or flush raises the error
             error = StoreError(f"[{cut.first_seq}, {cut.next_seq})", repr(failure))
         self._done(cut, error)
         self._background.submit(self._run)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Listeners:
-    """Listeners of one stream; any thread may add, remove and call them.
+    """Listeners of one stream. Any thread may add, remove and call them.
 
     A call reaches the listeners present when it began, the newest first. So network readers, which
     send at once, are called before the host, which wakes all other readers.
@@ -32,7 +32,7 @@ class Listeners:
             self._newest_first = (listener, *self._without(listener))
 
     def remove(self, listener: Listener) -> None:
-        """Remove ``listener``, if present; a running call may still reach it."""
+        """Remove ``listener``, if present. A running call may still reach it."""
         with self._lock:
             self._newest_first = self._without(listener)
 

@@ -1,9 +1,9 @@
 """Completes a stream: rewrites overlapping segments and seals the list of segments.
 
-Writers that do not know of each other may cut segments at different seqs, such as an instance that
-ran on for a moment after it was replaced. Readers of this project tolerate overlap, but a plain
+Writers that do not know of each other may end segments at different seqs, such as an instance that
+continued for a moment after it was replaced. Readers of this project tolerate overlap, but a plain
 Parquet reader of the folder would see items twice. The new segment exists before the old ones are
-deleted, so a crash in between leaves overlap, never a hole. A writer that was taken for dead may
+deleted, so a crash in between leaves overlap, never a hole. A writer that was considered dead may
 still flush. Therefore :func:`seal` lists the segments of a complete stream, and readers of the
 folder ignore all others. Before :func:`seal` lists them, it records that it has started; after that
 no writer deletes segments that it has merged (:mod:`rstream.log.compaction`).
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def remove_overlap(uri_or_store: str | BlobStore) -> int:
     """Make the segments of a folder disjoint; return the number of deleted files.
 
-    No process may write to the stream meanwhile. Without overlap it takes one listing.
+    No process may write to the stream meanwhile. If there is no overlap, a single listing is read.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     return _disjoint(store)[1]
@@ -44,8 +44,8 @@ def remove_overlap(uri_or_store: str | BlobStore) -> int:
 def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
     """Record that the stream is complete; return the names of its segments, in order.
 
-    Collected segments are not included, even if a power failure has restored them. If the stream
-    is sealed already and the seal is readable, the seal does not change.
+    Deleted segments are not included, even if a power failure has restored them. If the stream has
+    a readable seal already, the seal does not change.
 
     Raises:
         SequenceLostError: there is a hole between its segments, or before the first.
@@ -67,7 +67,7 @@ def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
 
 
 def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
-    """Make the segments disjoint; return the remaining ones in order, and how many were deleted.
+    """Make the segments disjoint; return those that remain in order, and the number deleted.
 
     Segments that a live writer adds meanwhile are neither checked nor included.
     """
@@ -92,7 +92,7 @@ def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
 
 
 def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
-    """Sort by first seq; with equal first seqs the longest is first."""
+    """Sort by first seq; of equal first seqs, the longest segment first."""
     return sorted(segments, key=lambda seqs: (seqs.lo, -seqs.hi))
 
 

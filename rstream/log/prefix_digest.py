@@ -1,8 +1,8 @@
 """The digest of a stream's durable prefix, mostly computed from the footers of its segments.
 
-Invariants: (1) the digest is that of the items ``[0, seq)``, as a reader would read them; (2) items
-are read only from row groups that are partly in the prefix; (3) counted segments are not read
-again. Retention keeps the digest of the items it deletes (:mod:`rstream.log.retention`).
+Invariants: (1) the digest covers the items ``[0, seq)``, as a reader would read them; (2) items are
+read only from row groups that are partly in the prefix; (3) counted segments are not read again.
+Retention keeps the digest of the items it deletes (:mod:`rstream.log.retention`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PrefixDigest:
-    """A growing prefix: ``digest`` is that of the items below ``seq``."""
+    """A growing prefix. ``digest`` is the digest of the items below ``seq``."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -30,8 +30,8 @@ class PrefixDigest:
     def reach(self, until: int) -> bool:
         """Extend to ``until`` or the durable end; return whether ``until`` was reached.
 
-        A shorter prefix is computed from the start again. The prefix contains at least the
-        collected items, even if these reach beyond ``until``.
+        A shorter prefix is computed from the start again. The prefix contains at least the deleted
+        items, even if these reach beyond ``until``.
         """
         if self.seq == until:
             return True
@@ -44,7 +44,7 @@ class PrefixDigest:
         while self.seq < until and (segment := self._log.lookup(self.seq)) is not None:
             try:
                 self._take(segment, until)
-            except FileNotFoundError:  # compacted since the listing
+            except FileNotFoundError:  # the segment was merged into another since the listing
                 self._log.refresh()
                 self._pass_over()
                 if self._log.lookup(self.seq) == segment:
@@ -52,7 +52,7 @@ class PrefixDigest:
         return self.seq == until
 
     def _pass_over(self) -> None:
-        """Start after the collected items, with their digest."""
+        """Start after the deleted items, with their digest."""
         assert self._log is not None
         seq, digest = self._log.beginning
         if seq > self.seq:

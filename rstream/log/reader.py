@@ -3,8 +3,8 @@
 :class:`LocalReader` is for the writer's process: it reads the tail in memory by reference and older
 items from Parquet. :class:`SegmentReader` reads the folder of a stream that another process writes.
 
-Invariants: (1) a reader returns contiguous items from its first seq on, without gap or repeat,
-also where it moves between memory and Parquet; (2) a reader buffers at most one row group.
+Invariants: (1) a reader returns contiguous items from its first seq on, without gap or repeat, also
+where it moves between memory and Parquet; (2) a reader buffers at most one row group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REFRESH_INTERVAL_S = 0.1
 
 
 class StreamReader(Protocol):
-    """A cursor that only moves forward. To rewind, open another one."""
+    """A cursor that only moves forward. To read earlier items, open another reader."""
 
     @property
     def next_seq(self) -> int:
@@ -52,7 +52,7 @@ class StreamReader(Protocol):
         """Wait at most ``timeout_s`` until an item is ready; return whether one is."""
 
     def close(self) -> None:
-        """Release what the reader holds."""
+        """Release the files and buffers of the reader."""
 
 
 class TailedStream(Protocol):
@@ -66,10 +66,10 @@ class TailedStream(Protocol):
 
     @property
     def first_seq(self) -> int:
-        """The low-water mark: the first item that was not collected."""
+        """The low-water mark: the first item that was not deleted."""
 
     def read_tail(self, seq: int, max_items: int) -> tuple[bool, Items | None]:
-        """Return whether ``seq`` is in memory or not written yet, and the items from it on."""
+        """Return whether ``seq`` is in memory or not written yet, and the items from ``seq`` on."""
 
     def wait_for(self, seq: int, timeout_s: float) -> bool:
         """Wait until item ``seq`` is written; return whether it is."""
@@ -92,9 +92,9 @@ class LocalReader:
         """See :class:`StreamReader`.
 
         Raises:
-            SequenceDiscardedError: the next item was garbage collected.
+            SequenceDiscardedError: the next item was deleted.
             SequenceLostError: the next item is neither in memory nor durable.
-            CorruptSegmentError: the segment that holds it is damaged.
+            CorruptSegmentError: the segment that contains it is damaged.
         """
         in_memory, items = self._stream.read_tail(self._seq, max_items)
         if not in_memory:
@@ -123,7 +123,7 @@ class LocalReader:
 
 
 class SegmentCursor:
-    """Reads the durable items forward, one row group at a time. Owned by one reader."""
+    """Reads the durable items forward, one row group at a time. Each belongs to one reader."""
 
     def __init__(
         self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True
@@ -156,7 +156,10 @@ class SegmentCursor:
             self._file = None
 
     def _load(self, seq: int) -> Items | None:
-        """Return the row group from ``seq`` on; list again if its segment was deleted."""
+        """Return the row group from ``seq`` on.
+
+        List the folder again if the segment was deleted.
+        """
         for attempt in range(LOOKS_MAX):
             if attempt:
                 self.close()
@@ -178,7 +181,7 @@ class SegmentCursor:
     def _read_group(self, file: SegmentFile, seq: int) -> Items:
         try:
             items = file.read_group(seq, verify=self._verify)
-        except CorruptSegmentError:  # or the read failed: check a fresh copy
+        except CorruptSegmentError:  # damaged, or the read failed: check a fresh copy
             self.close()
             self._file = self._log.open_whole(self._seqs, self._columns)
             items = self._file.read_group(seq, verify=self._verify)
@@ -186,7 +189,7 @@ class SegmentCursor:
 
 
 class SegmentReader:
-    """A reader of a stream's folder, which another process may extend meanwhile."""
+    """A reader of a stream's folder, which another process may extend at the same time."""
 
     def __init__(
         self,
@@ -212,15 +215,15 @@ class SegmentReader:
         return self._log.contiguous_end(self._seq)
 
     def read_schema(self) -> pa.Schema | None:
-        """Return the item schema, None while there is no segment."""
+        """Return the item schema; None while there is no segment."""
         return self._log.read_schema()
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """See :class:`StreamReader`; lists the folder again at the end of the known segments.
+        """See :class:`StreamReader`. Lists the folder again at the end of the known segments.
 
         Raises:
-            SequenceDiscardedError: the next item was garbage collected.
-            SequenceLostError: the item is missing, but there are later ones.
+            SequenceDiscardedError: the next item was deleted.
+            SequenceLostError: the item is missing, but there are later items.
         """
         items = self._cursor.read(self._seq, max_items)
         if items is not None:
@@ -256,8 +259,8 @@ def open_reader(
 ) -> SegmentReader:
     """Open a reader of the durable part of a stream that another process writes.
 
-    ``from_seq`` None: from the first item that was not collected. ``columns``: payload columns to
-    read. ``verify``: check content digests, which needs all columns; None: if all are read.
+    ``from_seq`` None: from the first item that was not deleted. ``columns``: payload columns to
+    read. ``verify``: check content digests, which needs all columns; None: check if all are read.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     verify = columns is None if verify is None else verify

@@ -1,8 +1,8 @@
 """Deletes the oldest items of an output, and keeps their digest.
 
-Only whole segments of an output are deleted, and its newest one is kept. The digest of all deleted
-items is durable before the first deletion. So a delivery can still compare the whole output with
-the rows it has delivered, and so can :func:`jobmanager.storage.output_check.verify_output`.
+Only whole segments of an output are deleted, and its newest segment is kept. The digest of all
+deleted items is durable before the first deletion. So a delivery can still compare the whole output
+with the rows it has delivered, and so can :func:`jobmanager.storage.output_check.verify_output`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def collect(log: DurableLog, mark: int, *, is_final: bool = True) -> None:
             put_beginning(log.store, boundary, past.digest.to_bytes())
         elif past.seq < boundary:
             raise StoreError(log.uri, f"its items from {past.seq} on are missing")
-        else:  # another writer has collected more
+        else:  # another writer has deleted more
             log.refresh()
     log.collect(boundary, is_final=False)
     drop_beginnings(log.store, boundary)

@@ -1,8 +1,8 @@
-"""Makes a cut durable in a folder with other writers: replicas, or a replaced instance.
+"""Makes items durable in a folder with other writers: replicas, or a replaced instance.
 
-The first write of a seq wins. Before the writer stores a cut, it lists the folder again. It skips
-the items that other writers have made durable; in verify mode it compares them. Two writers may
-still store the same items at the same moment, which readers tolerate as overlap.
+The first write of a seq wins. Before the writer stores the items of a cut, it lists the folder
+again. It skips the items that other writers have made durable; in verify mode it compares them. Two
+writers may still store the same items at the same moment, which readers tolerate as overlap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SharedWriter:
-    """Writes cuts of one stream, without the items that other writers have made durable."""
+    """Writes segments of one stream, without the items that other writers have made durable."""
 
     def __init__(self, log: DurableLog, *, verify: bool) -> None:
         self._log = log
@@ -28,7 +28,7 @@ class SharedWriter:
         self.taken_over = 0
 
     def write(self, cut: Cut) -> None:
-        """Make ``cut`` durable.
+        """Make the items of ``cut`` durable.
 
         Raises:
             SequenceConflictError: (verify mode) items of another writer differ.

@@ -1,6 +1,6 @@
 """RStream: a numbered, replayable log of items; combines tail, flusher and segments.
 
-Regions: collected | durable (Parquet) | volatile (memory). The first write of a seq wins; later
+Regions: deleted | durable (Parquet) | volatile (memory). The first write of a seq wins; later
 writes are counted and dropped, and compared in verify mode. A reader gets exactly the items that
 were written at a seq. A gap, a read below the low-water mark and a read past the end are three
 distinct errors. A full tail blocks the writer and never drops items. ``_write_lock`` serialises
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class RStream:
-    """One stream, opened by (one of) its writers. Use :meth:`open` to create it."""
+    """One stream, opened by a writer (it may have several). Use :meth:`open` to create it."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RStream:
         keeps_digest: bool = False,
         on_change: Callable[[], None] | None = None,
     ) -> RStream:
-        """Open the stream in a folder for writing; a segment cut off by a crash is removed.
+        """Open the stream in a folder for writing. An incomplete segment of a crash is removed.
 
         ``start_seq``: next seq of the writer (None: the durable end); writes below the durable end
         are dropped. ``shared``: replicas also write it. ``generation``: number of job changes.
@@ -107,7 +107,7 @@ class RStream:
         Raises:
             SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
             CorruptSegmentError: the last segment is damaged and there is no ``start_seq``.
-            InvalidBatchError: the folder holds items of another payload.
+            InvalidBatchError: the folder has items of another payload.
         """
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         remove_temporaries(store)
@@ -130,12 +130,12 @@ class RStream:
 
     @property
     def first_seq(self) -> int:
-        """The low-water mark: items below it cannot be read."""
+        """The low-water mark. Items below it cannot be read."""
         return self._first_seq
 
     @property
     def durable_seq(self) -> int:
-        """The end of the items that survive this process (or, if volatile, are not needed)."""
+        """The end of the items that survive this process, or that are not needed if volatile."""
         return self._tail.durable_seq
 
     @property
@@ -161,13 +161,13 @@ class RStream:
         """Write items from ``seq`` on; return how many were new.
 
         Items that exist already are counted and dropped. Blocks while the tail is full.
-        ``is_valid=True`` skips the check of the batch. ``digest``: that of the batch, if known.
+        ``is_valid=True`` skips the check of the batch. ``digest``: digest of the batch, if known.
 
         Raises:
             SequenceGapError: ``seq > next_seq``.
             InvalidBatchError: the batch does not match this stream's schema.
             BackPressureError: no room within ``limits.write_wait_s``.
-            SequenceConflictError: (verify mode) a dropped item differs from the existing one.
+            SequenceConflictError: (verify mode) a dropped item differs from the existing item.
             StoreError: an earlier flush failed (it is retried), or this sync write did.
         """
         if not is_valid:
@@ -206,7 +206,7 @@ class RStream:
 
         Raises:
             SequenceDiscardedError: ``seq`` is below the low-water mark.
-            SequenceNotReadyError: ``seq`` is past the end (``next_seq`` itself is fine).
+            SequenceNotReadyError: ``seq`` is past the end (``next_seq`` itself is allowed).
         """
         with self._state:
             if seq < self._first_seq:
@@ -270,7 +270,7 @@ class RStream:
             return
         try:
             if flush and self.durability == "async":
-                self._failure = None  # this is the retry
+                self._failure = None  # closing retries the flush
                 self.flush(self.limits.close_wait_s)
         finally:
             with self._state:
@@ -280,14 +280,14 @@ class RStream:
                 self._background.close()
 
     def read_tail(self, seq: int, items_max: int) -> tuple[bool, Items | None]:
-        """For readers: whether ``seq`` is not below memory, and the items from it on."""
+        """Return, for readers, whether ``seq`` is in memory or later, and the items from it on."""
         with self._state:
             if seq < self._tail.first_seq:
                 return False, None
             return True, None if seq > self._tail.next_seq else self._tail.read(seq, items_max)
 
     def wait_for(self, seq: int, timeout_s: float) -> bool:
-        """For readers: wait until ``seq`` is written or the stream is closed."""
+        """Wait, for readers, until ``seq`` is written or the stream is closed."""
         with self._state:
             self._state.wait_for(lambda: self._tail.next_seq > seq or self._is_closed, timeout_s)
             return self._tail.next_seq > seq
@@ -319,7 +319,7 @@ class RStream:
                 self._flusher.kick()
 
     def _drop_repeated(self, seq: int, batch: pa.RecordBatch) -> None:
-        """Count items that exist already; in verify mode compare those that can be read."""
+        """Count items that exist already. In verify mode, compare them if they can be read."""
         self.duplicates += batch.num_rows
         if not self._verify:
             return
@@ -343,7 +343,7 @@ class RStream:
                     waited_s += step_s
 
     def _trim(self) -> None:
-        """With readers, keep at most half a tail of durable items in memory; else none."""
+        """Keep at most half a tail of durable items in memory for readers; none without readers."""
         self._tail.drop_until(self.limits.tail_bytes_max // 2 if self._is_read else 0)
 
     def _relieve(self) -> bool:
@@ -372,7 +372,7 @@ class RStream:
         self._flusher.kick()
 
     def _take(self) -> Cut | None:
-        """Return the next cut to flush; None once closed. The caller holds ``_state``."""
+        """Return the next items to flush; None once closed. The caller holds ``_state``."""
         is_over = self._is_closed or self._failure is not None
         return None if is_over else self._policy.take(self._tail)
 
@@ -380,7 +380,8 @@ class RStream:
         with self._state:
             if error is None:
                 end = max(self._log.contiguous_end(cut.next_seq), self._tail.durable_seq)
-                self._tail.mark_durable(min(end, self._tail.next_seq))  # other writers may be ahead
+                # Other writers may have stored more
+                self._tail.mark_durable(min(end, self._tail.next_seq))
                 self._tail.drop_below(self._first_seq)
                 self._trim()
             else:

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 #: Type alias, because ``bytes`` is a property of the class below.
 _Digest = bytes
-#: Memory of a batch beside its buffers.
+#: Memory of a batch besides its buffers, bytes.
 BATCH_OVERHEAD_BYTES = 1024
-#: Batches with at least this many rows are returned by reference, smaller ones are joined.
+#: Batches with at least this many rows are returned by reference; smaller batches are joined.
 JOIN_ROWS_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Consecutive batches that become one segment; at least one row."""
+    """Consecutive batches that become one segment. There is at least one row."""
 
     first_seq: int
     batches: tuple[pa.RecordBatch, ...]
-    #: Digest of each batch, empty if unknown.
+    #: Digest of each batch; empty if unknown.
     digests: tuple[bytes, ...]
 
     @classmethod
     def of(cls, parts: Sequence[Items]) -> Cut:
-        """Make a cut of consecutive parts; at least one."""
+        """Make a cut of one or more consecutive parts."""
         batches = tuple(part.batch for part in parts)
         return cls(parts[0].first_seq, batches, tuple(part.digest for part in parts))
 
@@ -103,11 +103,11 @@ class VolatileTail:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the kept items; a slice counts only its own rows."""
+        """Bytes of the kept items. A slice counts only its own rows."""
         return self._bytes
 
     def append(self, batch: pa.RecordBatch, digest: _Digest = b"") -> None:
-        """Append a batch at ``next_seq``, by reference, with its digest if known."""
+        """Append a batch at ``next_seq``, by reference, with its digest if it is known."""
         assert batch.num_rows > 0
         nbytes = batch_bytes(batch)
         if self._flushing_seq == self._next_seq:
@@ -122,7 +122,7 @@ class VolatileTail:
     def read(self, seq: int, items_max: int) -> Items | None:
         """Return 1 to ``items_max`` items from ``seq`` on; None at the end.
 
-        A large batch is returned by reference, several small ones are joined.
+        A large batch is returned by reference; several small batches are joined.
         """
         assert self._first_seq <= seq <= self._next_seq, (self._first_seq, seq, self._next_seq)
         assert items_max > 0, items_max
@@ -142,10 +142,10 @@ class VolatileTail:
         return Items(seq, batch.slice(0, items_max) if rows > items_max else batch)
 
     def cut(self, rows_max: int, bytes_max: int) -> Cut | None:
-        """Return the next items to flush, from ``flushing_seq`` on, by reference; None: none.
+        """Return the next items to flush, from ``flushing_seq`` on, by reference; None: no items.
 
-        Moves ``flushing_seq`` past them. A batch with a digest is not split if the cut is then at
-        least half as large as the limits allow.
+        It moves ``flushing_seq`` past them. A batch with a digest is not split if the cut is then
+        at least half as large as the limits allow.
         """
         if self._flushing_seq == self._next_seq:
             return None
@@ -176,7 +176,7 @@ class VolatileTail:
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes from ``flushing_seq`` on; approximate, as parts of a batch add up to more."""
+        """Bytes from ``flushing_seq`` on. Approximate, since parts of a batch add up to more."""
         return 0 if self._flushing_seq == self._next_seq else max(self._unflushed_bytes, 0)
 
     def mark_durable(self, seq: int) -> None:
@@ -188,7 +188,7 @@ class VolatileTail:
             self._flushing_seq = seq
 
     def abandon_flush(self) -> None:
-        """Reset ``flushing_seq``: a flush failed, so its items must be flushed again."""
+        """Reset ``flushing_seq``, because a flush failed and its items must be flushed again."""
         self._flushing_seq = self._durable_seq
         self._unflushed_bytes = self._bytes_between(self._durable_seq, self._next_seq)
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore, Paths
 
 T = TypeVar("T")
-#: With the delays between attempts, an outage of three seconds has no effect.
+#: Number of attempts. With the pauses in between, an outage of three seconds has no effect.
 ATTEMPTS_MAX = 6
 #: Blobs that one ``get_many`` reads concurrently.
 READERS_MAX = 8
@@ -81,7 +81,7 @@ class FsspecBlobs:
     def __init__(
         self, fs: Any, root: str, *, fsync: bool = True, unsynced: list[str] | None = None
     ) -> None:
-        """``unsynced``: gets the paths of local files that the caller syncs later."""
+        """Store below ``root``; ``unsynced``: collects local files that the caller syncs later."""
         self._fs, self._unsynced = fs, unsynced
         self._root = root.rstrip("/")
         self._fsync = fsync
@@ -89,13 +89,13 @@ class FsspecBlobs:
         self._is_local = protocol in ("file", "local")
         self._needs_timeout = protocol not in ("file", "local", "memory")
         self._has_folders = protocol in ("file", "local", "memory")
-        #: Folders that exist, each with whether new files in it are private.
+        #: Folders that exist, and whether new files in each are private.
         self._made_folders: dict[str, bool] = {}
         self._protocol = protocol
 
     @property
     def uri(self) -> str:
-        if "://" in self._root:  # some file systems keep their protocol in paths
+        if "://" in self._root:  # some file systems include their protocol in paths
             return self._root
         return f"{self._protocol}://{self._root.lstrip('/') if not self._is_local else self._root}"
 
@@ -116,7 +116,7 @@ class FsspecBlobs:
         try:
             self._attempt("write", path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
-            # A blob that is gone again was of another writer: this put created none.
+            # If the blob is missing again, another writer had created it: this put created none.
             is_own = get_or_none(self, path) == bytes(data)
             if is_own and self._is_local and self._fsync:
                 self._attempt(
@@ -136,7 +136,7 @@ class FsspecBlobs:
             return list(readers.map(lambda path: get_or_none(self, path), paths))
 
     def open(self, path: str) -> pa.NativeFile:
-        import pyarrow as pa  # here, because `jobmanager status` needs no Arrow
+        import pyarrow as pa  # imported here, because `jobmanager status` needs no Arrow
 
         full = self._full(path)
         if self._is_local:
@@ -146,7 +146,7 @@ class FsspecBlobs:
         )
 
     def copy(self, path: str, to: str) -> None:
-        """See :func:`copy_blob`. On a disk it reads and puts, so that the put is atomic."""
+        """See :func:`copy_blob`. On a disk it reads and puts, so that the copy is atomic."""
         if self._is_local:
             self.put(to, self.get(path))
             return
@@ -201,7 +201,7 @@ class FsspecBlobs:
                 make_private(self._root, sync=self._fsync)
             except FileExistsError as error:
                 raise NotADirectoryError(str(error)) from error
-            # a folder above was deleted meanwhile, which is no answer but a failure
+            # a parent folder was deleted meanwhile, so try again
             except FileNotFoundError as error:
                 raise OSError(str(error)) from error
 
@@ -237,7 +237,7 @@ class FsspecBlobs:
         except FileNotFoundError:
             return {}
         skip = len(self._root) + 1
-        below = f"{self._full(folder.strip('/'))}/"  # s3fs may give the folder itself
+        below = f"{self._full(folder.strip('/'))}/"  # s3fs may return the folder itself
         return {name[skip:]: infos[name] for name in sorted(infos) if name.startswith(below)}
 
     def _infos(self, names: Sequence[str]) -> dict[str, Any]:
@@ -291,7 +291,7 @@ class FsspecBlobs:
                 self._fs.pipe_file(full, bytes(data))
 
     def _attempt(self, kind: str, path: str, operation: Callable[[], T]) -> T:
-        """Run with retries; that a file exists or is missing is a result, not a failure."""
+        """Run with retries. That a file exists or is missing is a result, not a failure."""
         reason = ""
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
@@ -311,7 +311,7 @@ class FsspecBlobs:
 def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobStore:
     """Open the store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
 
-    ``<folder>/<name>-*``: the files of one stream in a folder (:mod:`rstream.store.part_files`).
+    ``<folder>/<name>-*`` are the files of one stream in a folder (:mod:`rstream.store.part_files`).
     ``storage_options`` are passed to the fsspec file system. Text options and the password of
     ``uri`` may refer to secrets (:mod:`rstream.secret_values`). Endpoint and credentials may come
     from environment variables of the file system. ``fsync``: blobs on a local disk survive a power
@@ -348,7 +348,7 @@ def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobS
 
 
 def copy_blob(store: BlobStore, path: str, to: str) -> None:
-    """Copy a blob to another name, inside the store if it can.
+    """Copy a blob to another name, inside the store if it supports that.
 
     Raises:
         FileNotFoundError: the blob does not exist.
@@ -375,7 +375,7 @@ def is_near(store: BlobStore) -> bool:
 
 
 def remove_temporaries(store: BlobStore) -> int:
-    """Delete files left by crashed puts; return how many. No other process may write."""
+    """Delete files left by crashed puts; return how many. No other process may be writing."""
     names = temporaries(store)
     folder = store.folder if isinstance(store, PartFiles) else store
     for name in names:

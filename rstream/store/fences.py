@@ -34,7 +34,7 @@ _VOID = re.compile(r"_void-fences-(\d{6})-(\d+)")
 class Fence(NamedTuple):
     """Segments of generations before ``generation`` end at ``seq``.
 
-    ``epoch``: of the job manager that put it.
+    ``epoch``: epoch of the job manager that put the fence.
     """
 
     seq: int
@@ -43,7 +43,7 @@ class Fence(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the fence's file."""
         return f"_fence-{self.seq:020d}-{self.generation:06d}-{self.epoch}"
 
 
@@ -85,15 +85,16 @@ def put_fence(store: BlobStore, fence: Fence) -> None:
 def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
     """Remove the fences of a generation that was not committed.
 
-    ``epoch``: of the caller, which may have been replaced by now. Fences of later job managers
-    remain, because they may be committed. Fences that an earlier job manager puts later are void.
+    ``epoch`` is the epoch of the caller, which may have been replaced by now. Fences of later job
+    managers remain, because they may be committed. Fences that an earlier job manager puts later
+    are void.
     """
     names, void = store.list(), f"_void-fences-{generation:06d}-{epoch}"
     own = [f.name for f in _all(names) if f.generation >= generation and f.epoch <= epoch]
     for name in own:
         store.delete(name)
     if own or void not in names:
-        store.put(void, b"\n")  # synced with its folder, and so are the deletions before it
+        store.put(void, b"\n")  # synced with its folder, and so are earlier deletions
 
 
 def reaches_beyond(store: BlobStore, fence: Fence) -> bool:

@@ -1,4 +1,4 @@
-"""Calls a library that may never return in a separate thread, with a time-out."""
+"""Calls a library function that may never return, in a separate thread with a time-out."""
 
 from __future__ import annotations
 

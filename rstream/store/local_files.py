@@ -6,7 +6,7 @@ the first one that existed.
 
 Syncing a folder takes as long for one new name as for many. So of the threads that request a sync
 of the same folder at the same time, one syncs it for all. A thread that arrives during a sync waits
-for the next one, which serves all threads that have arrived until then.
+for the next sync, which serves all threads that have arrived until then.
 
 A folder with a file :data:`PRIVATE` is private: only this user may enter it, and read files created
 in it and below it. The mark is in the folder, so all processes that write there respect it, and it
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TEMPORARY = ".tmp"
 PRIVATE = ".private"
 _PRIVATE_FILE, _PRIVATE_FOLDER, _SHARED_FILE = 0o600, 0o700, 0o666
-#: Errors of file systems that cannot sync folders, or of folders that are not readable.
+#: Errors of file systems that cannot sync folders, and of unreadable folders.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
@@ -45,7 +45,8 @@ def put_file(
 
     ``private``: readable by this user only; otherwise by the users that the umask allows.
     """
-    folder, _, name = full.rpartition("/")  # the temporary name has a dot: table readers skip it
+    # The temporary name begins with a dot, so readers of tables skip it
+    folder, _, name = full.rpartition("/")
     temporary = f"{folder}/.{name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
     try:
         with open(temporary, "wb", opener=private_opener if private else None) as file:
@@ -68,8 +69,8 @@ def put_file(
 def files_below(folder: str) -> list[str]:
     """List all files in a folder and below it, unordered; empty if the folder does not exist.
 
-    Unlike fsspec: it treats unreadable folders as empty, and old releases fail if a file is
-    deleted during the listing.
+    This replaces fsspec's function, which treats unreadable folders as empty, and which fails in
+    old releases if a file is deleted during the listing.
 
     Raises:
         OSError: an existing folder cannot be read, so it may have files.
@@ -88,10 +89,10 @@ def _refuse(error: OSError) -> None:
 def make_folder(folder: str, *, sync: bool) -> bool:
     """Create a folder and its parents; return whether new files in it are private.
 
-    ``sync``: sync their names, once per process, also those that another process has just created.
+    ``sync``: sync their names, once per process, also names that another process has just created.
 
     Raises:
-        FileExistsError: one is a file or a broken link.
+        FileExistsError: a parent or the folder is a file or a broken link.
     """
     above = [folder]
     while "/" in (parent := above[-1].rpartition("/")[0]):
@@ -116,7 +117,7 @@ def make_folder(folder: str, *, sync: bool) -> bool:
 
 
 def unsynced_names(folders: Iterable[str]) -> list[str]:
-    """Return the folders to sync so that the names of existing folders are durable.
+    """Return the folders to sync so that the names of these existing folders are durable.
 
     Call :func:`note_synced` afterwards.
     """
@@ -124,7 +125,7 @@ def unsynced_names(folders: Iterable[str]) -> list[str]:
 
 
 def note_synced(folders: Iterable[str]) -> None:
-    """Record that the names of these folders, and of those above, are durable."""
+    """Record that the names of these folders, and of the folders above, are durable."""
     _synced.update(_new_above(folders))
 
 
@@ -138,7 +139,7 @@ def _new_above(folders: Iterable[str]) -> list[str]:
 
 
 def make_private(folder: str, *, sync: bool) -> None:
-    """Let only this user enter the folder, and read new files in it; create it if missing.
+    """Let only this user enter the folder, and read new files in it. Create it if missing.
 
     Raises:
         OSError: the folder belongs to another user, or cannot be created.
@@ -155,12 +156,12 @@ def make_private(folder: str, *, sync: bool) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for this user only; it must not be a link of another user."""
+    """Open a file for this user only. It must not be a link of another user."""
     return os.open(path, flags | os.O_NOFOLLOW, _PRIVATE_FILE)
 
 
 def link_file(file: str, target: str, *, sync: bool) -> None:
-    """Give a file a second name, or copy it if links are not possible; an existing target stays.
+    """Give a file a second name, or copy it if links are impossible. Keep an existing target.
 
     ``file`` is readable by this user only, so in a shared folder it is copied.
     """
@@ -179,7 +180,7 @@ def link_file(file: str, target: str, *, sync: bool) -> None:
 
 
 def _is_linked(file: str, target: str, *, sync: bool) -> bool:
-    """Return whether the file was linked; false on another file system, or one without links."""
+    """Return whether the file was linked; False if the file systems differ or lack links."""
     if sync:
         sync_file(file)
     try:
@@ -211,7 +212,7 @@ class _Folder:
 
 
 class _FolderSyncs:
-    """Runs one sync per folder at a time, for all threads that have requested it before."""
+    """Runs one sync per folder at a time, for all threads that requested it before it started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -269,9 +270,10 @@ def _sync(folder: str) -> None:
 
 
 def _link_new(temporary: str, full: str, mode: int) -> None:
-    """Rename a new file, unless the name exists; without hard links, by exclusive creation.
+    """Rename a new file, unless the name exists.
 
-    In the latter case a crash in between leaves an empty file, which no process has used.
+    Without hard links, the file is created exclusively. Then a crash in between leaves an empty
+    file, which no process has used.
     """
     try:
         os.link(temporary, full)

@@ -21,14 +21,14 @@ MARK_NAME = "_low_water_mark"
 _DIGITS = 20
 _BEGINS = re.compile(rf"_begins-(\d{{{_DIGITS}}})")
 _END = b"\n"
-#: Start of a stream without deleted items; an empty digest is that of no items.
+#: Start of a stream without deleted items. An empty digest stands for no items.
 FROM_THE_START = (0, b"")
 
 
 def read_mark(store: BlobStore, ranges: Sequence[SeqRange]) -> int:
-    """Return the persisted mark; if its file is cut off, the start of the lowest segment.
+    """Return the persisted mark; if its file is incomplete, the start of the lowest segment.
 
-    A file without a newline was cut off or has an earlier format; such a mark is not too high.
+    A file without a newline is incomplete or has an earlier format. Such a mark is not too high.
     """
     data = store.get(MARK_NAME)
     digits = data.removesuffix(_END)
@@ -39,7 +39,7 @@ def read_mark(store: BlobStore, ranges: Sequence[SeqRange]) -> int:
 
 
 def raise_mark(store: BlobStore, mark: int, doomed: Sequence[SeqRange]) -> int:
-    """Persist the mark, unless a higher one exists: a replaced writer may lag behind.
+    """Persist the mark, unless a higher one exists, since a replaced writer may lag behind.
 
     ``doomed``: the segments to be deleted. Returns the valid mark.
     """
@@ -57,12 +57,12 @@ def beginnings(names: Iterable[str]) -> list[int]:
 def read_beginning(store: BlobStore, seqs: Sequence[int]) -> tuple[int, bytes]:
     """Return the greatest readable beginning, with the digest of all items below it.
 
-    A file that is cut off is skipped: the items below its seq have not been deleted yet.
+    An incomplete file is skipped: the items below its seq have not been deleted yet.
     """
     for seq in reversed(seqs):
         try:
             digits = store.get(_begins_name(seq))
-        except FileNotFoundError:  # replaced by a greater one
+        except FileNotFoundError:  # replaced by a greater beginning
             continue
         if digits.endswith(_END):
             return seq, bytes.fromhex(digits.decode())

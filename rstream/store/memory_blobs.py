@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MemoryBlobs:
-    """A store in a dictionary. ``child`` shares the dictionary."""
+    """A store in a dictionary, which ``child`` shares."""
 
     def __init__(self, blobs: dict[str, bytes] | None = None, root: str = "") -> None:
         self.blobs: dict[str, bytes] = {} if blobs is None else blobs
@@ -53,7 +53,7 @@ class MemoryBlobs:
         return sorted(n[len(self._root) :] for n in names if not n.endswith(TEMPORARY))
 
     def temporaries(self) -> Paths:
-        """Leftovers of crashed puts."""
+        """Return the temporary files of crashed puts."""
         names = (n for n in list(self.blobs) if n.startswith(self._root))
         return sorted(n[len(self._root) :] for n in names if n.endswith(TEMPORARY))
 
@@ -75,7 +75,7 @@ class MemoryBlobs:
 
 
 def get_or_none(store: BlobStore, path: str) -> bytes | None:
-    """Return the content of a blob, None if there is none."""
+    """Return the content of a blob; None if it does not exist."""
     with contextlib.suppress(FileNotFoundError):
         return store.get(path)
     return None

@@ -38,7 +38,7 @@ def part_uri(folder: str, name: str) -> str:
 
 
 def split_part(uri: str) -> tuple[str, str]:
-    """Split a URI into folder and stream name; an empty name: the stream has its own folder."""
+    """Split a URI into folder and stream name. An empty name: the folder has only this stream."""
     if not uri.endswith(_END):
         return uri, ""
     folder, _, name = uri.removesuffix(_END).rpartition("/")
@@ -51,14 +51,14 @@ def parts_in(folder: BlobStore) -> list[str]:
 
 
 def place_of(store: BlobStore, path: str) -> str:
-    """Return the path of a store's file, for people."""
+    """Return the path of a store's file, for messages."""
     if isinstance(store, PartFiles):
         return f"{store.folder.uri}/{store.name_in_folder(path)}"
     return f"{store.uri}/{path}"
 
 
 class PartFiles:
-    """The files of one stream in a shared folder; the stream uses them like its own folder."""
+    """The files of one stream in a shared folder. The stream uses them like its own folder."""
 
     def __init__(self, folder: BlobStore, name: str) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class PartFiles:
 
     @property
     def name(self) -> str:
-        """The prefix of its files."""
+        """The prefix of the stream's files."""
         return self._name
 
     def name_in_folder(self, path: str) -> str:
@@ -121,7 +121,7 @@ class PartFiles:
         return name.lstrip("._").startswith(f"{self._name}-")
 
     def _own_name(self, name: str) -> str:
-        """Return a file's name without the prefix; empty if it is of another stream."""
+        """Return a file's name without the prefix; empty if it belongs to another stream."""
         prefix = f"{self._name}-"
         if name.startswith(f"_{prefix}"):
             return f"_{name.removeprefix(f'_{prefix}')}"

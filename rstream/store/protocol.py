@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-#: An alias, because the stores have a method called ``list``.
+#: An alias of ``list[str]``, because the stores have a method called ``list``.
 Paths = list[str]
 
 
@@ -18,13 +18,13 @@ class BlobStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """Its address, for messages and to open it again."""
+        """The store's address, for messages and to open it again."""
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         """Write the blob atomically: it becomes visible completely or not at all."""
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
-        """Write the blob unless it exists; return whether the existing blob is this one.
+        """Write the blob unless it exists; return whether the existing blob is equal.
 
         A retry may find the blob of its own first attempt, so equal content counts as success.
         Writers that must know which of them succeeded include a unique value in the content.
@@ -34,7 +34,7 @@ class BlobStore(Protocol):
         """Return the content of a blob. Raises FileNotFoundError if it does not exist."""
 
     def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
-        """Return the contents of these blobs; None for a missing one."""
+        """Return the contents of these blobs; None for a missing blob."""
 
     def open(self, path: str) -> pa.NativeFile:
         """Open a blob for random reads. Raises FileNotFoundError if it does not exist."""

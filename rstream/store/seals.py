@@ -1,4 +1,4 @@
-"""Seals: the file that lists the segments of a complete stream, and the one that precedes it."""
+"""Seals: the file that lists the segments of a complete stream, and the file that precedes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 SEAL_NAME = "_sealed"
-#: Exists from before a sealing process lists the segments.
+#: A file that a sealing process creates before it lists the segments.
 CLOSING_NAME = "_closing"
 
 
 def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
     """Return the segments of a complete stream, in order; None while it is not complete.
 
-    An unreadable seal is ignored: the segments it would exclude are only duplicates.
+    An unreadable seal is ignored, because the segments it would exclude are only duplicates.
     """
     try:
         return tuple(json.loads(store.get(SEAL_NAME))["segments"])
@@ -30,6 +30,6 @@ def is_closing(store: BlobStore) -> bool:
 
 
 def break_seal(store: BlobStore) -> None:
-    """Delete the seal, because the stream will be written further."""
+    """Delete the seal, because more items will be written to the stream."""
     store.delete(SEAL_NAME)
     store.delete(CLOSING_NAME)

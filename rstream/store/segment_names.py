@@ -1,11 +1,11 @@
 """Segment names, and an index of which segments contain which sequence numbers.
 
 A segment is an immutable file ``<lo>-<hi>.parquet`` (20 digits each) with the items ``[lo, hi)``.
-Replicas may cut at different places, so segments may overlap; overlapping items are equal. After a
-change of the job the names end in ``-g<generation>.parquet`` (:mod:`rstream.store.fences`).
+Replicas may end segments at different seqs, so segments may overlap; overlapping items are equal.
+After a change of the job the names end in ``-g<generation>.parquet`` (:mod:`rstream.store.fences`).
 
 Invariants: (1) ``_chain`` is sorted, both its ``lo`` and its ``hi`` strictly increase; (2) every
-other known segment is within one of the chain. Pure: does no I/O.
+other known segment is within a segment of the chain. Pure: does no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _DIGITS = 20
-#: The name of a segment as a pattern: its range, and the generation of its job, if not 0.
+#: Pattern of a segment's name: its range, and the generation of its job, if not 0.
 NAME = rf"(\d{{{_DIGITS}}})-(\d{{{_DIGITS}}})(?:-g(\d{{6}}))?\.parquet"
 _NAME = re.compile(NAME)
 
@@ -33,7 +33,7 @@ def segment_name(seqs: SeqRange) -> str:
 
 
 def parse_segment_name(name: str) -> SeqRange | None:
-    """Return the range in a file name, or None if it is not the name of a segment."""
+    """Return the range in a file name; None if it is not the name of a segment."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -62,11 +62,11 @@ class SegmentIndex:
         return sorted([*self._chain, *self._covered])
 
     def chain(self) -> list[SeqRange]:
-        """Return the segments that reach beyond all before them, in order."""
+        """Return the segments that reach beyond all earlier segments, in order."""
         return list(self._chain)
 
     def covered(self) -> list[SeqRange]:
-        """Return the segments that one of the chain covers completely, sorted."""
+        """Return the segments that a segment of the chain covers completely, sorted."""
         return sorted(self._covered)
 
     def cover_of(self, seqs: SeqRange) -> SeqRange | None:
@@ -98,7 +98,7 @@ class SegmentIndex:
         self.refresh([s for s in self.segments() if s != seqs])
 
     def lookup(self, seq: int) -> SeqRange | None:
-        """Return the segment with ``seq`` that reaches furthest."""
+        """Return the segment with ``seq`` that has the greatest end."""
         at = bisect_right(self._chain, seq, key=lambda s: s.lo) - 1
         if at >= 0 and seq in self._chain[at]:
             return self._chain[at]
@@ -121,7 +121,7 @@ class SegmentIndex:
     def wholly_below(self, mark: int) -> list[SeqRange]:
         """Return the segments completely below ``mark``, in the order in which to delete them.
 
-        A deletion in this order that stops at the first failure leaves no hole.
+        If a deletion fails and the rest is kept, there is no hole.
         """
         return sorted((s for s in self.segments() if s.hi <= mark), key=lambda s: (s.hi, s.lo))
 

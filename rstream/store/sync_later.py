@@ -1,8 +1,8 @@
 """Puts of many files on a local disk with one wait for the disk.
 
-A put waits for the disk, some milliseconds for each file. Files that count only once a later file
-exists are written without this wait. Then several threads sync all of them: the file system writes
-them in a few transactions.
+A put waits for the disk, some milliseconds for each file. Files that are used only once a later
+file exists are written without this wait. Then several threads sync all of them: the file system
+writes them in a few transactions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SyncLater:
         self._files: list[str] = []
 
     def store_like(self, store: BlobStore) -> BlobStore:
-        """Return the store with puts that are durable after :meth:`sync`, if it is a local disk."""
+        """Return a store whose puts are durable after :meth:`sync`, if it is a local disk."""
         if isinstance(store, PartFiles):
             return PartFiles(self.store_like(store.folder), store.name)
         return store.syncing_later(self._files) if isinstance(store, FsspecBlobs) else store
@@ -55,7 +55,7 @@ class SyncLater:
 
 
 def side_by_side(store: BlobStore, works: Sequence[Callable[[], object]]) -> None:
-    """Do work that puts files, each in its thread: on a disk the puts are synced together.
+    """Do work that puts files, each in a thread. On a disk, the puts are synced together.
 
     Unlike files of a :class:`SyncLater`, they may replace files that are in use.
     """

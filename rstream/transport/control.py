@@ -1,9 +1,9 @@
 """The control protocol: frames in both directions over one connection per peer.
 
 A frame is its number, one byte and its content: a message, a heartbeat, or goodbye. Each side sends
-a frame at least every :data:`HEARTBEAT_S`, and treats the other as dead after :data:`SILENCE_S`
-without one. (A broken connection is noticed at once; the limit is for peers that hang.) This file
-does not depend on Flight: two functions represent a connection.
+a frame at least every :data:`HEARTBEAT_S`, and considers the other dead after :data:`SILENCE_S`
+without a frame. (A broken connection is noticed at once; the limit is for peers that hang.) This
+file does not depend on Flight: two functions represent a connection.
 
 Invariants: (1) messages are delivered once each, in the order of sending, up to the end of the
 connection. The receiver does not rely on the transport: it ignores a copy, ends the connection at a
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 5.0
 SILENCE_S = 20.0
-#: Most unsent messages per peer; a peer further behind is disconnected.
+#: Most unsent messages per peer. A peer with more is disconnected.
 OUTBOX_MESSAGES_MAX = 10_000
 JOIN_WAIT_S = 5.0
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Link:
         self._queue: Queue[bytes] = Queue(OUTBOX_MESSAGES_MAX)
         self._is_closed = False
         self._is_cut_off = False
-        #: Held while a frame is written; see :meth:`end`.
+        #: The lock is held while a frame is written; see :meth:`end`.
         self._writing, self._has_ended = threading.Lock(), False
         #: Acquired, and never released, by the thread that calls ``on_silent``.
         self._silence = threading.Lock()
@@ -86,9 +86,10 @@ class Link:
         return self._is_closed
 
     def put(self, message: bytes) -> bool:
-        """Queue a message; False if the connection is broken or the peer is too far behind.
+        """Queue a message. Return False if the connection is broken or the peer is too far behind.
 
-        Checks for silence too: a write to a peer that hangs may block the writer thread.
+        It also checks for silence, because a write to a peer that hangs may block the writer
+        thread.
         """
         if self._is_closed or self._ends_by_silence():
             return False
@@ -100,11 +101,11 @@ class Link:
         return True
 
     def receive(self, read: Callable[[], bytes], on_message: Callable[[bytes], None]) -> None:
-        """Pass on messages until the end: a goodbye, a gap, or ``read`` raises any exception."""
+        """Pass on messages until the end: a goodbye, a gap, or any exception of ``read``."""
         while True:  # ends with the connection
             try:
                 frame = read()
-            except Exception:  # transports report the end with various exceptions
+            except Exception:  # transports report the end by various exceptions
                 return
             self._heard_s = self._clock.monotonic_s()
             verdict, content = self._order.open(frame)
@@ -130,7 +131,7 @@ class Link:
             self._thread.join(JOIN_WAIT_S)
 
     def end(self) -> None:
-        """Stop writing; wait until a write in progress has ended.
+        """Stop writing. Wait until a write in progress has ended.
 
         The write ends when the peer reads, when the connection breaks, or when the server stops.
         """
@@ -138,7 +139,7 @@ class Link:
             self._has_ended = True
 
     def _send(self) -> None:
-        while True:  # ends with close(), the connection or the silence
+        while True:  # ends with close(), the connection or silence
             try:
                 frame = self._queue.get(timeout=self._heartbeat_s)
             except Empty:
@@ -148,7 +149,7 @@ class Link:
                     if self._has_ended:
                         return
                     self._write(self._numbered.frame(frame))
-            except Exception:  # the receiving side notices the same and reports it
+            except Exception:  # the receiving side notices the break and reports it
                 self._is_closed = True
                 return
             if self._ends_by_silence():
@@ -166,12 +167,12 @@ class Link:
 
 
 class Hub:
-    """The links of a control server, one per peer. Safe to use from many threads.
+    """The links of a control server, one per peer. Any thread may use it.
 
     ``on_connect(peer)``, ``on_message(peer, bytes)`` and ``on_disconnect(peer)`` are called in this
-    order from the thread that serves the peer (the last from another one if the peer hangs).
+    order from the thread that serves the peer (the last from another thread if the peer hangs).
 
-    Invariant: a peer has at most one link, the newest; only the loss of that one is reported.
+    Invariant: a peer has at most one link, the newest; only the loss of that link is reported.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class Hub:
             return sorted(self._links)
 
     def serve(self, peer: str, write: Callable[[bytes], None], read: Callable[[], bytes]) -> None:
-        """Serve one connection until it ends; it replaces an older one of the peer.
+        """Serve one connection until it ends. It replaces an older connection of the peer.
 
         ``write`` is no longer in use when this returns. The transport then frees the call, and a
         write into freed memory would crash the process.
@@ -219,7 +220,7 @@ class Hub:
             raise DisconnectedError(peer)
 
     def close(self) -> None:
-        """Send all peers a goodbye, and stop reporting their ends."""
+        """Send all peers a goodbye. Their ends are not reported any more."""
         self._is_closed = True
         with self._lock:
             links = list(self._links.values())

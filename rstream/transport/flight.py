@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 SECRET_HEADER = "x-streamscope-secret"
 ALL_INTERFACES = "0.0.0.0"
-#: Read-ahead of one remote reader.
+#: Most bytes that a remote reader reads ahead.
 QUEUE_BYTES_MAX = 16 << 20
 CLOSE_WAIT_S = 5.0
 _NOTHING = pa.schema([])
@@ -80,7 +80,7 @@ class StreamServer:
             self._streams[stream_id, epoch] = stream
 
     def withdraw(self, stream_id: str, epoch: int) -> None:
-        """End the pushes of this stream and reject new ones."""
+        """End the pushes of this stream, and reject new ones."""
         with self._lock:
             self._streams.pop((stream_id, epoch), None)
 
@@ -89,7 +89,7 @@ class StreamServer:
         return None if self._is_closed else self._streams.get((stream_id, epoch))
 
     def close(self) -> None:
-        """End all pushes and stop; takes at most CLOSE_WAIT_S per server."""
+        """End all pushes and stop. Takes at most CLOSE_WAIT_S per server."""
         self._is_closed = True
         for server in self._servers:
             _stop(server)
@@ -98,7 +98,7 @@ class StreamServer:
     def push(
         self, ticket: dict[str, Any], is_cancelled: Callable[[], bool]
     ) -> flight.FlightDataStream:
-        """Answer one DoGet. A reader that is ahead of a restarted writer waits for it."""
+        """Answer one DoGet. If the reader is ahead of a restarted writer, wait for the writer."""
         stream_id, epoch, seq = str(ticket["stream"]), int(ticket["epoch"]), int(ticket["seq"])
         stream = self.find(stream_id, epoch)
         if stream is None:
@@ -164,14 +164,14 @@ class RemoteReader(PushedReader):
 
     @property
     def is_broken(self) -> bool:
-        """See PushedReader; a long silence is a break."""
+        """See PushedReader. A long silence counts as a break."""
         since_s = self._reading_since_s
         if since_s is not None and self._clock.monotonic_s() - since_s > SILENCE_S:
             self._break(OperatingError(f"{self._address}: silent for {SILENCE_S:g} s"))
         return super().is_broken
 
     def close(self) -> None:
-        """Stop receiving; returns at once, see :meth:`join`."""
+        """Stop receiving. Returns at once; see :meth:`join`."""
         super().close()
         if (call := self._call) is not None:
             call.cancel()
@@ -186,7 +186,7 @@ class RemoteReader(PushedReader):
         self._thread.start()
 
     def _receive(self) -> None:
-        """Run the receiving thread; ends with the connection."""
+        """Receive until the connection ends: the body of the receiving thread."""
         client = None
         try:
             self._reading_since_s = self._clock.monotonic_s()
@@ -247,7 +247,7 @@ class ControlServer:
         self._hub.send(peer, message)
 
     def close(self) -> None:
-        """End every connection (no longer reported) and stop; takes at most CLOSE_WAIT_S."""
+        """End every connection (not reported any more) and stop. Takes at most CLOSE_WAIT_S."""
         self._hub.close()
         _stop(self._server)
 

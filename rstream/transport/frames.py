@@ -1,7 +1,7 @@
 """Frames on a Unix socket: a kind, two lengths (little-endian), a note, a body.
 
-Invariants: (1) a frame is received whole or not at all; (2) the receiver rejects a frame that is
-unexpected or exceeds the limit of its kind before it allocates memory for it.
+Invariants: (1) a frame is received completely or not at all; (2) the receiver rejects a frame that
+is unexpected or exceeds the limit of its kind before it allocates memory for it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import pyarrow as pa
 from rstream.errors import OperatingError, error_class
 
 TEXT_BYTES_MAX = 64 << 10
-#: Kind, bytes of the note, bytes of the body.
+#: Header of a frame: kind, bytes of the note, bytes of the body.
 FRAME = struct.Struct("<BIQ")
 HELLO, SCHEMA, ITEMS, FAILED, REFUSED = range(5)
-#: Largest note and body of a frame, by kind; for items as over Flight, where one row may be large.
+#: Largest note and body of a frame, by kind, bytes. For items it is as over Flight, where a row may
+#: be large.
 BYTES_MAX = {
     HELLO: TEXT_BYTES_MAX,
     SCHEMA: 16 << 20,
@@ -46,14 +47,14 @@ class FrameError(OperatingError):
 
 
 def send(connection: socket.socket, kind: int, note: bytes, body: Any) -> None:
-    """Send a frame; waits for the other end without a limit."""
+    """Send a frame. Waits for the other end without a time limit."""
     connection.sendall(FRAME.pack(kind, len(note), len(memoryview(body))) + note)
     if len(memoryview(body)):
         connection.sendall(body)
 
 
 def receive(connection: socket.socket, *due: int) -> tuple[int, bytes, pa.Buffer]:
-    """Receive the next frame, of a kind in ``due``. Raises FrameError; OSError at the end."""
+    """Receive the next frame, of a kind in ``due``. Raises FrameError, or OSError at the end."""
     kind, note_bytes, body_bytes = FRAME.unpack(_exactly(connection, bytearray(FRAME.size)))
     if kind not in due or note_bytes + body_bytes > BYTES_MAX[kind]:
         raise FrameError(kind, note_bytes + body_bytes)
@@ -73,6 +74,6 @@ def _exactly(connection: socket.socket, into: Any) -> Any:
 
 
 def end(connection: socket.socket) -> None:
-    """End both directions; threads that wait at either end continue."""
+    """End both directions, so that threads which wait at either end continue."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,9 @@
 """Unix sockets beside TCP, for readers on the machine of the writer.
 
 A server's address may name a socket file after its TCP address (``grpc://host:port#/path``). A
-reader that gets an answer at the socket is on the same machine and uses it; any other uses TCP. So
-users do not configure which processes share a machine, even with containers or shared folders.
+reader that gets a response from the socket is on the same machine and uses it; other readers use
+TCP. So users do not configure which processes share a machine, even with containers or shared
+folders.
 
 Invariants: (1) the folder belongs to this user, and no other user has access; (2) the next server
 removes the sockets of killed processes, but not of busy or starting ones; (3) if no socket can be
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 Server = TypeVar("Server")
-#: Longer paths cannot be bound.
+#: Longer paths, in bytes, cannot be bound.
 PATH_BYTES_MAX = 100
 #: Most leftover sockets that one server checks.
 SWEEP_MAX = 1_000
-#: The server of a younger socket may not listen yet.
+#: A younger socket, s, is not checked, because its server may not listen yet.
 SWEEP_AFTER_S = 10.0
 CONNECT_WAIT_S = 1.0
 _SEPARATOR = "#"
@@ -62,13 +63,13 @@ def new_socket_path() -> str | None:
 
 
 def serve_beside(serve: Callable[[str], Server]) -> tuple[list[Server], str | None]:
-    """Let ``serve`` bind a socket; no server, and None, if that is impossible."""
+    """Let ``serve`` bind a socket. Return its server and path, or None twice if that fails."""
     path = new_socket_path()
     if path is None:
         return [], None
     try:
         return [serve(path)], path
-    except Exception as error:  # after any error, TCP remains
+    except Exception as error:  # TCP is used after any error
         remove(path)
         _none(f"{Path(path).parent}: {error}")
         return [], None
@@ -76,7 +77,7 @@ def serve_beside(serve: Callable[[str], Server]) -> tuple[list[Server], str | No
 
 @functools.cache
 def _none(reason: str) -> None:
-    """Log once why there is no socket."""
+    """Log, once per process, why there is no socket."""
     _log.warning(
         "readers on this machine use TCP, because no Unix socket can be created: %s", reason
     )
@@ -115,7 +116,7 @@ def is_left_over(path: str) -> bool:
 
 
 def remove(path: str | None) -> None:
-    """Remove a socket file, if there was one and it is still there."""
+    """Remove a socket file, if it exists."""
     if path is not None:
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -29,7 +29,7 @@ _LOST = "<lost>"
 
 
 class ReceiveQueue:
-    """A queue between two threads: one puts batches, the other takes them."""
+    """A queue between two threads: one thread puts batches, the other takes them."""
 
     def __init__(self, bytes_max: int) -> None:
         assert bytes_max > 0, bytes_max
@@ -50,7 +50,7 @@ class ReceiveQueue:
         return self._is_closed
 
     def put(self, items: Items) -> bool:
-        """Queue a batch when there is room; False if the queue was closed or has failed."""
+        """Queue a batch when there is room. Return False if the queue was closed or has failed."""
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < self._bytes_max or self._is_closed)
             if self._is_closed or self._failure is not None:
@@ -61,7 +61,7 @@ class ReceiveQueue:
             return True
 
     def take(self, items_max: int) -> Items | None:
-        """Remove at most ``items_max`` items, small batches joined; None if it is empty."""
+        """Remove at most ``items_max`` items, joining small batches; None if the queue is empty."""
         if not self._queue:
             return None
         parts: list[Items] = []
@@ -91,13 +91,13 @@ class ReceiveQueue:
             return bool(self._queue)
 
     def fail(self, error: StreamEngineError) -> None:
-        """Accept no more batches; the first reason is kept."""
+        """Accept no more batches. The first reason is kept."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop: the reader takes no more batches."""
+        """Stop, because the reader takes no more batches."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -111,10 +111,10 @@ class ReceiveQueue:
 
 
 class DurablePart:
-    """The durable items of a stream from a seq on: read to their end, and again after a failure."""
+    """The durable items of a stream from a seq on, read to their end, and again after a failure."""
 
     def __init__(self, store: BlobStore | str | None, stream: str, seq: int | None) -> None:
-        """``seq`` None: nothing is read before :meth:`reopen`."""
+        """Read from ``seq`` on; None: read no items before :meth:`reopen`."""
         self._store, self._stream = store, stream
         self._cursor: SegmentCursor | None = None
         #: Whether a read may return items.
@@ -125,7 +125,7 @@ class DurablePart:
             self.is_open = log.lookup(seq) is not None
 
     def reopen(self) -> None:
-        """Read the folder again after the host's end: it may have flushed more items."""
+        """Read the folder again after the host has ended, since it may have flushed more items."""
         if self._cursor is None and self._store is not None:
             self._cursor = SegmentCursor(self._log(self._store))
         self.is_open = self._cursor is not None
@@ -142,18 +142,18 @@ class DurablePart:
         return items
 
     def close(self) -> None:
-        """Release the open file."""
+        """Close the open file."""
         self.is_open = False
         if self._cursor is not None:
             self._cursor.close()
 
 
 class PushedReader:
-    """A reader of a stream on another host; a StreamReader. A transport is a subclass.
+    """A reader of a stream on another host; a StreamReader. Each transport has a subclass.
 
-    The reader first reads the durable items in ``store``; the host pushes the rest. With
+    The reader first reads the durable items in ``store``; the host pushes the other items. With
     ``durable_first=False`` it reads the store only after the connection breaks. Once
-    :attr:`is_broken`, it still serves the received items, then the durable ones. After that, the
+    :attr:`is_broken`, it still serves the received items, then the durable items. After that, the
     caller registers at another host at :attr:`next_seq`.
     """
 
@@ -184,12 +184,12 @@ class PushedReader:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the connection is lost, withdrawn or rejected, so no more items arrive."""
+        """Whether the connection is lost, withdrawn or rejected, so that no more items arrive."""
         return self._queue.failure is not None
 
     @property
     def failure(self) -> StreamEngineError | None:
-        """The reason of the break; SequenceLostError if the host lacks :attr:`next_seq`."""
+        """Why the connection broke; SequenceLostError if the host lacks :attr:`next_seq`."""
         return self._queue.failure
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
@@ -271,7 +271,7 @@ def error_to_text(error: StreamEngineError) -> str:
 
 
 def loss_from_text(text: str) -> SequenceLostError | None:
-    """Parse the loss from an error's text; None if it reports none."""
+    """Parse the loss from an error's text; None if the text reports no loss."""
     parts = text.split(_LOST)
     if len(parts) < 3:
         return None

@@ -1,8 +1,8 @@
-"""Encryption of TCP connections: on for all of them if :data:`TLS_FOLDER` is set, else off.
+"""Encryption of TCP connections: all are encrypted if :data:`TLS_FOLDER` is set, otherwise none.
 
-The folder is checked before a server opens or a client connects, so a mistake in it gives one
-message. If it is set, an address without TLS is an error, never a fallback: the job's secret
-travels over encrypted connections and Unix sockets only.
+The folder is checked before a server opens or a client connects, so a mistake in it leads to a
+single message. If it is set, an address without TLS is an error, never a fallback: the job's secret
+is sent over encrypted connections and Unix sockets only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rstream.errors import PlainLineError, TlsError
 
-#: Names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and ``ca.pem``.
+#: The variable that names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and
+#: ``ca.pem``.
 TLS_FOLDER = "STREAMSCOPE_TLS"
 CERTIFICATE, KEY, AUTHORITY = "cert.pem", "key.pem", "ca.pem"
 _ENCRYPTED, _SOCKET = "grpc+tls://", "grpc+unix://"
@@ -28,7 +29,7 @@ def check_tls() -> None:
     """Check the certificates and keys, if encryption is on.
 
     Raises:
-        TlsError: a file is missing, unreadable or no PEM, or the key does not fit the certificate.
+        TlsError: a file is missing, unreadable or not PEM, or the key does not fit the certificate.
     """
     if not is_on():
         return

@@ -11,9 +11,9 @@ with the schema, then items, and a reason if the stream is withdrawn or fails.
 
 Invariants: (1) the server decodes only the hello of a caller, at most :data:`TEXT_BYTES_MAX`, and
 ignores everything else in it unless the job's secret is right; (2) neither side unpickles anything;
-(3) frames are sent whole and in order, by one thread at a time; (4) if the connection is busy, a
-writer sets its wake-up event, and the connection's thread checks for new items; (5) a failure ends
-its connection, never the server or a write.
+(3) frames are sent completely and in order, by one thread at a time; (4) if the connection is busy,
+a writer sets its wake-up event, and the connection's thread checks for new items; (5) a failure
+ends its connection, never the server or a write.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     from rstream.log.stream import RStream
 
 PUSH_ROWS_MAX = 1 << 16
-#: A writer's thread sends a batch itself up to this size, new dictionaries included, to a reader
-#: that is behind by at most this many rows.
+#: A writer's thread sends a batch itself if it has at most this many bytes, including new
+#: dictionaries, and the reader is behind by at most the second number of rows.
 DIRECT_BYTES_MAX = 64 << 10
 DIRECT_ROWS_MAX = 4096
-#: An idle connection checks this often whether its reader has left.
+#: Seconds between two checks, on an idle connection, of whether its reader has left.
 IDLE_WAIT_S = 0.25
-#: How long either side waits for the first frame of the other.
+#: How long either side waits for the first frame of the other side, s.
 HELLO_WAIT_S = 10.0
-#: Readers that may wait to be accepted; a full queue refuses more.
+#: Most readers that may wait to be accepted. If the queue is full, more are refused.
 WAITING_MAX = 4096
-#: Pause after a failed accept.
+#: Pause after a failed accept, s.
 ACCEPT_AGAIN_S = 0.005
 SEND_BUFFER_BYTES = 1 << 20
 CLOSE_WAIT_S = 2.0
@@ -87,10 +87,13 @@ class UnixSocketServer:
         find: Callable[[str, int], RStream | None],
         explain: Callable[[StreamEngineError], str],
     ) -> None:
-        """``explain`` turns an error into a text by which the reader recognises lost items."""
+        """Serve at ``path``. ``explain`` turns an error into text for the reader.
+
+        From this text, the reader recognises lost items.
+        """
         self._secret, self._find, self._explain = secret, find, explain
         self._lock, self._closed = threading.Lock(), threading.Event()
-        #: By thread: its connection, and the event that wakes the thread up.
+        #: By thread: the thread's connection, and the event that wakes the thread up.
         self._threads: dict[threading.Thread, tuple[socket.socket, threading.Event]] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
@@ -101,7 +104,7 @@ class UnixSocketServer:
         self._accepting.start()
 
     def shutdown(self) -> None:
-        """End all connections; takes at most CLOSE_WAIT_S."""
+        """End all connections. Takes at most CLOSE_WAIT_S."""
         with self._lock:
             self._closed.set()
             connections = dict(self._threads)
@@ -125,7 +128,10 @@ class UnixSocketServer:
                 self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
-        """Start a thread for the connection, or close it if none can start: the reader uses TCP."""
+        """Start a thread for the connection.
+
+        If none can start, close it, and the reader uses TCP.
+        """
         again = threading.Event()
         thread = threading.Thread(
             target=self._serve, args=(connection, again), name="unix-socket-connection", daemon=True
@@ -170,7 +176,7 @@ class UnixSocketServer:
         send(connection, FAILED, self._explain(error).encode()[:TEXT_BYTES_MAX], b"")
 
     def _requested(self, connection: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
-        """Return the requested stream, the first seq, and a test whether it is still served."""
+        """Return the requested stream, the first seq, and a test of whether it is still served."""
         connection.settimeout(HELLO_WAIT_S)
         hello = msgpack.unpackb(receive(connection, HELLO)[1])
         if not isinstance(hello, dict):
@@ -202,12 +208,13 @@ class _Connection:
         self._reader = stream.register(seq, ahead=True)
         self._wire = WireEncoder(stream.schema)
         self._sending = threading.Lock()
-        #: Wakes the thread up: it has something to send or to check.
+        #: Wakes the connection's thread up, because it must send or check something.
         self._again = again
-        #: Items read and not sent yet, and the rest of a frame that was sent in part.
+        #: Items that were read and not sent yet, and the rest of a frame that was sent in part.
         self._waiting: deque[Items] = deque()
         self._rest = b""
-        #: A failure in the writer's thread, which stops sending; the connection's thread raises it.
+        #: A failure in the writer's thread, which then stops sending. The connection's thread
+        #: raises it.
         self._failure: Exception | None = None
 
     def run(self) -> None:
@@ -235,13 +242,13 @@ class _Connection:
                 self._reader.close()
 
     def _written(self) -> None:
-        """Send new items without waiting; called in the writer's thread after each write."""
+        """Send new items without waiting. Called in the writer's thread after each write."""
         if not self._sending.acquire(blocking=False):
             self._again.set()
             return
         try:
             is_sent = self._send_direct()
-        except Exception as error:  # a failure concerns this reader, not the writer
+        except Exception as error:  # the failure concerns this reader, not the writer
             self._failure, is_sent = error, False
         finally:
             self._sending.release()
@@ -270,7 +277,7 @@ class _Connection:
         return not self._rest and self._reader.next_seq == stream.next_seq
 
     def _send_all(self) -> None:
-        """Send all items; waits for the reader. The caller holds ``_sending``."""
+        """Send all items, and wait for the reader. The caller holds ``_sending``."""
         self._send_rest()
         while self._is_served():
             items = self._waiting.popleft() if self._waiting else None
@@ -293,7 +300,7 @@ class _Connection:
         return FRAME.pack(ITEMS, len(note), body.size) + note, body
 
     def _is_left(self) -> bool:
-        """Return whether the reader has left. It sends nothing after its hello."""
+        """Return whether the reader has left. It sends no more frames after its hello."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -321,7 +328,7 @@ class UnixSocketCall:
             raise
 
     def read_chunk(self) -> Chunk:
-        """Wait for the next message; one without rows is a heartbeat.
+        """Wait for the next message. A message without rows is a heartbeat.
 
         Raises:
             StopIteration: the connection has ended. OperatingError: the server reported a failure.

@@ -1,9 +1,9 @@
 """Encodes batches for another host: indices in the batch, and each dictionary only once.
 
-Arrow Flight's generators cannot send dictionaries. So a dictionary column travels as its indices,
-and its values in the message's metadata, in one of :data:`SLOTS` numbered places. A batch names the
-place of each of its dictionaries, and carries the values that the receiver lacks. Both ends evict
-the same places, by the bytes sent: the oldest first, until there is room.
+Arrow Flight's generators cannot send dictionaries. So a dictionary column is sent as its indices.
+Its values are sent in the message's metadata, in one of :data:`SLOTS` numbered slots. A batch names
+the slot of each of its dictionaries, and carries the values that the receiver lacks. Both ends
+evict the same slots, by the bytes sent: the oldest first, until there is room.
 
 Invariants: (1) decoding all messages in order returns the encoded batches; (2) the dictionaries
 kept for a column took at most :data:`KEPT_BYTES_MAX` on the wire, or there is only one.
@@ -23,11 +23,11 @@ from rstream.items.dictionaries import Known, batch_bytes, is_dictionary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Dictionaries of a column that both ends remember.
+#: Number of dictionaries per column that both ends keep.
 SLOTS = 8
-#: Most bytes of these dictionaries on the wire; a larger one is remembered alone.
+#: Most bytes of these dictionaries on the wire. A larger dictionary is kept alone.
 KEPT_BYTES_MAX = 8 << 20
-#: Approximate limit of a message with several rows: gRPC keeps the memory of the largest ones.
+#: Approximate limit of a message with several rows: gRPC keeps the memory of the largest messages.
 MESSAGE_BYTES_MAX = 8 << 20
 _SEQ = struct.Struct("<q")
 _MARK = {b"dictionary": b"1"}
@@ -42,7 +42,7 @@ def wire_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def in_messages(items: Items) -> Iterator[Items]:
-    """Split items into batches that fit into a message each; most fit into one."""
+    """Split items into batches that each fit into a message. Most items fit into one."""
     nbytes = max(batch_bytes(items.batch), MESSAGE_BYTES_MAX)
     rows_max = max(items.batch.num_rows * MESSAGE_BYTES_MAX // nbytes, 1)
     while items.batch.num_rows > rows_max:
@@ -52,13 +52,13 @@ def in_messages(items: Items) -> Iterator[Items]:
 
 
 class _Places:
-    """The occupied places of a column, the oldest first; equal at both ends."""
+    """The occupied slots of a column, the oldest first. Both ends have the same."""
 
     def __init__(self) -> None:
         self._bytes: dict[int, int] = {}
 
     def put(self, nbytes: int) -> tuple[int, list[int]]:
-        """Return a place for ``nbytes``, and the places that are evicted for it."""
+        """Return a slot for ``nbytes``, and the slots that are evicted for it."""
         forgotten: list[int] = []
         while self._bytes and (
             len(self._bytes) == SLOTS or sum(self._bytes.values()) + nbytes > KEPT_BYTES_MAX
@@ -82,7 +82,7 @@ class WireEncoder:
         self._places = [_Places() for _ in schema]
 
     def encode(self, items: Items) -> tuple[pa.RecordBatch, bytes]:
-        """Return the batch without its dictionaries, and its seq with their places."""
+        """Return the batch without its dictionaries, and its seq with their slots."""
         batch, seq = items.batch, _SEQ.pack(items.first_seq)
         if self.schema.equals(batch.schema):
             return batch, seq
@@ -101,7 +101,7 @@ class WireEncoder:
         return sum(values.nbytes for sent, values in pairs if Known(values) not in sent)
 
     def _dictionary_for(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
-        """Return the place of a dictionary at the reader, and its bytes if it is new there."""
+        """Return the slot of a dictionary at the reader, and its bytes if it is new there."""
         known, sent = Known(values), self._sent[i]
         if known in sent:
             return sent[known], None
@@ -117,7 +117,7 @@ class WireDecoder:
     """The receiving end of a connection."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """``schema``: of the messages."""
+        """Decode messages with schema ``schema``."""
         self._at = [i for i, f in enumerate(schema) if f.metadata == _MARK]
         self._known: list[dict[int, pa.Array]] = [{} for _ in self._at]
         self._places = [_Places() for _ in self._at]

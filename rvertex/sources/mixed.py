@@ -68,7 +68,7 @@ def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> No
     """Check that the column of a file can be read with the plan's type.
 
     Raises:
-        SourceSchemaError: the column cannot be read so.
+        SourceSchemaError: it cannot.
     """
     wanted = spec.columns.field(name).type
     if name in spec.casts or fits(there, wanted):
@@ -106,7 +106,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
 
 
 class FileColumns:
-    """Collects the columns that files have and the first file does not."""
+    """Collects the columns that other files have and the first file lacks."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
@@ -131,7 +131,7 @@ class FileColumns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return notes for the user about these columns, and about names that are taken."""
+        """Return notes for the user about these columns, and about names that are already used."""
         return (*self._taken(), *self._more())
 
     def _taken(self) -> Iterator[str]:
@@ -190,7 +190,7 @@ def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
         return ()
     columns = FileColumns(spec)
     for path in files:
-        with contextlib.suppress(StreamEngineError):  # the reader of the file raises it
+        with contextlib.suppress(StreamEngineError):  # the reader of the file reports the error
             columns.add(path)
     first_notes = value_notes(spec, next(iter(files)))
     copies = _compressed_copies(spec, files)
@@ -215,7 +215,7 @@ def _checked(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _names(spec: SourceSpec, path: str) -> list[str]:
-    """Return the columns of a file; none if it cannot be read, for which its reader raises.
+    """Return the columns of a file; none if it cannot be read, since its reader reports that.
 
     Raises:
         SourceSchemaError: a name occurs more than once.
@@ -257,7 +257,7 @@ def _header(path: str, delimiter: str, encoding: str) -> list[str]:
 
 
 def listed(names: Sequence[str], what: str) -> str:
-    """Join the first of ``names``, and how many more there are, as in "and 3 more files"."""
+    """Join the first of ``names``, and the number of further ones, as in "and 3 more files"."""
     shown = ", ".join(names[:NAMED_MAX])
     more = len(names) - NAMED_MAX
     return f"{shown} and {more} more {what}{'s' if more > 1 else ''}" if more > 0 else shown

@@ -1,9 +1,9 @@
 """Readers: the rows of a source partition as event batches, from any row on.
 
 A reader is one pass. Rows of the partition are numbered from 0 over its units. A reader opened at
-``first_row`` returns exactly the rows that a reader opened at 0 returns from there on, for any
+``first_row`` returns exactly the rows that a reader opened at 0 returns from that row on, for any
 batch size. Units with a known row count are skipped without being opened. A reader cannot be used
-after an error: once the file is repaired, open a new one at the same row.
+after an error: once the file is repaired, open a new reader at the same row.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ class SourceReader(Protocol):
         """Return the next 1 to ``rows_max`` rows as ``_vs, _ve, payload``; None at the end.
 
         A reader of items or of streams returns ``_kind, _vs, _ve, payload``. A batch with bad rows
-        has one more column (:mod:`rvertex.sources.formats.rows.bad_rows`); these have no times.
+        has one more column (:mod:`rvertex.sources.formats.rows.bad_rows`), and bad rows have no
+        times.
 
         Raises:
             SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
-            SourceVanishedError: as :mod:`rvertex.errors` says, naming the file.
+            SourceVanishedError: see :mod:`rvertex.errors`; the error names the file.
         """
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class UnitsReader:
 
     def close(self) -> None:
         self._units.close()
-        self._events.close()  # it keeps this reader and the last row group in memory
+        self._events.close()  # it refers to this reader and to the last row group
         self._rest = None
 
     def _all_events(
@@ -114,7 +115,7 @@ class UnitsReader:
                 file.check_often()
                 yield batch
         except StreamEngineError:
-            file.check()  # if the file has changed, that is the error to report
+            file.check()  # if the file has changed, report that error instead
             raise
         file.check()
 
@@ -138,7 +139,7 @@ class UnitsReader:
     def _beside(
         self, unit: Unit, raw: pa.RecordBatch, row: int, bad: pa.StructArray
     ) -> pa.RecordBatch:
-        """Return the events of good rows, and the bad rows with their places in the file."""
+        """Return the events of good rows, and the bad rows with their positions in the file."""
         is_good = bad.is_null().to_numpy(zero_copy_only=False)
         places = np.flatnonzero(is_good)
         events, faults = faults_of(self._spec, raw.filter(pa.array(is_good)), unit.path)
@@ -160,7 +161,7 @@ class UnitsReader:
     def _located(
         self, unit: Unit, row: int, places: list[int], bad: pa.StructArray
     ) -> dict[int, BadRow]:
-        """Return the bad rows with their file positions, by place; ``row``: number of place 0."""
+        """Return the bad rows with their file positions. ``row``: number of position 0."""
         columns = (bad.field(name).to_pylist() for name in ("reason", "column", "value"))
         bad_rows = {}
         for k, reason, column, value in zip(places, *columns, strict=True):
@@ -177,7 +178,7 @@ def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
 
 
 def _plain(raw: pa.RecordBatch, row: int, fault: RowFault) -> str | None:
-    """Return the value at fault: as text without quotes, as other bad rows have it."""
+    """Return the faulty value as text without quotes, as for other bad rows."""
     if fault.column in raw.schema.names:
         value = raw.column(fault.column)[row]
         if not value.is_valid:

@@ -28,13 +28,14 @@ Format = Literal["parquet", "csv", "json", "text", "items", "rstream", "kafka", 
 #: The formats of tables that are files.
 FileFormat = Literal["parquet", "csv", "json"]
 LatePolicy = Literal["drop", "adjust", "error"]
-#: "auto": planning will compute the delay; "found": it has, and with it no row is late.
+#: How the delay is known. "auto": planning will compute it. "found": planning has computed it, such
+#: that no row is late.
 DelayOrigin = Literal["given", "auto", "found"]
 Idle = Literal["follow", "clock", "wait"]
 OnLost = Literal["fail", "skip"]
 OnBadRow = Literal["fail", "skip", "dead_letter"]
-#: Rule for files of a growing folder once they were read. "unchanged": they may be deleted, but not
-#: changed; "kept": neither; "any": not checked.
+#: Rule for files of a growing folder after they were read. "unchanged": they may be deleted, but
+#: not changed. "kept": neither. "any": not checked.
 TakenFiles = Literal["unchanged", "kept", "any"]
 Given = Literal["no", "here", "copy"]
 OptionValue = str | int | bool
@@ -46,18 +47,18 @@ class Traits:
 
     #: Suffixes of its files; empty: the format has no files, or files with any suffix.
     suffixes: tuple[str, ...] = ()
-    #: Files have row groups with statistics and can be read by column.
+    #: Whether files have row groups with statistics and can be read by column.
     has_row_groups: bool = False
-    #: A reader returns items: rows with lifetimes, and CTIs (watermarks) between them.
+    #: Whether a reader returns items: rows with lifetimes, and CTIs (watermarks) between them.
     gives_items: bool = False
-    #: Rows are in time order, so none is late.
+    #: Whether rows are in time order, so that none is late.
     is_in_order: bool = False
-    #: Rows have sequence numbers that stay the same when files are rewritten.
+    #: Whether rows have sequence numbers that stay the same when files are rewritten.
     is_numbered: bool = False
 
 
 #: By format. :mod:`rvertex.sources.formats.registry` has the readers of file formats,
-#: :mod:`rvertex.sources.logs.opening` those of live logs.
+#: :mod:`rvertex.sources.logs.opening` has the readers of live logs.
 TRAITS: dict[Format, Traits] = {
     "parquet": Traits(suffixes=(".parquet", ".parq", ".pq"), has_row_groups=True),
     "csv": Traits(suffixes=(".csv", ".tsv")),
@@ -96,7 +97,7 @@ class Bound:
 class LogSpec:
     """The options of a live source beside its :class:`SourceSpec`. Source: ADR 32."""
 
-    #: What an idle partition promises (:mod:`rvertex.vertex.idle`).
+    #: The watermark of an idle partition (:mod:`rvertex.vertex.idle`).
     idle: Idle = "follow"
     #: Time without a row after which a partition may be idle, us.
     idle_after_us: int = 2_000_000
@@ -104,15 +105,16 @@ class LogSpec:
     on_lost: OnLost = "fail"
     #: What to do with messages that cannot be decoded.
     on_error: OnBadRow = "fail"
-    #: Most us that a partition is read ahead of the slowest one; None: no limit.
+    #: Most us of event time that a partition is read ahead of the slowest partition; None: no
+    #: limit.
     skew_us: int | None = None
-    #: A row that starts more than this after the wall clock is bad, us; None: no limit.
+    #: A row that starts more than this time after the wall clock is bad, us; None: no limit.
     max_ahead_us: int | None = None
     #: Whether every partition is read only up to an end position that the plan contains.
     is_bounded: bool = False
     #: Rule for files of a folder after they were read.
     taken_files: TakenFiles = field(default="unchanged", metadata={"fingerprint": False})
-    #: Encoding of message values: "json", "avro", "arrow", "bytes".
+    #: Encoding of message values: "json", "avro", "arrow" or "bytes".
     encoding: str = ""
     #: Address of the log, and options of its client. A value may name a secret
     #: (:mod:`rstream.secret_values`), so that a plan contains no passwords.
@@ -135,21 +137,23 @@ class SourceSpec:
     """
 
     format: Format
-    #: A file, a folder or an fsspec URL; "" for items. Not part of a plan's fingerprint.
+    #: A file, a folder or an fsspec URL; "" for items. It is not part of a plan's fingerprint.
     path: str = field(metadata={"fingerprint": False})
     #: Payload columns of the events (after pruning); a subset of ``columns`` by name and type.
     schema: pa.Schema
     #: Columns to read from the files, time columns included. Empty for items.
     columns: pa.Schema
-    #: None only for text (its ``_vs`` is the row number over all files, in us), items and streams.
+    #: The event time: a column or an expression. None only for items, streams and text, where
+    #: ``_vs`` is the row number over all files, in us.
     vs: str | Evaluator | None
-    #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression;
-    #: a null means an endless lifetime.
+    #: The end. None: a point event (vs + 1). An int: the length in us, > 0. Otherwise a time column
+    #: or an expression; a null means an endless lifetime.
     ve: str | int | Evaluator | None = None
-    #: Allowed disorder of rows, us. 0 if it is estimated, or not yet computed.
+    #: Allowed disorder of rows, us; 0 if it is estimated, or not computed yet.
     delay_us: int = 0
     delay_origin: DelayOrigin = "given"
-    #: Share of rows that an estimated delay keeps (:mod:`rvertex.events.delay_estimate`).
+    #: With an estimated delay: the share of rows that are not late
+    #: (:mod:`rvertex.events.delay_estimate`).
     delay_quantile: float | None = None
     late: LatePolicy = "drop"
     #: The path as the user wrote it.
@@ -158,29 +162,31 @@ class SourceSpec:
     casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False})
     #: Distance of CTI times, us; all sources of a plan use the same grid.
     cti_every_us: int = 1_000_000
-    #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated); files: ``on_bad_row``
-    #: if it is not "fail", :data:`NOT_NULL`, :data:`LENGTHS`.
+    #: Reader options. csv: ``delimiter``, ``null_values`` (comma separated). Files: ``on_bad_row``
+    #: unless it is "fail", :data:`NOT_NULL`, :data:`LENGTHS`.
     options: tuple[tuple[str, OptionValue], ...] = ()
-    #: Items only: ``_kind, _vs, _ve, payload`` in arrival order.
+    #: For items only: ``_kind, _vs, _ve, payload`` in arrival order.
     items: pa.RecordBatch | None = None
-    #: Parquet with plain time columns only: filters; a row that does not satisfy all of them is
+    #: Filters, for Parquet with plain time columns only. A row that does not satisfy all of them is
     #: dropped right after the source.
     wanted: tuple[Bound, ...] = ()
-    #: Longest lifetime of an event, us; a longer one is an error. None: no limit.
+    #: Longest lifetime of an event, us. A longer lifetime is an error. None: no limit.
     max_duration_us: int | None = None
-    #: A row that starts later is bad, us: the wall clock at planning plus ``max_ahead``.
+    #: A row that starts later than this is bad, us: the wall clock during planning plus
+    #: ``max_ahead``.
     latest_us: int | None = field(default=None, metadata={"fingerprint": False})
-    #: Whether rows are released in time order; if false, in arrival order, however late.
+    #: Whether rows are released in time order. If not, they are released in arrival order, however
+    #: late.
     sorts: bool = True
-    #: Filter: other rows are numbered and advance the frontier, but are dropped. None: no filter.
-    #: In the fingerprint it is a filter operator after the source, which has the same results.
+    #: A filter: other rows are numbered and advance the frontier, but are dropped. None: no filter.
+    #: The fingerprint treats it as a filter operator after the source, which has the same results.
     keep: Evaluator | None = field(default=None, metadata={"fingerprint": False})
-    #: Whether the caller passed the rows in memory; "copy": the job stores them below its root.
+    #: Whether the caller passed the rows in memory. "copy": the job stores them below its root.
     given: Given = field(default="no", metadata={"fingerprint": False})
-    #: Options of a live log; None: the source is bounded and read once.
+    #: Options of a live log. None: the source is bounded and read once.
     log: LogSpec | None = None
-    #: Payload that readers return, if late rows keep columns that events lack; a superset of
-    #: ``schema``. None: ``schema``.
+    #: The payload that readers return if late rows keep columns that events lack: a superset of
+    #: ``schema``. None: readers return ``schema``.
     late_schema: pa.Schema | None = field(default=None, metadata={"fingerprint": False})
 
     #: The ``columns`` that come from folder names (:mod:`rvertex.sources.formats.rows.folders`).
@@ -194,7 +200,7 @@ class SourceSpec:
         return TRAITS.get(self.format, _NO_TRAITS)
 
     def reading(self, names: Collection[str]) -> pa.Schema:
-        """Return the schema to read; if all ``names`` are of folders, one more, to count rows."""
+        """Return the schema to read; if folders have all ``names``, one more, to count rows."""
         wanted = [f for f in self.columns if f.name in names]
         others = [f for f in self.columns if f.name not in self.folder_columns]
         if others and all(f.name in self.folder_columns for f in wanted):
@@ -231,12 +237,12 @@ class SourceSpec:
 
     @property
     def checks_values(self) -> bool:
-        """Whether a value of the declared type may make its row bad."""
+        """Whether a value of the declared type may still make its row bad."""
         return bool(self.not_null or self.lengths)
 
     @property
     def drops_late_rows(self) -> bool:
-        """Whether rows may be late and are dropped then."""
+        """Whether rows may be late, and late rows are dropped."""
         return self.late == "drop" and self.delay_origin == "given"
 
     @property
@@ -261,36 +267,37 @@ class Unit:
     """The smallest piece assigned to one vertex: a row group, a segment, a file or part of it."""
 
     path: str = field(metadata={"fingerprint": False})
-    #: Parquet only.
+    #: The number of the row group, for Parquet only.
     row_group: int | None = None
     #: Number of rows, if known in advance (Parquet, text, items, streams).
     rows: int | None = None
-    #: Text only: rows of the source before this unit.
+    #: For text only: number of rows of the source before this unit.
     rows_before: int = 0
-    #: Parquet only: no row passes the filters, so its payload may be null. See row_groups.py.
+    #: For Parquet only: no row passes the filters, so the payload may be null. See row_groups.py.
     only_times: bool = False
-    #: CSV and JSON only: the byte range ``[lo, hi)`` of the file, whole rows; None: to its end.
+    #: For CSV and JSON only: the bytes ``[lo, hi)`` of the file, whole rows. None: to the file's
+    #: end.
     lo: int = field(default=0, metadata={"fingerprint": False})
     hi: int | None = field(default=None, metadata={"fingerprint": False})
-    #: With ``only_times``: greatest start of the rows before the unit in its partition, us.
+    #: If ``only_times``: greatest start of the rows before the unit in its partition, us.
     before_us: int | None = None
-    #: Version of the file to read; None: any.
+    #: Version of the file to read; None: any version.
     version: FileVersion | None = field(
         default=None, compare=False, metadata={"fingerprint": False}
     )
-    #: Streams and logs: the first item to read, and the number of the stream.
+    #: For streams and logs: the first item to read, and the number of the stream.
     first_seq: int = 0
     stream: int = 0
-    #: Streams of another job only: number of streams of that output; 0: unknown.
+    #: For streams of another job only: number of streams of that output; 0: unknown.
     streams: int = field(default=0, compare=False, metadata={"fingerprint": False})
-    #: Live logs only: ``stream`` is the partition, which is read from position ``first_seq`` up to
-    #: here. None: unbounded.
+    #: For live logs only: ``stream`` is the partition. It is read from position ``first_seq`` up to
+    #: this position. None: unbounded.
     until: int | None = None
-    #: Live logs only: the log's unique id, if the log has one.
+    #: For live logs only: the log's unique id, if it has one.
     log_id: str = field(default="", compare=False, metadata={"fingerprint": False})
-    #: Live logs only: number of partitions when the job was planned; 0: unknown.
+    #: For live logs only: number of partitions when the job was planned; 0: unknown.
     log_partitions: int = field(default=0, compare=False, metadata={"fingerprint": False})
-    #: Live logs only: upper bound of the positions that earlier instances read; None: unknown.
+    #: For live logs only: upper bound of the positions that earlier instances read; None: unknown.
     settles_at: int | None = field(default=None, compare=False, metadata={"fingerprint": False})
 
 
@@ -301,21 +308,21 @@ class SourcePartition:
     spec: SourceSpec
     units: tuple[Unit, ...]
     index: int
-    #: With a delay found at planning: how far known later rows allow the frontier to advance.
+    #: If planning found the delay: how far the known later rows allow the frontier to advance.
     known: KnownFrontier | None = None
-    #: Live logs only: partitions that were created after planning and assigned to this vertex.
+    #: For live logs only: partitions created after planning that are assigned to this vertex.
     added: tuple[Unit, ...] = field(default=(), metadata={"fingerprint": False})
 
     @property
     def log_units(self) -> tuple[Unit, ...]:
-        """Return the log partitions that the vertex reads; added ones are last."""
+        """Return the log partitions that the vertex reads. Added partitions are last."""
         return (*self.units, *self.added)
 
     def with_added(self, partitions: tuple[int, ...]) -> SourcePartition:
         """Return the same units with exactly these added log partitions.
 
-        An added partition is read from its first record. ``settles_at`` is unset for the others,
-        because an earlier instance may have read any part of them.
+        An added partition is read from its first record. ``settles_at`` is unset for the other
+        partitions, because an earlier instance may have read any part of them.
         """
         if partitions == tuple(unit.stream for unit in self.added):
             return self

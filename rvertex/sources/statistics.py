@@ -36,15 +36,15 @@ class ColumnSample:
     """Statistics of a payload column in the sample."""
 
     bytes_per_row: float
-    #: Number of different non-null values.
+    #: Number of distinct non-null values.
     distinct: int
-    #: Number of these that occur once.
+    #: Number of distinct values that occur once.
     singletons: int
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Estimates of a whole source; None: unknown."""
+    """Estimates for a whole source. None: unknown."""
 
     rows: int | None
     first_us: int | None
@@ -52,7 +52,7 @@ class SourceStatistics:
     sample_rows: int
     mean_lifetime_us: float
     columns: dict[str, ColumnSample]
-    #: Delay with which one partition would have no late row, us; 0 if not measured.
+    #: The delay with which one partition would have no late row, us; 0 if not measured.
     delay_us: int = 0
 
 
@@ -66,7 +66,7 @@ def statistics_of(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics |
     except StreamEngineError:
         return None
     finally:
-        pa.default_memory_pool().release_unused()  # for a sample a whole row group is decoded
+        pa.default_memory_pool().release_unused()  # the sample decodes a whole row group
 
 
 def _found(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics:
@@ -123,7 +123,7 @@ def _file_bytes(units: Sequence[Unit]) -> int:
 
 
 def _lines(unit: Unit) -> float | None:
-    """Estimate lines per byte of a file, from its start; None if it is compressed."""
+    """Estimate lines per byte of a file, from its first bytes; None if it is compressed."""
     with open_random(unit.path) as file:
         head = file.read(1 << 16)
     lines = head.count(b"\n")
@@ -160,7 +160,7 @@ def _column(values: pa.Array) -> ColumnSample:
     rows = max(1, len(values))
     if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
         return ColumnSample(values.nbytes / rows, len(values), len(values))
-    if pa.types.is_float16(values.type):  # old releases of Arrow cannot count these
+    if pa.types.is_float16(values.type):  # old releases of Arrow cannot count float16
         values = values.cast(pa.float32())
     counts = values.drop_null().value_counts().field("counts").to_numpy()
     return ColumnSample(values.nbytes / rows, len(counts), int((counts == 1).sum()))

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 THREADS_MAX = 8
-#: Rows of Parquet decoded at a time.
+#: Rows of Parquet that are decoded at once.
 BATCH_ROWS = 1 << 20
 #: Number of rows from which the unit of time is guessed.
 FIRST_ROWS = 1_000
 #: The years 2000 and 2100, in seconds since 1970; event times are usually between them.
 _SECONDS = 946_684_800, 4_102_444_800
-#: Units of whole numbers other than us: how many a second has, and how to convert them.
+#: Units of whole numbers other than us: their number per second, and how to convert them.
 _OTHER_UNITS = {
     "seconds": (1, "* 1_000_000"),
     "milliseconds": (10**3, "* 1_000"),
@@ -46,7 +46,7 @@ _OTHER_UNITS = {
 def survey(
     spec: SourceSpec, units: Sequence[Unit], columns: Collection[str]
 ) -> tuple[UnitTimes, ...]:
-    """Return the times of each unit; ``columns``: those from which an event's start is computed.
+    """Return the times of each unit. ``columns``: the columns that determine an event's start.
 
     Raises:
         SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
@@ -92,7 +92,7 @@ def first_times(spec: SourceSpec, unit: Unit, columns: Collection[str]) -> tuple
     times = TimesSoFar()
     try:
         batch = reader.read_next(FIRST_ROWS)
-    except StreamEngineError:  # the reader of all rows raises it
+    except StreamEngineError:  # the reader of all rows reports the error
         return ()
     finally:
         reader.close()
@@ -103,7 +103,7 @@ def first_times(spec: SourceSpec, unit: Unit, columns: Collection[str]) -> tuple
 
 
 def _only_starts(spec: SourceSpec, columns: Collection[str]) -> SourceSpec:
-    """Return the source with only the columns for its events' starts."""
+    """Return the source with only the columns that determine its events' starts."""
     return replace(
         spec,
         schema=pa.schema([]),

@@ -1,4 +1,4 @@
-"""From columns of time to int64 microseconds UTC, vectorised and in exact integer arithmetic.
+"""Converts columns of time to int64 microseconds UTC, vectorised and in exact integer arithmetic.
 
 Accepted: integers (microseconds), timestamps of any unit and zone, dates, ISO-8601 strings (without
 a zone: UTC). Finer units are rounded down, also before 1970. A :class:`Fault` reports the first row
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FACTORS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
-#: A zone behind a time of day: the end of a date looks like a zone.
+#: A zone after a time of day. Without the time, the end of a date would look like a zone.
 _ZONE = r"[T ]\d(?s:.*)(?:Z|[+-]\d{2}(?::?\d{2})?)$"
 _OTHER_ISO = r"^\s*(?:\d{8}T\d|\d{4}-?W\d\d)"
 #: Why a text is not a time.
@@ -61,21 +61,21 @@ def is_zoned(text: pa.Array) -> np.ndarray:
 def extended(text: pa.Array) -> pa.Array:
     """Rewrite times in ISO's basic form and in weeks for Arrow; return ``text`` if it has none.
 
-    Such as ``20260101T000000Z`` and ``2026-W01-3``. Eight digits alone are a number.
+    Examples are ``20260101T000000Z`` and ``2026-W01-3``. Eight digits alone are a number.
     """
     is_other = pc.match_substring_regex(text, _OTHER_ISO).fill_null(False)
     if not is_other.true_count:
         return text
     texts = text.to_pylist()
     for k in np.flatnonzero(is_other.to_numpy(zero_copy_only=False)).tolist():
-        with contextlib.suppress(ValueError):  # it matches the pattern but is not a time
+        with contextlib.suppress(ValueError):  # it matches the pattern, but is not a time
             texts[k] = datetime.fromisoformat(texts[k].strip()).isoformat()
     made = pa.array(texts, text.type)
     return text if made.equals(text) else made
 
 
 def shown(value: pa.Scalar) -> str:
-    """Format a value as Python does; a time beyond Python's range as a number of its unit."""
+    """Format a value as Python does; a time beyond Python's range as a number in its unit."""
     try:
         return repr(value.as_py())
     except (OverflowError, ValueError):
@@ -164,7 +164,7 @@ def _from_strings(column: pa.Array) -> np.ndarray | Fault:
 
 
 def _earliest(fault: Fault, text: pa.Array, others: np.ndarray) -> Fault:
-    """Return the first fault, which may be an earlier row of the other class (zoned or not)."""
+    """Return the first fault, which may be an earlier row of the other kind (zoned or not)."""
     before = np.flatnonzero(others[: fault.index])
     if len(before) == 0:
         return fault
@@ -187,7 +187,7 @@ def _fails(text: pa.Array, kind: pa.DataType, lo: int, hi: int) -> bool:
 
 
 def first_failure(n: int, fails: Callable[[int, int], bool]) -> int:
-    """Find by bisection the first row of ``[0, n)`` that fails; ``fails(0, n)`` must be true."""
+    """Return the first row of ``[0, n)`` that fails, by bisection. ``fails(0, n)`` must be true."""
     lo, hi = 0, n
     while hi - lo > 1:
         middle = (lo + hi) // 2

@@ -1,8 +1,9 @@
 """The version of a file that a plan reads: its size, and the store's attributes of it.
 
-Locally the attribute is the modification time in nanoseconds; in other stores the etag, or else the
-best attribute that the store has. A reader compares the version before it opens a file and after it
-has read it, so a file that was replaced or written meanwhile is an error, and versions never mix.
+Locally the attribute is the modification time in nanoseconds; in other stores the etag, or the most
+reliable attribute that the store has. A reader compares the version before it opens a file and
+after it has read it, so a file that was replaced or written meanwhile is an error, and versions
+never mix.
 
 Not detected: a file rewritten with the same size within one tick of the file system's clock (some
 milliseconds on most), or with its old time restored; and a file replaced by one of the same size in
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 SEVERAL = "\n"
 _NS = 1_000_000_000
 _UNKNOWN = -1
-#: Names of the attribute in stores, the most reliable first.
+#: Names of the attribute in stores, the most reliable name first.
 _STAMPS = (
     *("ETag", "etag", "e_tag", "generation", "Content-MD5", "content_md5", "md5Hash", "checksum"),
     *("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified", "created"),
@@ -35,7 +36,7 @@ _STAMPS = (
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """``stamps``: the store's attributes of the file by name, the most reliable first."""
+    """The version of a file. ``stamps``: the store's attributes by name, most reliable first."""
 
     size_bytes: int
     stamps: tuple[tuple[str, str], ...]
@@ -43,7 +44,7 @@ class FileVersion:
     def is_same(self, other: FileVersion) -> bool:
         """Return whether both can be the same file, by the most reliable stamp that both have.
 
-        A store may return fewer attributes for one file than in the listing of a folder.
+        A store may return fewer attributes for a single file than in the listing of a folder.
         """
         sizes = {self.size_bytes, other.size_bytes}
         if len(sizes - {_UNKNOWN}) > 1:
@@ -66,7 +67,7 @@ def local_path(path: str) -> str | None:
 
 
 def absolute(path: str) -> str:
-    """Return the path in a form that is valid in every working folder."""
+    """Return the path in a form that does not depend on the working folder."""
     local = local_path(path)
     return path if local is None or path.startswith("file://") else local
 
@@ -117,7 +118,7 @@ def of_info(info: Mapping[str, Any]) -> FileVersion:
 
 
 def _text(value: object) -> str:
-    """Return a stamp as normalised text; a store may format the same stamp in several ways."""
+    """Return a stamp as normalised text, because a store may format a stamp in several ways."""
     if isinstance(value, float):
         value = datetime.fromtimestamp(value, UTC)
     if isinstance(value, datetime):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """A file that is being read. ``version``: the one to read; None: any."""
+    """A file that is being read. ``version``: the version to read; None: any version."""
 
     def __init__(self, path: str, version: FileVersion | None) -> None:
         self.path, self._version = path, version
@@ -39,6 +39,6 @@ class Watched:
             raise SourceChangedError(self.path, None, str(self._version), str(now))
 
     def check_often(self) -> None:
-        """Check the version, only where that is cheap."""
+        """Check the version, but only where that is cheap."""
         if self._is_local:
             self.check()

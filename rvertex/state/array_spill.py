@@ -1,17 +1,17 @@
 """Moves operators' arrays from memory to mapped scratch files, without code in the operators.
 
-Most operators keep arrays indexed by key code, and immutable Arrow data. Over the memory budget the
-vertex searches the attributes of its operators, writes large arrays to scratch, largest first, and
-replaces each by its mapped copy. The operating system then keeps the pages in use in memory and
-drops or writes back the others. An array that grows is in memory again until the next search. An
-object with a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped. A queue of
-batches is written in joined pieces, so it has fewer batches afterwards.
+Most operators keep arrays indexed by key code, and immutable Arrow data. If the memory budget is
+exceeded, the vertex searches the attributes of its operators, writes large arrays to scratch,
+largest first, and replaces each by its mapped copy. The operating system then keeps the pages in
+use in memory and drops or writes back the others. An array that grows is in memory again until the
+next search. An object with a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
+Adjacent batches of a queue are joined before they are written.
 
 Invariants: (1) the mapped array has the same values, type and shape; (2) a writable array is moved
 only if nothing else refers to it: no view, snapshot or local variable, which would not see later
 writes; (3) Arrow data and read-only arrays never change, so other references may keep the original.
-Not moved: Python objects, such as the open keys of ``match``. If they alone exceed the budget, the
-vertex fails by name instead of running out of memory.
+Python objects, such as the open keys of ``match``, are not moved. If they alone exceed the budget,
+the vertex fails with an error instead of running out of memory.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 #: Bytes of input after which the operators are searched.
 LOOK_BYTES = 8 << 20
-#: Input bytes counted for a call without rows, because it may emit rows.
+#: A call without rows counts as this many bytes of input, because it may emit rows.
 _CALL_BYTES = 1 << 12
-#: Python objects of this size are allowed at any budget.
+#: Python objects up to this size, in bytes, are allowed with any budget.
 OBJECTS_BYTES_MIN = 256 << 20
-#: Batches of a longer queue are measured by a sample.
+#: In a longer queue, only a sample of the batches is measured.
 _SAMPLE = 64
-#: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
+#: Longer lists and dictionaries are measured by a sample, and their contents are not moved.
 _ITEMS_MAX = 1 << 10
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
 _PLAIN = {int, float, bool, str, bytes, type(None)}
@@ -77,10 +77,10 @@ def _references(place: _Place) -> int:
 
 
 def _own_references() -> int:
-    """Return what :func:`_references` returns if only the owner refers to the value; 0 if unknown.
+    """Return what :func:`_references` returns if only the owner refers to the value.
 
-    It is measured, since versions of Python count the references of a call differently. If a Python
-    does not count the reference of a second owner, no writable array is moved.
+    It is measured, since versions of Python count the references of a call differently. 0: unknown.
+    If a Python does not count the reference of a second owner, no writable array is moved.
     """
     owner = [object()]
     place = _Place(partial(owner.__getitem__, 0), partial(owner.__setitem__, 0))
@@ -98,7 +98,8 @@ class ArraySpill:
 
     def __init__(self, operators: Sequence[object], memory: StateMemory) -> None:
         self._operators, self._memory = list(operators), memory
-        #: Created only when there are bytes to count: every holder reduces the others' shares.
+        #: Created only when there are bytes to count, because every holder reduces the others'
+        #: shares.
         self._holder: Holder | None = None
         self._grown_bytes = 0
         looked = _Look(memory.scratch, ends_at=SpillsState)
@@ -107,7 +108,7 @@ class ArraySpill:
             give_memory(operator, memory)
 
     def fit(self, grown_bytes: int) -> None:
-        """Move arrays to scratch if the host's state exceeds the budget; called between two steps.
+        """Move arrays to scratch if the host's state exceeds the budget. Called between two steps.
 
         ``grown_bytes``: bytes of input since the last call.
 
@@ -150,7 +151,7 @@ class ArraySpill:
         raise UnspillableStateError(name, nbytes, budget_bytes)
 
     def _move(self, place: _Place) -> bool:
-        """Move the array at a place to scratch unless another reference would miss later writes."""
+        """Move an array to scratch, unless another reference would miss later writes."""
         is_shared = _references(place) > _OWN_REFERENCES
         value = place.get()
         if isinstance(value, np.ndarray):
@@ -198,14 +199,14 @@ class ArraySpill:
 
 
 class _Look:
-    """One search of operators: their bytes in memory, and the arrays that may be moved."""
+    """One search of operators: their bytes in memory, and the arrays that can be moved."""
 
     def __init__(self, scratch: Scratch, ends_at: type = Holder) -> None:
-        """``ends_at``: the search lists objects of this type and does not enter them."""
+        """Make an empty search; objects of type ``ends_at`` are listed, but not entered."""
         self._scratch, self._ends_at = scratch, ends_at
         self._entered: set[int] = set()
         self.nbytes = self.keys = self.object_bytes = 0
-        #: Bytes in memory and the place of each array.
+        #: Per array: its bytes in memory, and its place.
         self.arrays: list[tuple[int, _Place]] = []
         #: Bytes in memory of each queue of batches.
         self.queues: list[tuple[int, deque[Any]]] = []
@@ -222,12 +223,12 @@ class _Look:
             elif isinstance(value, deque):
                 self._note_queue(value)
             elif isinstance(value, tuple):
-                value = None  # no reference may be added
+                value = None  # drop the reference before references are counted
                 if place is not None and _references(place) <= _OWN_REFERENCES:
                     todo += [(item, place.item(i)) for i, item in enumerate(place.get())]
             elif type(value) not in _PLAIN and id(value) not in self._entered:
                 self._entered.add(id(value))
-                # isinstance takes 0.1 ms if the answer is no
+                # isinstance takes 0.1 ms if the result is False
                 if issubclass(type(value), self._ends_at):
                     self.ends.append(value)
                 else:
@@ -294,9 +295,9 @@ def _batch_of(item: pa.RecordBatch | SortedChunk) -> pa.RecordBatch:
 
 
 def _is_state(value: object) -> bool:
-    """Return whether the search enters an object: it is ours.
+    """Return whether the search enters an object: only objects of this project's classes.
 
-    Objects of user code are left alone.
+    Objects of user code are not entered.
     """
     module = type(value).__module__
     is_own = module.startswith("rvertex.") and not module.startswith("rvertex.user_code.")
@@ -309,7 +310,7 @@ def _attributes(value: object) -> Iterator[tuple[object, _Place]]:
         for member in vars(kind).values():
             if isinstance(member, MemberDescriptorType):
                 get, put = partial(member.__get__, value), partial(member.__set__, value)
-                with suppress(AttributeError):  # never set
+                with suppress(AttributeError):  # the attribute was never set
                     yield get(), _Place(get, put)
     if isinstance(attributes := getattr(value, "__dict__", None), dict):
         for name, attribute in list(attributes.items()):

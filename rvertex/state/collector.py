@@ -1,4 +1,4 @@
-"""Pauses of Python's cyclic garbage collector, which several threads may make at once."""
+"""Pauses of Python's cyclic garbage collector, which several threads may request at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _lock = threading.Lock()
-#: How many pauses there are, and whether the collector ran before the first of them.
+#: Number of current pauses, and whether the collector was enabled before the first of them.
 _pauses = 0
 _was_on = False
 

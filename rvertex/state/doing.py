@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Doing:
-    """The current work of one thread; None: no such work."""
+    """The current work of one thread. None: no such work."""
 
     operator: object = None
-    #: The expression that is evaluated.
+    #: The expression that is being evaluated.
     expression: object = None
-    #: The function of the user that is called.
+    #: The function of the user that is being called.
     function: Any = None
 
     def clear(self) -> None:
-        """Delete all notes when the work is done."""
+        """Delete all notes, because the work is done."""
         self.operator = self.expression = self.function = None
 
 

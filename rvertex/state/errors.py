@@ -7,7 +7,7 @@ from rstream.errors import OperatingError, error_class
 
 @error_class
 class ScratchFullError(OperatingError):
-    """State that does not fit into memory cannot be written to scratch: there is no room."""
+    """State exceeds memory and cannot be written to scratch: there is no room."""
 
     folder: str
     nbytes: int
@@ -32,7 +32,7 @@ class ScratchUnusableError(OperatingError):
 
 @error_class
 class UnspillableStateError(OperatingError):
-    """Python objects of an operator, which cannot be spilled, exceed the memory budget."""
+    """Python objects of an operator exceed the memory budget, and cannot be spilled."""
 
     operator: str
     nbytes: int

@@ -1,8 +1,8 @@
 """An index of a run's rows by key hash, with a Bloom filter in front.
 
-A lookup is per batch: the filter drops most hashes of other runs, a binary search finds the rest.
-An entry has the low bits of a hash above the number of the row, so a plain sort makes the index.
-Candidates may have different keys, so callers compare the keys.
+A lookup is per batch: the filter drops most hashes of other runs, and a binary search finds the
+other hashes. An entry has the low bits of a hash above the number of the row, so a plain sort makes
+the index. Candidates may have different keys, so callers compare the keys.
 
 Invariants: (1) every row of a hash is a candidate for it; (2) the filter never drops a hash that
 the run has. Source: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters"
@@ -23,29 +23,29 @@ from rvertex.events.group_scan import heads_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-#: Hashes per 64-bit word of the filter, which is 16 bits for each.
+#: Hashes per 64-bit word of the filter, that is, 16 bits per hash.
 _PER_WORD = 4
-#: Bits of a word that are set for a hash. One hash of 150 passes wrongly.
+#: Bits of a word that are set for a hash. About one unknown hash of 150 passes the filter.
 _BITS = 4
 _LOW = np.uint64(2**32 - 1)
 _HALF = np.uint64(32)
 _BIT = np.uint64(63)
 _BIT_WIDTH = 6
 _BLOCK = 1 << 16
-#: Bits of an entry for the row; the others are for the hash.
+#: Bits of an entry for the row. The other bits are for the hash.
 _ROW_BITS = np.uint64(23)
 _ROW_MASK = np.uint64(2**23 - 1)
 _NO_HASHES = np.empty(0, np.uint64)
 
 
 class BloomFilter:
-    """Tells for certain that a hash was not added.
+    """A filter that recognises most hashes that were not added, and never rejects an added one.
 
-    Vertices own ranges of the upper half of a hash, so the word follows from the lower half.
+    Vertices own ranges of the upper half of a hash, so the word is chosen by the lower half.
     """
 
     def __init__(self, hashes: np.ndarray, words: np.ndarray | None = None) -> None:
-        """``words``: from a saved filter of the same hashes; then ``hashes`` is not read."""
+        """Add ``hashes``; ``words``: a saved filter of the same hashes, which is used instead."""
         if words is not None:
             self.words = words
             return
@@ -53,8 +53,8 @@ class BloomFilter:
         self.add(hashes)
 
     def add(self, hashes: np.ndarray) -> None:
-        """Add hashes."""
-        for lo in range(0, len(hashes), _BLOCK):  # temporaries stay small
+        """Set the bits of these hashes."""
+        for lo in range(0, len(hashes), _BLOCK):  # so that temporary arrays stay small
             some = hashes[lo : lo + _BLOCK]
             np.bitwise_or.at(self.words, self._places(some), _bits(some))
 
@@ -64,7 +64,7 @@ class BloomFilter:
         return int(self.words.nbytes)
 
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
-        """False for hashes that were not added, bool[n]."""
+        """Return False for hashes that were certainly not added, bool[n]."""
         bits = _bits(hashes)
         may: np.ndarray = (self.words.take(self._places(hashes)) & bits) == bits
         return may
@@ -90,8 +90,8 @@ class HashIndex:
     """The rows of a run by hash, uint64[rows]."""
 
     def __init__(self, blocks: Sequence[np.ndarray], bloom: BloomFilter) -> None:
-        """``blocks``: sorted entries, uint64[n > 0] each, increasing from block to block."""
-        #: Sorted entries, and the first entry and row of each block.
+        """Index sorted entries, uint64[n > 0] per block, increasing from block to block."""
+        #: Sorted entries; and the first entry and row number of each block.
         self.blocks, self.bloom = blocks, bloom
         self._fences = np.array([block[0] for block in blocks], np.uint64)
         self._starts = np.cumsum([0, *(len(block) for block in blocks)])
@@ -105,7 +105,7 @@ class HashIndex:
     ) -> HashIndex:
         """Return an index of the hashes of consecutive blocks of ``rows`` rows.
 
-        ``store``: writes batches to scratch, or returns them.
+        ``store`` writes batches to scratch, or returns them unchanged.
         """
         assert 0 < rows <= _ROW_MASK, rows
         entries, bloom = np.empty(rows, np.uint64), BloomFilter(_NO_HASHES, no_words(rows))
@@ -126,10 +126,13 @@ class HashIndex:
         return self.bloom.nbytes
 
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs of a position in ``hashes`` and a row that may have that hash, int64[m] each."""
+        """Return pairs of a position in ``hashes`` and a row that may have that hash.
+
+        Each is int64[m].
+        """
         needles = np.flatnonzero(self.bloom.may_have(hashes))
         wanted = hashes[needles] << _ROW_BITS
-        order = np.argsort(wanted)  # sorted hashes are looked up in memory order
+        order = np.argsort(wanted)  # looking up sorted hashes reads memory in order
         needles, wanted = needles[order], wanted[order]
         first = self._first_at(wanted)
         count = self._first_at(wanted + _ROW_MASK) - first  # row numbers are below _ROW_MASK
@@ -139,7 +142,7 @@ class HashIndex:
         return needles[pairs], rows.view(np.int64)
 
     def _first_at(self, wanted: np.ndarray) -> np.ndarray:
-        """Return the number of the first entry at or after each of sorted values."""
+        """Return, per sorted value, the number of the first entry at or after it."""
         block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
         first = self._starts[block]
         for k, at in by_block(block):

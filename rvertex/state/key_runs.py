@@ -1,8 +1,9 @@
 """Rows in runs sorted by key, so that they can be read key by key without being in memory.
 
 New rows are gathered, then sorted by key (stable) and written as a *run*: blocks of rows, each with
-a fence, its first key. To read, all runs are cut at the same keys. A cut costs one binary search in
-one block of each run. Between two cuts is a *piece*: all rows of a range of keys.
+a fence, which is its first key. To read, all runs are divided at the same keys. A division costs
+one binary search in one block of each run. Between two of these keys is a *piece*: all rows of a
+range of keys.
 
 Invariants: (1) pieces are in key order (ascending, NaN after numbers, nulls last) and no key is in
 two pieces; (2) rows of one key are in arrival order, also after spills and merges; (3) all rows of
@@ -31,27 +32,27 @@ if TYPE_CHECKING:
 
     from rvertex.state.memory import Holder
 
-#: Rows of a block: between two fences.
+#: Number of rows in a block, that is, between two fences.
 BLOCK_ROWS = 1 << 14
-#: The fractional parts of its multiples are spread evenly.
+#: The fractional parts of this number's multiples are spread evenly.
 _GOLDEN = 0.618033988749895
-#: This number of runs of about one size are merged into one.
+#: This many runs of about one size are merged into one.
 RUNS_MAX = 256
-#: A range is not sorted at once if it is larger than a piece by this factor.
+#: A range is not sorted at once if it is more than this many times as large as a piece.
 _LARGE = 4
-#: Rows are read in parts of a piece, because to aggregate them takes more than to sort them.
+#: Rows are read in halves of a piece, because aggregating them takes more memory than sorting them.
 _READ_PART = 2
 _NUMBER, _NAN, _NULL = 0, 1, 2
 
-#: A key in comparable form, a tuple: per column a rank (value, NaN or null) and the value.
+#: A key in comparable form: per column a rank (value, NaN or null) and the value.
 Place = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class SortedRun:
-    """Blocks of rows, sorted by the key columns ``names``; ``level``: merges behind this run.
+    """Blocks of rows, sorted by the key columns ``names``.
 
-    ``number``: the place of the run in its list.
+    ``level`` counts the merges that made this run. ``number`` is its position in the list of runs.
     """
 
     names: tuple[str, ...]
@@ -60,10 +61,10 @@ class SortedRun:
     number: int = 0
     #: The key of the first row of each block.
     fences: list[Place] = field(default_factory=list)
-    #: The key of one row of each block. Runs of the same keys have about the same fences, but each
-    #: has its samples in another part of a block, so that samples cut all keys evenly.
+    #: The key of one row of each block. Runs with the same keys have about the same fences. But
+    #: each run samples another part of its blocks, so the samples of all runs are spread evenly.
     samples: list[Place] = field(default_factory=list)
-    #: The number of the first row of each block, and the number of all rows.
+    #: The number of the first row of each block, and finally the number of all rows.
     starts: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,8 +88,8 @@ class SortedRun:
         at = bisect.bisect_left(self.fences, place)
         if at == 0:
             return 0
-        # The fence of the block before is below ``place``: the row is in that block, or it is the
-        # first row of the next one.
+        # The previous block's fence is below ``place``. So the row is in that block, or it is the
+        # first row of the next block.
         begin, end = self.starts[at - 1 : at + 1]
         return begin + _first_at(self._keys(self.blocks[at - 1]), end - begin, place)
 
@@ -114,22 +115,22 @@ class KeyRuns:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._runs: list[SortedRun] = []
-        #: Blocks of the first ``_restored_runs`` runs, as the restored checkpoint had them. The
+        #: Blocks of the first ``_restored_runs`` runs, as they are in the restored checkpoint. The
         #: next checkpoint recognises these batches and does not write them again.
         self._restored: list[pa.RecordBatch] = []
         self._restored_runs = 0
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return sum(int(b.num_rows) for b in self._gathered) + sum(map(len, self._runs))
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in memory, without rows on scratch."""
+        """Bytes in memory, without the rows on scratch."""
         return self._gathered_bytes
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Append rows, which arrived after all earlier ones."""
+        """Append rows, which arrived after all earlier rows."""
         if rows.num_rows == 0:
             return
         rows = plain_rows(rows)
@@ -151,12 +152,12 @@ class KeyRuns:
     def pieces(
         self, cuts: Sequence[Place] = ()
     ) -> Iterator[tuple[list[pa.RecordBatch], Place | None]]:
-        """All rows, by ranges of keys of about the size of a piece, and where each range ends.
+        """Return all rows by ranges of keys, each about a piece long, and the end of each range.
 
-        Each range is the rows of each run, by key; rows of one key are in sequence. ``cuts``: keys
-        at which ranges end, too; then a range may have no rows. The last range ends at None. The
-        rows of one key are in one range, however many they are. Call it last: the rows in memory
-        become a run.
+        Each range has the rows of each run, sorted by key; rows of one key are in sequence. Ranges
+        also end at ``cuts``; then a range may have no rows. The end of the last range is None. The
+        rows of one key are in one range, however many they are. Call it last, since the rows in
+        memory become a run.
         """
         if self._holder.may_spill and self._runs:
             self.spill()
@@ -166,7 +167,7 @@ class KeyRuns:
         yield from self._holder.read_once(key_ranges(runs, self._piece_rows(runs), cuts))
 
     def save(self) -> dict[str, pa.Table]:
-        """Runs and gathered rows by reference; runs that are on scratch stay there."""
+        """Return runs and gathered rows by reference. Runs on scratch stay there."""
         tables: dict[str, pa.Table] = {}
         if self._gathered:
             tables["gathered"] = pa.Table.from_batches(self._gathered)
@@ -178,7 +179,7 @@ class KeyRuns:
         return tables | {"lengths": pa.table({"rows": lengths, "level": levels})}
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Restore the tables of ``save``; only called on a new object."""
+        """Restore the tables that ``save`` returned. Call it only on a new object."""
         assert not self._runs
         assert not self._gathered
         if "gathered" in tables:
@@ -195,7 +196,7 @@ class KeyRuns:
         self._restored = tables["runs"].to_batches() if self._runs else []
 
     def _sorted_blocks(self) -> list[pa.RecordBatch]:
-        """Return the gathered rows by key, which are gathered no more."""
+        """Return the gathered rows, sorted by key, and remove them."""
         rows = join_batches(self._gathered)
         self._gathered = []
         order = stable_key_order([rows.column(name) for name in self._names], rows.num_rows)
@@ -203,10 +204,10 @@ class KeyRuns:
 
     def _merge_last(self) -> None:
         """Merge the last ``RUNS_MAX`` runs as long as they have the same level."""
-        while len(self._runs) >= RUNS_MAX:  # ends: each turn leaves fewer runs
+        while len(self._runs) >= RUNS_MAX:  # ends: each round leaves fewer runs
             last = self._runs[-RUNS_MAX:]
             level = last[-1].level
-            if last[0].level != level:  # levels do not rise from run to run
+            if last[0].level != level:  # levels do not increase from run to run
                 return
             blocks: list[pa.RecordBatch] = []
             for rows, _ in key_ranges(last, self._piece_rows(last)):
@@ -220,12 +221,12 @@ class KeyRuns:
             self._runs.append(SortedRun(self._names, blocks, level + 1, len(self._runs)))
 
     def is_large(self, batches: Sequence[pa.RecordBatch]) -> bool:
-        """Return whether a range is far larger than a piece, as a rule because of one key."""
+        """Return whether a range is far larger than a piece, usually because of a single key."""
         nbytes: int = sum(batch.nbytes for batch in batches)
         return nbytes > _LARGE * self._holder.piece_bytes
 
     def _piece_rows(self, runs: Sequence[SortedRun]) -> int:
-        """About how many rows are read at once."""
+        """Return about how many rows are read at once."""
         if not runs:
             return BLOCK_ROWS
         block = runs[0].blocks[0]
@@ -234,7 +235,7 @@ class KeyRuns:
 
 
 class SortedColumns:
-    """Columns in memory by key: ``keys`` are sorted, and no key occurs twice.
+    """Columns in memory by key. ``keys`` are sorted, and no key occurs twice.
 
     ``lanes``: other columns. ``order``: their row for each key, int64[keys]; None: the same row.
     """
@@ -253,7 +254,7 @@ class SortedColumns:
         return max(piece_bytes * len(self) // max(nbytes, 1), 1)
 
     def cuts(self, rows: int) -> list[Place]:
-        """Return the keys at which to cut into pieces of ``rows``."""
+        """Return the keys at which to divide the rows into pieces of ``rows``."""
         return [place_of(self._keys, i) for i in range(rows, len(self), rows)]
 
     def first_at(self, place: Place) -> int:
@@ -284,9 +285,9 @@ def key_ranges(
 
 
 def sorted_runs(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> list[SortedRun] | None:
-    """Consecutive batches that are sorted by key, as few runs; None if the rows are not sorted.
+    """Return consecutive batches sorted by key, in as few runs as possible.
 
-    Only keys of one integer or time are examined.
+    Returns None if the rows are not sorted. Only a key of a single integer or time is examined.
     """
     chains: list[list[pa.RecordBatch]] = []
     last: Any = None
@@ -310,7 +311,7 @@ def sorted_runs(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> list
 def in_key_order(
     batches: Sequence[pa.RecordBatch], names: Sequence[str], holder: Holder
 ) -> pa.RecordBatch:
-    """Return the rows of at least one batch, each sorted by the keys ``names``, as one."""
+    """Join one or more batches, each sorted by the keys ``names``, into one sorted batch."""
     rows = holder.joined(batches)
     if sum(b.num_rows > 0 for b in batches) == 1:
         return rows
@@ -319,7 +320,7 @@ def in_key_order(
 
 
 def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:
-    """Return keys at which to cut into pieces of about ``rows_max`` rows."""
+    """Return keys at which to divide the rows into pieces of about ``rows_max`` rows."""
     samples = sorted(
         (sample, block.num_rows)
         for run in runs
@@ -344,11 +345,11 @@ def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
 
 
 def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
-    """Return the number of the first row of sorted rows whose key is at or after ``place``."""
+    """Return the first row of sorted rows whose key is at or after ``place``."""
     if len(keys) == 1 and place[0] == _NUMBER and is_packable(keys[0]):
         return int(np.searchsorted(numbers(keys[0]), place[1]))
     low, high = 0, rows
-    while low < high:  # ends: the range halves
+    while low < high:  # ends: each round halves the range
         middle = (low + high) // 2
         if place_of(keys, middle) < place:
             low = middle + 1
@@ -358,7 +359,7 @@ def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
 
 
 def is_value(place: Place) -> bool:
-    """Return whether the first key of a place is a value, not NaN or null."""
+    """Return whether the first column of a key is a value, not NaN or null."""
     return bool(place[0] == _NUMBER)
 
 
@@ -377,7 +378,7 @@ def _part(value: pa.Scalar) -> tuple[int, Any]:
 
 
 def plain_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows without dictionaries."""
+    """Return the same rows with dictionaries decoded."""
     columns = [_plain(column) for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 

@@ -38,12 +38,15 @@ def joined_fences(fences: Sequence[Fences]) -> Fences:
 
 @dataclass(slots=True)
 class LogPart:
-    """Blocks of rows, with masks of the current and the held rows (the masks change in place)."""
+    """Blocks of rows, with masks of the current and of the held rows.
+
+    Masks are changed in place.
+    """
 
     blocks: list[pa.RecordBatch]
     current: np.ndarray
     held: np.ndarray
-    #: The column of expiry times, and the greatest expiry time if it is known.
+    #: The column of expiry times; and the greatest expiry time, if it is known.
     until: str | None = None
     known_last: int | None = None
     is_stored: bool = False
@@ -54,7 +57,7 @@ class LogPart:
     verify: Callable[[pa.RecordBatch], None] | None = None
     last: int = field(init=False, default=INF_TIME)
     fences: Fences = field(init=False)
-    #: The position of the first row of each block, and the end of the last.
+    #: The position of the first row of each block, and the end of the last block.
     starts: np.ndarray = field(init=False)
     #: The number of current rows that no reader holds.
     free: int = field(init=False)
@@ -86,13 +89,13 @@ class LogPart:
         return int(self.fences[0][0])
 
     def block(self, k: int) -> pa.RecordBatch:
-        """Block ``k``, to be read."""
+        """Return block ``k``, after a check of its bytes if it is mapped from a file."""
         if self.verify is not None:
             self.verify(self.blocks[k])
         return self.blocks[k]
 
     def move(self, blocks: list[pa.RecordBatch], fences: Fences) -> None:
-        """Replace the blocks by equal rows on scratch; the next lookup builds the index again."""
+        """Replace the blocks by equal rows on scratch. The next lookup builds the index again."""
         self.blocks, self.known_fences, self.index, self.is_stored = blocks, fences, None, True
         self.__post_init__()
 
@@ -102,11 +105,11 @@ class LogPart:
         return [block.column(self.until).to_numpy() for block in blocks]
 
     def count(self) -> None:
-        """Count the free rows after a mask was changed."""
+        """Count the free rows again, after a mask was changed."""
         self.free = int((self.current & ~self.held).sum())
 
     def positions(self, numbers: np.ndarray) -> np.ndarray:
-        """The positions of the rows with these sorted numbers; numbers without a row are skipped.
+        """Return the positions of the rows with these sorted numbers; skip numbers without a row.
 
         No number may be below the part's first number.
         """

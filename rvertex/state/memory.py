@@ -1,8 +1,8 @@
 """The memory budget for the state of one host's vertices, and how much each operator uses.
 
 Every operator that can spill is a *holder*. A holder reports its bytes after it has grown. It must
-spill when all holders together exceed the budget and it has more than an equal share. So a busy
-operator may use the share of an idle one, and no operator is starved by its neighbours.
+spill when all holders together exceed the budget and it uses more than an equal share. So a busy
+operator may use the share of an idle operator, and none is starved by the others.
 
 When a holder spills depends on the budget, on the other holders and on the input's batch
 boundaries. Its output must not depend on any of them.
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Bytes of rows to gather before they are written, even if the budget is smaller.
+#: Bytes of rows that are gathered before they are written, even if the budget is smaller.
 RUN_BYTES_MIN = 4 << 20
-#: Bytes to read or write at once if there is no budget.
+#: Bytes that are read or written at once if there is no budget.
 UNLIMITED_RUN_BYTES = 256 << 20
-#: Bytes of rows to sort or emit at once. Sorting needs about three times as much.
+#: Bytes of rows that are sorted or emitted at once. Sorting needs about three times as much memory.
 PIECE_BYTES_MAX = 16 << 20
-#: Memory that a step needs beside the state: its batch, the rows that it sorts, a piece of output.
-#: This much of a budget is kept free for it, but at most 1 / _WORK_PART.
+#: Memory that a step needs besides the state: its batch, the rows that it sorts, a piece of output.
+#: This much of a budget is kept free, but at most 1 / _WORK_PART of it.
 WORK_BYTES, _WORK_PART = 192 << 20, 4
-#: The part of a budget for mapped pages. They are dropped when they fill half of it, at least
-#: PAGES_BYTES_MIN, because a single read may map as much again.
+#: Mapped pages may use 1 / _PAGES_PART of a budget. They are dropped when they fill half of that,
+#: at least PAGES_BYTES_MIN, because a single read may map as much again.
 _PAGES_PART, PAGES_BYTES_MIN = 8, 16 << 20
 #: Bytes that the system maps around a short slice: it maps aligned parts of 64 KiB.
 _AROUND_BYTES = 128 << 10
-#: Bytes to map at once when slices are joined.
+#: Bytes that are mapped at once when slices are joined.
 _JOINED_BYTES = 8 << 20
-#: Bytes to free until they are returned to the system.
+#: The process returns freed memory to the operating system each time this many bytes were freed.
 GIVE_BACK_BYTES = 32 << 20
-#: To close state in one table takes about this number of times its memory.
+#: Closing state into one table takes about this many times its memory.
 _CLOSING_COPIES = 3
 #: A holder gathers 1 / _RUNS_PER_SHARE of its share before it writes a run.
 _RUNS_PER_SHARE = 4
-#: Items of a longer list or dictionary are measured by a sample.
+#: Longer lists and dictionaries are measured by a sample of this many items.
 _SAMPLE = 64
 _OBJECT_BYTES = 64
-#: Bytes of a list item, a number that no other object shares.
+#: Bytes of a list item that is a number and not shared with other objects.
 _ITEM_BYTES = 40
 _ARRAYS = (np.ndarray, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table)
-#: Most objects in state, recognised by their type: a test by isinstance takes ten times as long.
+#: Types of most objects in state. Comparing types is ten times as fast as isinstance.
 _NUMBERS = {int, float, bool, type(None)}
 
 
@@ -73,7 +73,7 @@ class StateMemory:
         scratch: Scratch | None = None,
         host: StateMemory | None = None,
     ) -> None:
-        """``budget_bytes`` None: never spill. ``host``: for a vertex, the memory of its host."""
+        """Share ``budget_bytes`` (None: never spill); ``host``: for a vertex, its host's memory."""
         self.budget_bytes = budget_bytes
         self.scratch = scratch or Scratch()
         self.host = host or self
@@ -81,15 +81,16 @@ class StateMemory:
         self.unverified = Unverified()
         #: Files and bytes written to scratch so far.
         self.spills = self.spilled_bytes = 0
-        #: Bytes that all holders have in memory, and their keys, also those on scratch.
+        #: Bytes that all holders have in memory, and their number of keys, including keys on
+        #: scratch.
         self.used_bytes = self.keys = 0
         #: The files on scratch that are in use.
         self.stored = Usage()
         self._holders = 0
-        #: Bytes freed since freed memory was returned to the system.
+        #: Bytes freed since memory was last returned to the operating system.
         self._freed_bytes = 0
-        # Reentrant: Python's collector may delete a holder, which takes the lock, in the middle of
-        # code whose thread already has the lock.
+        # Reentrant: Python's collector may delete a holder, which takes the lock, in a thread that
+        # already has the lock.
         self._lock = threading.RLock()
 
     def holder(self) -> Holder:
@@ -98,11 +99,11 @@ class StateMemory:
         return Holder(self)
 
     def of_vertex(self) -> StateMemory:
-        """Return a memory for one vertex: the host's budget, with separate counts."""
+        """Return a memory for one vertex: it shares the host's budget, with separate counts."""
         return StateMemory(self.budget_bytes, self.scratch, self.host)
 
     def add(self, nbytes: int, holders: int = 0, keys: int = 0) -> None:
-        """Add to the bytes and keys of all holders; only holders call this."""
+        """Change the totals of bytes and keys by these numbers. Only holders call this."""
         with self._lock:
             self.used_bytes += nbytes
             self._holders += holders
@@ -111,7 +112,10 @@ class StateMemory:
             self.host.add(nbytes, holders, keys)
 
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        """Return the same batches on scratch.
+
+        Raises as :meth:`~rvertex.state.scratch.Scratch.store`.
+        """
         stored = self.scratch.store(batches, self.stored)
         self.spills += 1
         nbytes = sum(batch.nbytes for batch in batches)
@@ -147,13 +151,13 @@ class StateMemory:
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
         """Return a part of a state; on scratch if the state's ``total_bytes`` exceed the budget."""
-        self.drop_pages()  # the part was read to be checked
+        self.drop_pages()  # the pages of the part were read when it was checked
         if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
         return self.scratch.store_bytes(part, self.stored)
 
     def mapped(self, path: str, total_bytes: int) -> pa.Buffer | None:
-        """Map a file with a part of a state of ``total_bytes``; None if the state is in budget."""
+        """Map a file with a part of a state; None if the state's ``total_bytes`` are in budget."""
         is_over = self._exceeds(total_bytes)
         return self.scratch.map_file(path, self.stored) if is_over else None
 
@@ -178,14 +182,14 @@ class StateMemory:
 
     @property
     def limit_bytes(self) -> int:
-        """Bytes of state at which holders begin to spill: the budget without work and pages."""
+        """Bytes of state at which holders begin to spill: the budget minus work and pages."""
         budget = self.budget_bytes
         assert budget is not None
         return budget - min(budget // _WORK_PART, WORK_BYTES) - budget // _PAGES_PART
 
 
 class Holder:
-    """The memory of one operator; the operator sets ``used_bytes`` and ``keys``."""
+    """The memory of one operator, which sets ``used_bytes`` and ``keys``."""
 
     __slots__ = ("_keys", "_memory", "_used_bytes")
 
@@ -198,7 +202,7 @@ class Holder:
 
     @property
     def keys(self) -> int:
-        """Keys of the operator, in memory and on scratch."""
+        """Number of keys of the operator, in memory and on scratch."""
         return self._keys
 
     @keys.setter
@@ -225,7 +229,7 @@ class Holder:
 
     @property
     def must_spill(self) -> bool:
-        """Whether this holder has to spill: the budget is exceeded, and it is over its share."""
+        """Whether this holder must spill: the budget is exceeded, and it is over its share."""
         return self.is_crowded and self.used_bytes > self._memory.host.share_bytes
 
     @property
@@ -236,35 +240,36 @@ class Holder:
 
     @property
     def run_bytes(self) -> int:
-        """Bytes to gather before they are written as one run."""
+        """Bytes of rows that are gathered before they are written as one run."""
         if not self.may_spill:
             return UNLIMITED_RUN_BYTES
         return max(self._memory.host.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
 
     @property
     def piece_bytes(self) -> int:
-        """How much to sort or emit at once."""
+        """Bytes of rows that are sorted or emitted at once."""
         return min(self.run_bytes, PIECE_BYTES_MAX)
 
     @property
     def closes_in_pieces(self) -> bool:
-        """Whether one table of all data of this holder would exceed the budget."""
+        """Whether one table of all the holder's data would exceed the budget."""
         budget = self._memory.host.budget_bytes
         return budget is not None and _CLOSING_COPIES * self.used_bytes > budget
 
     def read_once(self, parts: Iterable[T]) -> Iterator[T]:
-        """Yield parts that may be on scratch, each for one use.
+        """Yield parts that may be on scratch, each to be used once.
 
-        Pages of a part may be dropped when the next is read.
+        Pages of a part may be dropped when the next part is read.
         """
         for part in parts:
             yield part
             self._memory.drop_pages()
 
     def joined(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return the rows of at least one batch, which may be slices on scratch, as one.
+        """Join one or more batches, which may be slices on scratch, into one.
 
-        Short slices of many files map far more than their size. Pages are dropped between groups.
+        Short slices of many files map far more than their size, so pages are dropped between
+        groups.
         """
         if not self.may_spill:
             return join_batches(batches)
@@ -273,11 +278,14 @@ class Holder:
 
     @property
     def run_bytes_min(self) -> int:
-        """Smallest run that is worth a file, in bytes."""
+        """Bytes of the smallest run that is written to a file."""
         return RUN_BYTES_MIN
 
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        """Return the same batches on scratch.
+
+        Raises as :meth:`~rvertex.state.scratch.Scratch.store`.
+        """
         return self._memory.store(batches)
 
     def store_array(self, array: np.ndarray) -> np.ndarray:
@@ -293,13 +301,13 @@ class Holder:
         self._memory.unverified.verify(batch)
 
     def is_stored(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the bytes of a batch with columns are on scratch."""
+        """Return whether the bytes of a batch, which has columns, are on scratch."""
         buffers = [b for column in batch.columns for b in column.buffers() if b is not None]
         return all(self._memory.scratch.holds(b.address) for b in buffers if b.size)
 
 
 def _mapped_together(batches: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Cut the batches into groups of which about _JOINED_BYTES are mapped if they are read."""
+    """Divide the batches into groups such that reading one maps about _JOINED_BYTES."""
     group: list[pa.RecordBatch] = []
     mapped = 0
     for batch in batches:
@@ -328,7 +336,7 @@ class SpillsState(Protocol):
     """An operator whose state may be larger than memory."""
 
     def use_memory(self, memory: StateMemory) -> None:
-        """Spill according to this budget; called once, before the first row."""
+        """Use this budget. Called once, before the first row."""
 
 
 def give_memory(operator: object, memory: StateMemory) -> None:
@@ -340,8 +348,8 @@ def give_memory(operator: object, memory: StateMemory) -> None:
 def held_bytes(*roots: object) -> int:
     """Estimate the bytes of objects and of everything they refer to.
 
-    Arrays are exact, long lists and dictionaries are sampled. An object that two roots share counts
-    twice.
+    Arrays are counted exactly, long lists and dictionaries are sampled. An object that two roots
+    share counts twice.
     """
     return _all_bytes(roots)
 
@@ -349,7 +357,7 @@ def held_bytes(*roots: object) -> int:
 def _all_bytes(items: Iterable[Any]) -> int:
     """Return the bytes of objects.
 
-    What most of them are is counted here, without a call for each.
+    Most common types are counted here, without a call for each object.
     """
     total = 0
     for held in items:

@@ -1,9 +1,9 @@
-"""A log of rows in which a newer row may delete older ones; saved by reference, searched by key.
+"""A log of rows in which a newer row may delete older rows; saved by reference, searched by key.
 
 Every row has a number, in the order of writing. ``append`` takes new rows and the numbers of the
 rows that they delete. Batches are merged into *parts* of doubling size, like the digits of a binary
-counter, up to PART_ROWS_MAX rows. A part is compacted when half of its rows are deleted. Over the
-memory budget parts are on scratch.
+counter, up to PART_ROWS_MAX rows. A part is compacted when half of its rows are deleted. If the
+memory budget is exceeded, parts are on scratch.
 
 A caller may keep the values of a row in memory: the row is *held*. ``find`` returns rows that are
 not held, by key and per batch, through an index of hashes (:mod:`rvertex.state.hash_index`).
@@ -11,8 +11,8 @@ not held, by key and per batch, through an index of hashes (:mod:`rvertex.state.
 Invariants: (1) numbers increase within a part and from part to part, and two current rows never
 have the same number; (2) after ``append`` and ``load`` at most half of each part is deleted, so
 every part has current rows, wherever a snapshot was taken; (3) unchanged batches are the same
-objects in the next snapshot, and a mask marks the deleted rows.
-Source: log-structured merge trees (O'Neil et al. 1996).
+objects in the next snapshot, and a mask marks the deleted rows. Source: log-structured merge trees
+(O'Neil et al. 1996).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 NUMBER = "number"
 #: Prefix of the names of a log's tables, in the state of operators that also have others.
 LOG = "log."
-#: Saved tables of the indexes. They are valid only for exactly the saved rows; a log can be loaded
+#: Saved tables of the indexes. They are valid only for exactly the saved rows. A log can be loaded
 #: without them.
 INDEX_TABLES = frozenset({"parts", "entries", "words", "fences"})
-#: Largest part. The index of a part is sorted in memory in one go, which limits its size.
+#: Most rows in a part. A part's index is sorted in memory at once, which limits its size.
 PART_ROWS_MAX = 1 << 21
 #: Bytes of a block on scratch, about the size of a part of a checkpoint.
 _BLOCK_BYTES = 4 << 20
@@ -50,7 +50,7 @@ _MASK = pa.schema([("is_current", pa.bool_())])
 
 
 class RowLog:
-    """Rows of ``schema``, whose first column is the int64 ``NUMBER``.
+    """Stores rows of ``schema``, whose first column is the int64 ``NUMBER``.
 
     ``keys``: the columns that :meth:`find` compares. ``until``: an int64 column with each row's
     expiry time.
@@ -76,7 +76,7 @@ class RowLog:
 
     @property
     def free_rows(self) -> int:
-        """How many current rows are not held."""
+        """Number of current rows that are not held."""
         return sum(part.free for part in self._parts)
 
     @property
@@ -108,7 +108,10 @@ class RowLog:
                 parts[k - 1 : k + 1] = self._merged([before, last])
 
     def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
-        """Return the current, not held rows of these keys, in any order; ``hold``: hold them."""
+        """Return the current rows of these keys that are not held, in any order.
+
+        With ``hold`` they are held afterwards.
+        """
         found = []
         for part, candidates, _, at in self._matches(columns):
             rows = np.flatnonzero(heads_of(at))
@@ -119,20 +122,23 @@ class RowLog:
         return found
 
     def look_up(self, columns: Sequence[pa.Array], name: str, missing: int) -> np.ndarray:
-        """The int64 column ``name`` of the newest current, not held row of each key, int64[n]."""
+        """Return the int64 column ``name`` of each key's newest current row that is not held.
+
+        The result is int64[n], ``missing`` for a key without such a row.
+        """
         values = np.full(len(columns[0]), missing, np.int64)
         for _, candidates, needle, _ in self._matches(columns):  # oldest first
             values[needle] = candidates.column(name).to_numpy()
         return values
 
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
-        """Return which of these numbers belong to current, not held rows, bool[n]."""
+        """Return which of these numbers belong to current rows that are not held, bool[n]."""
         free = [part.numbers(at) for part, at in self._free(numbers)]
         is_free: np.ndarray = np.isin(numbers, np.concatenate([np.empty(0, np.int64), *free]))
         return is_free
 
     def take(self, numbers: np.ndarray) -> list[pa.RecordBatch]:
-        """The rows with these numbers that are current and not held; they are held afterwards."""
+        """Return the current rows with these numbers that are not held, and hold them."""
         batches = []
         for part, at in self._free(numbers):
             if len(at):
@@ -142,14 +148,14 @@ class RowLog:
         return batches
 
     def take_all(self) -> list[pa.RecordBatch]:
-        """Return all current rows; they are held afterwards."""
+        """Return all current rows, and hold them."""
         for part in self._parts:
             part.held[:] = True
             part.count()
         return self.current()
 
     def release(self) -> None:
-        """Mark all rows as not held, and write all parts to scratch if there is a budget."""
+        """Mark all rows as not held. If there is a budget, write all parts to scratch."""
         for part in self._parts:
             part.held[:] = False
             part.count()
@@ -161,7 +167,7 @@ class RowLog:
                 part.move(*self._stored(part.blocks))
 
     def expire(self, now: int) -> None:
-        """Drop the parts whose rows all expire at or before ``now``; a merge drops single rows."""
+        """Drop the parts whose rows all expire at or before ``now``. A merge drops single rows."""
         self._now = now
         if any(part.last <= now for part in self._parts):
             self._parts = [part for part in self._parts if part.last > now]
@@ -171,7 +177,7 @@ class RowLog:
         return [rows for part in self._parts for rows in part.rest()]
 
     def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-        """Return all rows, with these columns, and which of them are current; without copies."""
+        """Return all rows, with these columns, and which of them are current. Makes no copies."""
         return (pair for part in self._parts for pair in part.masked(columns))
 
     def save(self) -> dict[str, pa.Table]:
@@ -205,7 +211,7 @@ class RowLog:
         }
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Restore the tables of ``save``; no row is held. Only called on a new log."""
+        """Restore the tables that ``save`` returned; no row is held. Call it only on a new log."""
         assert not self._parts, len(self._parts)
         mask = tables["current"].column(0).to_numpy()
         rows = tables["keys"].cast(self._schema)
@@ -235,7 +241,7 @@ class RowLog:
         last: int | None = None,
         fences: Fences | None = None,
     ) -> LogPart:
-        """A restored part; its large blocks may be mapped from the checkpoint's files."""
+        """Return a restored part. Its large blocks may be mapped from the checkpoint's files."""
         total = outside = 0
         for block in blocks:  # sizes, without reading rows
             nbytes = block.get_total_buffer_size()
@@ -277,10 +283,10 @@ class RowLog:
     def _matches(
         self, columns: Sequence[pa.Array]
     ) -> Iterator[tuple[LogPart, pa.RecordBatch, np.ndarray, np.ndarray]]:
-        """Each part that has current, not held rows of these keys, and the rows, oldest first.
+        """Yield each part with current rows of these keys that are not held, oldest first.
 
-        With the rows: where their keys are in ``columns`` and their positions in the part. A key
-        that is in ``columns`` twice has its rows twice.
+        With each part: the positions of the rows' keys in ``columns``, and the rows' positions in
+        the part. A key that is in ``columns`` twice has its rows twice.
         """
         if not self.free_rows or not len(columns[0]):
             return
@@ -305,7 +311,7 @@ class RowLog:
                 yield part, candidates, needle[same], at[same]
 
     def _index_of(self, part: LogPart) -> HashIndex:
-        """Return the index of a part, which is made at its first use."""
+        """Return the index of a part. It is built at its first use."""
         if part.index is None:
             store = self.holder.store if part.is_stored else list
             hashes = self.holder.read_once(part.hashes(self._keys))
@@ -313,7 +319,7 @@ class RowLog:
         return part.index
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
-        """Yield each part, and the positions of its current, not held rows with these numbers."""
+        """Yield each part, and its current, not held rows with these numbers, as positions."""
         for part, here in self.holder.read_once(self._split(np.unique(numbers))):
             at = part.positions(here)
             yield part, at[part.current[at] & ~part.held[at]]
@@ -341,7 +347,10 @@ class RowLog:
                 yield part, numbers[lo:hi]
 
     def _compacted(self, part: LogPart) -> list[LogPart]:
-        """The part, or a part of its current rows if they are less than half; empty without any."""
+        """Return the part, or a new part if less than half of its rows are current.
+
+        The result is empty if no row is current.
+        """
         return self._merged([part]) if 2 * int(part.current.sum()) < part.rows else [part]
 
     def _merged(self, parts: Sequence[LogPart]) -> list[LogPart]:
@@ -364,7 +373,7 @@ class RowLog:
         return LogPart(blocks, current, held, self._until, is_stored=True, known_fences=fences)
 
     def _stored(self, batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Fences]:
-        """Write batches to scratch, a block per file: a lookup maps no more at a time."""
+        """Write batches to scratch, a block per file, so that a lookup maps one block at most."""
         stored: list[pa.RecordBatch] = []
         fences: list[Fences] = []
         rows = 0

@@ -1,7 +1,7 @@
 """Scratch files: immutable rows are written to a local disk, and the file is mapped into memory.
 
 A file has no name after it was written: it is opened, mapped and unlinked, so a killed host leaves
-nothing behind. The kernel frees its space when no array refers to the mapping any longer.
+no file behind. The kernel frees its space when no array refers to the mapping any longer.
 
 Invariants: (1) a stored batch equals the original; (2) ``used_bytes`` never exceeds
 ``limit_bytes``; (3) a failed write leaves the original rows unchanged.
@@ -33,7 +33,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Usage:
-    """The files of one owner, such as a vertex, that are in use now, and their bytes."""
+    """The files of one owner, such as a vertex, that are in use, and their bytes."""
 
     __slots__ = ("files", "nbytes")
 
@@ -44,25 +44,26 @@ class Usage:
 class Scratch:
     """Files in ``folder`` (None: the system's folder for temporary files).
 
-    ``limit_bytes``: maximum for all files of this host together; None: only the disk limits them.
+    ``limit_bytes``: most bytes of all files of this host together; None: only the disk limits them.
     """
 
     def __init__(self, folder: str | None = None, limit_bytes: int | None = None) -> None:
         self.folder = folder or tempfile.gettempdir()
         self.limit_bytes = limit_bytes
-        # Reentrant: Python's collector may free a file, which takes the lock, in the middle of code
-        # whose thread already has the lock.
+        # Reentrant: Python's collector may free a file, which takes the lock, in a thread that
+        # already has the lock.
         self._lock = threading.RLock()
         self._used_bytes = self._written_bytes = 0
-        #: The addresses of the mapped files, sorted, and where each ends.
+        #: The start addresses of the mapped files, sorted; and the end of each.
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
-        #: By start address: the number of the newest mapping there. The system may reuse an address
-        #: before the file's end is noted here.
+        #: By start address: the number of the newest mapping. The system may reuse an address
+        #: before the end of the old mapping is recorded here.
         self._owners: dict[int, int] = {}
         self._numbers = itertools.count()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
-        #: Bytes of mapped files that remained after pages were dropped, as the code of libraries.
+        #: Bytes of mapped files that stayed resident after pages were dropped, such as code of
+        #: libraries.
         self._resident_bytes = resident_file_bytes()
 
     @property
@@ -72,12 +73,12 @@ class Scratch:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes written so far, deleted files included."""
+        """Bytes written so far, including deleted files."""
         return self._written_bytes
 
     @property
     def files(self) -> int:
-        """How many files are in use."""
+        """Number of files in use."""
         return len(self._starts)
 
     def store(
@@ -85,7 +86,7 @@ class Scratch:
     ) -> list[pa.RecordBatch]:
         """Return the same batches (at least one, all of one schema), mapped from a new file.
 
-        ``usage``: counts the file while it is in use.
+        ``usage`` counts the file while it is in use.
 
         Raises:
             ScratchFullError: the limit is reached, or the disk is full.
@@ -93,7 +94,7 @@ class Scratch:
         """
         nbytes = sum(batch.nbytes for batch in batches)
         mapped = self._write(nbytes, lambda file: _write_stream(file, batches), usage)
-        # Zero copy: the reader touches only the messages' headers.
+        # Zero copy: the reader reads only the messages' headers.
         mapped_batches = list(pa.ipc.open_stream(mapped))
         assert [b.num_rows for b in mapped_batches] == [b.num_rows for b in batches]
         return mapped_batches
@@ -103,7 +104,10 @@ class Scratch:
         return self._write(len(data), lambda file: file.write(data), usage)
 
     def store_array(self, array: np.ndarray, usage: Usage | None = None) -> np.ndarray:
-        """The same values, mapped from a new file; writable if ``array`` is. Raises as `store`."""
+        """Return the same values, mapped from a new file.
+
+        The result is writable if ``array`` is. Raises as `store`.
+        """
         writes = array.flags.writeable
         data = pa.py_buffer(np.ascontiguousarray(array))
         mapped = self._write(data.size, lambda file: file.write(data), usage, writes=writes)
@@ -112,8 +116,8 @@ class Scratch:
     def map_file(self, path: str, usage: Usage | None = None) -> pa.Buffer | None:
         """Map a file that this object did not write; None if it is empty, missing or not local.
 
-        Its owner may delete the file while it is mapped. A network disk may not allow that, so only
-        files on the disk of ``folder`` are mapped.
+        The file's owner may delete it while it is mapped. A network disk may not allow that, so
+        only files on the disk of ``folder`` are mapped.
         """
         try:
             with open(path, "rb") as file:
@@ -128,8 +132,8 @@ class Scratch:
     def drop_pages(self, resident_max: int) -> None:
         """Drop mapped pages if more than ``resident_max`` bytes of these files are resident.
 
-        They count as memory of the process, although the system could drop them at any time.
-        The next read of such a page finds it in the page cache, or on the disk.
+        They count as memory of the process, although the system could drop them at any time. The
+        next read of such a page finds it in the page cache, or on the disk.
         """
         if self._used_bytes <= resident_max:
             return
@@ -186,7 +190,7 @@ class Scratch:
         with self._lock:
             self._used_bytes += size
             usage.files, usage.nbytes = usage.files + 1, usage.nbytes + size
-            # else the mapping before it at this address is gone, and its end will be noted soon
+            # otherwise the earlier mapping at this address has ended, which is about to be recorded
             if start not in self._ends:
                 bisect.insort(self._starts, start)
             self._ends[start] = start + size
@@ -196,7 +200,7 @@ class Scratch:
         return buffer
 
     def _free(self, start: int, size: int, owner: int, usage: Usage) -> None:
-        """Forget a mapping; another one may have got its addresses since."""
+        """Remove a mapping. Another mapping may have its addresses by now."""
         with self._lock:
             self._used_bytes -= size
             usage.files, usage.nbytes = usage.files - 1, usage.nbytes - size

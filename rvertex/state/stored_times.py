@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rvertex.state.memory import Holder
 
 _NAMES = ["time", "number"]
-#: Largest run that a merge makes.
+#: Most rows in a run that a merge makes.
 _RUN_ROWS_MAX = 1 << 21
-#: Entries that are looked up at once to find the first entry whose row exists.
+#: Number of entries that are looked up at once to find the first entry whose row exists.
 _LOOKED = 256
 
 
 class StoredTimes:
-    """Entries by time; int64 times below INF_TIME."""
+    """Entries by time; times are int64 and below INF_TIME."""
 
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
@@ -61,9 +61,9 @@ class StoredTimes:
         return min((int(times[0]) for times, _ in self._runs), default=INF_TIME)
 
     def least(self, has_row: Callable[[np.ndarray], np.ndarray]) -> int:
-        """Return the least time of an entry whose row exists; the entries before it are removed.
+        """Return the least time of an entry whose row exists, and remove the entries before it.
 
-        ``has_row``: maps row numbers to whether the row exists, bool[n].
+        ``has_row`` maps row numbers to whether the row exists, bool[n].
         """
         runs = []
         for times, numbers in self._runs:
@@ -79,8 +79,8 @@ class StoredTimes:
     def take(self, until: int, rows_max: int) -> tuple[int, np.ndarray]:
         """Remove entries up to ``until``; return the time reached, and the entries' row numbers.
 
-        With more than ``rows_max`` entries the time reached is below ``until``. Entries of one time
-        are taken together.
+        If there are more than ``rows_max`` entries, the time reached is below ``until``. Entries of
+        one time are removed together.
         """
         ends = [int(times.searchsorted(until, side="right")) for times, _ in self._runs]
         if sum(ends) > rows_max:

@@ -51,11 +51,11 @@ class UserCode:
 
     identity: str
     target: Any = field(compare=False, repr=False, metadata={"fingerprint": False})
-    #: False: declared as not deterministic; its vertex needs strong productions.
+    #: False if it is declared as not deterministic. Then its vertex needs strong productions.
     is_deterministic: bool = True
-    #: Whether it draws nondeterministic values from its context, which must be recorded.
+    #: Whether it draws nondeterministic values from its context. These must be recorded.
     draws_values: bool = False
-    #: The modules it is imported from, with the digests of their files.
+    #: The modules from which it is imported, with the digests of their files.
     sources: tuple[tuple[str, str], ...] = field(
         default=(), compare=False, repr=False, metadata={"fingerprint": False}
     )
@@ -74,7 +74,7 @@ class UserCode:
 
 
 def as_planned(*fields: Any) -> UserCode:
-    """Unpickle user code. Modules that it only names may have changed since."""
+    """Unpickle user code that is not called. Modules that it names may have changed since."""
     return UserCode(*fields)
 
 
@@ -82,7 +82,7 @@ def as_unchanged(*fields: Any) -> UserCode:
     """Unpickle user code that will be called.
 
     Raises:
-        ChangedCodeError: a module that it only names has changed.
+        ChangedCodeError: a module that it names has changed.
     """
     code = UserCode(*fields)
     check_unchanged(code.sources, code.name)
@@ -107,7 +107,7 @@ def dead_letter_outputs(
 
 
 class Poison:
-    """The poison events of one operator. ``payload``: the schema of its input."""
+    """Handles the poison events of one operator. ``payload``: the schema of its input."""
 
     def __init__(self, code: UserCode, on_error: OnError, payload: pa.Schema) -> None:
         self._code, self._on_error = code, on_error
@@ -118,13 +118,13 @@ class Poison:
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether poison events are skipped rather than fatal."""
+        """Whether poison events are skipped. If not, they end the job."""
         return self._on_error != "fail"
 
     def meet(
         self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> None:
-        """Handle an exception that an event raised (``values`` None: a timer).
+        """Handle an exception that an event raised, or a timer (``values`` None).
 
         Raises:
             UserCodeError: the policy is "fail".

@@ -1,9 +1,9 @@
-"""Nondeterministic values for user code: wall time, random numbers, lookups; each one is recorded.
+"""Nondeterministic values for user code: wall time, random numbers, lookups; each is recorded.
 
 A :class:`VertexContext` draws values from a :class:`ValueSource`, which numbers them from 0. A
-value recorded before a restart is returned again; a new one is computed and recorded. User code is
-called in sequence order, so after a restart it draws the same numbers and gets the same values,
-however its input is cut into batches.
+value recorded before a restart is returned again; a new value is computed and recorded. User code
+is called in sequence order, so after a restart it draws the same numbers and gets the same values,
+regardless of batch boundaries.
 
 Invariants: (1) each value source serves one operator of one vertex, so the order of drawing does
 not depend on batch boundaries; (2) ``next_index`` is part of the operator's snapshot, and ``load``
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One recorded value. ``argument``: the lookup's key, or empty; ``value``: plain data."""
+    """One recorded value. ``argument``: the lookup's key, or empty. ``value``: plain data."""
 
     kind: str
     argument: str
@@ -48,10 +48,10 @@ class CallPolicy:
 
     #: Most calls in progress at the same time.
     concurrency: int
-    #: Most requests per call; None: the function takes a single request, not a list.
+    #: Most requests per call. None: the function takes a single request, not a list.
     batch: int | None
     timeout_us: int
-    #: Most further attempts after a transient failure.
+    #: Most additional attempts after a transient failure.
     retries: int
 
 
@@ -77,10 +77,13 @@ class Calls(Protocol):
     """Concurrent calls of one function."""
 
     def start(self, requests: Sequence[Request]) -> None:
-        """Start calls for these requests; the policy limits them, and any order is possible."""
+        """Start calls for these requests, in any order and within the limits of the policy."""
 
     def wait(self) -> bool:
-        """Wait until a request is done. False: cannot wait here, run the vertex again later."""
+        """Wait until a request is done.
+
+        Return False if that must not block: run the vertex later.
+        """
 
     def counts(self) -> CallCounts:
         """Return the number of calls so far, by outcome."""
@@ -98,10 +101,10 @@ class ValueSource(Protocol):
         """Whether the next value was recorded before."""
 
     def take_recorded(self) -> Drawn:
-        """Draw the next value, of any kind; it must be recorded."""
+        """Draw the next value, of any kind. It must be a recorded value."""
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
-        """Return the next value: the recorded one, else ``make()``, which is recorded.
+        """Return the next value: the recorded value, or ``make()``, which is then recorded.
 
         Raises:
             ReplayedValueError: the recorded value has another kind or argument.
@@ -118,10 +121,10 @@ class ValueShell(Protocol):
         """Return the calls of an asynchronous function."""
 
     def unknown_calls(self) -> str:
-        """Return the user's decision about calls without an answer; "" if there is none."""
+        """Return the user's decision about calls without a response; "" if there is none."""
 
     def now_us(self) -> int:
-        """Wall time, microseconds UTC."""
+        """Return the wall time, us UTC."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
@@ -129,15 +132,18 @@ class ValueShell(Protocol):
 
 @runtime_checkable
 class DrawsValues(Protocol):
-    """An operator whose user code has a context; the vertex calls this after open, before load."""
+    """An operator whose user code has a context.
+
+    The vertex calls the method after ``open`` and before ``load``.
+    """
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """Draw values from ``source``, and new ones from ``shell``, from now on."""
+        """Draw recorded values from ``source``, and new values from ``shell``, from now on."""
 
 
 @runtime_checkable
 class CallsOutside(Protocol):
-    """An operator that makes asynchronous calls; it takes at most ``step_rows_max`` rows a step."""
+    """An operator that makes asynchronous calls; a step has at most ``step_rows_max`` rows."""
 
     step_rows_max: int
 
@@ -146,12 +152,15 @@ class CallsOutside(Protocol):
 
 
 def calls_outside(operator: object) -> TypeGuard[CallsOutside]:
-    """Return whether it makes asynchronous calls. ``implements`` cannot check attributes."""
+    """Return whether an operator makes asynchronous calls.
+
+    ``implements`` cannot check attributes.
+    """
     return hasattr(operator, "step_rows_max") and hasattr(operator, "call_counts")
 
 
 class ValueJournal:
-    """A value source in memory. ``recorded``: the values from ``first_index`` on."""
+    """A value source in memory. ``recorded``: the recorded values from ``first_index`` on."""
 
     def __init__(self, recorded: Sequence[Drawn] = (), *, first_index: int = 0) -> None:
         self._values = list(recorded)
@@ -195,14 +204,14 @@ class ValueJournal:
         self._next = index
 
     def take_fresh(self) -> tuple[int, tuple[Drawn, ...]]:
-        """Return the values recorded since the last call, and the number of the first of them."""
+        """Return the values recorded since the last call, and the number of the first."""
         first = self._taken
         fresh = tuple(self._values[first - self._first :])
         self._taken = first + len(fresh)
         return first, fresh
 
     def forget(self, index: int) -> None:
-        """Drop the values before ``index``; no snapshot before it will be loaded."""
+        """Drop the values before ``index``. No earlier snapshot will be loaded."""
         assert index <= self._next, (index, self._next)
         dropped = max(0, index - self._first)
         del self._values[:dropped]
@@ -211,14 +220,14 @@ class ValueJournal:
 
 
 class VertexContext:
-    """The part of a context with nondeterministic values; times are int microseconds UTC."""
+    """The part of a context with nondeterministic values. Times are int microseconds UTC."""
 
     def __init__(self) -> None:
         self._source: ValueSource | None = None
         self._shell: ValueShell | None = None
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """Draw recorded values from ``source``, new ones from ``shell``."""
+        """Draw recorded values from ``source``, and new values from ``shell``."""
         self._source, self._shell = source, shell
 
     @property
@@ -239,12 +248,14 @@ class VertexContext:
         return source.draw("now", "", shell.now_us)  # type: ignore[no-any-return]
 
     def random(self) -> float:
-        """Return a number in [0, 1); a recomputation returns the same one."""
+        """Return a number in [0, 1). A recomputation returns the same number."""
         source, shell = self._outside("random")
         return source.draw("random", "", shell.random)  # type: ignore[no-any-return]
 
     def lookup(self, function: Callable[[Any], Any], key: Any) -> Any:
-        """Return ``function(key)``, plain data; a recomputation returns the first result.
+        """Return ``function(key)``, which must be plain data.
+
+        A recomputation returns the first result.
 
         Plain data: None, bool, int, float, str, bytes, and lists and dictionaries of these.
         """
@@ -271,4 +282,4 @@ class Values(Protocol):
     """Connects operators of a vertex to their value sources."""
 
     def wire(self, index: int, operator: DrawsValues) -> None:
-        """Connect the operator number ``index`` to its value source."""
+        """Connect operator number ``index`` to its value source."""

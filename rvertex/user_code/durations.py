@@ -18,7 +18,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|µs|[wdhms])\s*")
 
 
 def parse_duration(text: str) -> int | None:
-    """Parse to microseconds; None: no duration, or no whole number of microseconds."""
+    """Parse to microseconds. None: not a duration, or not a whole number of microseconds."""
     stripped = text.strip()
     sign, body = (-1, stripped[1:]) if stripped.startswith("-") else (1, stripped.removeprefix("+"))
     total, at = Decimal(0), 0

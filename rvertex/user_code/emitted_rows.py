@@ -23,13 +23,13 @@ from rvertex.user_code.times import holds_times
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Rows that are converted to columns together: few enough to be in the processor's cache.
+#: Number of rows that are converted to columns together, small enough for the processor's cache.
 GATHERED_MIN = 1 << 12
 _INT_BITS = 63
 _EXACT_BITS = 53
 #: Bits of the integers that Python compares fastest.
 _DIGIT_BITS = 30
-#: Type -> a Python test that a value fits; values of other types are converted as a test.
+#: By type: a Python test that a value fits. Types without a test are tested by a conversion.
 _TESTS = {
     pa.int64(): f"_type({{v}}) is _int and (-2**{_DIGIT_BITS} < {{v}} < 2**{_DIGIT_BITS} or "
     f"-2**{_INT_BITS} <= {{v}} < 2**{_INT_BITS})",
@@ -41,7 +41,7 @@ _TESTS = {
 }
 #: Names in the generated code; no column has one of them.
 _TYPES = {"_type": type, "_int": int, "_float": float, "_str": str, "_bytes": bytes, "_bool": bool}
-#: Key types whose columns are used unchanged. Equal keys of other types may look different.
+#: Key types whose columns are used unchanged. In other types, equal keys may look different.
 _PLAIN = (
     pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean,
     pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_duration,
@@ -64,7 +64,7 @@ def emit(_ctx, {parameters}*, vs=None, ve=None):
                 _ends[_len(_starts)] = ve
             _add_start(vs){adds}
 """
-#: The same, for classes that never pass ``vs`` or ``ve``.
+#: The same code, for classes that never pass ``vs`` or ``ve``.
 _EMIT_AT_HAND = """\
 def emit(_ctx{parameters}):
     if not ({tests}):
@@ -83,9 +83,10 @@ class Rows:
     """
 
     def __init__(self, width: int) -> None:
-        #: Number of the event in the run whose time and key the row has; -1: the row has its own.
+        #: Per row: the number, in the run, of the event whose time and key the row has. -1: the row
+        #: has its own.
         self.numbers: list[int] = []
-        #: For rows with their own time: start, key, and the end unless it is ``vs + 1``.
+        #: For rows with their own time: start, key, and the end (unless it is ``vs + 1``).
         self.starts: list[int] = []
         self.keys: list[Any] = []
         self.ends: dict[int, int] = {}
@@ -96,11 +97,11 @@ class Rows:
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Return the number of rows, and of rows with their own times."""
+        """Return the number of rows, and the number of rows with their own times."""
         return len(self.numbers), len(self.starts)
 
     def cut(self, mark: tuple[int, int]) -> None:
-        """Drop the rows added since :meth:`mark` returned ``mark``."""
+        """Drop the rows that were added after :meth:`mark` returned ``mark``."""
         for column in (self.numbers, *self.columns):
             del column[mark[0] :]
         for column in (self.starts, self.keys):
@@ -133,7 +134,7 @@ class Emitted:
     def take(self, rows: Rows, events: pa.RecordBatch, frontier: int) -> pa.RecordBatch:
         """Add ``rows``, emitted up to ``frontier``; remove and return all rows that start by then.
 
-        ``events``: the events of the run. ``rows`` is empty afterwards.
+        ``events``: the events of the run. ``rows`` is cleared.
         """
         batch = join_batches([*self._gathered, self._batch(rows, events)])
         rows.cut((0, 0))
@@ -164,7 +165,7 @@ class Emitted:
         fields = list(self._schema)[len(arrays) :]
         for f, values in zip(fields, rows.columns, strict=True):
             try:
-                # ``emit`` has checked other values
+                # ``emit`` has checked values of other types
                 write = arrow_column if holds_times(f.type) else raw_column
                 arrays.append(write(values, f.type))
             except MemoryError:
@@ -190,7 +191,7 @@ class Emitted:
         return columns[:2] + self._key_columns(chosen)
 
     def _own(self, rows: Rows) -> list[pa.Array]:
-        """Return the times and keys of rows with their own."""
+        """Return the times and keys of rows that have their own."""
         starts = pa.array(rows.starts, pa.int64()).to_numpy()
         ends = starts + 1
         if rows.ends:
@@ -254,7 +255,7 @@ def _test_of(kind: pa.DataType) -> str:
 
 
 def _check(values: Sequence[Any], schema: pa.Schema) -> None:
-    """Raise if a value cannot be converted to its column's type."""
+    """Raise UserResultError if a value cannot be converted to its column's type."""
     for value, f in zip(values, schema, strict=True):
         try:
             arrow_column([value], f.type)

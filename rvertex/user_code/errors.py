@@ -6,10 +6,10 @@ import traceback
 
 from rstream.errors import IntegrityError, UsageError, error_class
 
-#: Exceptions of user code to catch. All of them, because ``sys.exit()`` or a panic of a Rust
-#: library would otherwise end the host.
+#: Exceptions of user code that are caught: all, because ``sys.exit()`` or a panic of a Rust library
+#: would otherwise end the host.
 RAISED = BaseException
-#: Exceptions that interrupt user code from outside, so they are not its fault.
+#: Exceptions that interrupt user code from outside, so user code is not to blame.
 INTERRUPTS = (KeyboardInterrupt, GeneratorExit)
 
 _VALUE_CHARACTERS_MAX = 200
@@ -37,7 +37,7 @@ class UserCodeError(UsageError):
 class UserResultError(UsageError):
     """A user's function returned a value that does not match its declaration.
 
-    ``place``: line of the user's code, if the exception has none.
+    ``place``: line of the user's code, if there is no exception with a line.
     """
 
     function: str
@@ -189,17 +189,18 @@ def reason_of(error: BaseException) -> str:
     except Exception as second:
         text = f"its text cannot be shown, {type(second).__name__}"
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return reason.encode("utf-8", "backslashreplace").decode()  # a lone surrogate has no UTF-8
+    # A lone surrogate cannot be encoded as UTF-8
+    return reason.encode("utf-8", "backslashreplace").decode()
 
 
 def shown(value: object) -> str:
-    """Return ``repr(value)``, cut to a length that fits into a message."""
+    """Return ``repr(value)``, shortened to a length that fits into a message."""
     text = repr(value)
     return text if len(text) <= _VALUE_CHARACTERS_MAX else text[: _VALUE_CHARACTERS_MAX - 3] + "..."
 
 
 def _is_ours(filename: str) -> bool:
-    """Return whether a frame belongs to our operators, which call the user's code."""
+    """Return whether a frame belongs to this project's operators, which call the user's code."""
     path = "/" + filename.replace("\\", "/")  # Cython reports relative paths: pyarrow/table.pxi
     return any(part in path for part in ("/rvertex/", "/pyarrow/", "<keyed state"))
 

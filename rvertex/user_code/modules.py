@@ -2,7 +2,7 @@
 
 A query names its modules (``py_files``): files ``.py``, ``.zip`` or ``.egg``, packages, and folders
 of modules. They are shipped to Spark's workers as one archive. Its name contains a digest of its
-content, so no worker continues to use an older one.
+content, so no worker continues to use an outdated archive.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def checked_modules(given: Iterable[str]) -> list[str]:
-    """Return the absolute paths of modules; a text may list several, separated by commas.
+    """Return the absolute paths of modules. A text may list several, separated by commas.
 
     Raises:
-        UsageError: one does not exist, or is no module.
+        UsageError: one does not exist, or is not a module.
     """
     paths = [os.path.abspath(path) for text in given for path in text.split(",") if path]
     for path in paths:
@@ -67,7 +67,7 @@ def shipped_modules(modules: Sequence[str]) -> list[str]:
 
 
 def import_place(path: str) -> str:
-    """Return the entry of ``sys.path`` for a module, a package or a folder of modules."""
+    """Return the ``sys.path`` entry for a module, a package or a folder of modules."""
     is_inside = path.endswith(".py") or os.path.exists(f"{path}/{_INIT}")
     return os.path.dirname(path) if is_inside else path
 
@@ -92,7 +92,10 @@ def _files(path: str) -> Iterator[str]:
 
 
 def _kept(data: bytes) -> str:
-    """Write a file that Spark can copy until this process ends; return its path."""
+    """Write a file that exists until this process ends, so that Spark can copy it.
+
+    Return its path.
+    """
     digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     if not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="streamscope-modules-"))

@@ -1,4 +1,4 @@
-"""Pickles plans and queries; records are stored by the names of their fields."""
+"""Pickles plans and queries. Records are stored by the names of their fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rvertex.user_code.stored import reduced
 
 
 class _Writer(cloudpickle.Pickler):
-    """Pickles our records by the names of their fields, so that later releases can read them."""
+    """Pickles this project's records by the names of their fields, for later releases."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to pickle ``obj``."""

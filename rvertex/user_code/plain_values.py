@@ -29,7 +29,7 @@ from rvertex.user_code.times import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: The only NaN object, because a dictionary finds a NaN key only by identity.
+#: The only NaN object in keys, because a dictionary finds a NaN key only by identity.
 NAN = float("nan")
 
 
@@ -43,7 +43,7 @@ def plain_list(column: pa.Array) -> list[Any]:
 
 
 def raw_list(column: pa.Array) -> list[Any]:
-    """Return the raw values of ``column``; without Python code per value for common types."""
+    """Return the raw values of ``column``. For common types no Python code runs per value."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -59,7 +59,7 @@ def raw_list(column: pa.Array) -> list[Any]:
 
 
 def plain_keys(column: pa.Array) -> list[Any]:
-    """Return raw keys, normalised so that dictionaries find equal ones: one NaN, no -0.0."""
+    """Return raw keys, normalised so that dictionaries find equal keys: one NaN, no -0.0."""
     values = raw_list(column)
     if pa.types.is_floating(column.type):
         return [v if v is None else NAN if v != v else v + 0.0 for v in values]
@@ -92,7 +92,7 @@ def _holds_integers(kind: pa.DataType) -> bool:
 
 
 def _check_integers(value: Any, kind: pa.DataType) -> None:
-    """Raise for a fraction where an integer is declared; Arrow would truncate it."""
+    """Raise for a fraction where an integer is declared, because Arrow would truncate it."""
     if value is None or not _holds_integers(kind):
         return
     if pa.types.is_dictionary(kind):
@@ -128,7 +128,7 @@ def key_view(kinds: Sequence[pa.DataType]) -> Callable[[Any], Any] | None:
 
 
 def as_given(value: Any, kind: pa.DataType) -> Any:
-    """Return a message's value in the form that users see: a raw time in microseconds."""
+    """Return a message's value in the form that users see: a raw time becomes microseconds."""
     if is_time(kind) and isinstance(value, int):
         return plain_list(raw_column([value], kind))[0]
     return value
@@ -157,9 +157,8 @@ def event_class(columns: Sequence[str]) -> type:
     """Return a class of events with the lifetime and ``columns`` as attributes.
 
     It is made from a tuple of values in this order. ``vs`` and ``ve`` are the lifetime, unless
-    columns have these names. Names that are no Python identifiers are read with
-    ``getattr(event, "the name")``. The class has slots, which are several times faster than
-    named tuples.
+    columns have these names. Names that are not Python identifiers are read with ``getattr(event,
+    "the name")``. The class has slots, which are several times faster than named tuples.
     """
     fields = [VS, VE, *columns]
     prefix = "_value"

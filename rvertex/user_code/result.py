@@ -1,7 +1,7 @@
 """Converts the result of a user's function over columns to the declared columns.
 
 A result is a RecordBatch or Table, a dictionary of columns (arrays, lists, numpy), or a data frame
-with the Arrow interface (pandas, Polars). Columns are matched by name, and further ones are
+with the Arrow interface (pandas, Polars). Columns are matched by name, and other columns are
 ignored. Values are cast with a check. A result of the wrong shape is an error of the code; a value
 that cannot be cast is an error of its event.
 """
@@ -79,7 +79,7 @@ def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
     """Return the column ``_row`` as int64[n].
 
     Raises:
-        UserResultError: it is not within the input, or it decreases.
+        UserResultError: a number is outside of the input, or the numbers decrease.
     """
     array = as_column(column, pa.int64())
     if array.null_count:
@@ -96,7 +96,7 @@ def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
 
 
 def as_column(values: Any, kind: pa.DataType) -> pa.Array:
-    """Convert to one array of ``kind``; raises Arrow's errors if a value does not fit."""
+    """Convert to one array of ``kind``. Raises Arrow's errors if a value does not fit."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):

@@ -2,7 +2,7 @@
 
 A plan contains the code of its query file, but only names functions and classes of other modules.
 Each worker imports these. After an edit, new code would continue on the old code's state, and a
-worker that starts later would compute other rows than its neighbours.
+worker that starts later would compute other rows than the other workers.
 
 Invariant: edits of comments and layout are ignored. A digest has two parts: a hash of the file's
 bytes, which identifies an unchanged file without parsing, and a hash of its syntax tree.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: Where libraries are; the prefix itself may contain the user's modules, as in /usr/local/app.
+#: Folders of libraries. Their parent may contain the user's modules, as in /usr/local/app.
 _MODULE_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
 _INSTALLED = (*map(sysconfig.get_path, _MODULE_PATHS), *site.getsitepackages())
 #: Spark's own modules, which its distribution keeps beside its jars.
@@ -50,9 +50,9 @@ _LIBRARIES = tuple(
         )
     )
 )
-#: Our modules outside the packages.
+#: This project's modules outside of its packages.
 _MODULES = tuple(os.path.join(_ROOT, name) for name in ("streamscope.py", "streamscope_pytest.py"))
-#: Names of package folders anywhere on the path: of the user, or of another environment.
+#: Names of package folders anywhere on the path, such as the folders of another environment.
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _DIGEST_BYTES = 8
 _BETWEEN = "-"
@@ -117,7 +117,7 @@ def has_changed(path: Path, digest: str) -> bool:
     """Return whether a file's syntax tree differs from its digest; False if the file is gone."""
     try:
         if _hash(_bytes_of(path)) == digest.partition(_BETWEEN)[0]:
-            return False  # fast path without parsing: each host checks before it starts
+            return False  # fast path without parsing, because each host checks before it starts
     except _UNREADABLE:
         return False
     now = _read(path, _version_of(path))[0]
@@ -144,7 +144,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
             return None
     try:
         return PathFinder.find_spec(name, above)
-    except KeyError:  # the parent of a namespace package is looked up, but is not imported
+    except KeyError:  # the parent of a namespace package is looked up, but not imported
         spec = ModuleSpec(name, None, is_package=True)
         places = [os.path.join(place, name.rpartition(".")[2]) for place in above or ()]
         spec.submodule_search_locations = [place for place in places if os.path.isdir(place)]
@@ -176,7 +176,7 @@ def _version_of(path: Path) -> tuple[int, int] | None:
 def _read(
     path: Path, version: tuple[int, int] | None
 ) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return a file's digest (None: it is no Python) and imports. ``version``: cache key."""
+    """Return a file's digest (None: not Python) and imports. ``version``: key of the cache."""
     if version is None:
         return None, ()
     try:

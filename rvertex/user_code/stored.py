@@ -23,18 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
-#: Former module and name of a class or function -> its present module and name.
+#: Former module and name of a class or function, and its present module and name.
 MOVED: dict[tuple[str, str], tuple[str, str]] = {
     ("planner.physical.plan", name): ("planner.physical.outputs", name)
     for name in ("OutputPart", "PlanOfOutputs")
 }
-#: Fields of earlier releases that are ignored: name of the class, name of the field.
+#: Fields of earlier releases that are ignored, as pairs of class name and field name.
 RETIRED: set[tuple[str, str]] = set()
 
 
 @functools.cache
 def _field_names(kind: type[Any]) -> tuple[str, ...] | None:
-    """Return the fields of our dataclasses; None for others and those with their own pickling."""
+    """Return the fields of this project's dataclasses; None for other classes.
+
+    A class with its own pickling counts as other.
+    """
     is_ours = kind.__module__.partition(".")[0] in PACKAGES
     if is_ours and is_dataclass(kind) and kind.__reduce__ is object.__reduce__:
         return tuple(field.name for field in fields(kind))

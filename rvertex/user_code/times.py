@@ -23,13 +23,13 @@ from rvertex.user_code.durations import parse_duration
 DAY_US = 86_400_000_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
-#: Microseconds per tick, and ticks per microsecond.
+#: Microseconds per tick; and below, ticks per microsecond.
 _TICK_US = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 _TICKS = {"s": 1, "ms": 1, "us": 1, "ns": 1_000}
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Return whether it is a time or a duration that Arrow stores as an integer."""
+    """Return whether the type is a time or a duration that Arrow stores as an integer."""
     return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
@@ -99,7 +99,7 @@ def write_nested(value: Any, kind: pa.DataType) -> Any:
 
 
 def from_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert a user's Arrow column to ``kind``; one of the two types is a time.
+    """Convert a user's Arrow column to ``kind``. One of the two types is a time.
 
     Integers are microseconds. Arrow converts other types, and raises if a value would change.
     """
@@ -113,7 +113,7 @@ def from_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def microseconds(value: Any, kind: pa.DataType | None = None) -> int:
-    """Convert a user's time, or one of ``kind``, to microseconds; ``datetime``: since 1970.
+    """Convert a user's time, or a time of type ``kind``, to microseconds; ``datetime``: since 1970.
 
     Raises:
         TypeError: the value is not a time.

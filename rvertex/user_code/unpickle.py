@@ -1,8 +1,9 @@
 """Unpickles plans and queries that another process of the user pickled.
 
-A pickle contains the classes and functions of the query file. It only names those of other modules,
-which must be importable, and unchanged, where they run. Otherwise the error names the module, and
-the host ends permanently: a restart would fail again (:data:`UNLOADABLE`).
+A pickle contains the classes and functions of the query file. It only names the classes and
+functions of other modules, which must be importable, and unchanged, where they run. Otherwise the
+error names the module, and the host ends permanently, because a restart would fail again
+(:data:`UNLOADABLE`).
 
 Invariant: only bytes that this user's own processes wrote are unpickled, never unrequested bytes
 from the network.
@@ -19,19 +20,19 @@ from rvertex.user_code.code import as_planned, as_unchanged
 from rvertex.user_code.errors import UnknownCodeError, reason_of
 from rvertex.user_code.stored import MOVED
 
-#: Start of the reason for which a host ends if it cannot load its plan.
+#: First words of the reason for which a host ends if it cannot load its plan.
 UNLOADABLE = "the plan cannot be loaded: "
 
 
 class _Reader(pickle.Unpickler):
-    """Names missing code in its errors. ``to_run``: changed code is an error."""
+    """An unpickler whose errors name missing code. ``to_run``: changed code is an error."""
 
     def __init__(self, data: bytes, *, to_run: bool) -> None:
         super().__init__(io.BytesIO(data))
         self._to_run = to_run
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """Return the class or function of that name; importing a module may raise any error."""
+        """Return the class or function of that name. Importing a module may raise any error."""
         module_name, global_name = MOVED.get((module_name, global_name), (module_name, global_name))
         try:
             target = super().find_class(module_name, global_name)
@@ -43,7 +44,7 @@ class _Reader(pickle.Unpickler):
 
 
 def load_shipped(data: bytes, *, to_run: bool) -> Any:
-    """Unpickle. ``to_run``: the code in it will be called.
+    """Unpickle a plan or query. ``to_run``: its code will be called.
 
     Raises:
         UnknownCodeError: it names a class or a function that cannot be imported here.

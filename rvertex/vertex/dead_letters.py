@@ -17,7 +17,10 @@ def dead_letter_payload() -> pa.Schema:
 
 
 def dead_letters(dead: pa.RecordBatch, frontier: int) -> pa.RecordBatch:
-    """Return bad rows as events of a side output, timed by the ``frontier`` when they arrived."""
+    """Return bad rows as events of a side output.
+
+    Their time is the ``frontier`` at their arrival.
+    """
     met = np.full(dead.num_rows, frontier, np.int64)
     vs = np.maximum(met, 0) if frontier == MIN_TIME else met
     columns = [pa.array(vs), pa.array(vs + 1), *dead.columns, pa.array(met)]

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: The clock before the first entry: every row is early, so the host writes an entry.
+#: The clock before the first entry. By it every row is early, so the host writes an entry.
 NO_CLOCK = [int(MIN_TIME), 0]
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyRows:
-    """The rule for one partition."""
+    """The rule by which the rows of one partition are early."""
 
     source: str
     partition: int
     max_ahead_us: int
-    #: The column that holds the event's start; "(vs)" for an expression.
+    #: The column with the event's start; "(vs)" for an expression.
     column: str
     fails: bool
 
@@ -65,7 +65,8 @@ class EarlyRows:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return which rows are early, bool[n], and the clock time each was compared with, us.
 
-        A row is compared with the first clock whose ``until`` is beyond it, else with the last.
+        A row is compared with the first clock whose ``until`` is beyond it, else with the last
+        clock.
         """
         times, untils = np.array(clocks, np.int64).T
         first = untils.searchsorted(rows.positions, side="right")
@@ -109,7 +110,10 @@ class EarlyRows:
         return LogRows(rows.positions[~is_early], rows.batch.filter(kept), rows.next_position, dead)
 
     def _origins(self, rows: LogRows, taken: pa.Array) -> list[dict[str, Any]]:
-        """Return the origin of each row in ``taken``; without one in the log, the row as JSON."""
+        """Return the origin of each row in ``taken``.
+
+        If the log has no origins, the row as JSON.
+        """
         texts = json_rows(rows.batch.filter(taken))
         if rows.origins is None:
             return [{"source": self.source, "raw": text} for text in texts]

@@ -1,7 +1,7 @@
-"""Finds the operator that holds back the watermark of a vertex, to show to users. Pure.
+"""Finds the operator that holds back the watermark of a vertex, to show it to users. Pure.
 
-An operator holds it back if the last row or CTI it emitted is earlier than the last one it got.
-The first such operator of the chain is reported, because the operators after it wait for it.
+An operator holds it back if the last row or CTI it emitted is earlier than the last row or CTI it
+got. The first such operator of the chain is reported, because the operators after it wait for it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _VALUE_CHARACTERS_MAX = 60
 
 @runtime_checkable
 class HoldsRows(Protocol):
-    """An operator that can name the row whose end it waits for."""
+    """An operator that can name the row for whose end it waits."""
 
     def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return start and key of the earliest row without a known end; None: no such row."""
+        """Return start and key of the earliest row without a known end; None: there is none."""
 
 
 def holding(
     specs: Sequence[OperatorSpec], operators: Sequence[Operator], reached: Sequence[int]
 ) -> tuple[Hold, ...]:
-    """Return the operator that holds the watermark back, or nothing.
+    """Return the operator that holds the watermark back; an empty tuple if there is none.
 
-    ``reached``: last start or CTI, us, that the input side released, then that each operator
-    emitted.
+    ``reached`` has the last start or CTI, us, that the input side released, and then that each
+    operator emitted.
     """
     for k, (spec, operator) in enumerate(zip(specs, operators, strict=True)):
         inside = spec.operator if isinstance(spec, ForwardCtis) else spec
@@ -44,14 +44,14 @@ def holding(
         if reached[k + 1] >= reached[k] or reached[k] == INF_TIME:
             continue
         if not (inside.holds_ctis or is_window):
-            continue  # it only moves times
+            continue  # it only changes times
         since_us, what = reached[k + 1], ""
         row = operator.first_held() if implements(operator, HoldsRows) else None
         if row is not None:
             since_us, key = row
             what = ", ".join(f"{name}={_shown(value)}" for name, value in key.items())
         elif since_us == MIN_TIME and not is_window:
-            continue  # it was just loaded and has emitted nothing yet
+            continue  # it was just loaded, and has emitted no row yet
         name = words_of(_holder(inside))
         return (Hold(name, what, since_us, is_window and not inside.holds_ctis),)
     return ()

@@ -1,14 +1,15 @@
 """Promises for idle log partitions, so that the watermark does not wait for them. Pure.
 
-A partition is idle if no row arrived for ``idle_after`` and the log has recently confirmed that no
-row follows the last one read. The policy decides which time an idle partition promises:
+A promise is a time: no later row of the partition starts before it. A partition is idle if no row
+arrived for ``idle_after`` and the log has recently confirmed that no row follows the last one read.
+The policy decides which time an idle partition promises:
 
 - ``follow``: the least time of the active partitions plus a *grant*. It follows their rows, not
   their promises, else partitions would raise each other without end. The grant is an eighth of the
   delay, at least ``GRANT_MIN_US`` and at most the delay. So fewer promises are journaled, and when
   the partition resumes in step with the others, its rows are not late.
 - ``clock``: the wall clock minus the delay.
-- ``wait``: nothing.
+- ``wait``: no promise.
 
 Source: ADR 32.
 """
@@ -27,31 +28,31 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogEnd
     from rvertex.sources.spec import LogSpec
 
-#: Least advance of one promise, us.
+#: Least advance of the promised time in one step, us.
 GRANT_MIN_US = 100_000
-#: Divisor of the delay that gives the grant. When a partition resumes, its rows may be out of order
-#: by the rest of the delay. A larger divisor leaves more of it, and journals promises more often.
+#: The grant is the delay divided by this. When a partition resumes, its rows may be out of order by
+#: the rest of the delay. A larger divisor leaves more of it, and journals promises more often.
 GRANT_SHARE = 8
-#: An end that the log reported within this time counts as recent, even if ``idle_after`` is
+#: An end that the log reported within this time, s, counts as recent, even if ``idle_after`` is
 #: shorter. A busy machine may need longer than ``idle_after`` to answer, and then no partition
 #: would ever be idle.
 CONFIRMED_S = 2.0
-#: Number of frontiers kept. If the log answers a query for its end later than that, the frontier of
-#: the query is gone and the partition promises nothing.
+#: Number of frontiers kept. If the log answers a query for its end too late, the frontier at the
+#: query was dropped, and the partition promises nothing.
 LOOKS_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """Progress of one partition as the host observes it; seconds on the monotonic clock."""
+    """Progress of one partition as the host observes it. Seconds are of the monotonic clock."""
 
     #: Next position to read.
     position: int
-    #: No later row has a smaller event time, us.
+    #: No later row has a smaller event time than this, us.
     frontier: int
-    #: The frontier from its rows alone, without promises, us. MIN_TIME: it had no row.
+    #: The frontier from the partition's rows alone, without promises, us. MIN_TIME: it had no row.
     rows_frontier: int
-    #: When the last row arrived, or the instance started.
+    #: When the last row arrived, or if there was none, when the instance started.
     last_row_s: float
     end: LogEnd | None
     is_ended: bool
@@ -75,24 +76,24 @@ class PartitionFacts:
 class Look:
     """The frontiers of all partitions at one moment."""
 
-    #: Monotonic clock, s.
+    #: The moment by the monotonic clock, s.
     at_s: float
-    #: Wall clock, us UTC.
+    #: The moment by the wall clock, us UTC.
     at_us: int
-    #: Frontier of each partition from its rows alone, us.
+    #: The frontier of each partition from its rows alone, us.
     rows_frontiers: tuple[int, ...]
     #: Least frontier of the stage's active partitions in other vertices, us; None: all are idle.
     others_us: int | None
 
 
 class Looks:
-    """The last :data:`LOOKS_KEPT` looks in the order of time."""
+    """The last :data:`LOOKS_KEPT` looks, in the order of time."""
 
     def __init__(self) -> None:
         self._looks: deque[Look] = deque(maxlen=LOOKS_KEPT)
 
     def note(self, look: Look) -> None:
-        """Append a look; it must be the latest."""
+        """Append a look. It must be later than the others."""
         self._looks.append(look)
 
     @property
@@ -108,7 +109,7 @@ class Looks:
 def promises(
     rules: LogSpec, partitions: Sequence[PartitionFacts], looks: Looks, delay_us: int
 ) -> dict[int, int]:
-    """Return the new promise of each idle partition, by its index, us: no row follows below it.
+    """Return, by index, the new promise of each idle partition, us: no row before it follows.
 
     ``partitions``: the facts at the last look.
     """

@@ -4,8 +4,8 @@ The lateness of a row is the greatest ``vs`` of the rows before it minus its own
 counted in buckets (steps), each at most 1/32 of its lateness wide; the maximum is exact. With a
 fixed delay, a row is kept if its lateness is at most the delay.
 
-Invariants: (1) the counts follow from the rows alone, whatever the cutting; (2) equal counts have
-equal bytes; (3) there are at most 1,900 steps.
+Invariants: (1) the counts follow from the rows alone, regardless of batch boundaries; (2) equal
+counts have equal bytes; (3) there are at most 1,900 steps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _POWERS = np.left_shift(np.int64(1), np.arange(63))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatenessCounts:
-    """Rows per bucket of lateness; rows that are not late are not counted."""
+    """Number of rows per bucket of lateness. Rows that are not late are not counted."""
 
     #: The greatest lateness, us; 0 without rows.
     max_us: int = 0
-    #: Numbers of the non-empty buckets, int64[n], ascending, and the row count of each.
+    #: Numbers of the non-empty buckets, int64[n], ascending; and the row count of each bucket.
     steps: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -50,8 +50,9 @@ class LatenessCounts:
 
         It is the upper bound of a bucket: the least such delay, or up to 1/32 more.
         """
-        behind = np.append(np.cumsum(self.rows[::-1])[::-1], 0)  # rows of this step or a later one
-        at = int((behind > late_max).sum())  # the rows of these buckets must all be kept
+        # Number of rows in this bucket or a later one
+        behind = np.append(np.cumsum(self.rows[::-1])[::-1], 0)
+        at = int((behind > late_max).sum())  # all rows of these buckets must be kept
         return min(_end(int(self.steps[at - 1])), self.max_us) if at else 0
 
     def below(self, late_us: int) -> LatenessCounts:
@@ -78,7 +79,7 @@ class LatenessCounts:
 
 
 def _step(late_us: np.ndarray) -> np.ndarray:
-    """Return the bucket of each lateness; below 64 us every lateness has its own."""
+    """Return the bucket of each lateness. Below 64 us every lateness has a separate bucket."""
     shift = np.maximum(np.searchsorted(_POWERS, late_us, side="right") - 6, 0)
     step: np.ndarray = shift * _STEPS + (late_us >> shift)
     return step

@@ -2,7 +2,7 @@
 
 An entry takes effect before the first row at its position or beyond. Each batch of rows is split at
 the entries' positions. So lateness and frontier depend only on the order of rows and entries, not
-on how the rows were cut into batches.
+on batch boundaries.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class LogChannel:
         )
         self._until = unit.until
         self._early = EarlyRows.of(spec, unit.stream)
-        #: ``[time us, until]`` of the "clock" entries in effect; it decides rows before ``until``.
+        #: ``[time us, until]`` of the "clock" entries in effect. Each decides the rows before
+        #: ``until``.
         self.clocks: list[list[int]] = []
         #: Whether the partition was created after the job was planned.
         self.is_added = False
@@ -69,9 +70,9 @@ class LogChannel:
         self.dead_rows = 0
         #: Number of positions that the log had deleted before they were read.
         self.lost_positions = 0
-        #: Durable entries whose position has not been reached.
+        #: Durable entries whose position has not been reached yet.
         self._pending: deque[LogEntry] = deque()
-        #: Late and undecodable rows to be emitted, each with the frontier at its arrival.
+        #: Late and undecodable rows that must be emitted, each with the frontier at its arrival.
         self.late: list[pa.RecordBatch] = []
         self.dead: list[pa.RecordBatch] = []
         #: Where a replay ends: the next position, and the number of entries in effect there.
@@ -79,7 +80,7 @@ class LogChannel:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it was added and no entry has set yet from which time its rows count."""
+        """Whether it is an added partition whose first row's time no entry has set yet."""
         return self.is_added and self.entries == 0
 
     @property
@@ -94,11 +95,11 @@ class LogChannel:
 
     @property
     def limit(self) -> int | None:
-        """Return the first position that must not be offered now; None: no limit."""
+        """Return the position from which no row may be offered now; None: no limit."""
         return self.stop[0] if self.stop is not None else self._until
 
     def decide(self, entry: LogEntry) -> None:
-        """Queue a durable entry; an entry that already took effect is skipped."""
+        """Queue a durable entry. Skip an entry that already took effect."""
         if entry.index < self.entries + len(self._pending):
             return
         assert entry.index == self.entries + len(self._pending), (entry, self.entries)
@@ -115,7 +116,7 @@ class LogChannel:
         return LogEntry("clock", partition, index, position, max(now_us, last_us), until)
 
     def _known_clocks(self) -> list[list[int]]:
-        """Return the clocks in effect and the queued ones, which decide rows beyond."""
+        """Return the clocks in effect, and the queued clocks, which decide later rows."""
         pending = [[e.time, e.until] for e in self._pending if e.kind == "clock"]
         return [*self.clocks, *pending] or [NO_CLOCK]
 
@@ -123,7 +124,7 @@ class LogChannel:
         """Process the next rows, up to ``rows.next_position``."""
         assert rows.next_position >= self.position, (rows.next_position, self.position)
         assert self.stop is None or rows.next_position <= self.stop[0], (rows, self.stop)
-        while not self.is_ended:  # ends: each pass takes an entry, or all remaining rows
+        while not self.is_ended:  # ends: each round takes an entry, or all remaining rows
             at = self._next_cut(rows.next_position)
             self._take(rows.before(at))
             self.position = max(self.position, at)
@@ -147,7 +148,7 @@ class LogChannel:
             self.end()
 
     def progress(self, partition: int, facts: PartitionFacts, **host_fields: Any) -> LogProgress:
-        """Return the partition's progress; ``host_fields``: fields that only the host knows."""
+        """Return the partition's progress. ``host_fields``: fields that only the host knows."""
         return LogProgress(
             partition=partition,
             position=facts.position,
@@ -164,7 +165,7 @@ class LogChannel:
         return {name: getattr(self, name) for name in _BOOKS}
 
     def load(self, books: dict[str, Any], reorder: OperatorState) -> None:
-        """Continue from a snapshot; the caller must pass later entries to :meth:`decide` again."""
+        """Continue from a snapshot. The caller must pass later entries to :meth:`decide` again."""
         for name in _BOOKS:
             setattr(self, name, books[name])
         self.reorder.load(reorder)
@@ -195,10 +196,10 @@ class LogChannel:
             case "end":
                 self.end()
             case "file":
-                pass  # its rows follow
+                pass  # the file's rows follow the entry
 
     def _take(self, rows: LogRows) -> None:
-        """Process rows with no entry between them; a bad row gets the frontier at its position."""
+        """Process rows with no entry between them. A bad row gets the frontier at its position."""
         if self._early is not None:
             rows = self._early.set_aside(rows, self._known_clocks())
         if rows.dead is None or rows.dead.num_rows == 0:
@@ -223,7 +224,7 @@ class LogChannel:
             raise LateRowError(position, error.vs, error.frontier) from error
         if late is not None:
             self.late.append(late)
-        if self.reorder.is_ended:  # the rows contain the end of the stream: CTI(INF_TIME)
+        if self.reorder.is_ended:  # the rows contained the end of the stream, CTI(INF_TIME)
             self.is_ended = True
 
     def _take_dead(self, dead: pa.RecordBatch) -> None:
@@ -232,7 +233,7 @@ class LogChannel:
 
 
 def taken_below(waiting: list[pa.RecordBatch], frontier: int | None) -> Sequence[pa.RecordBatch]:
-    """Remove and return side rows whose frontier is below ``frontier`` (None: all).
+    """Remove and return side rows whose frontier is below ``frontier`` (None: all rows).
 
     Frontiers ascend in ``waiting``.
     """

@@ -61,7 +61,7 @@ class LogInput:
     def __init__(
         self, partition: SourcePartition, *, sides: Sequence[str], pending_rows_max: int
     ) -> None:
-        """``sides``: the names of its side outputs; the first is that of late rows.
+        """Read ``partition``. ``sides``: names of its side outputs, first that of late rows.
 
         ``pending_rows_max``: most rows of a partition that are buffered to wait for slower ones.
         """
@@ -84,7 +84,7 @@ class LogInput:
         #: "file" entries that took effect, one batch per snapshot.
         self._files = pa.Table.from_batches([], schema=_FILES_SCHEMA)
         self._fresh_files: list[LogEntry] = []
-        #: Per journal blob, each partition's number of entries up to the blob's end.
+        #: Per journal blob: each partition's number of entries up to the blob's end.
         self._blobs: dict[int, list[int]] = {}
         self._next_blob = 0
         #: The last CTI that was released.
@@ -94,13 +94,13 @@ class LogInput:
 
     @property
     def consumed(self) -> tuple[int, ...]:
-        """Next position of each partition, then its number of entries in effect."""
+        """Next position of each partition, and then the number of entries in effect of each."""
         positions = [channel.position for channel in self.channels]
         return (*positions, *(channel.entries for channel in self.channels))
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Equals :attr:`consumed`: nothing is read ahead."""
+        """Equals :attr:`consumed`, since no rows are read ahead."""
         return self.consumed
 
     @property
@@ -133,7 +133,7 @@ class LogInput:
         self.channels[channel].offer(items)
 
     def decide(self, entries: Iterable[LogEntry], blob: int = 0) -> None:
-        """Queue durable entries; entries that already took effect are skipped.
+        """Queue durable entries. Skip entries that already took effect.
 
         ``blob``: number of the journal blob that contains the entries.
         """
@@ -201,7 +201,10 @@ class LogInput:
         return sides
 
     def _released_below(self) -> list[int | None]:
-        """Per partition, the time below which all its rows are final; None: all rows are."""
+        """Return, per partition, the time below which all its rows are final.
+
+        None: all rows are.
+        """
         bound = self.bound
         if bound == INF_TIME or len(self.channels) == 1:
             return [None] * len(self.channels)
@@ -209,7 +212,10 @@ class LogInput:
         return [bound + 1 if k <= first else bound for k in range(len(self.channels))]
 
     def _frontiers(self) -> list[int]:
-        """Frontier per partition; INF_TIME for an added one without an entry, so none waits."""
+        """Return the frontier per partition; INF_TIME for an added partition without an entry.
+
+        So no other partition waits for it.
+        """
         return [INF_TIME if c.is_awaited else c.reorder.frontier for c in self.channels]
 
     # ---- state
@@ -230,9 +236,9 @@ class LogInput:
         return joined_states(states, {**self._header(), _BLOB: self.first_blob}, tables)
 
     def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
-        """Continue from a snapshot; the caller must pass later entries to :meth:`decide` again."""
+        """Continue from a snapshot. The caller must pass later entries to :meth:`decide` again."""
         books = state.header["books"]
-        known = self.channels[: len(books)]  # later partitions were added after the snapshot
+        known = self.channels[: len(books)]  # further partitions were added after the snapshot
         for k, channel in enumerate(known):
             channel.load(books[k], part_state(state, str(k)))
             if f"{LATE}.{k}" in state.tables:
@@ -285,7 +291,7 @@ class LogInput:
         return tuple(None if c.stop is None else c.stop[0] for c in self.channels)
 
     def resume(self) -> None:
-        """End the replay: read on without a limit."""
+        """End the replay, and read without a limit."""
         for channel in self.channels:
             channel.stop = None
             channel.apply_due()
@@ -294,17 +300,17 @@ class LogInput:
 
     @property
     def late_events(self) -> int:
-        """Late rows so far, dropped or adjusted."""
+        """Number of late rows so far, dropped or adjusted."""
         return sum(c.reorder.late_dropped + c.reorder.late_adjusted for c in self.channels)
 
     @property
     def late_dropped(self) -> int:
-        """Late rows so far that were dropped."""
+        """Number of late rows so far that were dropped."""
         return sum(channel.reorder.late_dropped for channel in self.channels)
 
     @property
     def dead_rows(self) -> int:
-        """Rows so far that could not be decoded."""
+        """Number of rows so far that could not be decoded."""
         return sum(channel.dead_rows for channel in self.channels)
 
     @property
@@ -317,7 +323,7 @@ class LogInput:
 
     @property
     def passed_over(self) -> int:
-        """Events so far that the source's filter dropped."""
+        """Number of events so far that the source's filter dropped."""
         return sum(channel.reorder.passed_over for channel in self.channels)
 
     @property

@@ -44,11 +44,11 @@ from rvertex.vertex.spec import Lane, Position
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Default bytes of read-ahead per channel.
+#: Default for the most bytes of read-ahead per channel.
 PENDING_BYTES_MAX = 16 << 20
-#: Key of the state's header: greatest time of items from outside of channels, such as lanes.
+#: Key in the state's header: greatest time of items that are not from channels, such as lanes.
 REACHED = "reached"
-#: Number of rows from which a release is divided, and the least number of rows of a part.
+#: A release with at least this many rows is divided; the fewest rows of a part.
 _PARTS_MIN, _PART_ROWS = 1 << 17, 1 << 15
 
 
@@ -80,7 +80,7 @@ class Merge:
         self._channels = [_Channel(i) for i in range(len(ports))]
         #: The unreleased items from the old plan of a changed job.
         self._carried: dict[Lane, _Channel] = {}
-        #: The greatest CTI released.
+        #: The greatest CTI that was released.
         self._last_cti: int = MIN_TIME
         #: The greatest time of released items that are in no channel.
         self._reached: int = MIN_TIME
@@ -97,7 +97,7 @@ class Merge:
 
     @property
     def is_finished(self) -> bool:
-        """Whether ``CTI(INF_TIME)`` was released: nothing more follows."""
+        """Whether ``CTI(INF_TIME)`` was released, so that no item follows."""
         return self._last_cti == INF_TIME
 
     def wants(self, i: int) -> bool:
@@ -143,8 +143,8 @@ class Merge:
         released = self._released_at(bound)
         taken: list[list[Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
-        # Channels in the order of the inputs: with the stable sort of ``_in_order`` this is the
-        # rule of ties, and ``_released_at`` relies on it.
+        # In the order of the inputs: ``_in_order`` sorts stably, so this order decides ties.
+        # ``_released_at`` relies on it.
         for i, channel, port in self._in_rank():
             for chunk in channel.take(bound, with_events=i < released):
                 taken[port].append(chunk)
@@ -177,7 +177,7 @@ class Merge:
         return OperatorState(header, tables)
 
     def pending_tables(self) -> list[pa.Table | None]:
-        """Per channel, the rows that wait for other channels; None if there are none."""
+        """Return, per channel, the rows that wait for other channels; None: no rows."""
         return [c.table() if c.pending_rows else None for c in self._channels]
 
     def load(self, state: OperatorState, consumed: Sequence[int]) -> None:
@@ -197,7 +197,10 @@ class Merge:
 
     @property
     def position(self) -> Position:
-        """Positions, greatest time and last CTI: exactly the items before them were released."""
+        """Positions, greatest time and last CTI.
+
+        Exactly the items before these positions were released.
+        """
         times = [c.consumed_time for c in self._channels]
         return Position(self.consumed, max(self._reached, *times), self._last_cti)
 
@@ -217,7 +220,7 @@ class Merge:
         return tuple(c.stop_seq for c in self._channels)
 
     def resume(self) -> None:
-        """End the replay: read on without a limit."""
+        """End the replay, and read without a limit."""
         for channel in self._channels:
             assert channel.pending_rows == 0, channel.pending_rows
             channel.stop_seq = None
@@ -231,11 +234,11 @@ class Merge:
         return min(channel.bound for channel in self._channels)
 
     def _released_at(self, bound: int) -> int:
-        """Return the number of channels, from the first, that may release their items at ``bound``.
+        """Return how many channels, from the first, may release their items at ``bound``.
 
         It is 0 while a CTI of that time may follow: until every channel is past ``bound`` or has an
-        event there. The first channel that is not past it may still get events of that time, so
-        the channels after it wait.
+        event there. The first channel that is not past it may still get events of that time, so the
+        channels after it wait.
         """
         if bound == INF_TIME:
             return 0
@@ -267,21 +270,25 @@ class _Channel:
     ) -> None:
         self._index = index
         self._pending: deque[Chunk] = deque()
-        #: Kind of the last item read.
+        #: Kind of the last item that was read.
         self.last_kind = consumed_kind
         self.next_seq = next_seq
         self.pending_rows = self.pending_bytes = 0
-        #: Time of the last item read; no later item is earlier.
+        #: Time of the last item that was read. No later item is earlier.
         self.promise = consumed_time
-        #: Time of the last item released.
+        #: Time of the last item that was released.
         self.consumed_time = consumed_time
         self.consumed_kind = consumed_kind
-        #: Items from this seq on are read only after the replay has ended; None: no replay.
+        #: Items from this seq on are read only after the replay has ended. None: there is no
+        #: replay.
         self.stop_seq: int | None = None
 
     @property
     def bound(self) -> int:
-        """The promise; INF_TIME once the replay's end is reached, so that nothing waits for it."""
+        """The promise.
+
+        INF_TIME once the replay's end is reached, so that no channel waits for it.
+        """
         return INF_TIME if self.next_seq == self.stop_seq else self.promise
 
     def append(self, items: Items) -> None:
@@ -298,7 +305,7 @@ class _Channel:
         self.promise, self.last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
 
     def take(self, bound: int, *, with_events: bool) -> list[Chunk]:
-        """Remove and return items that ``bound`` releases; ``with_events``: also those at it."""
+        """Remove and return items before ``bound``; ``with_events``: also the events at it."""
         taken: list[Chunk] = []
         while self._pending:
             chunk = self._pending[0]
@@ -319,7 +326,7 @@ class _Channel:
         return taken
 
     def table(self) -> pa.Table:
-        """Return the unreleased items; there must be some."""
+        """Return the unreleased items. There must be some."""
         return pa.Table.from_batches([chunk.batch for chunk in self._pending])
 
     def check(self) -> None:

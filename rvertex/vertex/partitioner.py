@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 #: Events for side outputs from one step, by the name of the side output.
 SideEvents = dict[str, pa.RecordBatch]
-#: Up to this number of streams, a pass over the rows per stream is faster than sorting.
+#: For at most this many streams, a pass over the rows per stream is faster than sorting.
 _SCANNED_MAX = 4
-#: Up to this number of new items, slices between them are copied as a whole.
+#: For at most this many new items, the slices between them are copied whole.
 _COPIED_MAX = 32
-#: Up to this number of events, one gather serves all streams.
+#: For at most this many events, one gather serves all streams.
 _TOGETHER_ROWS_MAX = 512
 
 
@@ -66,7 +66,7 @@ def _rows_of_each(keys: list[pa.Array], edge: OutputEdge) -> list[np.ndarray]:
 
 
 def owners_of(edge: OutputEdge, slots: np.ndarray) -> np.ndarray:
-    """Return the stream of each row by its slot; a range begins with its bound."""
+    """Return the stream of each row by its slot. A range begins with its bound."""
     return np.array(edge.owners)[np.searchsorted(edge.bounds, slots, side="right")]
 
 
@@ -122,7 +122,7 @@ def _items(
 
 
 def _with(values: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Insert int64 values at ascending places; for few values 3 times faster than ``np.insert``."""
+    """Insert int64 values at ascending places. For few values, 3 times as fast as ``np.insert``."""
     if len(at) > _COPIED_MAX:
         return np.insert(values, at, new)
     out = np.empty(len(values) + len(at), np.int64)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 #: Column of late rows: the frontier at their arrival, us. The output is complete below it.
 FRONTIER = "_frontier"
-#: With at least this number of rows per grid time, a binary search beats rounding every row.
+#: With at least this many rows per grid time, a binary search is faster than rounding every row.
 _ROWS_PER_GRID_TIME = 16
 _BUFFER, _CTIS = "buffer", "ctis"
 
@@ -79,11 +79,11 @@ class Reorder:
         keep: Evaluator | None = None,
         known: KnownFrontier | None = None,
     ) -> None:
-        """``sorts``: release events in time order, else all buffered ones in arrival order.
+        """Start without rows. ``sorts``: release events in time order; otherwise in arrival order.
 
-        ``is_stream``: the items are already sorted, so an event is a promise like a CTI.
-        ``keep``: filter of the buffered rows. A late row is filtered after it was adjusted; a
-        dropped one is not filtered. ``known``: raises the frontier beyond that of the rows.
+        ``is_stream``: the items are already sorted, so an event is a promise like a CTI. ``keep``:
+        filter of the buffered rows. A late row is filtered after it was adjusted; a dropped row is
+        not filtered. ``known``: raises the frontier beyond the frontier of the rows.
         """
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
@@ -93,21 +93,21 @@ class Reorder:
         self._late: LatePolicy = late
         self._cti_every_us = cti_every_us
         self._keep = keep
-        #: Events that were not late and that ``keep`` dropped.
+        #: Number of events that were not late and that ``keep`` dropped.
         self.passed_over = 0
         self._schema = event_schema(payload)
         self._sorts, self._is_stream = sorts, is_stream
         self._buffer = self._empty_buffer()
         self._row = 0
-        #: Greatest ``vs`` of all events offered, MIN_TIME before the first.
+        #: Greatest ``vs`` of all events offered; MIN_TIME before the first event.
         self.max_vs: int = MIN_TIME
         #: No later released event has a smaller ``vs``.
         self._frontier: int = MIN_TIME
         #: The frontier from rows alone since this object was made or loaded; MIN_TIME before them.
         self.rows_frontier: int = MIN_TIME
-        #: The last CTI released or about to be.
+        #: The last CTI that was released or will be released next.
         self.last_cti: int = MIN_TIME
-        #: CTIs to release, all later than the released ones.
+        #: CTIs to release, all later than the released CTIs.
         self._ctis: list[np.ndarray] = []
         self.late_dropped = 0
         self.late_adjusted = 0
@@ -126,11 +126,9 @@ class Reorder:
     def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Accept the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
 
-        Rows may have more columns than the payload; only late rows keep them.
-
-        Returns:
-            The late events unchanged, each with the frontier at its arrival
-            (:func:`late_payload`); None if there are none.
+        Rows may have more columns than the payload; only late rows keep them. Returns the late
+        events unchanged, each with the frontier at its arrival (:func:`late_payload`); None if
+        there are none.
 
         Raises:
             LateRowError: an event is late and the policy is "error"; no row was accepted.
@@ -148,7 +146,7 @@ class Reorder:
     def skip(self, rows_max: int) -> int:
         """Skip rows without an event, up to the next rise of a known frontier; return how many.
 
-        They advance the row number but not the frontier of the rows.
+        They advance the row number, but not the frontier of the rows.
         """
         rows, time = rows_max, int(MIN_TIME)
         if self._known is not None:
@@ -176,7 +174,7 @@ class Reorder:
         return self._buffer.rows
 
     def advance(self, time: int) -> None:
-        """Raise the frontier to ``time``: rows below it that arrive later are late."""
+        """Raise the frontier to ``time``. Rows below it that arrive later are late."""
         self._reach(time)
 
     def release(self) -> Run | None:
@@ -185,7 +183,7 @@ class Reorder:
         return None if run.is_empty else run
 
     def release_below(self, time: int, last_cti: int) -> Run:
-        """Return the events below ``time`` and the CTIs up to ``last_cti``; both must be final.
+        """Return the events below ``time`` and the CTIs up to ``last_cti``. Both must be final.
 
         Without sorting, return all events.
         """
@@ -217,7 +215,7 @@ class Reorder:
         return OperatorState(self.scalars().header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``, which contains :attr:`consumed`; scalars: with empty buffer."""
+        """Continue from ``state``, which has :attr:`consumed`; scalars have no buffered rows."""
         header = state.header
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self.last_cti = header["frontier"], header["last_cti"]
@@ -235,7 +233,7 @@ class Reorder:
                 self._buffer.push(events)
 
     def check(self) -> None:
-        """Assert the invariants, in linear time; for tests."""
+        """Assert the invariants, in linear time. For tests."""
         self._buffer.check()
         assert self.last_cti <= self._frontier, (self.last_cti, self._frontier)
 
@@ -330,7 +328,7 @@ class Reorder:
     def _accept(
         self, events: pa.RecordBatch, before: np.ndarray, rows: np.ndarray | None
     ) -> pa.RecordBatch | None:
-        """Buffer ``events``, late ones by the policy; ``before``: frontier at each one's arrival.
+        """Buffer ``events``; the policy decides about late ones. ``before``: frontiers at arrival.
 
         ``rows``: their row numbers relative to the batch; None: they are the whole batch.
         """
@@ -375,7 +373,7 @@ class Reorder:
 def _on_grid(frontier: np.ndarray, every: int) -> np.ndarray:
     """Return the grid times that a growing frontier has reached, rounded down, each at least once.
 
-    With many rows per grid time, a search for the grid times is cheaper than dividing each row.
+    With many rows per grid time, a search for the grid times is faster than dividing each row.
     """
     frontier = frontier[np.searchsorted(frontier, MIN_TIME + every) :]
     if len(frontier) == 0:
@@ -389,7 +387,7 @@ def _on_grid(frontier: np.ndarray, every: int) -> np.ndarray:
 
 
 def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:
-    """Return the events with lifetimes raised: no start below ``before``, and none empty."""
+    """Return the events with lifetimes raised: no start below ``before``, and no empty lifetime."""
     vs = np.maximum(int64_column(events, VS), before)
     ve = np.maximum(int64_column(events, VE), vs + 1)
     columns = [pa.array(vs), pa.array(ve), *events.columns[2:]]

@@ -7,10 +7,10 @@ with dense sequence numbers. Rows for side outputs go to side streams
 (:mod:`rvertex.events.side_output`), which are the last of the output edges.
 
 Invariants: (1) the output sequences depend only on the loaded snapshot and the input sequences,
-never on how these were cut into offers or executes; (2) items that were offered but not released
-are not state; (3) ``get_snapshot`` is O(1) by reference; (4) a snapshot of positions describes the
-last ``execute``, and a vertex that loaded one emits nothing before it has reached these positions
-again. Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
+never on how these were divided into offers or executes; (2) items that were offered but not
+released are not state; (3) ``get_snapshot`` is O(1) by reference; (4) a snapshot of positions
+describes the last ``execute``, and a vertex that loaded it emits nothing before it has reached
+these positions again. Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RVertex:
         before_step: Callable[[list[Run]], None] | None = None,
         memory: StateMemory = UNLIMITED,
     ) -> None:
-        """``values``: for user code. ``before_step`` is called with each step's runs, by port."""
+        """Open the operators; ``values``: for user code. ``before_step`` gets each step's runs."""
         self.spec = spec
         self._values = values
         self._before_step = before_step
@@ -79,7 +79,7 @@ class RVertex:
 
     def _open(self) -> None:
         spec = self.spec
-        #: Events that the input side released, and that the vertex emitted.
+        #: Number of events that the input side has released, and that the vertex has emitted.
         self._events_released = self._events_out = 0
         sides = own_sides(spec)
         self._input: Merge | SourceInput | LogInput
@@ -102,7 +102,7 @@ class RVertex:
             )
             ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
         self._operators = []
-        #: Names of the side outputs: of the input side, then of each operator.
+        #: Names of the side outputs: first of the input side, then of each operator.
         self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
@@ -113,7 +113,7 @@ class RVertex:
             ports = [operator.output_schema(ports)]
         self._arrays = ArraySpill(self._operators, self.memory)
         self.calling = [op for op in self._operators if calls_outside(op)]
-        #: All that may emit side events, each with its index into ``_sides``.
+        #: All that may emit side events: each with its index into ``_sides``.
         self._side_sources: list[tuple[int, HasSideOutputs]] = [
             (k, source)
             for k, source in enumerate([self._input, *self._operators])
@@ -125,11 +125,11 @@ class RVertex:
         self.hot_keys = HotKeys([(e.keys, len(e.streams)) for e in spec.outputs if not e.side])
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
-        #: Last start or CTI that the input side released, then that each operator emitted, us.
+        #: Last start or CTI that the input side released, and then that each operator emitted, us.
         self._reached: list[int] = [MIN_TIME] * (len(self._operators) + 1)
         self.pieces = Pieces()  # the remaining output of the last step
         self.is_finished = False
-        #: The snapshot that a replay is rebuilding.
+        #: The snapshot that the current replay rebuilds.
         self._target: Snapshot | None = None
         horizon_us = spec.recovery.horizon_us if spec.recovery.strategy == "replay" else None
         self._points = None if horizon_us is None else ReplayPoints(horizon_us)
@@ -139,12 +139,12 @@ class RVertex:
 
     @property
     def consumed(self) -> tuple[int, ...]:
-        """Per input, the next seq to consume: all items below were released."""
+        """Per input, the next seq to consume. All items below were released."""
         return self._input.consumed
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Per input, the next seq to offer; at or past :attr:`consumed`."""
+        """Per input, the next seq to offer: at or past :attr:`consumed`."""
         return self._input.read_positions
 
     @property
@@ -154,7 +154,7 @@ class RVertex:
 
     @property
     def counts(self) -> Counts:
-        """The vertex's counters. A source counts its dropped rows in, but not its buffered ones."""
+        """The vertex's counters; a source counts dropped rows as input, but not buffered ones."""
         counts = counted(self._operators)
         released, out, source = self._events_released, self._events_out, self._input
         if isinstance(source, Merge):
@@ -175,7 +175,7 @@ class RVertex:
 
     @property
     def log(self) -> LogInput | None:
-        """The input side, if it reads a live log; else None."""
+        """The input side if it reads a live log, else None."""
         return self._input if isinstance(self._input, LogInput) else None
 
     @property
@@ -190,14 +190,14 @@ class RVertex:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether it rereads input to rebuild its state, without output."""
+        """Whether it reads old input again to rebuild its state. Meanwhile it emits nothing."""
         return self._target is not None
 
     def load(self, snapshot: Snapshot) -> None:
         """Restore ``snapshot``, at once or by reading input again.
 
         Raises:
-            ReplayDifferenceError: the snapshot has nothing to reread, but contradicts itself.
+            ReplayDifferenceError: the snapshot has nothing to read again, but contradicts itself.
         """
         assert snapshot.vertex == self.spec.id, (snapshot.vertex, self.spec.id)
         self._open()
@@ -221,9 +221,9 @@ class RVertex:
     def get_snapshot(self, *, whole: bool = False) -> Snapshot:
         """Return ``<input seqs>, <output seqs>, state`` as of now.
 
-        For a vertex recovered by replay: the positions after the last ``execute`` and where to
-        start reading to rebuild them. It returns the state as long as that start would be before
-        the state from which the vertex was loaded. ``whole``: always return the state.
+        For a vertex recovered by replay, it returns the positions after the last ``execute``, and
+        where to start reading to rebuild them. It returns the state as long as that start would be
+        before the state from which the vertex was loaded. ``whole``: always return the state.
         """
         if self._target is not None:
             return self._target
@@ -251,7 +251,7 @@ class RVertex:
         )
 
     def states(self) -> tuple[OperatorState, ...]:
-        """Current states: of the input side, then of each operator."""
+        """Current states: first of the input side, then of each operator."""
         return (self._input.snapshot(), *(o.snapshot() for o in self._operators))
 
     def held_tables(self) -> list[dict[str, pa.Table]]:
@@ -267,13 +267,13 @@ class RVertex:
         return not self.is_finished and self._input.wants(channel)
 
     def rows_wanted(self, channel: int, rows_max: int) -> int:
-        """Return how many items to offer, at most ``rows_max``: a replay must stop at its end."""
+        """Return how many items to offer, at most ``rows_max``. A replay must stop at its end."""
         stop = self._input.stops[channel]
         rows_max = min([rows_max, *(op.step_rows_max for op in self.calling)])
         return rows_max if stop is None else min(rows_max, stop - self.read_positions[channel])
 
     def offer(self, channel: int, items: Items) -> None:
-        """Process the next items of an input; seqs must be consecutive."""
+        """Process the next items of an input. Their seqs must be consecutive."""
         assert not isinstance(self._input, LogInput), "rows of a log go to its input side"
         self._input.offer(channel, items)
 
@@ -285,7 +285,7 @@ class RVertex:
     def execute(self) -> StepResult | None:
         """Process all input whose order is final, or emit the next piece while ``has_more``.
 
-        None: no order became final, or a replay emits nothing yet.
+        Returns None if no order became final, or if a replay emits nothing yet.
 
         Raises:
             ReplayDifferenceError: a replay read other items than the vertex had read before.
@@ -342,7 +342,7 @@ class RVertex:
         self._reached[k + 1] = frontier_after(self._reached[k + 1], (run,))
 
     def _begin_points(self, origin: ReplayFrom | None) -> None:
-        """Record positions from here on; ``origin``: where to start reading for the state now."""
+        """Record positions from now on; ``origin``: where reading starts for the present state."""
         if self._points is not None:
             self._points = ReplayPoints(self._points.horizon_us)
             if origin is not None:
@@ -369,7 +369,7 @@ class RVertex:
         self._target = None
 
     def _drain_side_outputs(self, side_events: SideEvents, *, late: bool) -> None:
-        """Collect the side events of the input side (``late``), or else of the operators."""
+        """Collect the side events of the input side (``late``), or of the operators."""
         for k, source in self._side_sources:
             if (k == 0) == late:
                 drained = zip(self._sides[k], source.drain_side_outputs(), strict=True)

@@ -75,7 +75,7 @@ class SourceInput:
         self._keeps_dead = any(name.startswith(DEAD_LETTERS) for name in sides)
         #: Late rows since the last ``drain_side_outputs``.
         self._late: list[pa.RecordBatch] = []
-        #: Bad rows since then, and the number of all bad rows so far.
+        #: Bad rows since then; and the number of all bad rows so far.
         self._dead: list[pa.RecordBatch] = []
         self.dead_rows = 0
         self.payload: pa.Schema = spec.schema
@@ -98,17 +98,17 @@ class SourceInput:
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Equals :attr:`consumed`: nothing is read ahead."""
+        """Equals :attr:`consumed`, since no rows are read ahead."""
         return self.consumed
 
     @property
     def late_events(self) -> int:
-        """Late rows so far, dropped or adjusted."""
+        """Number of late rows so far, dropped or adjusted."""
         return self._reorder.late_dropped + self._reorder.late_adjusted
 
     @property
     def late_dropped(self) -> int:
-        """Late rows so far that were dropped."""
+        """Number of late rows so far that were dropped."""
         return self._reorder.late_dropped
 
     @property
@@ -118,7 +118,7 @@ class SourceInput:
 
     @property
     def passed_over(self) -> int:
-        """Events so far that the source's filter dropped."""
+        """Number of events so far that the source's filter dropped."""
         return self._reorder.passed_over
 
     @property
@@ -149,7 +149,7 @@ class SourceInput:
 
     def _take_bad(self, dead: pa.RecordBatch) -> None:
         self.dead_rows += dead.num_rows
-        while dead.num_rows:  # ends: each pass removes a row
+        while dead.num_rows:  # ends: each round removes a row
             frontier = self._reorder.frontier
             taken = self._reorder.skip(dead.num_rows)
             if self._keeps_dead:
@@ -217,7 +217,7 @@ class SourceInput:
         return Position(self.consumed, max(reorder.max_vs, reorder.last_cti), reorder.last_cti)
 
     def scalars(self) -> OperatorState:
-        """Return the state at :attr:`position` without buffered rows, which a replay rereads."""
+        """Return the state at :attr:`position` without buffered rows; a replay reads them again."""
         return self._counted(self._reorder.scalars())
 
     def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
@@ -231,5 +231,5 @@ class SourceInput:
         return (self._stop_row,)
 
     def resume(self) -> None:
-        """End the replay: read on without a limit."""
+        """End the replay, and read without a limit."""
         self._stop_row = None

@@ -23,24 +23,24 @@ VertexId = NewType("VertexId", str)
 #: "volatile": only when its reader stalls; items lost from memory are recomputed.
 Durability = Literal["async", "sync", "volatile"]
 
-#: How a failed vertex is restored: "checkpoint": from its last state. "replay": by rereading the
-#: inputs that its state still depends on. "replication": from another instance. "strong": exactly
-#: as it was, with identical output.
+#: How a failed vertex is restored. "checkpoint": from its last state. "replay": by reading again
+#: the inputs on which its state still depends. "replication": from another instance. "strong":
+#: exactly as it was, with identical output.
 Strategy = Literal["checkpoint", "replay", "replication", "strong"]
 
-#: Prefix of the names of tables with carried items; the port follows, and the channel, if any.
+#: Prefix of the names of tables with carried items. The port follows, and the channel, if any.
 CARRIED = "carried."
 
 
 class Lane(NamedTuple):
-    """The place of carried items: before channel ``channel`` of ``port``, or before all of them."""
+    """The place of carried items: before channel ``channel`` of ``port``, or before them all."""
 
     port: int
     channel: int | None = None
 
     @property
     def name(self) -> str:
-        """The name of its table in the state."""
+        """The name of the lane's table in the state."""
         return f"{CARRIED}{self.port}" + ("" if self.channel is None else f".{self.channel}")
 
     @staticmethod
@@ -51,7 +51,7 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InputChannel:
-    """A channel that MERGE reads. ``port``: the operator input to which its items go."""
+    """A channel that MERGE reads. ``port``: the operator input that gets its items."""
 
     stream: str
     uri: str
@@ -73,17 +73,17 @@ class OutputEdge:
     keys: tuple[str, ...]
     durability: Durability
     is_sink: bool = False
-    #: Name of a side output (:mod:`rvertex.events.side_output`), which no vertex reads; empty: the
+    #: Name of a side output (:mod:`rvertex.events.side_output`), which no vertex reads. Empty: the
     #: edge is a main output.
     side: str = ""
     #: Payload of a side output; None: payload of the vertex's own output.
     payload: pa.Schema | None = None
-    #: Table layout of its files for users; None: files for the job, with one row per item.
+    #: Table layout of its files for users. None: files for the job, with one row per item.
     form: TableForm | None = None
-    #: How often the job was changed before it writes this output (:mod:`rstream.store.fences`).
+    #: Number of changes of the job before it writes this output (:mod:`rstream.store.fences`).
     generation: int = 0
-    #: After a rescale: the slots (:func:`rstream.items.hashing.slots_of`) at which the key ranges
-    #: after the first begin, and the stream of each range. Empty: equal ranges, one per stream.
+    #: After a rescale: the slots (:func:`rstream.items.hashing.slots_of`) at which the second and
+    #: later key ranges begin; and the stream of each range. Empty: equal ranges, one per stream.
     bounds: tuple[int, ...] = ()
     owners: tuple[int, ...] = ()
 
@@ -113,7 +113,7 @@ class VertexSpec:
     operators: tuple[OperatorSpec, ...]
     outputs: tuple[OutputEdge, ...]
     output_payload: pa.Schema
-    #: Hash of everything that defines the meaning of the state; stored in each checkpoint.
+    #: Hash of everything that defines the meaning of the state. Stored in each checkpoint.
     state_schema: str
     recovery: Recovery = Recovery()
 
@@ -137,7 +137,7 @@ def with_added(vertex: VertexSpec, partitions: tuple[int, ...]) -> VertexSpec:
 class Position:
     """Progress of an input side. ``inputs``: next seqs to read; all items below were released.
 
-    ``time``: greatest time of the items below, us. ``cti``: the last CTI released, us.
+    ``time``: greatest time of the items below, us. ``cti``: the last CTI that was released, us.
     """
 
     inputs: tuple[int, ...]
@@ -147,7 +147,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFrom:
-    """Start of a replay: input seqs, and the input side's scalar state there."""
+    """The start of a replay: input seqs, and the scalar state of the input side there."""
 
     inputs: tuple[int, ...]
     input_state: OperatorState
@@ -158,8 +158,8 @@ class Snapshot:
     """``<input seqs>, <output seqs>, state``: next to consume per input, next to write per output.
 
     Items that MERGE read but did not release are not consumed. ``digests``: running digests of the
-    outputs over ``[0, output seq)``. ``states``: of the input side (MERGE or source reorder), then
-    one per operator.
+    outputs over ``[0, output seq)``. ``states``: first the state of the input side (MERGE or source
+    reorder), then one per operator.
     """
 
     vertex: VertexId
@@ -168,11 +168,13 @@ class Snapshot:
     outputs: tuple[int, ...]
     digests: tuple[bytes, ...]
     states: tuple[OperatorState, ...]
-    #: Events that the input side released, and events emitted, since the initial snapshot.
+    #: Number of events that the input side released, and of events emitted, since the initial
+    #: snapshot.
     events_in: int = 0
     events_out: int = 0
     is_final: bool = False
-    #: Snapshot without state: replay ``[replay_from.inputs, inputs)`` and discard the outputs.
+    #: If set, the snapshot has no state: replay ``[replay_from.inputs, inputs)`` and discard the
+    #: outputs.
     replay_from: ReplayFrom | None = None
 
     @property

@@ -1,8 +1,8 @@
 """Branches of a job: another query in a separate root, from the state of the job.
 
 The branch reads the same sources from the positions of that state. Its deliveries are switched off,
-its output is in its own root, and nothing is written to the root of the job. The branch begins as
-a copy of the job; then it is changed to the other query at a cut, as ``deploy`` changes a job.
+its output is in its own root, and no file is written to the root of the job. The branch begins as a
+copy of the job; then it is changed to the other query at a cut, as ``deploy`` changes a job.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
 
-#: Options of a job that a branch does not take over: they refer to its deliveries, or rescale it.
+#: Options of a job that its branch does not inherit: they refer to its deliveries, or rescale it.
 _OF_JOB = ("retention", "side_retention", "autoscale")
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch that can start. ``time_us``: event time that all sources had reached."""
+    """A branch that can be started. ``time_us``: event time that all sources had reached."""
 
     root: JobRoot
     comparison: Comparison
@@ -87,7 +87,7 @@ class Branch:
 
         Raises:
             ChangeUndoneError: the state cannot be converted for the query.
-            JobFailedError: the branch failed before that.
+            JobFailedError: the branch failed before its query ran.
             TimeoutError: its query did not run before ``until_s``.
         """
         try:
@@ -106,7 +106,7 @@ class Branch:
         return job
 
     def delete(self) -> None:
-        """Delete the root of the branch. No process may work on it."""
+        """Delete the root of the branch. No process may be working on it."""
         discard(self.root)
 
     def _await_query(self, job: Job, until_s: float) -> None:
@@ -139,7 +139,7 @@ def prepare(
     """Copy the state of a job to another root, for the query of a file.
 
     ``at_us``: the newest savepoint or retained checkpoint at or before this event time; default:
-    the present state. ``on_compared``: called with the comparison before anything is copied.
+    the present state. ``on_compared``: called with the comparison before any file is copied.
 
     Raises:
         ChangeRefusedError: the query cannot continue the state, or the job has finished.
@@ -201,7 +201,7 @@ def isolated(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def fresh_root(root: str, what: str) -> str:
-    """Return a new root beside the root of the job."""
+    """Return a new root in the folder that contains the root of the job."""
     return f"{root.rstrip('/')}-{what}-{uuid.uuid4().hex[:6]}"
 
 
@@ -230,7 +230,8 @@ def _fill_from_image(
     present: PresentPlan, target: JobRoot, there: PhysicalPlan, at_us: int | None
 ) -> int:
     root = present.root
-    query, settings = root.store.get(QUERY), root.settings()  # of this plan: the copy checks it
+    # The settings of this plan, which the copy checks
+    query, settings = root.store.get(QUERY), root.settings()
     image = copy_image(present, target, there, at_us)
     write_job(target, there, image.copied, query, _settings(settings, there))
     return image.time_us

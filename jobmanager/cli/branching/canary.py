@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from jobmanager.storage.query_file import LoadedFile
     from planner.physical.plan import PhysicalPlan
 
-#: Wall time that a canary may take: this many times its event time, and a constant.
+#: Most wall time of a canary: this many times its event time, plus the second number of seconds.
 WALL_TIMES_MAX, WALL_MORE_S = 3, 600.0
-#: Rows of both outputs that a canary compares; they are in memory.
+#: Most rows of both outputs that a canary compares. They are in memory.
 ROWS_MAX = 4_000_000
 _HASH_DIGITS = 12
 
@@ -67,7 +67,7 @@ class CanaryError(UsageError):
 
 @error_class
 class CanaryFailedError(OperatingError):
-    """The canary did not come to its end."""
+    """The canary could not be completed."""
 
     root: str
     reason: str
@@ -77,7 +77,7 @@ class CanaryFailedError(OperatingError):
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The result of a canary: by output the differences between rows in ``[begin_us, end_us)``."""
+    """The result of a canary: per output, the differences of rows in ``[begin_us, end_us)``."""
 
     comparison: str
     begin_us: int
@@ -98,7 +98,7 @@ class Canary:
 
     @property
     def without_rows(self) -> list[str]:
-        """The outputs without rows in the range: for them nothing was compared."""
+        """The outputs without rows in the range, for which no rows were compared."""
         found = self.differences.items()
         return [name for name, d in found if not (d.old_rows or d.new_rows)]
 
@@ -285,7 +285,7 @@ class _Beside:
     def _pair(self, live: tuple[str, str], own: tuple[str, str]) -> tuple[_Output, _Output]:
         """Open a partition of both outputs at the position of the branch's first checkpoint."""
         first_seq = DurableLog(open_store(own[1]), own[0]).mark
-        if first_seq:  # the item before is from before the checkpoint, so it is durable
+        if first_seq:  # the previous item is older than the checkpoint, so it is durable
             reader = open_reader(open_store(live[1]), first_seq - 1)
             items = reader.read_next(1)
             reader.close()
@@ -305,11 +305,11 @@ class _Beside:
         """
         everything = [one for pairs in self._outputs.values() for pair in pairs for one in pair]
         begin_us = self.begin_us
-        while True:  # ends: at until_s
+        while True:  # ends at until_s at the latest
             until_us = INF_TIME if begin_us == MIN_TIME else begin_us + duration_us
             self._read(everything, begin_us, min(until_us, INF_TIME))
             reached_us = min(one.reached_us for one in everything)
-            if begin_us == MIN_TIME:  # nothing had been read: the range begins with the input
+            if begin_us == MIN_TIME:  # no rows had been read, so the range begins with the input
                 begin_us = reached_us
             if begin_us != MIN_TIME and reached_us >= min(begin_us + duration_us, INF_TIME):
                 for one in everything:
@@ -334,7 +334,7 @@ class _Beside:
                 raise CanaryFailedError(self._here, reason)
 
     def _pause(self) -> None:
-        """Wait a moment. Raises JobFailedError or CanaryFailedError if the branch is gone."""
+        """Wait a moment. Raise JobFailedError or CanaryFailedError if the branch has ended."""
         try:
             state = self._job.wait(LOOK_S)["state"]
         except TimeoutError:
@@ -363,6 +363,6 @@ class _Beside:
 
 
 def _events(plan: PhysicalPlan, outputs: list[_Output]) -> list[pa.RecordBatch]:
-    """Return the events of an output. Events of the former query get null in new columns."""
+    """Return the events of an output. In new columns, events of the former query have null."""
     schema = event_schema(plain_schema(plan.schema))
     return [widened(batch, schema) for output in outputs for batch in output.events]

@@ -1,12 +1,12 @@
-"""Copies the state of a job to another root, while the job runs on: what a crash would leave there.
+"""Copies the state of a job to another root while the job runs, as a crash would leave it.
 
 Theory of operation. The job manager of a root that lost all its hosts starts each vertex from a
-checkpoint that its log names, and then reads channels and journals. An *image* contains only
-these files, so ``resume`` continues it like the job after a crash. Outputs begin empty, at the
-positions of these checkpoints. The job may delete a file before it is copied, because a newer
-checkpoint has replaced it; then the copy begins again.
+checkpoint that its log names, and then reads channels and journals. An *image* contains only these
+files, so ``resume`` continues it like the job after a crash. Outputs begin empty, at the positions
+of these checkpoints. The job may delete a file before it is copied, because a newer checkpoint has
+replaced it; then the copy starts again.
 
-Invariants: (1) nothing is written to the root of the job; (2) a channel of the image has all items
+Invariants: (1) no file is written to the root of the job; (2) a channel of the image has all items
 from its reader's checkpoint to its writer's; (3) journals are copied before the log is read and
 after the channels, so that no decision is missing on which an item of a channel depends.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
 
-#: How often the copy begins again because the job has deleted a file meanwhile.
+#: Most attempts to copy. The copy starts again if the job has deleted a file meanwhile.
 COPIES_MAX = 8
 
 
@@ -69,7 +69,7 @@ class NotCopiedError(OperatingError):
 
 @error_class
 class NotRetainedError(UsageError):
-    """No state from before a time is left."""
+    """No state from before the requested time is left."""
 
     root: str
     reason: str
@@ -78,14 +78,14 @@ class NotRetainedError(UsageError):
 
     @classmethod
     def of_vertex(cls, root: JobRoot, vertex: str) -> NotRetainedError:
-        """No checkpoint of a vertex from before the time is left."""
+        """Make the error: no checkpoint of a vertex from before the time is left."""
         left = f"no checkpoint of {vertex} from then is left"
         more = "start jobs with --retain to keep more, or name a later time"
         return cls(display_uri(root.uri), f"{left}: {more}")
 
     @classmethod
     def of_ended_source(cls, root: JobRoot, vertex: str) -> NotRetainedError:
-        """A source has read its whole input: its last checkpoint is later than any time."""
+        """Make the error: a source has read its whole input, so its last checkpoint is too late."""
         ended = f"its source {vertex} has ended, so no checkpoint counts as one from then"
         more = f"name the time of a savepoint (jobmanager savepoint {display_uri(root.uri)})"
         return cls(display_uri(root.uri), f"{ended}: {more}, or leave out @TIME")
@@ -93,7 +93,7 @@ class NotRetainedError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class PresentPlan:
-    """The plan of a job, and the content of its file, by which a later change is noticed."""
+    """The plan of a job, and the content of its file, which shows whether the plan has changed."""
 
     root: JobRoot
     plan: PhysicalPlan
@@ -104,9 +104,9 @@ class PresentPlan:
         """Read the plan of a root.
 
         Raises:
-            NoJobError: the root holds no job.
+            NoJobError: the root contains no job.
         """
-        # the content first: if the plan changes in between, the check finds another content
+        # read the content first: if the plan changes in between, the check finds other content
         content = root.store.get(PLAN) if root.store.exists(PLAN) else b""
         plan = root.read_plan(to_run=True)
         if plan is None:
@@ -114,7 +114,7 @@ class PresentPlan:
         return cls(root, plan, content)
 
     def check_unchanged(self) -> None:
-        """Raise ChangePendingError if a change is committed, or the plan is another one now."""
+        """Raise ChangePendingError if a change is committed, or the plan is a different one now."""
         root = self.root
         if pending.committed(root.store) is not None or root.store.get(PLAN) != self.content:
             raise ChangePendingError(display_uri(root.uri))
@@ -122,11 +122,14 @@ class PresentPlan:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A set of checkpoints to start from. ``time_us``: event time that all sources had reached."""
+    """A set of checkpoints from which to start.
+
+    ``time_us``: event time that all sources had reached.
+    """
 
     plan: PhysicalPlan
     job: JobState
-    #: By channel, the first seq that its reader needs; None: none is needed.
+    #: By channel: the first seq that its reader needs; None: it needs no items.
     marks: Mapping[str, int | None]
     time_us: int
 
@@ -141,7 +144,7 @@ class Image:
 
     @property
     def copied(self) -> StateCopied:
-        """The record with which the log of a root with this state begins."""
+        """Return the first record of a log whose root has this state."""
         copy = copy_of(self.job)
         rows = tuple(
             replace(row, refs=row.refs[:1], parts=row.refs[0].parts) for row in copy.vertices
@@ -150,16 +153,16 @@ class Image:
 
 
 def find_image(present: PresentPlan, at_us: int | None) -> Image:
-    """Return the newest state of a job, or the newest retained one at or before an event time.
+    """Return the newest state of a job, or the newest retained state at or before an event time.
 
     Raises:
         ChangePendingError: the job is being changed, or was changed since its plan was read.
         NotRetainedError: no checkpoint from before ``at_us`` is left.
-        NoCheckpointError: a necessary checkpoint was found corrupt.
+        NoCheckpointError: a necessary checkpoint is corrupt.
     """
     root, plan = present.root, present.plan
     notices = [notice for _, notice in read_notices(root.store)]
-    present.check_unchanged()  # so the log belongs to the plan
+    present.check_unchanged()  # check now that the log belongs to the plan
     manager = JobManager(Topology(plan.vertices), JobConfig())
     manager.recall(notices)
     job = manager.job
@@ -176,7 +179,7 @@ def find_image(present: PresentPlan, at_us: int | None) -> Image:
 
 
 def _restrict(root: JobRoot, plan: PhysicalPlan, job: JobState, at_us: int) -> None:
-    """Forget checkpoints of all vertices that contain rows from after a time."""
+    """Drop checkpoints of all vertices that contain rows from after a time."""
     tracker = job.tracker
     for vertex in job.topology.vertices.values():
         if vertex.is_source and job.vertices[vertex.id].is_finished:
@@ -198,7 +201,7 @@ def _restrict(root: JobRoot, plan: PhysicalPlan, job: JobState, at_us: int) -> N
 
 
 def _time(root: JobRoot, plan: PhysicalPlan, job: JobState, vertex: str, ref: CheckpointRef) -> int:
-    """Return the event time of a source's checkpoint."""
+    """Return the event time that a source had reached at its checkpoint."""
     if job.vertices[vertex].is_finished:
         return int(INF_TIME)
     if not ref.name:
@@ -227,9 +230,10 @@ def copy_image(
 
 
 class _Copies:
-    """Copies files between two stores, below the same paths. The files never change.
+    """Copies files between two stores, to the same paths. The files never change.
 
-    So what a former attempt has copied is not copied again, and a later attempt ends sooner.
+    So a file that an earlier attempt has copied is not copied again, and later attempts are
+    shorter.
     """
 
     def __init__(self, store: BlobStore, target: BlobStore) -> None:
@@ -248,7 +252,7 @@ class _Copies:
         self._paths.add(path)
 
     def copy_folder(self, folder: str) -> None:
-        """Copy the files that exist now; a file that is deleted meanwhile is left out."""
+        """Copy the files that exist now. A file that is deleted meanwhile is left out."""
         for path in self._store.list(folder):
             with contextlib.suppress(FileNotFoundError):
                 self.copy(path)
@@ -281,7 +285,7 @@ def _copied(
 
 
 def _copy_channels(root: JobRoot, target: JobRoot, image: Image, copies: _Copies) -> None:
-    """Copy the items that readers need. Raises FileNotFoundError if the job has deleted some."""
+    """Copy the items that readers need. Raises FileNotFoundError if the job has deleted any."""
     for vertex in image.plan.vertices:
         edges = [(e, u, s) for e in vertex.outputs for u, s in zip(e.uris, e.streams, strict=True)]
         for (_, uri, stream), end in zip(edges, image.ends(vertex.id), strict=True):

@@ -1,6 +1,6 @@
 """Data of one job for the page, besides its status: plan, log, savepoints, rows, moments.
 
-All data is read from the files of the root, so this works for jobs that have ended.
+All data is read from the files of the root, so this also works for jobs that have ended.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
     from planner.physical.plan import PhysicalPlan
 
-#: Maximum number of sentences of a log (the latest), and of rows, in one response.
+#: Most sentences of a log (the latest), and most rows, in one response.
 SENTENCES_MAX, ROWS_MAX = 1_000, 1_000
-#: Notices that come every few seconds and would fill a timeline.
+#: Notices that arrive every few seconds and would fill a timeline.
 _ROUTINE = (sent.CheckpointTaken,)
 _FAILURES = ("VertexFailed", "HostLost", "OutputDamaged", "OutputLost", "ItemsLost")
 
@@ -58,13 +58,13 @@ def drawn_plan(root: str) -> dict[str, Any]:
 
 
 def timeline_of(notices: Notices) -> list[dict[str, Any]]:
-    """Return the log as sentences, oldest first, without checkpoints; losses are marked."""
+    """Return the log as sentences, oldest first, without checkpoints. Losses are marked."""
     rows = []
     for at_us, notice in notices:
         text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
         if text:
             kind = type(notice).__name__
-            has_left = getattr(notice, "reason", "") == "stopped"  # a host that was asked to stop
+            has_left = getattr(notice, "reason", "") == "stopped"  # the host was requested to stop
             is_failure = kind in _FAILURES and not has_left
             rows.append({"at_us": at_us, "kind": kind, "text": text, "failure": is_failure})
     return rows[-SENTENCES_MAX:]
@@ -92,7 +92,7 @@ def savepoints_of(root: str) -> list[dict[str, Any]]:
 def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any]:
     """Return rows as texts. If the job has one output, each row has the SQL condition for ``why``.
 
-    ``output``: the name of an output, or of a source, step or delivery; empty: the first.
+    ``output``: the name of an output, or of a source, step or delivery; empty: the first one.
     """
     count = min(count, ROWS_MAX)
     if kind == "output":
@@ -102,7 +102,7 @@ def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any
         known = conditions(table) if len(names) == 1 else []
         return {**shown_rows(table, count, names), "conditions": known}
     names = side_names(root, {"late": LATE, "dead_letters": DEAD_LETTERS}[kind])
-    if not names:  # this job cannot have such rows
+    if not names:  # this job cannot have rows of that kind
         return {"outputs": [], "conditions": [], "rows": []}
     table = {"late": read_late, "dead_letters": read_dead_letters}[kind](root, output or names[0])
     return shown_rows(table, count, names)
@@ -137,7 +137,7 @@ def _us(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def conditions(table: pa.Table) -> list[str]:
-    """For each row a SQL condition on its exact columns: times, integers, texts and Booleans."""
+    """Return, per row, a SQL condition on its exact columns: times, integers, texts, Booleans."""
     parts: list[list[str]] = [[] for _ in range(table.num_rows)]
     for name, column in zip(table.column_names, table.columns, strict=True):
         if not _is_exact(column.type):
@@ -174,7 +174,7 @@ def _shown(table: pa.Table) -> list[dict[str, str]]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json_text(value)
-    is_quoted = not isinstance(value, str) and text.startswith('"')  # a time, for example
+    is_quoted = not isinstance(value, str) and text.startswith('"')  # for example a time
     return str(json.loads(text)) if is_quoted else text
 
 
@@ -185,7 +185,7 @@ def text_rows(lines: list[str]) -> list[dict[str, str]]:
 
 
 def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
-    """For each output its watermark or the position of its delivery, and the cause of a delay."""
+    """Return, per output, its watermark or its delivery's position, and the cause of a delay."""
     is_running = status["state"] in OPEN_STATES
     vertices = status.get("vertices", [])
     last = vertices[-1]["stage"] if vertices else ""
@@ -204,7 +204,7 @@ def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def holder(status: dict[str, Any]) -> str:
-    """Return what delays the watermark: a reason of the health, or the furthest partition behind.
+    """Return what delays the watermark: a reason of the health, or the slowest partition.
 
     Empty if nothing delays it.
     """

@@ -2,7 +2,8 @@
 
 Without tokens, all routes are read-only, and the server answers only requests whose ``Host`` names
 this machine. So no page of another site can read it through a browser. With tokens, requests that
-change a job need one. If other machines can reach the address, all requests except ``/health`` do.
+change a job need one. If other machines can reach the address, all requests except ``/health`` need
+one.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
-#: Time between two exports to other systems.
+#: Seconds between two exports to other systems.
 EXPORT_EVERY_S = 5.0
-#: Maximum number of open event streams.
+#: Most open event streams.
 VIEWERS_MAX = 200
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self'; frame-ancestors 'none'",
@@ -62,13 +63,13 @@ _KINDS = ("output", "table", "late", "dead_letters")
 
 
 class Export(Protocol):
-    """Sends what a board shows to another system."""
+    """Sends the contents of a board to another system."""
 
     def send(self) -> None:
-        """Send the news since the last call."""
+        """Send everything that is new since the last call."""
 
     def close(self) -> None:
-        """Send the rest and end."""
+        """Send the remaining data and end."""
 
 
 def make_app(
@@ -78,7 +79,7 @@ def make_app(
     *,
     is_local: bool,
 ) -> Starlette:
-    """Return the application over a board. ``is_local``: whether only this machine reaches it."""
+    """Return the application over a board. ``is_local``: only this machine can reach it."""
     page = _Page(board, tokens, exports, is_local=is_local)
 
     @contextlib.asynccontextmanager
@@ -142,19 +143,19 @@ class _Page:
         self._changed = asyncio.Condition()
         self._viewers = 0
         self._looked_s = time.monotonic()
-        #: The error of the last look; empty if it succeeded.
+        #: The error of the last read of the statuses; empty if it succeeded.
         self._trouble = ""
-        #: The list of jobs as JSON text, built once per look.
+        #: The list of jobs as JSON text, built once per read of the statuses.
         self._text = ""
         self._listing = threading.Lock()
 
     async def keep_looking(self) -> None:
-        """Read the statuses regularly, once for all viewers."""
+        """Read the statuses periodically, once for all viewers."""
         while True:  # ends with the server
             try:
                 await run_in_threadpool(self._look)
                 self._looked_s, self._trouble = time.monotonic(), ""
-            except Exception as error:  # the page shows it, and the next look may succeed
+            except Exception as error:  # the page shows the error, and the next read may succeed
                 self._trouble = f"{type(error).__name__}: {error}"
             self._text = ""
             async with self._changed:
@@ -162,7 +163,7 @@ class _Page:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def keep_exporting(self) -> None:
-        """Export to other systems regularly. Failed exports are sent again."""
+        """Export to other systems periodically. A failed export is repeated."""
         while self._exports:  # ends with the server
             await asyncio.sleep(EXPORT_EVERY_S)
             troubles = [await run_in_threadpool(_sent, one.send) for one in self._exports]
@@ -171,7 +172,7 @@ class _Page:
     def _look(self) -> None:
         self._board.look()
         if self._viewers:
-            self._board.rows()  # runs the doctor here, in a thread, not in the event loop
+            self._board.rows()  # runs the doctor in this thread, not in the event loop
 
     def reading(self, handler: Handler) -> Handler:
         """Return a handler that first checks the permission to read."""
@@ -180,7 +181,7 @@ class _Page:
     def changing(self, handler: Handler) -> Handler:
         """Return a handler that first checks the permission to change jobs.
 
-        If the server has no tokens, every request is refused.
+        If the server has no tokens, every request is rejected.
         """
 
         async def with_tokens(request: Request) -> Response:
@@ -219,7 +220,7 @@ class _Page:
         return Response(text, headers=_HEADERS, media_type="application/json")
 
     async def health(self, _: Request) -> Response:
-        """Return whether the server can read its folder; probes ask without a token."""
+        """Return whether the server can read its folder. Health probes need no token."""
         if self._trouble:
             return _json({"status": "failing", "error": self._trouble}, 503)
         return _json({"status": "ok"})
@@ -229,7 +230,7 @@ class _Page:
         return Response(text, headers=_HEADERS, media_type="application/json")
 
     def _list(self) -> str:
-        with self._listing:  # all viewers ask at once, after each look
+        with self._listing:  # all viewers request the list at once, after each read of the statuses
             if not self._text:
                 document = {
                     "jobs": self._board.rows(),
@@ -251,21 +252,21 @@ class _Page:
         return _json(await run_in_threadpool(self._board.table, name, kind, int(rows), output))
 
     async def table(self, request: Request) -> Response:
-        """Return all rows that are alive now, or ``?at=TIME``, as a stream of Arrow."""
+        """Return all rows that are alive now, or at ``?at=TIME``, as a stream of Arrow."""
         name, at = request.path_params["name"], request.query_params.get("at")
         output = request.query_params.get("output", "")
         body = await run_in_threadpool(lambda: _arrow(self._board.current(name, at, output)))
         return Response(body, headers=_HEADERS, media_type="application/vnd.apache.arrow.stream")
 
     async def why(self, request: Request) -> Response:
-        """Return the input rows of one result row; ``row``: a SQL condition that selects it."""
+        """Return the input rows of one result row. ``row``: a SQL condition that selects it."""
         root = self._recomputing(request)
         row = request.query_params.get("row", "")
         (line, *_) = await run_in_threadpool(run_verb, "why", root, f"--row={row}")
         return Response(line, headers=_HEADERS, media_type="application/json")
 
     async def capsule(self, request: Request) -> Response:
-        """Return the capsule of one result row; ``row``: a SQL condition that selects it."""
+        """Return the capsule of one result row. ``row``: a SQL condition that selects it."""
         root = self._recomputing(request)
         row = request.query_params.get("row", "")
         with tempfile.TemporaryDirectory() as folder:
@@ -275,7 +276,7 @@ class _Page:
         return Response(body, headers=_HEADERS, media_type="application/zip")
 
     async def at(self, request: Request) -> Response:
-        """Return the rows alive at ``us``, or with ``stage`` the state of a stage then."""
+        """Return the rows alive at ``us``, or with ``stage`` the state of a stage at that time."""
         root, query = self._recomputing(request), request.query_params
         us, stage = query.get("us", ""), query.get("stage", "")
         if not us.lstrip("-").isdigit():
@@ -290,7 +291,7 @@ class _Page:
         return _json({"rows": text_rows(lines)})
 
     def _recomputing(self, request: Request) -> str:
-        """Return the root of the job. Refuses requests that a page of another site sent."""
+        """Return the root of the job. Reject requests that a page of another site sent."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise UsageError("a page of another site may not start a recomputation")
         return self._board.root(request.path_params["name"])
@@ -313,13 +314,13 @@ class _Page:
         return self._board.root(request.path_params["name"]), file
 
     async def savepoint(self, request: Request) -> Response:
-        """Save the state of a job; a running job pauses meanwhile."""
+        """Save the state of a job. A running job pauses meanwhile."""
         root, name = self._board.root(request.path_params["name"]), request.query_params.get("host")
         lines = await run_in_threadpool(run_verb, "savepoint", root, f"--name={name or 'saved'}")
         return _json({"requested": f"saved as {json.loads(lines[-1])['savepoint']}"})
 
     async def rescale(self, request: Request) -> Response:
-        """Change the number of vertices of one ``stage``, or of all stages that divide by key."""
+        """Change the number of vertices of one ``stage``, or of all stages divided by key."""
         root, query = self._board.root(request.path_params["name"]), request.query_params
         vertices, stage = query.get("vertices", ""), query.get("stage", "")
         if not vertices.isdecimal():
@@ -333,7 +334,7 @@ class _Page:
         return Response(text, headers=_HEADERS, media_type="text/plain; version=0.0.4")
 
     async def events(self, _: Request) -> Response:
-        """Return the list of jobs, again after each look, as server-sent events."""
+        """Send the list of jobs after each read of the statuses, as server-sent events."""
         if self._viewers >= VIEWERS_MAX:
             return _json(
                 {"error": f"{VIEWERS_MAX} viewers is the limit; request /api/jobs instead"}, 503
@@ -359,13 +360,13 @@ class _Page:
 
 
 async def _result_of(verb: str, *arguments: str) -> Response:
-    """Run a command; the last line that it prints, which is JSON."""
+    """Run a command. Return the last line that it prints, which is JSON."""
     lines = await run_in_threadpool(run_verb, verb, *arguments)
     return Response(lines[-1], headers=_HEADERS, media_type="application/json")
 
 
 def _sent(send: Callable[[], None]) -> str:
-    """Call ``send``; return its error as text, so that a failed export does not stop the page."""
+    """Call ``send``. Return its error as text, so that a failed export does not stop the page."""
     try:
         send()
     except Exception as error:

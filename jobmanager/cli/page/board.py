@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 LOOK_EVERY_S, FINDINGS_EVERY_S = 1.0, 3.0
-#: Looks that are kept, for rates and small plots.
+#: Number of looks that are kept, for rates and small plots.
 LOOKS_MAX = 300
-#: Statuses that are kept, for the doctor and for rates of vertices.
+#: Number of statuses that are kept, for the doctor and for rates of vertices.
 FORMER_MAX = 5
 _COUNTS = ("events_in", "events_out", "late_events", "bad_rows", "restarts")
 _ORDER = {"degraded": 0, "waiting": 1, "ok": 2}
@@ -53,18 +53,18 @@ _US_PER_S = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SeenJob:
-    """A job as of the last look."""
+    """A job at the last look."""
 
     root: str
     status: dict[str, Any]
-    #: Former statuses, the oldest first, for rates and trends.
+    #: Earlier statuses, the oldest first, for rates and trends.
     former: deque[dict[str, Any]]
     #: Per look: its time (us since 1970), the counters of :data:`_COUNTS`, and the largest lag.
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
     #: Results of the reads since the look, by name.
     _read: dict[str, Any] = field(default_factory=dict)
-    #: By name of a read. Viewers ask at the same moment, after each look: the others wait for the
-    #: first one's result, but not for other reads.
+    #: By name of a read: its lock. Viewers request the same at the same moment, after each look:
+    #: the others wait for the first one's result, but not for other reads.
     _reading: dict[str, threading.RLock] = field(default_factory=dict)
 
     def once(self, what: str, read: Callable[[], Any]) -> Any:
@@ -80,7 +80,7 @@ class SeenJob:
         return notices
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return events/s and shares of the time of each vertex since the oldest former status."""
+        """Return events/s and time shares of each vertex since the oldest kept status."""
         before = self.former[0] if self.former else self.status
         elapsed_us = self.status.get("written_us", 0) - before.get("written_us", 0)
         was = {row["vertex"]: row for row in before.get("vertices", ())}
@@ -97,17 +97,17 @@ class SeenJob:
 
 
 class Board:
-    """All jobs below ``folder``, or the one job with this root."""
+    """All jobs below ``folder``, or the single job whose root it is."""
 
     def __init__(self, folder: str, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
-        #: The manifest of a bundle; empty here.
+        #: The manifest of a bundle; empty for a folder.
         self.bundle: dict[str, Any] = {}
         self.jobs: dict[str, SeenJob] = {}
         self.unread: dict[str, str] = {}
         #: By root and output: the output's claim, and its table up to the rows read so far.
         self._tables: dict[tuple[str, str], tuple[bytes | None, CurrentTable]] = {}
-        #: By root: the stored plan and its picture; only a deployment changes them.
+        #: By root: the stored plan and its picture. Only a deployment changes them.
         self._plans: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
         #: By job: time, status and findings of the last examination.
         self._examined: dict[str, tuple[int, Any, list[dict[str, Any]]]] = {}
@@ -143,7 +143,7 @@ class Board:
         return SeenJob(root, status, former, looks)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the jobs for the list, jobs that need attention first."""
+        """Return the jobs for the list, with jobs that need attention first."""
         rows = [
             {
                 key: job.status.get(key)
@@ -159,7 +159,7 @@ class Board:
         """Return a job by the name of its folder.
 
         Raises:
-            NoJobError: there is none, as of the last look.
+            NoJobError: there was no such job at the last look.
         """
         if name not in self.jobs:
             raise NoJobError(name)
@@ -180,7 +180,7 @@ class Board:
         }
 
     def details_text(self, name: str) -> str:
-        """:meth:`details` as JSON text, built once for all viewers."""
+        """Return :meth:`details` as JSON text, built once for all viewers."""
         text: str = self.job(name).once("details", lambda: json.dumps(self.details(name)))
         return text
 
@@ -218,7 +218,7 @@ class Board:
         key = (job.root, job.status.get("written_us"), job.status["state"])
         at_us, known, rows = self._examined.get(name, (0, None, []))
         is_fresh = now_us - at_us < FINDINGS_EVERY_S * _US_PER_S
-        # A job that cannot write its status, as on a full disk, is examined again, too.
+        # A job that cannot write its status, for example on a full disk, is examined again, too.
         has_news = known != key or job.status["state"] in OPEN_STATES
         if known is None or known[0] != key[0] or (has_news and not is_fresh):
             before = job.former[0] if job.former else job.status
@@ -228,14 +228,14 @@ class Board:
         return rows
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return all jobs: name, and status with findings."""
+        """Return the name, the status and the findings of all jobs."""
         jobs = list(self.jobs.items())
         return [(name, {**job.status, "findings": self.findings(name)}) for name, job in jobs]
 
     def table(self, name: str, kind: str, rows: int, output: str = "") -> dict[str, Any]:
-        """Rows: ``output``, ``table`` (rows alive now), ``late`` or ``dead_letters``.
+        """Return rows of kind ``output``, ``table`` (alive now), ``late`` or ``dead_letters``.
 
-        ``output``: the name of an output; empty: the first.
+        ``output``: the name of an output; empty: the first one.
         """
         if kind == "table":
             return answers.shown_rows(self.current(name, output=output), rows, self.outputs(name))
@@ -248,14 +248,13 @@ class Board:
     def current(self, name: str, at: str | None = None, output: str = "") -> pa.Table:
         """Return the rows of a job that are alive now, or at event time ``at``.
 
-        For now, the stream is read on from the end of the previous request.
-
-        ``output``: the name of an output; empty: the first.
+        For now, reading continues at the end of the previous request. ``output``: the name of an
+        output; empty: the first one.
         """
         root, plan = self.job(name).root, self._of_output(name, output)
         if at is not None:
             return read_table(root, at, output=plan.name)
-        # The claim has the id of the job: another may have had this root before.
+        # The claim has the id of the job: another job may have had this root before.
         claim = get_or_none(open_store(plan.output), CLAIM)
         known = self._tables.get((root, plan.name))
         if known is None or known[0] != claim:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "bundle.json"
-#: Methods of a board whose responses go into a bundle; none has an argument besides the job.
+#: Methods of a board whose responses are in a bundle. None has an argument besides the job.
 _ANSWERS = ("details", "plan", "timeline", "logs", "savepoints", "findings")
 _KINDS = ("output", "table", "late", "dead_letters")
 #: Parts of messages that quote rows: the event on which user code failed, keys, delivered rows.
@@ -65,7 +65,7 @@ class NotABundleError(UsageError):
 
 
 def write_bundle(root: str, path: Path, *, rows: int = 0) -> dict[str, Any]:
-    """Write a bundle of a job. Return its manifest. ``rows``: maximum rows of each kind.
+    """Write a bundle of a job. Return its manifest. ``rows``: most rows of each kind.
 
     Raises:
         NoJobError: there is no job.
@@ -109,7 +109,7 @@ def _metrics(board: Board) -> str:
 
 
 def _read(answer: Callable[[], Any]) -> Any:
-    """Return a response, or the error of reading it, which may be the reason for the report."""
+    """Return a response, or the error of reading it, which may be why the bug is reported."""
     try:
         return answer()
     except StreamEngineError as error:
@@ -117,7 +117,7 @@ def _read(answer: Callable[[], Any]) -> Any:
 
 
 def _secrets_of(root: JobRoot) -> Iterator[str]:
-    """Yield secrets that the plan itself contains."""
+    """Yield the secrets that the plan itself contains."""
     try:
         plan = root.read_plan()
     except StreamEngineError:
@@ -167,7 +167,7 @@ class BundledJobs:
     """A bundle with the interface of a board: the same responses, read from the file."""
 
     def __init__(self, path: str) -> None:
-        """Raises NotABundleError."""
+        """Open the bundle. Raises NotABundleError."""
         self.unread: dict[str, str] = {}
         self._path = path
         try:
@@ -190,7 +190,7 @@ class BundledJobs:
         """Do nothing: a bundle does not change."""
 
     def rows(self) -> Any:
-        """See :class:`jobmanager.cli.page.board.Board`, as for the methods below."""
+        """See :class:`jobmanager.cli.page.board.Board`, also for the methods below."""
         return self._documents["list.json"]
 
     def root(self, name: str) -> str:
@@ -223,7 +223,10 @@ class BundledJobs:
         self.root(name)
 
     def table(self, name: str, kind: str, rows: int, output: str = "") -> Any:
-        """``output`` is ignored: a bundle has rows of the first output only."""
+        """Return rows as a board does.
+
+        A bundle has only the first output, so ``output`` is ignored.
+        """
         self._check(name)
         if f"rows-{kind}.json" not in self._documents:
             raise UsageError("the bundle has no rows; jobmanager bundle ROOT --rows 100 adds them")
@@ -231,12 +234,12 @@ class BundledJobs:
         return {**answer, **{key: answer[key][:rows] for key in ("rows", "conditions")}}
 
     def outputs(self, name: str) -> list[str]:
-        """Raises UsageError: a bundle has no streams."""
+        """Raise UsageError, because a bundle has no streams."""
         self.root(name)
         return []
 
     def current(self, name: str, at: str | None = None, output: str = "") -> Any:
-        """Raises UsageError: a bundle has no streams."""
+        """Raise UsageError, because a bundle has no streams."""
         self.root(name)
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:

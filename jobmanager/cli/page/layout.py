@@ -9,10 +9,10 @@ Stage = dict[str, Any]
 
 
 def laid_out(stages: list[Stage]) -> list[Stage]:
-    """The stages with ``column`` and ``row`` (both from 0) and ``after``, the stages they read.
+    """Return the stages with ``column`` and ``row`` (from 0) and ``after``, their input stages.
 
-    A stage is drawn right of its inputs, and in its column near the middle of these, which
-    keeps most lines from crossing. The stages come in an order in which none reads a later one.
+    A stage is drawn right of its inputs, and in its column near the middle of these, which keeps
+    most lines from crossing. In the given order, no stage reads a later stage.
     """
     column: dict[str, int] = {}
     row: dict[str, float] = {}

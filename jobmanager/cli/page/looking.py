@@ -25,10 +25,10 @@ Status = dict[str, Any]
 
 
 def look_at(root: str, now_us: int, *, must_exist: bool = False) -> Status:
-    """Return the status, with ``change``: the id and the kind of a change that is requested.
+    """Return the status, with ``change``: the id and the kind of a requested change.
 
-    ``must_exist``: raise the errors of :func:`shown_status`; else a broken job gets a status with
-    the error.
+    ``must_exist``: raise the errors of :func:`shown_status`; otherwise a broken job gets a status
+    with the error.
     """
     job_root = JobRoot(root)
     status = shown_status(job_root, now_us) if must_exist else status_or_broken(root, now_us)
@@ -42,7 +42,7 @@ def look_at(root: str, now_us: int, *, must_exist: bool = False) -> Status:
 def case_of(root: str, before: Status, status: Status, now_us: int, read: ReadLog) -> Case:
     """Return a job with two successive statuses for the doctor.
 
-    Without its log if that is broken.
+    The log is missing if it is broken.
     """
     notices: list[tuple[int, Notice]] = []
     with contextlib.suppress(StreamEngineError):
@@ -56,7 +56,7 @@ def log_of(root: str) -> list[tuple[int, Notice]]:
 
 
 def _disks(root: str, status: Status) -> dict[str, tuple[int, int]]:
-    """Free and total bytes of the local disks of the root and the output, each disk once."""
+    """Return free and total bytes of the root's and outputs' local disks, each disk once."""
     disks = {}
     for folder in (root, status.get("output", "")):
         path = folder.removeprefix("file://")

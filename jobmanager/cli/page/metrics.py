@@ -2,7 +2,7 @@
 
 A metric's value is read from the job's status (:mod:`jobmanager.driver.report`). The job writes its
 status in any case, so a scrape costs the job nothing. Names and units follow the conventions of
-Prometheus: seconds, bytes, and ``_total`` for counters. A counter restarts at 0 with its job.
+Prometheus: seconds, bytes, and ``_total`` for counters. A counter starts again at 0 with its job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PREFIX = "streamscope_"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of every job; ``samples`` extracts its values from a status."""
+    """A metric of every job. ``samples`` extracts its values from a status."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -324,5 +324,5 @@ class _Families:
 
 
 def exposition(jobs: Sequence[tuple[str, Status]]) -> bytes:
-    """Return the response to a scrape, as text; ``jobs``: name and status of each job."""
+    """Return the response to a scrape, as text. ``jobs``: name and status of each job."""
     return generate_latest(_Families(jobs))

@@ -14,13 +14,13 @@ from rstream.errors import OperatingError, UsageError, error_class
 
 RUNS_MAX, RUN_S_MAX = 2, 120.0
 _PREFIX = "jobmanager: error: "
-#: Exit statuses of completed commands, also of those that report differences or lost state.
+#: Exit statuses of completed commands, also of commands that report differences or lost state.
 _DONE = (0, 1, 2, 3)
 
 
 @error_class
 class RecomputationError(OperatingError):
-    """A verb that the page ran did not succeed."""
+    """A verb that the page ran has failed."""
 
     verb: str
     reason: str
@@ -32,7 +32,7 @@ _free = threading.BoundedSemaphore(RUNS_MAX)
 
 
 def run_verb(verb: str, *arguments: str, run_s: float = RUN_S_MAX) -> list[str]:
-    """Run a command in a process; the lines that it prints with ``--json``.
+    """Run a command in a process. Return the lines that it prints with ``--json``.
 
     Raises:
         UsageError: ``RUNS_MAX`` commands run already.

@@ -16,7 +16,7 @@ from rstream.clock import SystemClock
 from rstream.errors import UsageError
 from rstream.transport.tls import check_tls
 
-#: Most requests open at the same time, viewers included.
+#: Most requests that are open at the same time, viewers included.
 _CONNECTIONS_MAX = VIEWERS_MAX + 100
 _SHUTDOWN_WAIT_S = 2
 
@@ -82,7 +82,7 @@ def serve_page(
         if flight_port is not None:
             if isinstance(board, BundledJobs):
                 raise UsageError("a bundle has no tables: leave out --flight-port")
-            if flight_port:  # names the reason why an address is unusable; Flight does not
+            if flight_port:  # reports why an address is unusable, which Flight does not
                 listen(host, flight_port, "--flight-port").close()
             tables = TableServer(board, [] if is_local else tokens, host, flight_port)
             urls["flight"] = tables.url

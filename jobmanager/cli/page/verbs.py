@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 DEFAULT_PORT = 8470
-#: Pause between the two statuses of a running job.
+#: Pause between reading the two statuses of a running job, s.
 _LOOK_S = 2.0
 EXIT_DEGRADED = 3
 
@@ -139,7 +139,8 @@ def _examined(roots: list[str]) -> dict[str, list[Finding]]:
 
 def _of_root(root: str, before: Status, clock: Clock) -> list[Finding]:
     status = look_at(root, clock.now_us())
-    # The time after the status was read: else a status of this very moment is from the future.
+    # Take the time after the status was read. Otherwise a status that was just written would be
+    # from the future.
     return findings(case_of(root, before, status, clock.now_us(), partial(log_of, root)))
 
 

@@ -21,7 +21,7 @@ def print_batch(
     shared_root: bool | None,
     as_json: bool,
 ) -> int:
-    """Run it and print the result; returns the exit status."""
+    """Run a query as a batch and print the result; return the exit status."""
     assert query is not None
     if parallelism == "auto":
         raise UsageError("--parallelism auto is for streams; give --batch a number")

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 def check_call(
     target: str | None, root: str | None, continue_root: str | None, *, batch: bool, finish: bool
 ) -> int | None:
-    """Check that the arguments of ``run`` go together.
+    """Check that the arguments of ``run`` are compatible.
 
-    Returns:
-        How many events a continued job has had before this day; None if it has no days.
+    Returns how many events a continued job had before this day; None if it has no days.
 
     Raises:
         UsageError: two arguments exclude each other, or one is missing.
@@ -37,7 +36,7 @@ def check_call(
 
 
 def print_day(job: Job, before: int) -> None:
-    """Print the result of a day of a job that can be continued."""
+    """Print the result of one day of a job that can be continued."""
     status = job.status()
     print(
         f"{status['job']}: {status['events_in'] - before:,} events in today, "

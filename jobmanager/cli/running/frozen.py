@@ -1,9 +1,9 @@
 """Ends this process if none of its threads has run for ``step_wait_s``.
 
 A C call that never releases the interpreter lock (such as ``re`` with a pattern of exponential
-cost) stops all threads: the hosts, the reports and Ctrl-C. So a second process expects a byte from
-this one every second, and ends it if none arrives. Ctrl-Z and a pause of the machine stop both
-processes, so that time does not count.
+cost) stops all threads: the hosts, the reports and Ctrl-C. So a second process, the watcher,
+expects a byte (*beat*) from this process every second, and ends this process if none arrives.
+Ctrl-Z and a pause of the machine stop both processes, so that time does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BEAT_S = 1.0
-#: Time to write the stacks before the process is killed.
+#: Seconds for writing the stacks before the process is killed.
 STACKS_WAIT_S = 5.0
 ADVICE = """
 jobmanager: error: no thread of this process has run for {limit:g} s (step_wait_s): a call in
@@ -36,7 +36,7 @@ call ends only its host, and the job fails with an error that names it.
 
 @contextmanager
 def ended_if_frozen(limit_s: float) -> Iterator[None]:
-    """While the block runs, this process ends if no thread of it runs for ``limit_s``."""
+    """End this process if, while the block runs, none of its threads runs for ``limit_s``."""
     faulthandler.enable(sys.__stderr__ or 2)  # SIGABRT prints the stacks of all threads
     command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(limit_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as watcher:
@@ -45,7 +45,7 @@ def ended_if_frozen(limit_s: float) -> Iterator[None]:
 
         def beat() -> None:
             with suppress(BrokenPipeError):  # the watcher was killed
-                while not left.wait(BEAT_S):  # ends when the block is left
+                while not left.wait(BEAT_S):  # ends when the block does
                     os.write(beats, b".")
 
         beating = threading.Thread(target=beat, name="beat", daemon=True)
@@ -58,10 +58,10 @@ def ended_if_frozen(limit_s: float) -> Iterator[None]:
 
 
 def _watch(process: int, limit_s: float) -> None:
-    """Read beats from standard input until it is closed; end ``process`` if none comes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job
+    """Read beats from standard input until it is closed. End ``process`` if no beat arrives."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the job
     quiet_s = 0.0
-    while quiet_s < limit_s:  # or the job ends
+    while quiet_s < limit_s:  # or until the job ends
         if select.select([0], [], [], BEAT_S)[0]:
             if not os.read(0, 4096):
                 return

@@ -52,7 +52,7 @@ def branch(
 
 
 def lines_of(made: Branch, root: str) -> list[str]:
-    """Return the place of a branch and its disabled deliveries, as lines of text."""
+    """Return the place of a branch and its deliveries that are off, as lines of text."""
     lines = [f"branch of {root} at {_time(made.time_us)}, in {display_uri(made.root.uri)}"]
     if made.switched_off:
         lines.append(f"it delivers nothing; switched off: {', '.join(made.switched_off)}")
@@ -60,7 +60,7 @@ def lines_of(made: Branch, root: str) -> list[str]:
 
 
 def _place_and_time(text: str) -> tuple[str, int | None]:
-    """Divide ``ROOT@TIME``. A root may contain ``@``; a time has no slash."""
+    """Split ``ROOT@TIME``. A root may contain ``@``; a time has no slash."""
     place, at, time = text.rpartition("@")
     if not at or "/" in time or os.path.isdir(text):
         return text, None

@@ -135,7 +135,7 @@ def deploy(
     if canary is not None:
         duration_us = positive_duration_us(canary, what="--canary")
         compared = deploy_query(target, root, dry_run=True, trust=trust, on_compared=show)
-        loaded = compared.loaded  # the canary tries the query that is deployed
+        loaded = compared.loaded  # the canary runs the same query as the deployment
         tried = _tried(compared, root, duration_us, trust=trust, as_json=as_json)
         show, more = (lambda _: None), {"canary": tried.to_json()}
         if not (tried.is_equal or yes or approve == tried.hash):
@@ -186,7 +186,7 @@ def _tried(
 
 
 def _refuse_canary(compared: Deployment, tried: Canary, root: str, *, as_json: bool) -> NoReturn:
-    """Leave the job unchanged: the rows of the canary differ, or an output has none."""
+    """Exit without a change: the rows of the canary differ, or an output has no rows."""
     if as_json:
         print(json_text({**compared.to_json(), "canary": tried.to_json()}))
     reason = "the rows differ"

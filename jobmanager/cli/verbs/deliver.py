@@ -121,7 +121,7 @@ def _note_failed(root: str, specs: tuple[SinkSpec, ...]) -> None:
 def _delivered(
     root: str, specs: tuple[SinkSpec, ...], start: int, output: str | None, *, trust: bool
 ) -> list[dict[str, Any]]:
-    """Deliver, and print each change of a partition's state; the rows at the end."""
+    """Deliver, and print each change of a partition's state, and finally the rows."""
     shown: set[str] = set()
 
     def show(rows: list[dict[str, Any]]) -> None:
@@ -139,7 +139,7 @@ def _delivered(
 
 
 def _retry(root: str, *, as_json: bool) -> bool:
-    """Ask the job manager to try again; not if the job has ended, as it delivers nothing then."""
+    """Request the job manager to try again, unless the job has ended and delivers no more rows."""
     status = status_of(root)
     if status["state"] not in OPEN_STATES:
         return False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jobmanager.state.messages import Notice
 
-#: Pause between two reads of the log of a running job.
+#: Pause between two reads of the log of a running job, s.
 LOOK_EVERY_S = 0.5
 
 

@@ -2,16 +2,17 @@
 
 The vertex that reads a new partition is written into the job's plan first. Later, that vertex
 writes into its journal from which time on the partition takes part (:mod:`rvertex.host.log_feed`).
-So a successor that starts from any checkpoint decides the same. Each partition goes to the vertex
-of the source that reads the fewest; ties go to the first. This module does that when a job is
-resumed; :mod:`jobmanager.driver.running.growing_topics` does it while a job runs.
+So a successor that starts from any checkpoint decides the same. Each partition is assigned to the
+vertex of the source that reads the fewest; ties go to the first. This module does that when a job
+is resumed; :mod:`jobmanager.driver.running.growing_topics` does it while a job runs.
 
 A new partition takes part only from a time above all output emitted before. To know that time, a
-job that stops notes the end offsets of its topics: no instance has read beyond them. After a crash
-there is no such note. Then the end offsets one lease after this process has claimed the root count,
-because after that no host of the former driver may use a row that it reads. Source: ADR 36.
+job that stops records the end offsets of its topics: no instance has read beyond them. After a
+crash there is no such record. Then the end offsets are read one lease after this process has
+claimed the root, because after that no host of the former driver may use a row that it reads.
+Source: ADR 36.
 
-Invariant: noted ends are used only by the next driver, because they are stored with the epoch.
+Invariant: recorded ends are used only by the next driver, because they are stored with the epoch.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
     from rvertex.vertex.spec import VertexSpec
 
-    #: Per vertex, the source partition that it reads of a topic.
+    #: Per vertex, the source partition of a topic that it reads.
     Readers = Mapping[str, SourcePartition]
     Look = Callable[[SourceSpec, Sequence[Unit]], Sequence[Unit]]
 
 _log = logging.getLogger(__name__)
-#: File in a job's root: the end offsets of its topics after all of its instances had ended.
+#: A file in the job's root: the end offsets of its topics after all of its instances had ended.
 LOG_ENDS = "log_ends.json"
 TROUBLE = (LogNotFoundError, LogRefusedError, LogUnreachableError)
-#: Final states of a job that can be resumed, and whose hosts were stopped in order.
+#: Final states of a job that can be resumed and whose hosts were shut down cleanly.
 _LEFT = ("stopped", "cancelled")
 _pause = threading.Event().wait
 
 
 def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None:
-    """Write the end offsets of the topics of a stopped job. A failure is logged only.
+    """Write the end offsets of the topics of a stopped job. A failure is only logged.
 
     ``leases_end_s``: monotonic time from which a host that hangs may not use the rows it reads.
     """
@@ -167,7 +168,7 @@ def look_for_more(readers: Readers, look: Look) -> Sequence[Unit]:
 def _ends_after(readers: Iterable[SourcePartition], lease_s: float) -> dict[int, int]:
     """Return the end offsets of the partitions after ``lease_s``.
 
-    Empty if the brokers do not answer; then the readers request them later.
+    The result is empty if the brokers do not answer. Then the readers request the offsets later.
     """
     _pause(lease_s)
     units = [unit for reader in readers for unit in reader.log_units]
@@ -183,8 +184,8 @@ def dealt(
 ) -> dict[str, SourcePartition]:
     """Return the readers with the new partitions. All units get the new number of partitions.
 
-    ``ends``: the end offset per partition. Empty: instances find out themselves how far a former
-    instance may have read.
+    ``ends``: the end offset per partition. If empty, instances determine themselves how far a
+    former instance may have read.
     """
     count = max(unit.log_partitions for unit in new_units)
     added = {name: [*reader.added] for name, reader in readers.items()}

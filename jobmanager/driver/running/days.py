@@ -111,7 +111,7 @@ def check_query(root: JobRoot, then: PhysicalPlan, now: PhysicalPlan) -> None:
 
 
 def accepting_changes(plan: PhysicalPlan) -> PhysicalPlan:
-    """Return the plan for a run that does not check whether files already read have changed."""
+    """Return the plan for a run that accepts changes of files which were already read."""
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source

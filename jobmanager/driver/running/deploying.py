@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from jobmanager.storage.query_file import LoadedFile, QueryFile
     from planner.physical.plan import PhysicalPlan
 
-#: Time between two checks of a change in another process, or of a branch.
+#: Seconds between two checks of a change in another process, or of a branch.
 LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployment: its comparison, and its outcome. None: the comparison was only shown."""
+    """A deployment: its comparison; and its outcome, None if the comparison was only shown."""
 
     comparison: Comparison
     loaded: LoadedFile
@@ -150,7 +150,7 @@ def roll_back(root: str, *, trust: bool = False, wait_s: float = 600.0) -> dict[
     Raises:
         ChangeRefusedError: the job was never changed.
         ChangeUndoneError: the change cannot be rolled back; the job continues unchanged.
-        ChangeWaitsError: the rollback is not done after ``wait_s``.
+        ChangeWaitsError: the rollback is not completed after ``wait_s``.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -172,7 +172,7 @@ def rescale(
     trust: bool = False,
     wait_s: float = 600.0,
 ) -> dict[str, Any]:
-    """Give stages of a job, running or stopped, another number of vertices. Return the outcome.
+    """Change the number of vertices of a job's stages, running or stopped. Return the outcome.
 
     ``parallelism``: vertices of each keyed stage. ``stages``: vertices by stage; a key is the name
     of a stage, or a prefix of it. ``split``, ``merge``: instead, one range of keys is split or two
@@ -182,7 +182,7 @@ def rescale(
     Raises:
         NotByKeyError, ChangeRefusedError, RescaleError: the job does not allow this change.
         ChangeUndoneError: the change could not be carried out; the job continues unchanged.
-        ChangeWaitsError: the change is not done after ``wait_s``.
+        ChangeWaitsError: the change is not completed after ``wait_s``.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -217,7 +217,8 @@ def rescale_stopped(root: JobRoot, parallelism: int) -> None:
     if shown_status(root, SystemClock().now_us())["state"] in (*OPEN_STATES, "finished"):
         return
     if widths := widths_for(_plan_of(root), parallelism, {}):
-        # requested only once the root is owned: a job resumed meanwhile must not carry it out
+        # Request it only once the root is owned: a job that was resumed meanwhile must not carry it
+        # out.
         change = new_change("rescale", widths=widths)
         outcome = _carried_out_here(root, change, is_requested=False)
         if outcome is not None and outcome["state"] != "done":
@@ -261,9 +262,9 @@ def _done(
 def _carried_out_here(
     root: JobRoot, change: Change, *, is_requested: bool = True
 ) -> dict[str, Any] | None:
-    """Change a job that has no job manager. The status file stays as it is.
+    """Change a job that has no job manager. The status file is not changed.
 
-    None: the job was resumed meanwhile. Its job manager carries out a requested change.
+    Returns None if the job was resumed meanwhile. Its job manager carries out a requested change.
     """
     status = root.read_status()
     try:
@@ -286,11 +287,11 @@ def _awaited(root: JobRoot, change: Change, wait_s: float) -> dict[str, Any]:
     """Return the outcome, once the next change can be requested.
 
     Raises:
-        ChangeWaitsError: there is none after ``wait_s``.
+        ChangeWaitsError: there is no outcome after ``wait_s``.
     """
     clock, pause = SystemClock(), threading.Event()
     until_s = clock.monotonic_s() + wait_s
-    while True:  # ends: at until_s
+    while True:  # ends at until_s at the latest
         outcome, left = pending.outcome_of(root.store, change.id), pending.pending(root.store)
         is_closed = left is None or left.id != change.id
         is_over = clock.monotonic_s() > until_s

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     #: A stage, and a topic that it reads.
     Place = tuple[str, str]
 _log = logging.getLogger(__name__)
-#: Time before a failed attempt is repeated.
+#: Seconds before a failed attempt is repeated.
 RETRY_S = 5.0
 
 
@@ -72,7 +72,10 @@ class GrowingTopics:
         background: Background | None = None,
         look: Look = added_units,
     ) -> None:
-        """``take_in``: gets the new plan, which is durable, and the notice for the job manager."""
+        """Start to watch; ``take_in``: gets the new plan and the notice for the job manager.
+
+        The plan is durable then.
+        """
         self._plan, self._root, self._clock = plan, root, clock
         self._topics = topics_of(plan)
         self._take_in, self._look = take_in, look
@@ -96,14 +99,15 @@ class GrowingTopics:
             return
         job = manager.job
         is_to_go_on = job.state == "running" and not job.is_finishing
-        waits = job.config.at_end == "wait"  # else the job reads the partitions of its start only
+        # Otherwise the job only reads the partitions that it had at its start
+        waits = job.config.at_end == "wait"
         if is_to_go_on and waits and self._clock.monotonic_s() >= self._next_s:
             more = [place for place, readers in self._topics.items() if _has_more(job, readers)]
             if more:
                 self._growing = self._background.submit(lambda: self._grow(more))
 
     def start(self) -> None:
-        """Do nothing: work starts when hosts report more partitions."""
+        """Do nothing, because work starts when hosts report more partitions."""
 
     def stop(self, state: str) -> None:
         """Wait for running work and ignore its result. Idempotent."""
@@ -139,7 +143,7 @@ class GrowingTopics:
         try:
             grown = growing.result()
         except JobRunningError:
-            return  # another driver has taken over; this driver's next check notices it
+            return  # another driver has taken over, which this driver's next check notices
         except StreamEngineError as error:
             self._note_trouble(error)
             return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.logical.traversal import Shared
     from planner.physical.plan import PhysicalPlan
 
-#: The folder of a root with the copies.
+#: The folder of a root with the copies of in-memory tables.
 INPUTS = "inputs"
 
 
@@ -68,7 +68,7 @@ def _copied(path: str, root: JobRoot) -> str:
 
 
 def _copy(file: str, name: str, root: JobRoot) -> None:
-    """Hard-link a file if the file system allows it, else copy it. Durable at return."""
+    """Hard-link a file if the file system allows it, else copy it. It is durable at return."""
     folder = local_path(root.uri)
     if folder is None:
         with open(file, "rb") as source:
@@ -78,7 +78,7 @@ def _copy(file: str, name: str, root: JobRoot) -> None:
 
 
 def lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
-    """Return the physical plan. Its paths are absolute, so any working folder can resume it."""
+    """Return the physical plan. Its paths are absolute, so it can be resumed in any folder."""
     uri, is_paced = display_uri(root.uri), config.host.pace > 0
     plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
     return plan_at_absolute_paths(plan)

@@ -78,7 +78,7 @@ def leg_of(
         on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
         log=following.log if following is not None and following.has_begun else None,
     )
-    if former is not None:  # open subscriptions hold a reference to these
+    if former is not None:  # open subscriptions refer to these objects
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
         driver.endpoints.forget()
     deliveries = JobDeliveries(plan, run.root, run.job_id, driver, config)

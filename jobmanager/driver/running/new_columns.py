@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
     from rvertex.sources.versions import FileVersion
 
-#: How often the folders are listed.
+#: Seconds between two listings of the folders.
 LOOK_EVERY_S = 2.0
 
 
@@ -57,7 +57,7 @@ class NewColumns:
             self._looking = self._background.submit(self._look)
 
     def start(self) -> None:
-        """Do nothing: the driver's first tick starts a check."""
+        """Do nothing, because the driver's first tick starts a check."""
 
     def stop(self, state: str) -> None:
         """Check the folders a last time, with the newest files. Idempotent."""
@@ -80,7 +80,7 @@ class _Folder:
     def look(self, *, is_last: bool) -> tuple[str, ...]:
         """Return messages on all complete files: those that two listings show unchanged."""
         files: dict[str, FileVersion] = {}
-        # An empty or unreadable folder is an error of the readers, which report it.
+        # The readers report an error if a folder is empty or unreadable.
         with contextlib.suppress(StreamEngineError):
             files = list_files(self._spec.format, self._spec.path)
         for path, version in files.items():
@@ -88,7 +88,7 @@ class _Folder:
             is_complete = before is not None and before.is_same(version)
             if path not in self._noted and (is_complete or is_last):
                 self._noted.add(path)
-                with contextlib.suppress(StreamEngineError):  # as above
+                with contextlib.suppress(StreamEngineError):  # the readers report the error
                     self._columns.add(path)
         self._listed = files
         return self._columns.notes

@@ -29,14 +29,14 @@ def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
     """Return the first events of a stream, in order of time, with times as timestamps.
 
     A temporary job with one vertex per stage computes the events. It is cancelled once it has
-    emitted ``rows`` of them, so this works for endless streams too. Late and bad rows until then
+    emitted ``rows`` of them, so this works for endless streams, too. Late and bad rows until then
     cause a ``LateRowsWarning`` or a ``BadRowsWarning``.
     """
     return _head(stream, rows, executor)
 
 
 def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
-    """Do the work of :func:`head`. Warnings name the line that called :func:`head`."""
+    """Compute the result of :func:`head`. Warnings name the line that called :func:`head`."""
     if not isinstance(stream, Stream):
         raise UsageError(f"head() takes a Stream, not a {type(stream).__name__}")
     check_rows("head", rows)
@@ -73,7 +73,7 @@ def _first(source: Subscription, rows: int, partitions: int, payload: pa.Schema)
     reached = np.full(partitions, MIN_TIME, np.int64)
     schema = event_schema(payload)
     for batch in source:  # ends with the job, or with enough rows
-        k = batch.column(0)[0].as_py()  # by index: the payload may have a column of that name
+        k = batch.column(0)[0].as_py()  # by index, since the payload may have a column of that name
         reached[k] = int64_column(batch, VS)[-1]
         events = batch.filter(pa.array(kinds(batch) == EVENT))
         kept[k].append(events.select(range(batch.num_columns - len(schema), batch.num_columns)))

@@ -276,11 +276,11 @@ def _go_on(
 def _undone_requests(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
     """Return notes on requests that a dead job manager left undone, and that are done now.
 
-    ``too_late``: requests made after the job's end. They are deleted.
+    ``too_late``: requests made after the job's end, which are deleted.
     """
     undone = []
     for request in root.requests():
-        # A host to drain has shut down with its job manager.
+        # A host to drain has shut down together with its job manager.
         if request in too_late or request.startswith(DRAIN):
             root.forget_request(request)
         else:
@@ -296,12 +296,12 @@ def _check_options(
     day: days.Day | None,
     given: RunOptions,
 ) -> None:
-    """Check options and query against the stored plan, before the job is touched.
+    """Check options and query against the stored plan, before the job is changed.
 
     ``given``: the options of this call. A stored policy may name stages of a former query.
 
     Raises:
-        QueryChangedError: the query of the day is not equivalent to the stored one.
+        QueryChangedError: the query of the day is not equivalent to the stored query.
         UsageError: an option does not fit the plan.
     """
     then, query = root.read_plan(), None if day is None else day.query

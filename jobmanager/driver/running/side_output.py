@@ -69,7 +69,8 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     if side.removeprefix(f"{folder}/") in deliveries:
         name = side.removeprefix(f"{folder}/")
         named = [s for s in plan.deliveries if name_of(s) == name]
-        of = output_of(plan, named[0]) if named else plan.of_outputs[0]  # of an empty table
+        # The columns of an empty table
+        of = output_of(plan, named[0]) if named else plan.of_outputs[0]
         schema = clean_rows(of).schema
         return read_refused(job_root.store, name, schema)
     edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
@@ -80,10 +81,10 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
 
 
 def _alike(tables: list[pa.Table]) -> list[pa.Table]:
-    """Return the tables, with a column that changed its type with the job as text.
+    """Return the tables; a column whose type changed with the job becomes text.
 
     Raises:
-        UsageError: a column has no text.
+        UsageError: a column cannot be converted to text.
     """
     types: dict[str, set[pa.DataType]] = {}
     for column in (column for table in tables for column in table.schema):
@@ -118,7 +119,10 @@ def _streams_of(edges: list[OutputEdge]) -> list[str]:
 
 
 def _numbers(uri: str) -> list[int]:
-    """Generation and index of a stream, such as ``g2-part-10``; those before a change have none."""
+    """Return generation and index in a stream's name, such as ``g2-part-10``.
+
+    Streams from before the first change have no generation.
+    """
     numbers = [int(digits) for digits in re.findall(r"\d+", split_part(uri)[1])]
     return [0] * (2 - len(numbers)) + numbers
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from jobmanager.driver.job import Job
     from jobmanager.driver.job_run import StatusCallback
 
-#: How often a standby checks whether the job's driver is alive, and else tries to resume the job.
+#: Seconds between two checks of whether the job's driver is alive; if not, the standby tries to
+#: resume the job.
 LOOK_EVERY_S = 0.5
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def stand_by(
     does not answer.
 
     Raises:
-        NoJobError: the root holds no job.
+        NoJobError: the root contains no job.
         UntrustedRootError: others may have written files of the root.
     """
     job_root = JobRoot(root, trust=trust)

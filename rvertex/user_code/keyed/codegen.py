@@ -2,10 +2,11 @@
 
 The loops over events and timers, ``emit`` and ``set_timer`` are closures in one generated function,
 specialised for the fields, columns and output of the process. They share state in local variables
-and do not iterate over field descriptions, because each runs once per event.
+and do not iterate over field descriptions, because each runs once per event. A *slot* is the object
+of a key.
 
-Invariants: (1) ``_slot``, ``_start`` and ``_at`` are key, time and event of the current call; (2) a
-slot that equals a new one after a queued timer is dropped, unless an event of its key is being
+Invariants: (1) ``_slot``, ``_start`` and ``_at`` are key, time and event of the current call; (2)
+after a timer, a slot that equals a new slot is dropped, unless an event of its key is being
 processed; (3) event and timer are one object each, refilled before every call.
 """
 
@@ -87,7 +88,7 @@ def call_timer(s, at, name):
         changed(s)
     {on_timer}
 """
-#: Calls ``on_timer`` for all keys up to ``until``; ``count`` is called between timers of one key.
+#: Calls ``on_timer`` for all keys up to ``until``. ``count`` is called between timers of one key.
 _CALL_TIMERS = """\
 def call_timers(until, count):
     nonlocal _slot, _start, _at
@@ -160,12 +161,12 @@ class Calls:
 
     #: Calls ``on_event`` for each event. Argument: lists of starts, read columns, keys and numbers.
     call_events: Callable[[list[Any]], None]
-    #: Calls ``on_timer`` up to a time below INF_TIME. Second argument: called with the slot and the
-    #: timer's time after a timer of a slot that has more due.
+    #: Calls ``on_timer`` up to a time below INF_TIME. The second argument is called after a timer
+    #: if its slot has more due timers, with the slot and the timer's time.
     call_timers: Callable[[int, Callable[[Any, int], None]], None]
-    #: Calls ``on_timer`` for one timer, which was already removed.
+    #: Calls ``on_timer`` for one timer, which was already removed from the queue.
     call_timer: Callable[[Any, int, str], None]
-    #: Sets the time of the next CTI; ``pass_ctis`` is called before the first event at or after it.
+    #: Sets the time of the next CTI. ``pass_ctis`` is called before the first event at or after it.
     set_next_cti: Callable[[int], None]
     #: Returns slot, time, and number in the run (-1: a timer) of the current event.
     at_hand: Callable[[], tuple[Any, int, int]]
@@ -178,10 +179,11 @@ class Hooks:
     """Functions that compiled code calls rarely."""
 
     pass_ctis: Callable[[int], None]
-    #: Calls the due timers of one slot, before an event of the slot.
+    #: Calls the due timers of one slot, before an event of that slot.
     call_due: Callable[[Any, int], None]
     refuse: Callable[[Any], None]
-    #: Makes a call that can be rolled back: slot, event or timer, method. None: errors are fatal.
+    #: Makes a call that can be rolled back. Arguments: slot, event or timer, method. None: errors
+    #: are fatal.
     call_safely: Callable[[Any, Any, Any], None] | None
 
 
@@ -239,7 +241,7 @@ def bind(
 
 
 def references(held: Any) -> int:
-    """Return the reference count. If user code raises it, the code has kept the object."""
+    """Return the reference count. If user code increases it, the code has kept the object."""
     return getrefcount(held)
 
 

@@ -4,8 +4,8 @@ If the code of ``on_event`` only reads attributes of its event, only the columns
 converted. Any other attribute is fetched when it is read. So every event has all its values; the
 analysis of the code only affects speed.
 
-Invariants: (1) the event is one object, refilled for every call; (2) ``number`` is that of the
-current event, or of the next event between two calls.
+Invariants: (1) the event is one object, refilled for every call; (2) ``number`` is the number of
+the current event, or of the next event between two calls.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from rvertex.user_code.times import holds_times
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Events converted together: few enough to stay in the processor's cache.
+#: Number of events that are converted together, small enough for the processor's cache.
 PIECE_ROWS = 1 << 12
 
 
 class KeyedEvents:
-    """The events of the current run. ``columns``: of the payload, including ``keys``."""
+    """The events of the current run. ``columns``: columns of the payload, including ``keys``."""
 
     def __init__(
         self, columns: Sequence[str], keys: Sequence[str], process: Any, *, has_ends: bool = False
     ) -> None:
-        """``has_ends``: the run has start edges and end edges, each at the time of the edge."""
+        """Prepare the event object; ``has_ends``: the run has start edges and end edges.
+
+        Each edge has the time at which it happens.
+        """
         self.has_ends = has_ends
         self._columns = [VS, VE, *columns]
         self._keys = list(keys)
@@ -53,22 +56,22 @@ class KeyedEvents:
             names = None if names is None or more is None else names | more
         is_known = names is not None and names <= set(indices)
         read = {indices[name] for name in names or ()} if is_known else set(range(len(slots)))
-        #: Slots of the event that are filled before each call, and their columns.
+        #: The slots of the event that are filled before each call, and their columns.
         self.filled = [slots[i] for i in sorted(read)]
         self._read = [self._columns[i] for i in sorted(read)]
         for slot in sorted(set(slots) - set(self.filled)):
             delattr(self.event, slot)
-        #: Number of the run's first event.
+        #: Number of the run's first event in its stream.
         self.seq = 0
         self._events: pa.RecordBatch | None = None
         self._until = 0
         self._left: Iterator[int] | None = None
 
     def pieces(self, events: pa.RecordBatch) -> Iterator[tuple[int, list[Any]]]:
-        """Yield the number in the run of a piece's first event, and its values as lists.
+        """Yield the number, in the run, of a piece's first event, and its values as lists.
 
-        The lists: times, the columns of ``filled``, keys, numbers; with ends, also whether each
-        event is an end edge.
+        The lists are times, the columns of ``filled``, keys and numbers; with ends, also whether
+        each event is an end edge.
         """
         times, ended = events, None
         if self.has_ends:
@@ -93,14 +96,14 @@ class KeyedEvents:
             self._left = None
 
     def end(self) -> None:
-        """Release the run; its events can no longer be read."""
+        """Release the run. Its events can no longer be read."""
         if self._events is not None:
             self.seq += self._events.num_rows
         self._events = None
 
     @property
     def number(self) -> int:
-        """Number of the current event, or of the next one between two calls."""
+        """Number of the current event; between two calls, of the next event."""
         if self._left is not None:
             return self.seq + self._until - 1 - length_hint(self._left)
         return self.seq + (self._events.num_rows if self._events is not None else 0)

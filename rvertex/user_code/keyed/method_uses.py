@@ -13,7 +13,7 @@ import types
 from itertools import pairwise
 from typing import Any
 
-#: Parameters of ``on_event`` and ``on_timer``.
+#: Number of parameters of ``on_event`` and ``on_timer``.
 _PARAMETERS = 3
 _EVENT, _CONTEXT = 1, 2
 
@@ -57,6 +57,9 @@ def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
 
 
 def _is_called(read: dis.Instruction) -> bool:
-    """Whether the attribute is called at once; since 3.12 LOAD_ATTR's lowest bit is set then."""
+    """Return whether the attribute is called at once.
+
+    Since Python 3.12 the lowest bit of LOAD_ATTR shows it.
+    """
     has_bit = sys.version_info >= (3, 12) and read.opname == "LOAD_ATTR"
     return read.opname == "LOAD_METHOD" or (has_bit and bool((read.arg or 0) & 1))

@@ -5,14 +5,13 @@ There is one object per key. ``on_event`` is called for the key's events in sequ
 ``on_timer`` for its timers. All changes, timers and output of one call are one atomic step.
 
 **Order.** A timer at ``t`` is called after every event of its key with ``vs < t`` and before every
-event with ``vs >= t``, whatever CTIs (watermarks) the stream has. Timers of one key are called by
+event with ``vs >= t``, for any CTIs (watermarks) in the stream. Timers of one key are called by
 (time, name). A timer fires at the first CTI at or after ``t``, where timers of all keys are called
 by (time, key ascending, name), or before the next event of its key. Events of other keys never fire
 it, so the results of a key do not depend on the other keys of its vertex. A timer that ``on_event``
-sets for now or earlier is called before the key's next event.
-**The end.** When the stream ends (``CTI(INF)``), all remaining timers fire in order, with
-``ctx.at_end`` true, and so do the timers that they set.
-Source: MillWheel VLDB'13, "Timers", "Persistent state".
+sets for now or earlier is called before the key's next event. **The end.** When the stream ends
+(``CTI(INF)``), all remaining timers fire in order, with ``ctx.at_end`` true, and so do the timers
+that they set. Source: MillWheel VLDB'13, "Timers", "Persistent state".
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class KeyedProcess:
 
     __slots__ = ()
 
-    #: Column -> type, as for ``Stream.from_items``.
+    #: The columns of ``ctx.emit`` and their types, as for ``Stream.from_items``.
     output: ClassVar[Mapping[str, Any]] = {}
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
@@ -88,20 +87,20 @@ class ContextCalls(Protocol):
 
 
 class KeyedContext(VertexContext):
-    """What a keyed process can do apart from changing its fields.
+    """What a keyed process can do besides changing its fields.
 
     ``now``, ``random`` and ``lookup`` are not deterministic, so their results are recorded;
     everything else is computed from the events.
     """
 
     #: ``emit(value, ..., vs=None, ve=None)`` emits a row: the values of ``output`` in order or by
-    #: name. Its lifetime is that of the event, or the instant of the timer, unless ``vs`` or ``ve``
-    #: is passed. ``vs`` must not be before ``ctx.time``; rows that start later are buffered.
+    #: name. The row has the lifetime of the event, or the instant of the timer, unless ``vs`` or
+    #: ``ve`` is passed. ``vs`` must not be before ``ctx.time``; rows that start later are buffered.
     emit: Callable[..., None]
 
     #: ``set_timer(at, name="")`` schedules ``on_timer`` at event time ``at``: int microseconds, a
-    #: ``datetime``, or from ``ctx.time`` on, ``"10m"`` or a ``timedelta``. It moves an existing
-    #: timer of that name. ``on_timer`` itself must set later times.
+    #: ``datetime``, or a duration after ``ctx.time`` such as ``"10m"`` or a ``timedelta``. It moves
+    #: an existing timer of that name. ``on_timer`` itself must set later times.
     set_timer: Callable[..., None]
 
     def __init__(
@@ -114,13 +113,13 @@ class KeyedContext(VertexContext):
         super().__init__()
         self._process = process
         self._timers = timers
-        #: Converts a stored key to the form that users see; None: both are the same.
+        #: Converts a stored key to the form that users see. None: both are the same.
         self._key_view = key_view
         self.output = output
         #: Rows emitted so far.
         self.rows = Rows(len(output))
         self.in_timer = False
-        #: The stream has ended: only timers follow.
+        #: Whether the stream has ended, so that only timers follow.
         self.at_end = False
         #: Returns slot, time and number (-1: timer) of the current event.
         self._at_hand: Callable[[], tuple[Any, int, int]]
@@ -138,7 +137,7 @@ class KeyedContext(VertexContext):
 
     @property
     def key(self) -> Any:
-        """The key: a value, or a tuple for several columns; times are int microseconds UTC."""
+        """The key: a value, or a tuple for several columns. Times are int microseconds UTC."""
         key = self._at_hand()[0]._key
         return key if self._key_view is None else self._key_view(key)
 

@@ -12,7 +12,7 @@ loaded from their rows (``recall``). Between two batches all slots can be droppe
 (``spill``).
 
 Invariants: (1) the state of a slot is its row in the log, or the defaults if it has no row
-(``_row`` is -1), unless it is listed as changed; (2) a slot that equals a new one is removed when
+(``_row`` is -1), unless it is listed as changed; (2) a slot that equals a new slot is removed when
 its change is written, or earlier, and its object is reused for another key; (3) tables that a
 snapshot returned never change; (4) a key has a slot in memory or is stored, never both; (5) every
 stored slot with a timer has an entry in ``_stored_timers`` at its least time.
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
     from rvertex.user_code.keyed.state_fields import SlotCode
 
-#: Number of changed keys that are written to the log without waiting for a snapshot.
+#: When this many keys have changed, they are written to the log without waiting for a snapshot.
 CHANGED_MAX = 1 << 17
 #: Most objects of removed keys that are kept for reuse.
 _SPARE_MAX = 1 << 17
-#: Slots written together: few enough to stay in the processor's cache from one column to the next,
-#: because the objects are scattered in memory.
+#: Number of slots that are written together. They stay in the processor's cache from one column to
+#: the next, although the objects are scattered in memory.
 _PIECE = 1 << 12
-#: With more keys than this, a restored state loads each slot only when its key occurs.
+#: A restored state with more keys than this loads each slot only when its key occurs.
 LOADED_MAX = 1 << 17
-#: Most timers that are due at once whose slots are loaded together.
+#: Most timers that are due at once and whose slots are loaded together.
 DUE_MAX = 1 << 16
-#: Number of slots sampled for their size, and bytes per slot in dictionary, queue and log.
+#: Number of slots sampled for their size; and bytes per slot in dictionary, queue and log.
 _MEASURED = 64
 _SLOT_BYTES = 150
 _TIMER_TYPES = {TIMERS: pa.list_(pa.string()), TIMES: pa.list_(pa.int64())}
@@ -75,7 +75,7 @@ class KeyedState:
         self.changed: list[Any] = []
         #: Log rows of removed slots.
         self.gone: list[int] = []
-        #: Objects of removed keys for reuse; all but ``_key`` equals a new slot.
+        #: Objects of removed keys, for reuse. Everything except ``_key`` equals a new slot.
         self.spare: list[Any] = []
         #: Whether a row of the log may have a timer; if not, a restore reads no row for timers.
         self.is_timed = False
@@ -88,7 +88,7 @@ class KeyedState:
         return len(self.slots) + self._log.free_rows
 
     def use_memory(self, memory: StateMemory) -> None:
-        """Set the memory budget; must be called before the first key."""
+        """Set the memory budget. Call it before the first key."""
         self._holder = memory.holder()
         keys = [f"key{i}" for i in range(len(self._key_types))]
         self._log = RowLog(self._schema, keys, holder=self._holder)
@@ -96,12 +96,12 @@ class KeyedState:
         self._slot_bytes = _SLOT_BYTES
 
     def recall(self, keys: Sequence[pa.Array]) -> None:
-        """Load the stored slots of these keys; without key columns no slot is ever stored."""
+        """Load the stored slots of these keys. Without key columns no slot is ever stored."""
         for rows in self._log.find(keys) if keys else ():
             self._load_rows(rows)
 
     def recall_due(self, until: int) -> tuple[int, bool]:
-        """Load stored slots with due timers; return until when, and whether any were due."""
+        """Load stored slots with due timers; return until when, and whether any timer was due."""
         if self._stored_timers.next_at() > until:
             return until, False
         until, numbers = self._stored_timers.take(until, DUE_MAX)
@@ -118,7 +118,10 @@ class KeyedState:
         return min(self._timers.least(), self._stored_timers.least(self._log.free_among))
 
     def fit_memory(self) -> bool:
-        """Drop all slots from memory if they exceed the budget; return whether it dropped them."""
+        """Drop all slots from memory if they exceed the budget.
+
+        Return whether they were dropped.
+        """
         if not self._holder.may_spill or not self._key_types:
             return False
         stored = self._log.memory_bytes + self._stored_timers.memory_bytes
@@ -150,12 +153,12 @@ class KeyedState:
         return pa.Table.from_batches(self._log.current(), self._schema)
 
     def note(self, slot: Any) -> None:
-        """List a slot as changed; it is about to change, and ``_is_dirty`` was false."""
+        """List a slot as changed. Called before a change, if ``_is_dirty`` is false."""
         slot._is_dirty = True
         self.changed.append(slot)
 
     def flush_pending(self) -> None:
-        """Write the changes to the log if there are many; called between steps."""
+        """Write the changes to the log if there are many. Called between steps."""
         if len(self.changed) >= CHANGED_MAX or len(self.gone) >= CHANGED_MAX:
             self._write()
 
@@ -173,7 +176,7 @@ class KeyedState:
         return self._log.save()
 
     def load(self, tables: Mapping[str, pa.Table], *, is_timed: bool = True) -> None:
-        """Restore the result of ``save``; must be called on a new state."""
+        """Restore the tables that ``save`` returned. Call it only on a new state."""
         assert not self.slots, len(self.slots)
         self._log.load(tables)
         self.is_timed = is_timed
@@ -237,7 +240,7 @@ class KeyedState:
         return total // max(len(some), 1)
 
     def _alive(self, slots: list[Any]) -> list[Any]:
-        """Clear the changed flags; remove the slots that equal new ones and return the others."""
+        """Clear the changed flags; remove the slots that equal new slots, and return the others."""
         for slot in slots:
             slot._is_dirty = False
         alive = self._code.alive(slots)

@@ -8,7 +8,7 @@ the user's code.
 
 Invariants: (1) a value that ``fits`` has one Arrow form, and converts back to an equal value of the
 same type, so a key cannot detect that its state went through a snapshot; (2) a slot that
-``is_idle`` cannot be distinguished from a new one.
+``is_idle`` cannot be distinguished from a new slot.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _KINDS: dict[type, pa.DataType] = {
 _DEFAULTS: dict[type, Any] = {int: 0, float: 0.0, str: "", bytes: b"", bool: False}
 _NAMES = {kind.__name__: kind for kind in _KINDS} | {"list": list, "None": None}
 _INT_LOW, _INT_HIGH = -(2**63), 2**63 - 1
-#: Python compares integers below this fastest: they have one internal digit.
+#: Python compares integers below this number fastest: they have one internal digit.
 _DIGIT = 2**30
-#: Attributes of every slot beside its fields; see rvertex/user_code/keyed/state.py and
+#: Attributes of every slot besides its fields; see rvertex/user_code/keyed/state.py and
 #: rvertex/user_code/keyed/timers.py.
 _OWN = ("_key", "_row", "_is_dirty", "_timers", "_next_at", "_name", "_queued")
 TYPES = "int, float, str, bytes, bool, each also as `T | None`, or list[T]"
@@ -46,7 +46,7 @@ TYPES = "int, float, str, bytes, bool, each also as `T | None`, or list[T]"
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """One field. ``default``: value for a new key; a list starts empty."""
+    """One field. ``default``: value for a new key. A list starts empty."""
 
     name: str
     kind: str
@@ -68,7 +68,7 @@ class StateField:
 
 
 def state_fields(process: type, base: type) -> tuple[StateField, ...]:
-    """Return the fields that ``process`` declares; fields of its base classes are first.
+    """Return the fields that ``process`` declares, after the fields of its base classes.
 
     Raises:
         UserResultError: a type that is not supported, or a default that does not match it.
@@ -146,7 +146,7 @@ class SlotCode:
         names = tuple(f.name for f in fields)
         own = {"__slots__": (*names, *_OWN)}
         self.slot: type = type(process.__name__, (process,), own)
-        #: Global names of the compiled code.
+        #: Global names of the compiled code, and their values.
         self.scope: dict[str, Any] = {f"default_{f.name}": f.default for f in fields}
         self.scope |= {"Slot": self.slot, "new": object.__new__, "never": INF_TIME}
         self.scope["copysign"] = math.copysign
@@ -155,11 +155,11 @@ class SlotCode:
         self.make: Callable[[Any], Any] = compiled(
             "make", "key", [*self.make_lines, "s._key = key", "return s"], scope
         )
-        #: Whether all fields have their declared types.
+        #: Returns whether all fields have their declared types.
         self.fits: Callable[[Any], bool] = compiled(
             "fits", "s", [f"return {self.fits_test}"], scope
         )
-        #: For each slot, whether a field differs from a new slot's, or a timer is set.
+        #: Returns, per slot, whether a field differs from that of a new slot, or a timer is set.
         self.alive: Callable[[list[Any]], list[bool]] = compiled(
             "alive", "slots", [f"return [not ({self.idle_test}) for s in slots]"], scope
         )
@@ -167,7 +167,7 @@ class SlotCode:
         self.values: Callable[[list[Any]], tuple[list[Any], ...]] = compiled(
             "values", "slots", [f"return ({_lists(fields)})"], scope
         )
-        #: Copies the fields of a slot, and restores them.
+        #: Copies the fields of a slot; and restores them.
         self.capture: Callable[[Any], tuple[Any, ...]] = compiled(
             "capture", "s", [f"return ({_copies(fields)})"], scope
         )
@@ -182,7 +182,7 @@ class SlotCode:
 
     @property
     def idle_test(self) -> str:
-        """Python expression: whether a slot ``s`` equals a new one; tests the timer first."""
+        """Python expression: whether a slot ``s`` equals a new slot. Tests the timer first."""
         return " and ".join(["s._next_at == never", *map(_default_test, self.fields)])
 
     @property
@@ -194,7 +194,7 @@ class SlotCode:
 
     @property
     def renew_lines(self) -> list[str]:
-        """Python statements that reset a removed slot ``s`` to a new one, except for its key.
+        """Python statements that reset a removed slot ``s`` to a new slot, except for its key.
 
         Undeclared attributes that user code has set are deleted, so no other key sees them.
         """

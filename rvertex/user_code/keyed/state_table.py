@@ -32,7 +32,9 @@ def read_rows(tables: Tables, keys: Sequence[str]) -> list[dict[str, Any]]:
 def with_row(
     tables: Tables, fields: Sequence[StateField], key: Sequence[Any], values: Mapping[str, Any]
 ) -> Tables:
-    """Return the tables with these fields of a key changed; other fields stay, or are the defaults.
+    """Return the tables with these fields of a key changed.
+
+    Other fields keep their values; for a new key they get the defaults.
 
     Raises:
         pyarrow.ArrowException, OverflowError, TypeError: a value has another type than its field.

@@ -33,13 +33,13 @@ _NEVER = INF_TIME
 
 
 class TimerQueue:
-    """The queue of the timers of all slots; the compiled loop accesses its attributes directly."""
+    """The queue of the timers of all slots. The compiled loop accesses its attributes directly."""
 
     def __init__(self) -> None:
-        #: Entries with non-decreasing times: the times, and the slots.
+        #: Entries with non-decreasing times: the times; and the slots.
         self.times: deque[int] = deque()
         self.slots: deque[Any] = deque()
-        #: A heap of the distinct times of all other entries, and their slots by time.
+        #: A heap of the distinct times of all other entries; and the slots, by time.
         self.others: list[int] = []
         self._by_time: dict[int, list[Any]] = {}
 
@@ -67,7 +67,7 @@ class TimerQueue:
                 slot._timers = None
 
     def enqueue(self, slot: Any) -> None:
-        """Add an entry for the slot, if it has a timer and no entry at or before its time."""
+        """Add an entry for the slot, unless it has no timer or an entry at or before its time."""
         at = slot._next_at
         if at < slot._queued:
             slot._queued = at
@@ -87,7 +87,7 @@ class TimerQueue:
             slots.append(slot)
 
     def clear(self) -> None:
-        """Remove all entries, because no slot is in memory any more."""
+        """Remove all entries, because no slot is in memory any longer."""
         self.times.clear()
         self.slots.clear()
         self.others.clear()
@@ -118,8 +118,8 @@ class TimerQueue:
     def due(self, slot: Any, until: int) -> Iterator[tuple[int, str]]:
         """Yield the timers of one slot up to ``until``, in order; each is deleted first.
 
-        Between two timers the caller may set and delete others, also before ``until``, but none at
-        or before the time of the current one.
+        Between two timers the caller may set and delete others, also before ``until``, but only
+        after the time of the current timer.
         """
         while slot._next_at <= until:
             at, timers = slot._next_at, slot._timers
@@ -133,7 +133,7 @@ class TimerQueue:
 
     def least(self) -> int:
         """Return the exact least time of all timers; INF_TIME if there is none."""
-        while (at := self.next_at()) != _NEVER:  # ends: each pass removes an entry or returns
+        while (at := self.next_at()) != _NEVER:  # ends: each round removes an entry or returns
             is_other = bool(self.others) and self.others[0] == at
             slot = self._by_time[at][-1] if is_other else self.slots[0]
             if slot._queued == at and slot._next_at == at:

@@ -17,7 +17,7 @@ US_PER_S = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or that explains what a person sees."""
+    """Something that is wrong, or that explains an observation."""
 
     gravity: Gravity
     kind: str
@@ -37,15 +37,15 @@ class Case:
     status: Status
     now_us: int
     notices: list[tuple[int, Notice]] = field(default_factory=list)
-    #: Free bytes and total bytes of the disks of its root and its outputs, by folder.
+    #: Free bytes and total bytes of the disks of the root and of the outputs, by folder.
     disks: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
-        """Whether the job is supposed to run."""
+        """Whether the job should be running."""
         return self.status["state"] in OPEN_STATES
 
 
 def mebibytes(size_bytes: int) -> str:
-    """Return a size as text for people."""
+    """Format a size for people."""
     return f"{size_bytes / 2**20:,.0f} MiB"

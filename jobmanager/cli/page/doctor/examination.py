@@ -1,6 +1,6 @@
 """Applies all rules to a job.
 
-The findings include the reasons of the job's health. Further findings need two statuses, or more
+The findings include the reasons of the job's health. Other findings need two statuses, or more
 files than the status: growing lags, skew, restarts, missing checkpoints. Each rule is a function
 that reads a :class:`Case`.
 """
@@ -21,7 +21,7 @@ _GRAVEST_FIRST: tuple[Gravity, ...] = ("degraded", "waiting", "note")
 
 
 def findings(case: Case) -> list[Finding]:
-    """Return all findings of a job, the most severe first; empty for a healthy job."""
+    """Return all findings of a job, the most severe first. A healthy job has none."""
     all_findings = [finding for rule in RULES for finding in rule(case)]
     return sorted(all_findings, key=lambda finding: _GRAVEST_FIRST.index(finding.gravity))
 
@@ -38,9 +38,10 @@ def _health(case: Case) -> Iterator[Finding]:
 
 
 def _open_windows(case: Case) -> set[str]:
-    """Return reasons about open windows, if event time advances: such a window is no trouble."""
+    """Return reasons about open windows that are harmless, because event time advances."""
     before = dict(_frontiers(case.before))
-    is_new = case.before.get("written_us") == case.status.get("written_us")  # nothing to compare
+    # The same status: there is nothing to compare
+    is_new = case.before.get("written_us") == case.status.get("written_us")
     if is_new or any(us > before.get(name, us) for name, us in _frontiers(case.status)):
         return {row["reason"] for row in case.status.get("held", ()) if row.get("is_window")}
     return set()
@@ -61,7 +62,7 @@ def _lost_rows(case: Case) -> Iterator[Finding]:
         yield Finding("note", kind, "job", what or line)
 
 
-#: Findings of one severity are shown in the order of their rules.
+#: The rules. Findings of equal severity are shown in the order of their rules.
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _health,
     machines.silence,

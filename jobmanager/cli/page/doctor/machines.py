@@ -1,4 +1,4 @@
-"""Rules over machines: memory, disks, clocks, a job manager that is silent."""
+"""Rules about machines: memory, disks, clocks, a job manager that is silent."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from jobmanager.cli.page.doctor.case import US_PER_S, Case, Finding, mebibytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Share of a host's memory limit from which on its memory is nearly used up.
+#: A host's memory is nearly used up from this share of its limit on.
 MEMORY_SHARE_MAX = 0.9
-#: Tolerated difference between the clocks of a host and this machine.
+#: Tolerated difference between the clocks of a host and this machine, s.
 CLOCK_S_MAX = 5.0
 #: A disk is nearly full if its free space is below both this share and these bytes.
 DISK_SHARE_MIN, DISK_FREE_BYTES_MIN = 0.05, 2 << 30
-#: A disk with less than this is full: the job cannot even replace its status.
+#: A disk with fewer free bytes than this is full: the job cannot even replace its status.
 FULL_BYTES = 64 << 10
-#: How far ahead of the clock the times of rows may be. Times that are a day or more ahead are a
-#: reason of the job's health.
+#: Tolerated seconds by which the times of rows may be ahead of the clock; and the seconds from
+#: which on such times are a reason of the job's health.
 ROW_AHEAD_S_MAX, ODD_AHEAD_S = 60.0, 86_400.0
 
 
@@ -39,7 +39,7 @@ def memory(case: Case) -> Iterator[Finding]:
 
 
 def disk(case: Case) -> Iterator[Finding]:
-    """Disks of the root and of outputs that are full or nearly full."""
+    """Yield disks of the root and of outputs that are full or nearly full."""
     for folder, (free_bytes, all_bytes) in case.disks.items() if case.is_open else ():
         if free_bytes < FULL_BYTES:
             what = f"the disk of {folder} is full, so the job waits"
@@ -76,7 +76,7 @@ def clocks_of_producers(case: Case) -> Iterator[Finding]:
 
 
 def silence(case: Case) -> Iterator[Finding]:
-    """Open jobs whose status is no longer written."""
+    """Yield open jobs whose status is no longer written."""
     age_s = (case.now_us - case.status.get("written_us", case.now_us)) / US_PER_S
     root = case.status.get("root", "")
     is_full = any(f == root and free < FULL_BYTES for f, (free, _) in case.disks.items())

@@ -1,4 +1,4 @@
-"""Rules over the log of a job: restarts, growing state, slow and missing checkpoints."""
+"""Rules about the log of a job: restarts, growing state, slow and missing checkpoints."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
 
 _NIGHT_US = 24 * 3600 * US_PER_S
-#: A late checkpoint: a multiple of the median interval, and a minimum age.
+#: A checkpoint is late if it is older than this multiple of the median interval, and older than
+#: this many seconds.
 CHECKPOINT_GAPS, CHECKPOINT_AGE_S_MIN = 10, 60.0
-#: A growing state: minimum checkpoints and size, and growth from third to third of these.
+#: A state grows if there are at least this many checkpoints, it has at least this many bytes, and
+#: it grew by this factor from each third of the checkpoints to the next.
 GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
-#: A state that grows slowly: the least time and number of points, and the growth in this time. The
-#: last quarter's growth must be at least this share of the first one's, else it comes to an end.
+#: A state grows slowly if it was observed for this time, at this many points, and grew by this
+#: factor. The last quarter's growth must be at least this share of the first quarter's; otherwise
+#: the growth is ending.
 SLOW_SPAN_S_MIN, SLOW_POINTS_MIN, SLOW_GROWTH_MIN, STEADY_MIN = 26 * 3_600, 12, 1.05, 0.9
 _ENDS = "give keys an end: a window, a within= of a join, a timer that deletes"
-#: Slow checkpoints: how many are examined, and the least median time until they are durable.
+#: Number of checkpoints that are examined for slowness, and the median seconds until they are
+#: durable from which on they are slow.
 SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
 
 
@@ -40,7 +44,7 @@ def restarts(case: Case) -> Iterator[Finding]:
         if at_us >= case.now_us - _NIGHT_US and (failure := _failure(notice)) is not None:
             kind, about, what = failure
             failures.setdefault((kind, about), []).append((at_us, what))
-    if case.status["state"] == "failed":  # the health's reason has the error already
+    if case.status["state"] == "failed":  # the reason of the health has the error already
         failures = {key: rows for key, rows in failures.items() if not _is_its_end(case, rows)}
     for (kind, about), found_of in failures.items():
         count, (last_us, what) = len(found_of), found_of[-1]
@@ -49,7 +53,7 @@ def restarts(case: Case) -> Iterator[Finding]:
 
 
 def _finished_us(case: Case) -> float:
-    """When the last vertex of a finished job had finished: then its hosts leave, us UTC."""
+    """Return when the last vertex of a finished job finished, us UTC. Then its hosts stop."""
     times = [at for at, notice in case.notices if isinstance(notice, sent.VertexFinished)]
     return max(times) if times and case.status["state"] == "finished" else math.inf
 
@@ -67,13 +71,14 @@ _ADVICE = {"memory lost": "see 'When a job needs too much memory' in docs/howto/
 
 
 def _failure(notice: Notice) -> tuple[str, str, str] | None:
-    """Kind, subject and description of a failure."""
+    """Return kind, subject and description of a failure."""
     if isinstance(notice, sent.VertexFailed):
         kind = "memory lost" if notice.family == "memory" else "restart"
         what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
         return kind, notice.vertex, what
-    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # "stopped": no failure
-        slot = notice.host.partition(".")[0]  # a replacement has the same slot and another suffix
+    # "stopped" is not a failure
+    if isinstance(notice, own.HostLost) and notice.reason != "stopped":
+        slot = notice.host.partition(".")[0]  # a replacement has the same slot, and another suffix
         return "restart", slot, f"host {notice.host} was lost: {notice.reason}"
     if isinstance(notice, own.OutputDamaged):
         return "damaged output", notice.stream, f"{notice.stream} was damaged: {notice.reason}"
@@ -113,10 +118,11 @@ def growing_state(case: Case) -> Iterator[Finding]:
 
 
 def _slow_growth(points: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """Bytes per hour and present bytes of a state that grows steadily; else None.
+    """Return bytes per hour and present bytes of a state that grows steadily; None otherwise.
 
-    The least size in each quarter of the time counts, so a state that shrinks at times is not one.
-    Over a day is examined, so a state that follows the hours of the day is not one.
+    It compares the least size in each quarter of the time, so a state that shrinks from time to
+    time is not reported. More than a day is examined, so a state that follows the hours of the day
+    is not reported.
     """
     if len(points) < SLOW_POINTS_MIN:
         return None
@@ -133,7 +139,8 @@ def _slow_growth(points: list[tuple[int, int]]) -> tuple[int, int] | None:
     is_steady = min(steps) > 0 and steps[-1] >= STEADY_MIN * steps[0]
     if not is_steady or least[0] * SLOW_GROWTH_MIN > least[-1] or least[-1] < GROWING_BYTES_MIN:
         return None
-    hours = span_us * 3 / 4 / (3_600 * US_PER_S)  # from the first quarter's least to the last's
+    # From the least of the first quarter to the least of the last
+    hours = span_us * 3 / 4 / (3_600 * US_PER_S)
     return max(1, round((least[-1] - least[0]) / hours)), points[-1][1]
 
 
@@ -165,7 +172,7 @@ def _checkpoints_of(case: Case) -> dict[str, list[tuple[int, sent.CheckpointTake
 
 
 def checkpoints(case: Case) -> Iterator[Finding]:
-    """Yield a finding per vertex whose checkpoints have stopped, although it had events."""
+    """Yield a finding per vertex whose checkpoints have stopped although it had events."""
     taken = {vertex: [at for at, _ in rows] for vertex, rows in _checkpoints_of(case).items()}
     before = {row["vertex"]: row["events_in"] for row in case.before.get("vertices", ())}
     for row in case.status.get("vertices", ()):

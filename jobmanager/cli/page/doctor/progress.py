@@ -1,4 +1,4 @@
-"""Rules over the positions and times of vertices, partitions and deliveries."""
+"""Rules about the positions and times of vertices, partitions and deliveries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from jobmanager.state.state_size import state_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A growing lag: its growth between two looks, and a minimum number of rows.
+#: A lag grows if it increased by this factor between two looks, and is at least this many rows.
 LAG_GROWTH_MIN, LAG_ROWS_MIN = 1.05, 1_000
-#: A reader is far behind if its remaining rows take it longer than this number of looks.
+#: A reader is far behind if reading its remaining rows takes longer than this many looks.
 LAG_LOOKS_MAX = 30
-#: A vertex with more unflushed output than this has readers, or a store, that are too slow.
+#: If a vertex has more unflushed bytes of output than this, its readers or its store are too slow.
 UNFLUSHED_BYTES_MAX = 48 << 20
-#: Shares of the time between two looks from which on a vertex is busy, and user code is slow.
+#: A vertex is busy from this share of the time between two looks on; user code is slow from the
+#: second share on.
 BUSY_SHARE_MIN, USER_SHARE_MIN = 0.8, 0.5
 
 
@@ -71,7 +72,7 @@ def skew(case: Case) -> Iterator[Finding]:
 
 
 def partitions(case: Case) -> Iterator[Finding]:
-    """Partitions without rows beside others with rows, ended sources, and rows that were lost."""
+    """Yield partitions without rows while others have rows, ended sources, and lost rows."""
     if not case.is_open:
         return
     rows = [v for v in case.status.get("vertices", ()) if v.get("logs")]
@@ -135,7 +136,7 @@ def long_steps(case: Case) -> Iterator[Finding]:
 
 
 def open_change(case: Case) -> Iterator[Finding]:
-    """Yield a savepoint, deployment or rollback that was open at both looks."""
+    """Yield a savepoint, deployment or rollback that was in progress at both looks."""
     change = case.status.get("change")
     if change is None or change != case.before.get("change"):
         return

@@ -1,4 +1,4 @@
-"""Finds stages in which one vertex gets most of the rows, and keys that have most of them."""
+"""Finds stages in which one vertex gets most of the rows, and keys with most of the rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
     from jobmanager.cli.page.doctor.case import Status
 
-#: Skew: a multiple of the median of the stage, and a minimum number of events.
+#: A vertex is skewed from this multiple of its stage's median on, if the stage has at least this
+#: many events.
 SKEW_MIN, SKEWED_EVENTS_MIN = 3.0, 10_000
-#: The share of a stage's output from which on a key is hot.
+#: A key is hot from this share of a stage's output on.
 HOT_SHARE_MIN = 0.3
 
 

@@ -29,7 +29,7 @@ _PRODUCER = "https://pypi.org/project/streamscope"
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _TYPES = {"finished": "COMPLETE", "failed": "FAIL", "cancelled": "ABORT", "stopped": "ABORT"}
 _US_PER_S = 1_000_000
-#: Time between two RUNNING events of a job.
+#: Seconds between two RUNNING events of a job.
 RUNNING_EVERY_S = 60
 
 
@@ -37,13 +37,13 @@ class LineageExport:
     """Sends an event when a job starts, once a minute while it runs, and when it ends."""
 
     def __init__(self, target: str, board: Board) -> None:
-        """``target``: an http(s) URL, or a file."""
+        """Send events to ``target``: an http(s) URL, or a file."""
         self._target, self._board = target, board
-        #: By run and type of event: the minute of the last one that was sent.
+        #: By run and type of event: the minute of the last event that was sent.
         self._sent: dict[tuple[str, str], int] = {}
 
     def send(self) -> None:
-        """Send the events that are due; a failed event is sent again at the next call."""
+        """Send the events that are due. A failed event is sent again at the next call."""
         for name, job in list(self._board.jobs.items()):
             for event in events_of(name, job):
                 key = event["run"]["runId"], event["eventType"]
@@ -70,7 +70,7 @@ class LineageExport:
 
 
 def events_of(name: str, job: SeenJob) -> Iterator[dict[str, Any]]:
-    """START of a job, and then RUNNING or how it ended."""
+    """Return the event START of a job, and then RUNNING or the event of its end."""
     try:
         plan, notices = plan_of(job.root), job.notices()
     except StreamEngineError:
@@ -103,7 +103,7 @@ def _event(
 
 
 def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
-    """Return the datasets that a plan reads; a topic is named with its brokers."""
+    """Return the datasets that a plan reads. A topic is named with its brokers."""
     inputs = []
     for vertex in plan.vertices:
         if vertex.source is None or not vertex.source.spec.path:
@@ -118,14 +118,14 @@ def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
 
 
 def outputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
-    """Return the datasets that a plan writes: the files of its outputs, and deliveries by name."""
+    """Return the datasets that a plan writes: files of its outputs, and deliveries by name."""
     files = [_dataset(output.output) for output in plan.of_outputs]
     kinds = [name_of(spec).partition(":") for spec in plan.deliveries]
     return [*files, *({"namespace": kind, "name": rest or kind} for kind, _, rest in kinds)]
 
 
 def _dataset(uri: str) -> dict[str, str]:
-    """Return a file or folder, without user and password."""
+    """Return a file or folder as a dataset, without user and password."""
     scheme, mark, rest = without_user(uri).partition("://")
     if not mark:
         return {"namespace": "file", "name": scheme}

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from jobmanager.cli.page.metrics import Metric
     from jobmanager.state.messages import Notice
 
-#: How often metrics are sent; how long one call may take.
+#: Seconds between two transmissions of metrics, and most seconds of one call.
 EVERY_S, CALL_S_MAX = 10.0, 5.0
-#: Spans of one call.
+#: Most spans of one call.
 SPANS_MAX = 512
 _NS_PER_US = 1_000
 
 
 class OtlpExport:
-    """Sends metrics periodically by itself, and new spans at each ``send``."""
+    """Sends metrics periodically in a separate thread, and new spans at each ``send``."""
 
     def __init__(self, endpoint: str, board: Board) -> None:
         self._board = board
-        #: By root: the number of notices of its log whose spans were sent.
+        #: By root: the number of notices in its log whose spans were sent.
         self._sent: dict[str, int] = {}
         base = endpoint.rstrip("/")
         self._resource = Resource.create({"service.name": "streamscope"})
@@ -64,12 +64,12 @@ class OtlpExport:
             make(PREFIX + metric.name, [self._observe(metric)], description=metric.help)
 
     def send(self) -> None:
-        """Send the spans that have ended since the last call; failed ones are sent again."""
+        """Send the spans that have ended since the last call. Failed spans are sent again."""
         for name, job in list(self._board.jobs.items()):
             notices = job.notices()
             begin = self._sent.get(job.root, 0)
             if begin > len(notices):
-                begin = 0  # the log was replaced by a copy of the state, so it is shorter
+                begin = 0  # a copy of the state has replaced the log, which is shorter now
             spans = list(spans_of(name, job.status, notices, begin, self._resource))
             parts = [spans[k : k + SPANS_MAX] for k in range(0, len(spans), SPANS_MAX)]
             if all(self._spans.export(part) is SpanExportResult.SUCCESS for part in parts):

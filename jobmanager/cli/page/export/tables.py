@@ -2,7 +2,7 @@
 
 A flight is an output of a job. Its descriptor is a path: the name of the job and, if the job has
 several outputs, the name of the output. A ticket is JSON: ``{"job", "output", "at"}``. Only ``job``
-is required; ``at`` requests an earlier time. A call returns the living rows, like ``table.arrow``
+is required; ``at`` requests an earlier time. A call returns the live rows, like ``table.arrow``
 over HTTP. For each stream, the server continues at the end of the previous call.
 """
 
@@ -40,9 +40,9 @@ class TableServer(flight.FlightServerBase):  # type: ignore[misc]
     """A server that is ready when it is constructed and runs until ``shutdown``."""
 
     def __init__(self, tables: Tables, tokens: list[bytes], host: str, port: int) -> None:
-        """Start the server; port 0: a free port.
+        """Start the server. Port 0 means any free port.
 
-        ``tokens``: a request needs one of these; empty: anybody can read.
+        ``tokens``: a request needs one of these; empty: every caller can read.
 
         Raises:
             IntakeConfigError: the server cannot listen at the address.
@@ -89,7 +89,7 @@ class TableServer(flight.FlightServerBase):  # type: ignore[misc]
             try:
                 infos = [self._info(name, output) for output in self._tables.outputs(name)]
             except StreamEngineError:
-                continue  # a job of another version has no table that can be read
+                continue  # a job of another version has no readable table
             yield from infos
 
     def _info(self, name: str, output: str) -> flight.FlightInfo:
@@ -100,7 +100,7 @@ class TableServer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def _parts(descriptor: flight.FlightDescriptor) -> tuple[str, str]:
-    """Job and output that a descriptor names."""
+    """Return the job and the output that a descriptor names."""
     is_path = descriptor.descriptor_type == flight.DescriptorType.PATH
     if not is_path or len(descriptor.path) not in (1, 2):
         raise UsageError("the descriptor is a path: the name of the job, and of its output")

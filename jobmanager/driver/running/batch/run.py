@@ -67,7 +67,7 @@ def run_batch(
 
 
 def _write(table: pa.Table, uri: str, form: TableForm | None) -> None:
-    """Write the events as a stream, with the CTI (watermark) that ends it."""
+    """Write the events as a stream, followed by the CTI (watermark) that ends it."""
     schema = item_schema(payload_schema(table.schema))
     stream = RStream.open(uri, payload_schema(table.schema), form=form)
     for batch in table.to_batches():

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from jobmanager.driver.engine import ExecutorName
 
 RELATIVE_TOLERANCE = 1e-9
-#: Of rows that are equal except for floats, at most this number are paired by search. More are
-#: paired in order.
+#: Most rows, equal except for floats, that are paired by search. If there are more, they are paired
+#: in order.
 _SEARCHED_ROWS_MAX = 1_000
 Row = dict[str, Any]
 
@@ -73,8 +73,8 @@ def collect_batch(
 ) -> pa.Table:
     """Compute the result of ``stream`` as a batch, with Spark SQL's own operators.
 
-    Columns: ``_vs, _ve`` and the payload, sorted by all of them, nulls first. ``parallelism``: that
-    of the stream job. It decides how sources are divided, and so which rows are late.
+    Columns: ``_vs, _ve`` and the payload, sorted by all of them, nulls first. ``parallelism``: the
+    parallelism of the stream job. It decides how sources are divided, and so which rows are late.
 
     Raises:
         UnsupportedInBatchError: Spark SQL has no exact counterpart of an operator in the plan.
@@ -83,7 +83,8 @@ def collect_batch(
     if isinstance(stream, Query):
         only_output(stream, "collect_batch()")
     refuse_endless(stream.plan, "collect_batch()")
-    from planner.batch.compile import collect as collect_by_spark  # starts Java
+    # Imported here, because it starts Java
+    from planner.batch.compile import collect as collect_by_spark
 
     return collect_by_spark(
         stream.plan,
@@ -144,7 +145,7 @@ _Groups = dict[tuple[Any, ...], list[_Entry]]
 
 
 def _grouped(table: pa.Table, exact: Sequence[int], floats: Sequence[int]) -> _Groups:
-    """Group rows by their columns without floats; sort each group by its floats."""
+    """Group rows by their columns without floats. Sort each group by its floats."""
     columns = [column.cast(physical(column.type)).to_pylist() for column in table.columns]
     groups: _Groups = {}
     for at in range(table.num_rows):

@@ -2,8 +2,8 @@
 
 Theory of operation. First, this module writes everything that the next generation needs to new
 files: a savepoint of the cut, the first checkpoints, the first items of channels. Then it writes
-its commit. Any successor can repeat the later steps: complete the savepoint, replace the plan,
-the query and the settings, and start the log with a copy of the new state.
+its commit. Any successor can repeat the later steps: complete the savepoint, replace the plan, the
+query and the settings, and start the log with a copy of the new state.
 
 Invariants: (1) before the commit, the job can continue unchanged; (2) after it, no job manager
 starts before all steps are done; (3) a repeated step changes nothing.
@@ -64,28 +64,28 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
 
-#: Files of a change: the plan that replaces the job's, and the copy of the job's state.
+#: Files of a change: the plan that replaces the job's plan; and the copy of the job's state.
 _PLACED, _COPY = "next-plan.pkl", "state"
 
 
 class Following:
     """State that the next driver in this process takes over, instead of reading it.
 
-    ``job``: the state of the job at the cut. ``log``: has its notices, all of them durable.
+    ``job``: the state of the job at the cut. ``log``: its log; all notices in it are durable.
     """
 
     def __init__(self, job: JobState, log: NoticeLog) -> None:
         self.job, self.log = job, log
-        #: Whether the log has begun again, with the copy of the next generation's state.
+        #: Whether the log has started again, with the copy of the next generation's state.
         self.has_begun = False
         #: Deletes obsolete files. If the process dies before, the next change deletes them.
         self.tidy: list[Callable[[], object]] = []
 
 
 class Shell(NamedTuple):
-    """The clock, and the threads that flush the log; None: the caller's thread.
+    """The clock, and the threads that flush the log (None: the caller's thread).
 
-    ``following``: None: the next driver, if any, reads its state from the root.
+    ``following`` None: the next driver, if any, reads its state from the root.
     """
 
     clock: Clock = SystemClock()
@@ -104,7 +104,7 @@ SHELL = Shell()
 
 
 def before_stop(root: JobRoot) -> None:
-    """Do what a change that puts fences may do while the job still runs. The caller owns the root.
+    """Prepare a change that puts fences, while the job still runs. The caller owns the root.
 
     Raises:
         OperatingError: the store failed.
@@ -151,9 +151,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     except StreamEngineError as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
-            raise  # a successor completes it
+            raise  # a successor completes the change
         if (done := pending.outcome_of(root.store, change.id)) is not None:
-            pending.close(root.store, change.id, done)  # only files were left to delete
+            pending.close(root.store, change.id, done)  # only the deletion of files had failed
             return done
         withdraw_fences(root, plan, number)
         if isinstance(error, NotACutError):
@@ -223,7 +223,7 @@ def _commit(
     shell: Shell,
     ends: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Commit the change, then do its steps. ``ends``: per uri, the seq to truncate a stream at."""
+    """Commit the change, then do its steps. ``ends``: per uri, the seq at which to truncate."""
     root, folder = draft.root, change.folder
     plan = in_generation(built.plan, settings[GENERATION])
     root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(plan)))
@@ -249,7 +249,7 @@ def _rolled_back(
     """Return to a savepoint: truncate the result at its ends, and restore its query."""
     root = draft.root
     savepoint = read_savepoint(root.store, change.savepoint)
-    # Names of hosts and checkpoints since the savepoint must not be given again.
+    # Names of hosts and checkpoints since the savepoint must not be used again.
     savepoint = replace(savepoint, epoch=cut.job.epoch, takeovers=cut.job.takeovers)
     former = plan_in(
         read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
@@ -283,7 +283,7 @@ def _rolled_back(
 
 
 def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
-    """Return per uri the end (seq) at the savepoint of each stream that users read."""
+    """Return, per uri, the end (seq) at the savepoint of each stream that users read."""
     outputs = {row.vertex: row.outputs for row in savepoint.vertices}
     ends = {}
     for vertex in plan.vertices:
@@ -348,16 +348,16 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
 
 
 def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell) -> None:
-    """Record the outcome, and let the next change be requested, even if no host starts."""
+    """Record the outcome, and allow the next change to be requested, even if no host starts."""
     pending.record(root.store, change_id, outcome)
     pending.forget(root.store, change_id)
     shell.later(lambda: pending.tidy(root.store))
 
 
 def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
-    """Begin the log of the next driver, or a new log of a root, with a copy of the state.
+    """Start the log of the next driver, or a new log of a root, with a copy of the state.
 
-    The caller owns the root; to begin a new log it has just claimed it.
+    The caller owns the root. To start a new log, it has just claimed the root.
     """
     following = shell.following
     if following is None:
@@ -383,7 +383,7 @@ def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
 def _delete_channels(root: JobRoot, plan: PhysicalPlan) -> None:
     """Delete the channels of former generations, and of attempts that were not committed.
 
-    The savepoints have their unconsumed items.
+    The savepoints have the unconsumed items of these channels.
     """
     prefix = f"{plan.root}/"
     kept = tuple(f"{c.uri.removeprefix(prefix)}/" for v in plan.vertices for c in v.inputs)

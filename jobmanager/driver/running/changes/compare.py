@@ -60,12 +60,12 @@ class Comparison:
 
     @property
     def refusal(self) -> str:
-        """All reasons why the change is impossible, and what else to do."""
+        """Return all reasons why the change is impossible, and what to do instead."""
         return "; ".join([*self.refusals, "or run the new query in another root"])
 
     @property
     def hash(self) -> str:
-        """The hash of the comparison and the new plan, which ``--approve`` takes."""
+        """Return the hash of the comparison and the new plan, which ``--approve`` takes."""
         rows = [asdict(row) for row in self.rows]
         reasons = json.dumps([rows, self.refusals, self.plan.plan_hash])
         return hashlib.sha256(reasons.encode()).hexdigest()[:_HASH_DIGITS]
@@ -125,7 +125,7 @@ def _upstream_first(plan: PhysicalPlan) -> list[Stage]:
 
 
 def _former(before: _Plan, after: _Plan, stage: Stage, links: dict[str, str]) -> str | None:
-    """Return the old stage that a new one continues, or None. Ties return the first."""
+    """Return the old stage that a new stage continues, or None. Ties return the first."""
     best: tuple[int, str] | None = None
     for name in before.stages:
         if name in links.values():
@@ -137,7 +137,7 @@ def _former(before: _Plan, after: _Plan, stage: Stage, links: dict[str, str]) ->
 
 
 def _likeness(before: _Plan, after: _Plan, old: str, new: str, links: dict[str, str]) -> int:
-    """Return a score of similarity; 0: the new stage cannot continue the old one."""
+    """Return a score of similarity. 0: the new stage cannot continue the old stage."""
     was, is_now = before.source(old), after.source(new)
     if (was is None) != (is_now is None):
         return 0
@@ -170,7 +170,7 @@ def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:
 
 
 def _filters(source: SourcePartition) -> str:
-    """Return what identifies the filters that the source evaluates."""
+    """Return a value that identifies the filters that the source evaluates."""
     return fingerprint((source.spec.keep, source.spec.wanted))
 
 
@@ -225,7 +225,7 @@ def _is_equal(old: VertexSpec, new: VertexSpec) -> bool:
 
 
 def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
-    """Return the columns that the source has not read so far."""
+    """Return the columns that the source has not read before."""
     if old.source is None or new.source is None:
         return []
     known = set(old.source.spec.schema.names)
@@ -235,7 +235,10 @@ def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
 def _other_types(
     was: SourcePartition | None, is_now: SourcePartition | None, *, is_read: bool
 ) -> list[str]:
-    """Return the columns whose type differs. ``is_read``: both queries read them, else not."""
+    """Return the columns whose type differs.
+
+    ``is_read``: columns that both queries read, or not.
+    """
     if was is None or is_now is None:
         return []
     read = set(was.spec.schema.names) & set(is_now.spec.schema.names)

@@ -60,7 +60,7 @@ class Shard:
     states: tuple[OperatorState, ...]
     #: Time of the last CTI that the operators received.
     reached: int
-    #: Rows that the operators emitted, and the vertex has not released yet.
+    #: Rows that the operators have emitted, and the vertex has not released yet.
     pending: pa.Table | None
 
 
@@ -69,7 +69,7 @@ def channels_folder(store: BlobStore, plan: PhysicalPlan, number: int, epoch: in
 
     Each attempt gets its own folder. An attempt that failed before its commit, or that a replaced
     driver (of another ``epoch``) still makes, starts at another cut, so its items must not mix with
-    these. ``store``: of the generation's root.
+    these. ``store``: the store of the generation's root.
     """
     attempts = (f"streams/g{number}-{epoch}.{attempt}" for attempt in count())
     return f"{plan.root}/{next(name for name in attempts if not store.list(name))}"
@@ -125,7 +125,7 @@ def finished(
 def with_own_journal(
     target: BlobStore, vertex: VertexSpec, state: OperatorState, inputs: tuple[int, ...]
 ) -> tuple[OperatorState, tuple[int, ...]]:
-    """Reset the number of entries: the state already contains their effect."""
+    """Reset the number of journal entries, because the state already contains their effect."""
     numbers = [int(p.rpartition("/")[2]) for p in target.list(f"{INTAKE}/{vertex.id}")]
     books = [{**book, "entries": 0} for book in state.header["books"]]
     header = {**state.header, "books": books, "blob": max(numbers, default=-1) + 1}
@@ -139,7 +139,7 @@ def end_of_stream(payload: pa.Schema) -> Items:
 
 
 def digest_of(items: Sequence[Items]) -> bytes:
-    """Return the digest of a stream that consists of these items so far."""
+    """Return the digest of a stream that has exactly these items so far."""
     digest = StreamDigest()
     for one in items:
         digest.update(one.first_seq, one.batch)

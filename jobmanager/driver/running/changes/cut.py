@@ -47,7 +47,7 @@ class Rest:
     lo: int
     hi: int
     payload: pa.Schema
-    #: Whether the writer has finished; then the last item is the end of the stream.
+    #: Whether the writer has finished. Then the last item is the end of the stream.
     is_ended: bool
 
 
@@ -79,7 +79,7 @@ def read_cut(root: JobRoot, plan: PhysicalPlan, job: JobState | None = None) -> 
 
 
 class _UnfitError(Exception):
-    """The reason why the checkpoints are no cut."""
+    """The reason why the checkpoints are not a cut."""
 
 
 def _cut_of(job: JobState, plan: PhysicalPlan, open_store: Opener) -> Cut:

@@ -65,7 +65,7 @@ def fence_off(
 ) -> None:
     """Fence off the outputs of both plans, the old and the new one.
 
-    ``begins``: per uri, the seq at which generation ``number`` continues, if not the end.
+    ``begins``: per uri, the seq at which generation ``number`` continues, if it is not the end.
 
     Raises:
         NotACutError: a suspended host has written beyond the cut meanwhile, and readers may have
@@ -77,7 +77,7 @@ def fence_off(
         store = root.open_store(uri)
         root.check_owner()
         put_fence(store, Fence(start, number, root.epoch))
-        # after the fence: segments written later do not count
+        # read after the fence, so segments written later do not count
         at_end = Fence(ends.get(uri, 0), number, root.epoch)
         if uri in ends and reaches_beyond(store, at_end):
             raise NotACutError(
@@ -94,8 +94,9 @@ def withdraw_fences(root: JobRoot, plan: PhysicalPlan, number: int) -> None:
 def truncate(store: BlobStore, end: int, generation: int) -> None:
     """Delete all items from seq ``end`` on. A segment that contains ``end`` is rewritten.
 
-    A second call with the same ``end`` changes nothing. ``generation``: it continues at ``end``.
-    Its fence hides these items, but a plain Parquet reader of the folder sees them.
+    A second call with the same ``end`` changes nothing. ``generation`` is the generation that
+    continues at ``end``. Its fence hides these items, but a plain Parquet reader of the folder
+    would see them.
     """
     former = valid_segments(store.list(), before=generation)
     beyond = {s: file for s, file in former.items() if s.hi > end and s.generation < generation}

@@ -20,7 +20,7 @@ class NotACutError(UsageError):
 
 @error_class
 class ChangePendingError(UsageError):
-    """Another change of the job is under way."""
+    """Another change of the job is in progress."""
 
     root: str
 
@@ -52,7 +52,7 @@ class ChangeUndoneError(OperatingError):
 
 @error_class
 class ChangeWaitsError(OperatingError):
-    """A requested change is not done yet."""
+    """A requested change is not completed yet."""
 
     root: str
     wait_s: float
@@ -66,7 +66,7 @@ class ChangeWaitsError(OperatingError):
 
 @error_class
 class NotApprovedError(UsageError):
-    """The user has not approved the change. ``approved``: the hash that was given, or empty."""
+    """The user has not approved the change. ``approved``: the hash that was passed, or empty."""
 
     root: str
     hash: str

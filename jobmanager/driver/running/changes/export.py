@@ -1,8 +1,9 @@
 """Exports a savepoint to another folder: the root of a new job that starts from it.
 
-The folder holds the plan, the query, a checkpoint of each vertex and a log that starts with them.
-So it is a stopped job, which ``resume`` starts. Its output is empty at first and gets only the rows
-that the new job computes. The new job reads the same sources from the positions of the savepoint.
+The folder contains the plan, the query, a checkpoint of each vertex and a log that starts with
+them. So it is a stopped job, which ``resume`` starts. Its output is empty at first and gets only
+the rows that the new job computes. The new job reads the same sources from the positions of the
+savepoint.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
 
     Raises:
         NoSavepointError: there is no savepoint of that name.
-        JobExistsError: the folder holds a job.
+        JobExistsError: the folder contains a job.
         ChangeRefusedError: the job's output is not below its root, or its inputs are.
     """
     root.check_trusted()
@@ -88,9 +89,9 @@ def write_job(
 
 
 def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
-    """Let the streams that users read begin where the savepoint's job had written them to.
+    """Let the streams for users begin where they end in the job of the savepoint.
 
-    So a change finds them complete, though they have no items yet.
+    So a change finds them complete, although they have no items yet.
     """
     sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
     for stream, uri in (*plan.sink_streams(), *sides):

@@ -4,7 +4,7 @@ Each change starts a new generation. A generation has new channels, in ``streams
 start with the unconsumed items of the former channels. The output and the side outputs continue at
 their ends, source vertices at their positions.
 
-Invariants: (1) nothing that the former generation needs is changed or deleted; (2) the first
+Invariants: (1) no file that the former generation needs is changed or deleted; (2) the first
 checkpoints of a generation fit together: a channel ends exactly at its writer's checkpoint.
 """
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation. ``copy``: the state with which its job manager starts."""
+    """A generation of a job. ``copy``: the state with which its job manager starts."""
 
     plan: PhysicalPlan
     copy: StateCopied
@@ -81,9 +81,10 @@ class Builder:
         number: int,
         target: BlobStore | None = None,
     ) -> None:
-        """``plans``: the old and the new plan. ``links``: per new stage, the old one it continues.
+        """Build from ``savepoint``. ``plans``: the old and the new plan.
 
-        ``target``: the store of the generation's root, if it is not the job's own root.
+        ``links``: per new stage, the old stage that it continues. ``target``: the store of the
+        generation's root, if it is not the job's own root.
         """
         self._store, self._saved, self._number = root.store, savepoint, number
         self._open_store, self._target = root.open_store, target or root.store
@@ -158,7 +159,7 @@ class Builder:
     def _sharded_like(
         self, origin: VertexSpec, vertex: VertexSpec, plan: PhysicalPlan
     ) -> VertexSpec:
-        """Return the vertex with the shards of the one that it continues."""
+        """Return the vertex with the shards of the vertex that it continues."""
         spec = origin.operators[0] if origin.operators else None
         if not isinstance(spec, Sharded):
             return vertex
@@ -167,7 +168,7 @@ class Builder:
         return sealed(replace(vertex, operators=(made,), recovery=origin.recovery))
 
     def _carrying(self, plan: PhysicalPlan) -> set[str]:
-        """The streams of edges that begin with unconsumed items, or with the end of their writer.
+        """Return the streams of edges that begin with unconsumed items, or with their writer's end.
 
         No vertex can compute those again, so these channels are durable.
         """
@@ -197,7 +198,7 @@ class Builder:
         return replace(edge, uris=uris)
 
     def _former_side(self, vertex: VertexSpec, edge: OutputEdge) -> int | None:
-        """Return the number of the old side output that a side output continues, at its place."""
+        """Return the number of the old side output that a side output continues, by position."""
         origin = self._origins[vertex.id]
         if origin is None:
             return None
@@ -315,7 +316,7 @@ class Builder:
     def _ended(
         self, vertex: VertexSpec, row: SavedVertex, carried: list[list[Items]]
     ) -> VertexCopy:
-        """Return a finished vertex: its channels hold the unconsumed items."""
+        """Return a finished vertex, whose channels contain the unconsumed items."""
         ends = [sum(one.batch.num_rows for one in items) for items in carried]
         return finished(vertex, self._epoch, ends, [digest_of(items) for items in carried])
 
@@ -372,7 +373,7 @@ class Builder:
         return next(own, None)
 
     def _check_rests(self) -> None:
-        """Check that no continued vertex waits for rows of a replaced one."""
+        """Check that no continued vertex waits for rows of a vertex that was replaced."""
         taken = set()
         for vertex in self._plan.vertices:
             for channel in vertex.inputs:

@@ -1,4 +1,4 @@
-"""The pending change of a job: a savepoint, another query, or the former one.
+"""The pending change of a job: a savepoint, another query, or the former query.
 
 ``change/request.json`` names it; the query and the plan are in ``change/<id>/``. The job manager
 stops the job at a cut, builds the next generation and writes ``change/commits/<epoch>.json``.
@@ -43,9 +43,9 @@ Kind = Literal["savepoint", "deploy", "rollback", "rescale"]
 class Change:
     """A requested change.
 
-    ``savepoint``: the name of the one to take, or to return to. ``at_us``: the event time that all
-    sources must reach before the change. ``approved``: the hash of the comparison. ``settings``:
-    fields of ``job.json`` that change with the query.
+    ``savepoint``: the name of the savepoint to take, or to which to return. ``at_us``: the event
+    time that all sources must reach before the change. ``approved``: the hash of the comparison.
+    ``settings``: fields of ``job.json`` that change with the query.
     """
 
     id: str
@@ -99,7 +99,7 @@ def pending(store: BlobStore) -> Change | None:
 def commit(store: BlobStore, epoch: int, change: dict[str, Any] | None) -> None:
     """Commit a change. ``epoch``: of the owner. None: cancel the commits of former owners.
 
-    Check the ownership again before you act on the commit.
+    The caller must check the ownership again before it acts on the commit.
     """
     store.put(f"{COMMITS}/{epoch:010d}.json", json_document(change or {"id": ""}))
 

@@ -2,7 +2,7 @@
 
 A new vertex continues the work of old ones as *shards*: of each old state it gets the part with its
 own keys (:mod:`rvertex.checkpoint.ranges`). Unconsumed items of channels become extra inputs
-("lanes") of MERGE (:mod:`rvertex.vertex.merge`), at the vertex that owns a row's key now. Sources,
+("lanes") of MERGE (:mod:`rvertex.vertex.merge`), at the vertex that now owns a row's key. Sources,
 and stages that read all rows, keep their vertices.
 
 The number of partitions of the result never decreases. A vertex continues a partition if all rows
@@ -91,7 +91,7 @@ class Rescaler:
         self._items: dict[str, list[pa.RecordBatch]] = {}
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._layouts = self._chosen(bounds)
-        #: By stream of the old plan, and of the new one, its writer.
+        #: The writer of each stream; of the old plan, and of the new plan.
         self._writers = self._new = plan.writers()
 
     def build(self) -> Generation:
@@ -145,7 +145,7 @@ class Rescaler:
         if not sinks:
             return laid(width, range(width), bounds)
         written = [{v.index: self._last_time(v) for v in self._vertices(m)} for m in sinks]
-        #: Per vertex the last time in its partition of each output.
+        #: Per vertex, the last time in its partition of each output.
         ends = {v: tuple(times[v] for times in written) for v in written[0]}
         former, firsts = self._stages.layout(sinks[0]), []
         for slots in ranges_of(bounds):
@@ -248,7 +248,7 @@ class Rescaler:
         slots = layout.slots_of_vertex(vertex.index)
         shards = [shard for one in slots for shard in self._shards(vertex.stage, one)]
         if self._stages.keys[vertex.stage][0] is None:
-            shards.sort(key=lambda shard: shard.reached)  # the first one gets all new rows
+            shards.sort(key=lambda shard: shard.reached)  # the first shard gets all new rows
         old = self._vertices(vertex.stage)
         after = self._last_time(old[vertex.index]) if self._continues(vertex) else int(MIN_TIME)
         time = min((s.reached for s in shards), default=after)
@@ -360,7 +360,7 @@ class Rescaler:
     def _lanes(
         self, vertex: VertexSpec, old: Sequence[VertexSpec], slots: Sequence[Slots] | None
     ) -> dict[str, pa.Table]:
-        """Return per lane the unconsumed items for the vertex. ``slots``: None: of all keys."""
+        """Return, per lane, the vertex's unconsumed items. ``slots``: None: of all keys."""
         tables_of: dict[Lane, list[pa.Table]] = {}
         keys = self._stages.shard_keys(vertex.stage) if slots is not None else ()
         for was in old:

@@ -44,13 +44,13 @@ def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
 
 
 def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
-    """Write the files of a savepoint of the cut; :func:`complete` completes it."""
+    """Write the files of a savepoint of the cut. :func:`complete` completes it."""
     root = draft.final
     store, folder = root.store, savepoints.folder_of(name)
     if store.exists(f"{folder}/{savepoints.MANIFEST}"):
         savepoints.expire(store, name)
     root.check_owner()
-    for path in store.list(folder):  # files of an incomplete savepoint
+    for path in store.list(folder):  # delete files of an incomplete savepoint
         store.delete(path)
     times = [
         time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))

@@ -122,7 +122,7 @@ def last_time(log: DurableLog) -> int | None:
 
 
 def rest_items(store: BlobStore, rest: Rest) -> list[Items]:
-    """Return the items of a channel that its reader had not consumed. ``store``: of its items.
+    """Return the items of a channel that its reader had not consumed. ``store``: their store.
 
     Raises:
         NotACutError: the items were lost with their host.

@@ -1,8 +1,9 @@
 """Changes a job between two legs: stops it at a cut, and carries the change out.
 
-A request file starts a change of a running job. The driver stops once the sources have reached the
-event time of the request. After the change, the job's thread starts the next leg. If a driver dies
-before the change is done, ``resume`` carries it out before it starts the job, or at the next cut.
+A leg is the run of a job from one change to the next. A request file starts a change of a running
+job. The driver stops once the sources have reached the event time of the request. After the change,
+the job's thread starts the next leg. If a driver dies before the change is done, ``resume`` carries
+it out before it starts the job, or at the next cut.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
 
 _log = logging.getLogger(__name__)
-#: Maximum stops for one change, each of which may fail to be a cut.
+#: Most stops for one change, since a stop may fail to reach a cut.
 CHANGE_TRIES_MAX = 3
-#: Kinds of changes after which processes may run on: they have imported the user's modules, and
+#: Kinds of changes after which processes may continue: they have imported the user's modules, and
 #: another query may need other versions of them.
 SAME_CODE = ("rescale", "savepoint")
 
@@ -42,7 +43,7 @@ class Delivering(Protocol):
 
     @property
     def have_caught_up(self) -> bool:
-        """Whether the output has again all items that were delivered before a restart."""
+        """Return whether the output again has all items that were delivered before a restart."""
 
 
 class Changing:
@@ -55,7 +56,7 @@ class Changing:
     notes: tuple[str, ...] = ()
 
     def __init__(self, root: JobRoot, deliveries: Delivering, on_begin: Callable[[], None]) -> None:
-        """``on_begin``: called before the driver is stopped.
+        """Start to watch. ``on_begin``: called before the driver is stopped.
 
         After a restart, a change waits until the output again has all items that ``deliveries``
         have delivered. Otherwise the new query would compute other items in their place.
@@ -64,22 +65,22 @@ class Changing:
         self._driver: Driver | None = None
         #: The change to carry out at the next cut.
         self.change: Change | None = None
-        #: Whether it has asked the driver to stop.
+        #: Whether it has requested the driver to stop.
         self.has_begun = False
         #: Whether the request file could not be read after a notice.
         self._is_unread = False
 
     def watch(self, driver: Driver) -> None:
-        """Stop this driver if a change is requested, or is pending already."""
+        """Stop this driver if a change is requested, or is already pending."""
         self._driver = driver
         driver.on_change = self.note_request
         self.note_request()
 
     def note_request(self) -> None:
-        """Read the request file, after a notice of it. The last change may not be tidied yet.
+        """Read the request file after a notice. The last change may still have files to delete.
 
         Raises:
-            OperatingError: it cannot be read; :meth:`note` tries again.
+            OperatingError: the file cannot be read; :meth:`note` tries again.
         """
         self._is_unread = True
         change = self.change or pending.pending(self._root.store)
@@ -107,10 +108,10 @@ class Changing:
             self._driver.stop()
 
     def start(self) -> None:
-        """Do nothing: the driver's first tick checks for a change."""
+        """Do nothing, because the driver's first tick checks for a change."""
 
     def stop(self, state: str) -> None:
-        """Do nothing: there is no background work."""
+        """Do nothing, because there is no background work."""
 
 
 class Tidying:
@@ -123,10 +124,10 @@ class Tidying:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Do nothing: hosts must start first."""
+        """Do nothing, because hosts must start first."""
 
     def note(self, manager: JobManager) -> None:
-        """Begin once all vertices run. Called between two notices."""
+        """Start once all vertices run. Called between two notices."""
         if self._thread is not None or not self._work:
             return
         if all(manager.job.is_running(instance) for _, instance in manager.job.instances()):
@@ -136,7 +137,7 @@ class Tidying:
             self._thread.start()
 
     def stop(self, state: str) -> None:
-        """Finish."""
+        """Wait until the files are deleted, or delete them now."""
         if self._thread is not None:
             self._thread.join()
         tidy(self._root, self._work)
@@ -166,7 +167,8 @@ def change_now(
 ) -> dict[str, Any] | None:
     """Carry out the pending change if the job is at a cut. Return its outcome.
 
-    None: no change is pending, or the job is not at a cut and must continue and stop again.
+    Returns None if no change is pending, or if the job is not at a cut and must continue and stop
+    again.
     """
     try:
         return carry_out(root, shell)

@@ -1,1 +1,1 @@
-"""How many vertices the stages of a job get, and which keys each of them owns."""
+"""Determines how many vertices the stages of a job get, and which keys each vertex owns."""

@@ -1,9 +1,9 @@
 """Rescales a running job by its policy: takes readings of its load, decides, requests the change.
 
-The decision is :func:`planner.cost.autoscaling.decide`. The change is requested as
-``jobmanager rescale`` requests it, so a successor, a rollback and a replay treat it alike. Each leg
-of the job begins with a cooldown, also after a change by a user. A store that fails costs a change,
-not the job.
+The decision is :func:`planner.cost.autoscaling.decide`. The change is requested as ``jobmanager
+rescale`` requests it, so a successor, a rollback and a replay treat it alike. Each leg of the job
+starts with a cooldown, also after a change by a user. If a store fails, a change may be missed, but
+the job continues.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 _log = logging.getLogger(__name__)
-#: Readings within the time for which a condition must hold; decisions that the status shows.
+#: Readings within the time for which a condition must hold; and decisions that the status shows.
 READINGS_PER_SETTLE, DECISIONS_SHOWN = 6, 10
 
 
 class Autoscaler:
-    """Watches one leg of a job. The driver's thread calls :meth:`note`."""
+    """Watches one leg of a job (its run up to the next change). The driver calls :meth:`note`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Autoscaler:
         on_request: Callable[[], None],
         notes: Sequence[str] = (),
     ) -> None:
-        """``on_request``: called after a request; it reads the request file.
+        """Start to watch. ``on_request``: called after a request; it reads the request file.
 
         ``notes``: the decisions in earlier legs, which are still shown.
         """
@@ -76,7 +76,8 @@ class Autoscaler:
         decision = decide(policy, self._readings, self._changed_s)
         if decision is None:
             return
-        self._changed_s = now_s  # also without a change: the next decision follows the cooldown
+        # Also without a change, so that the next decision follows the cooldown
+        self._changed_s = now_s
         text = f"autoscale{' (dry run)' if policy.dry_run else ''}: {decision.reason}"
         if not policy.dry_run:
             text = self._requested(decision.widths, text)
@@ -95,10 +96,10 @@ class Autoscaler:
         return text
 
     def start(self) -> None:
-        """Do nothing: the driver's ticks take the readings."""
+        """Do nothing, because the driver's ticks take the readings."""
 
     def stop(self, state: str) -> None:
-        """Do nothing: there is no background work."""
+        """Do nothing, because there is no background work."""
 
 
 def reading(
@@ -123,6 +124,6 @@ def reading(
 
 
 def _busy_us(was: Mapping[tuple[str, int], Mapping[str, Any]], row: Mapping[str, Any]) -> int:
-    """Return the busy time at the reading before; of a new instance 0."""
+    """Return the busy time at the previous reading, us; 0 for a new instance."""
     former = was.get((row["vertex"], row["epoch"]))
     return 0 if former is None else int(former["busy_us"])

@@ -2,7 +2,7 @@
 
 The load of a range is the share of the stage's input rows whose key is in it. Each vertex that
 sends rows by key reports slots that stand for equal shares of its recent rows
-(:mod:`rvertex.keys.hot_keys`), so the measurement is bounded, and a status is all that it needs.
+(:mod:`rvertex.keys.hot_keys`). So the measurement is bounded, and it needs only a status.
 
 Invariants: (1) the new ranges cover all slots, each slot once; (2) the same plan and status give
 the same ranges.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from planner.physical.slot_ranges import Layout
 
-#: The hottest range of all stages, or the coldest neighbours.
+#: Selects the busiest range of all stages, or the two idlest neighbours.
 ANY = ""
 #: A split must take at least this share of its load from a range.
 GAIN_MIN = 0.1
@@ -41,7 +41,7 @@ GAIN_MIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Sorted slots of the rows that a stage gets, and the number of rows that each stands for."""
+    """Sorted slots of the rows that a stage gets, and the number of rows that each represents."""
 
     slots: np.ndarray
     rows: np.ndarray
@@ -63,7 +63,7 @@ class RangeChange:
 
     what: str
     bounds: dict[str, tuple[int, ...]]
-    #: After the change: range ``[lo, hi)`` and its share of the stage's rows.
+    #: After the change: each range ``[lo, hi)`` and its share of the stage's rows.
     ranges: tuple[tuple[int, int, float], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -76,8 +76,8 @@ class RangeChange:
 def split_range(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY) -> RangeChange:
     """Split a range at the slot that halves its load.
 
-    ``where``: a stage, of which the range with most rows is split; or :data:`ANY`; or a vertex,
-    whose range is split in the middle if no row for it was measured.
+    ``where``: a stage, whose range with most rows is split; or :data:`ANY`; or a vertex, whose
+    range is split in the middle if no row for it was measured.
 
     Raises:
         RescaleError: there is no such stage, no load is known, or one key has all of it.
@@ -148,7 +148,7 @@ def merge_ranges(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY
 
 
 def cut_of(load: Load, lo: int, hi: int, owner: str) -> int:
-    """Return the slot at which the range is split, so that the larger part is as small as can be.
+    """Return the slot at which to split the range such that the larger part is minimal.
 
     Raises:
         RescaleError: one key has nearly all rows, so a split would not help.
@@ -170,7 +170,7 @@ def cut_of(load: Load, lo: int, hi: int, owner: str) -> int:
 
 
 def load_of(stages: Stages, status: Mapping[str, Any], name: str) -> Load:
-    """Return the load of a stage, which includes the other stages of its group."""
+    """Return the load of a stage, including the other stages of its group."""
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in status.get("vertices", ()):
         rows.setdefault(row["stage"], []).append(row)
@@ -205,7 +205,7 @@ def _candidates(plan: PhysicalPlan, stages: Stages, where: str) -> tuple[list[st
 
 
 def _pairs(layout: Layout, vertex: int | None) -> Iterator[tuple[int, int] | None]:
-    """Yield each pair of neighbouring ranges as one; None: the vertex owns neither."""
+    """Yield each pair of neighbouring ranges as one range; None: the vertex owns neither."""
     ranges, owners = layout.ranges, layout.owners
     for k in range(len(ranges) - 1):
         belongs = vertex is None or vertex in owners[k : k + 2]

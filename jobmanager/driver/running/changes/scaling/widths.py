@@ -123,7 +123,7 @@ def _check(what: str, width: int) -> None:
 
 
 def stage_named(plan: PhysicalPlan, name: str) -> str:
-    """Return the stage with a name, or with a beginning of it.
+    """Return the stage whose name is ``name`` or starts with it.
 
     Raises:
         RescaleError: there is no such stage.
