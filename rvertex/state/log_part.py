@@ -130,14 +130,20 @@ class LogPart:
         found.sort()
         return found
 
-    def take(self, at: np.ndarray, holder: Holder) -> pa.RecordBatch:
+    def take(
+        self, at: np.ndarray, holder: Holder, names: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
         """Return the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
-            self.block(k).take(pa.array(at[local] - self.starts[k]))
+            self._columns(k, names).take(pa.array(at[local] - self.starts[k]))
             for k, local in holder.read_once(by_block(block))
         ]
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+    def _columns(self, k: int, names: Sequence[str] | None) -> pa.RecordBatch:
+        block = self.block(k)
+        return block if names is None else block.select(names)
 
     def numbers(self, at: np.ndarray) -> np.ndarray:
         """Return the numbers of the rows at increasing positions."""

@@ -127,7 +127,8 @@ class RowLog:
         The result is int64[n], ``missing`` for a key without such a row.
         """
         values = np.full(len(columns[0]), missing, np.int64)
-        for _, candidates, needle, _ in self._matches(columns):  # oldest first
+        names = [*self._keys, name]
+        for _, candidates, needle, _ in self._matches(columns, names):  # oldest first
             values[needle] = candidates.column(name).to_numpy()
         return values
 
@@ -281,7 +282,7 @@ class RowLog:
             self.next_number = int(self._parts[-1].numbers(np.array([count - 1]))[0]) + 1
 
     def _matches(
-        self, columns: Sequence[pa.Array]
+        self, columns: Sequence[pa.Array], names: Sequence[str] | None = None
     ) -> Iterator[tuple[LogPart, pa.RecordBatch, np.ndarray, np.ndarray]]:
         """Yield each part with current rows of these keys that are not held, oldest first.
 
@@ -302,7 +303,7 @@ class RowLog:
             needle, at = needle[by_position], at[by_position]
             if not len(at):
                 continue
-            candidates, wanted = part.take(at, self.holder), pa.array(needle)
+            candidates, wanted = part.take(at, self.holder, names), pa.array(needle)
             keys = [plain_array(candidates.column(name)) for name in self._keys]
             same = equal_keys(keys, [column.take(wanted) for column in columns])
             if not same.all():
