@@ -198,7 +198,7 @@ def _stream(descriptor: flight.FlightDescriptor) -> str:
     """Return the name of the stream in a descriptor."""
     is_path = descriptor.descriptor_type == flight.DescriptorType.PATH
     if not is_path or len(descriptor.path) != 1:
-        raise PostError("the descriptor is a path of one part, the name of the stream")
+        raise PostError("the descriptor must be a path of one part: the name of the stream")
     return str(descriptor.path[0].decode(errors="replace"))
 
 

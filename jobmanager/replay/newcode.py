@@ -58,7 +58,9 @@ def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
             continue
         if before is None or (before.spec.path, before.units) != (source.spec.path, source.units):
             reason = f"the job has not read {source.spec.shown or source.spec.path} there"
-            raise CannotReplayError(vertex.id, reason, "Keep the order of the query's live sources")
+            raise CannotReplayError(
+                vertex.id, reason, "Keep the live sources of the query in the same order"
+            )
 
 
 def same_meaning(old: PhysicalPlan, new: PhysicalPlan) -> Callable[[VertexSpec], bool]:

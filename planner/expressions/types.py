@@ -103,7 +103,7 @@ def _decimal(name: str) -> pa.DataType | None:
     if not 1 <= digits <= _DECIMAL_DIGITS_MAX or places > digits:
         most = _DECIMAL_DIGITS_MAX
         raise InvalidPlanError(
-            f"{name}: a decimal has 1 to {most} digits, no more of them behind the point"
+            f"{name}: a decimal has 1 to {most} digits, and at most as many after the point"
         )
     return pa.decimal128(digits, places)
 

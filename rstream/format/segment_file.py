@@ -188,7 +188,7 @@ class SegmentFile:
         if _unnamed(info.columns) != _unnamed(describe(self._file.schema_arrow)):
             raise CorruptSegmentError(self._path, "its columns differ from the list in its footer")
         if len(info.digests) != len(self._groups):
-            raise CorruptSegmentError(self._path, "its footer lacks digests")
+            raise CorruptSegmentError(self._path, "its footer has no digests")
 
     def _verify(self, group: int, items: Items) -> None:
         digest = StreamDigest()

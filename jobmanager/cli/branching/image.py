@@ -301,4 +301,4 @@ def _copy_channels(root: JobRoot, target: JobRoot, image: Image, copies: _Copies
                 raise_mark(target.store.child(folder), mark, ())
             log = DurableLog(target.store.child(folder), stream)
             if log.contiguous_end(mark) < end:
-                raise FileNotFoundError(f"{stream}: items {mark} to {end - 1}")
+                raise FileNotFoundError(f"{stream}: items {mark} to {end - 1} are no longer stored")

@@ -190,7 +190,7 @@ def rescale(
     fields: dict[str, Any] = {}
     if split is not None or merge is not None:
         if sum(wish is not None for wish in wishes) > 1:
-            raise RescaleError("one range is split or joined at a time, and nothing else changed")
+            raise RescaleError("split or join one range at a time, without another change")
         status = shown_status(job_root, SystemClock().now_us())
         choose, where = (split_range, split) if merge is None else (merge_ranges, merge)
         change = choose(plan, status, where or ANY)

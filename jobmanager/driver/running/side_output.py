@@ -96,8 +96,8 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             shown = ", ".join(sorted(str(found) for found in types[name]))
             raise UsageError(
-                f"column {name!r} of the rows kept aside had the types {shown} as the job changed, "
-                "and they have no common text; read the files in the job's folder one by one"
+                f"column {name!r} of the late or bad rows had the types {shown}, which cannot be "
+                "combined; read the files in the job's folder one by one"
             ) from error
     return tables
 

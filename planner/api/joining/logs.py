@@ -124,7 +124,10 @@ def _spec(
         raise InvalidPlanError(f"id_joiner(on={on!r}, id={id_!r}, at={at!r}): {reason}")
     is_pair = isinstance(share, list | tuple) and [type(n) for n in share] == [int, int]
     if not is_pair or not 0 <= share[0] < share[1]:
-        raise InvalidPlanError(f"id_joiner(share={share!r}): a number from 0, and how many sites")
+        raise InvalidPlanError(
+            f"id_joiner(share={share!r}): must be the number of this site, from 0, and the number "
+            "of sites"
+        )
     for name, choice in zip(("on_bad_row", "on_old"), choices, strict=True):
         if choice not in ("fail", "skip"):
             raise InvalidPlanError(f"id_joiner({name}={choice!r}): 'fail' or 'skip'")

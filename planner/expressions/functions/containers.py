@@ -258,11 +258,11 @@ def _map(arrays: list[pa.Array], call: Call) -> pa.Array:
     keys, values = (pc.if_else(mask, pa.scalar(None, part.type), part) for part in (keys, values))
     lengths = lengths_of(keys)
     if (lengths != lengths_of(values)).any():
-        raise pa.ArrowInvalid("a map has a value for each key: the lists differ in length")
+        raise pa.ArrowInvalid("a map needs as many values as keys")
     (names, rows), (items, _) = flat(keys), flat(values)
     pairs = pa.table({"row": rows, "key": names})
     if names.null_count or pairs.group_by(["row", "key"]).aggregate([]).num_rows < len(rows):
-        raise pa.ArrowInvalid("a key of a map is null, or is there twice")
+        raise pa.ArrowInvalid("a key of a map is null or repeated")
     offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32())
     made = pa.MapArray.from_arrays(offsets, names, items)
     return pc.if_else(mask, pa.scalar(None, call.type), made.cast(call.type))

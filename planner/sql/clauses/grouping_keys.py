@@ -56,7 +56,7 @@ def _split_bounds(
     if not bounds:
         raise text.error(clause, NEEDS_BOUNDS.format("GROUP BY"))
     if isinstance(window.spec, CumulatingWindow) and {b.name for b in bounds} <= {"window_start"}:
-        raise text.error(bounds[0], "windows of CUMULATE start together; add window_end")
+        raise text.error(bounds[0], "windows of CUMULATE have equal starts; add window_end")
     for bound in bounds:
         if isinstance(bound, exp.Column) and not bound.table and scope.candidates(bound):
             owners = {c.relation for c in scope.columns if c.name == bound.name}

@@ -120,7 +120,9 @@ def within(
         word = "EXISTS with" if IN in right.relations else "AND"
         raise names.text.error(at, reason + _WAYS.format(word))
     if span.lo > span.hi:
-        raise names.text.error(at, "no rows of both sides can be so far apart: the bounds cross")
+        raise names.text.error(
+            at, "no pair of rows can satisfy these bounds: the lower one is above the upper one"
+        )
     return span.lo, span.hi
 
 

@@ -76,7 +76,7 @@ def accepted(
             value, place = options.pop(name), places.pop(name)
             written = value.this if isinstance(value.this, bool) else value.name
             if str(written).lower() != known:
-                raise text.error(place, f"{name} is {known.upper()} here: {instead}")
+                raise text.error(place, f"{name} can only be {known.upper()}: {instead}")
         elif any(_is_like(name, pattern) for pattern in patterns):
             options.pop(name)
             places.pop(name)

@@ -140,7 +140,7 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
         kind = "windows by a calendar" if isinstance(spec, CalendarWindow) else kind
         raise names.text.error(
             node,
-            f"rows of {kind} windows need GROUP BY; write GROUP BY window_start, window_end",
+            f"rows of {kind} need GROUP BY; write GROUP BY window_start, window_end",
         )
     if spec.size_us % spec.every_us or spec.size_us // spec.every_us > _COPIES_MAX:
         raise names.text.error(

@@ -266,7 +266,7 @@ UNBOUNDED = {
     "SELECT x FROM a WHERE x = 1 OR k IN (SELECT k FROM b)": "in EXISTS with b.ts BETWEEN a.ts",
     "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t >= a.t": "has one bound only",
     "SELECT x, y FROM a JOIN b ON b.t < a.t": "has one bound only",
-    "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t > a.t AND b.t < a.t": "the bounds cross",
+    "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t > a.t AND b.t < a.t": "no pair of rows",
     "SELECT x FROM a JOIN (SELECT DISTINCT k FROM b) AS c ON a.k = c.k": "almost none would match",
     "SELECT x FROM a WHERE k IN (SELECT DISTINCT k FROM b)": "almost none would match",
     "SELECT x, y FROM a JOIN b USING (k)": "almost none would match: bound the time",

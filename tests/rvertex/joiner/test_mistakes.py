@@ -30,10 +30,13 @@ TRIES = 3
         ({"at": ("searched",)}, "and at a name or a pair of names"),
         ({"at": None}, "and at a name or a pair of names"),
         ({"at": ("a", "b", "c")}, "and at a name or a pair of names"),
-        ({"share": 2}, "share=2): a number from 0, and how many sites"),
-        ({"share": (0.5, 2)}, "a number from 0, and how many sites"),
-        ({"share": (2, 2)}, "a number from 0, and how many sites"),
-        ({"share": (0, 1, 2)}, "a number from 0, and how many sites"),
+        (
+            {"share": 2},
+            "share=2): must be the number of this site, from 0",
+        ),
+        ({"share": (0.5, 2)}, "must be the number of this site, from 0"),
+        ({"share": (2, 2)}, "must be the number of this site, from 0"),
+        ({"share": (0, 1, 2)}, "must be the number of this site, from 0"),
         ({"limits": 3}, "limits=3): must be JoinerLimits(...)"),
         ({"primary": 3}, "three logs, each a path or a url"),
         ({"to": "clicks"}, "three logs, each a path or a url"),
@@ -97,6 +100,8 @@ def test_a_registry_that_was_emptied_ends_a_joiner_that_has_claimed() -> None:
     with pytest.raises(RegistryLostError, match="registry r: the log of shard 0 starts again"):
         site.steps(running, 1)
     site.claims.shared = type(site.claims.shared)()
-    with pytest.raises(RegistryLostError, match="it is empty, and east has claimed ids in it"):
+    with pytest.raises(
+        RegistryLostError, match="its streams are empty, although east has claimed ids in it"
+    ):
         site.begin()
     assert site.joined() == [(1, 7)]

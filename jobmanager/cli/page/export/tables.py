@@ -103,7 +103,7 @@ def _parts(descriptor: flight.FlightDescriptor) -> tuple[str, str]:
     """Return the job and the output that a descriptor names."""
     is_path = descriptor.descriptor_type == flight.DescriptorType.PATH
     if not is_path or len(descriptor.path) not in (1, 2):
-        raise UsageError("the descriptor is a path: the name of the job, and of its output")
+        raise UsageError("the descriptor must be a path: the name of the job, and of its output")
     parts = [part.decode(errors="replace") for part in descriptor.path]
     return parts[0], parts[1] if len(parts) > 1 else ""
 

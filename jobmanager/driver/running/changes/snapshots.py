@@ -40,7 +40,7 @@ def read_snapshot(store: BlobStore, spec: VertexSpec, name: str) -> Snapshot:
     """
     snapshot = read_checkpoint(store, name, spec).snapshot
     if snapshot.replay_from is not None:
-        raise NotACutError(str(store.uri), f"the last checkpoint of {spec.id} holds no state")
+        raise NotACutError(str(store.uri), f"the last checkpoint of {spec.id} contains no state")
     return snapshot
 
 
@@ -139,7 +139,7 @@ def rest_items(store: BlobStore, rest: Rest) -> list[Items]:
                 raise SequenceLostError(rest.stream, reader.next_seq)
             rest_batches.append(items)
     except (SequenceLostError, SequenceDiscardedError) as error:
-        raise NotACutError(rest.uri, f"rows on their way are gone ({error})") from error
+        raise NotACutError(rest.uri, f"rows between two vertices are gone ({error})") from error
     except CorruptSegmentError as error:
         reason = f"rows on their way in channel {rest.stream} are damaged ({error})"
         raise ChangeRefusedError(rest.uri, reason) from error

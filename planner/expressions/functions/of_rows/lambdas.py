@@ -61,7 +61,7 @@ def lambda_call(
     finally:
         _depth.reset(token)
     if calls_user(body):
-        raise InvalidPlanError(f"{function}: a function of elements cannot call Python code")
+        raise InvalidPlanError(f"{function}: a function over list elements cannot call Python code")
     read = [name for name in body.columns() if name not in names]
     renamed = rename_columns(body, {name: Column(f"@{k}") for k, name in enumerate(read)})
     options = (("body", renamed), ("names", names))

@@ -37,7 +37,7 @@ class AvroRows:
         try:
             self._writer = fastavro.parse_schema(types.wire)
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
-            raise UnreadableAvroError(f"no Avro schema ({first_line(error)})") from error
+            raise UnreadableAvroError(f"not an Avro schema ({first_line(error)})") from error
         self._wire = types.wire
         #: Whether to check records first, because a few bytes can encode more than fastavro can
         #: read.

@@ -136,7 +136,7 @@ class AvroTypes:
             self._fields = {str(f["name"]): f["type"] for f in schema["fields"]}
             self.wire: Any = self._wire(schema, "")
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UnreadableAvroError(f"no Avro schema ({error!r})") from error
+            raise UnreadableAvroError(f"not an Avro schema ({error!r})") from error
 
     @property
     def names(self) -> list[str]:
@@ -163,7 +163,7 @@ class AvroTypes:
         except UnreadableAvroError as error:
             raise UnreadableAvroError(error.reason, (name, *error.path)) from None
         except (KeyError, TypeError, AttributeError) as error:
-            raise UnreadableAvroError(f"no type of Avro ({error!r})", (name,)) from error
+            raise UnreadableAvroError(f"not an Avro type ({error!r})", (name,)) from error
 
     def _define(self, kind: Any, space: str) -> None:
         """Record the types that have a name."""

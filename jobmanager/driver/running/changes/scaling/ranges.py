@@ -104,7 +104,7 @@ def split_range(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY)
     owner = f"{name}.{layout.owners[k]}"
     at = (lo + hi) // 2 if not rows else cut_of(load, lo, hi, owner)
     if not lo < at < hi:
-        raise RescaleError(f"{owner} has one slot, which cannot be split")
+        raise RescaleError(f"{owner} owns a single hash of keys, which cannot be split")
     bounds = tuple(sorted((*layout.bounds, at)))
     shares = f"{load.share(lo, at):.0%} and {load.share(at, hi):.0%}"
     what = f"{owner} gets {load.share(lo, hi):.0%} of the rows of {name}; split into {shares}"

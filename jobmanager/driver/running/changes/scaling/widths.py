@@ -100,7 +100,9 @@ def fitted(policy: Policy, plan: PhysicalPlan) -> tuple[Policy, list[str]]:
             stages.check(stage)
             first = stages.members(stage)[0]
             if found.setdefault(first, limits) != limits:
-                raise RescaleError(f"{stage} and {first} are divided alike: give equal limits")
+                raise RescaleError(
+                    f"{stage} and {first} always have the same number of vertices: set equal limits"
+                )
         except UsageError as error:
             errors.append(f"[stages.{name}] has no effect: {error}")
     return replace(policy, stages=tuple(found.items())), errors

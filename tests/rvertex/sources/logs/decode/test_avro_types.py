@@ -258,8 +258,8 @@ UNREADABLE: list[tuple[Any, str]] = [
     (struct({"type": "record", "name": "N", "fields": []}), r"field 'b\.y': the record 'N' has no"),
     (logical("decimal", "bytes", precision=77), r"field 'b': a decimal of 77 digits"),
     ("of.Another", r"the type 'of\.Another' is not defined"),
-    ({"type": "map"}, r"no Avro schema"),
-    ({"type": "enum", "symbols": ["a"]}, r"no Avro schema"),
+    ({"type": "map"}, r"not an Avro schema"),
+    ({"type": "enum", "symbols": ["a"]}, r"not an Avro schema"),
 ]
 
 
