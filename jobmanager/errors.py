@@ -6,11 +6,11 @@ from rstream.errors import IntegrityError, OperatingError, UsageError, error_cla
 
 
 class LateRowsWarning(UserWarning):
-    """Rows of a source were late, so the result does not have them, or not with their times."""
+    """Rows of a source were late: they are missing in the result, or have other times there."""
 
 
 class BadRowsWarning(UserWarning):
-    """Rows of a source could not be read as events, so the result does not have them."""
+    """Rows of a source could not be read as events: they are missing in the result."""
 
 
 @error_class
@@ -260,7 +260,7 @@ class NoCheckpointError(IntegrityError):
 
 @error_class
 class CannotDrainError(UsageError):
-    """A host cannot be emptied."""
+    """A host cannot be drained, because its vertices cannot move to another host."""
 
     host: str
     reason: str
@@ -293,7 +293,7 @@ class NotRunningError(UsageError):
 
 @error_class
 class NoJobManagerError(UsageError):
-    """A request to a running job whose job manager has died. ``what``: the request."""
+    """A request reached a job whose job manager has died. ``what``: the request."""
 
     root: str
     since: str

@@ -21,7 +21,7 @@ from rvertex.messages import VertexFailed
 LOG_FILE = "STREAMSCOPE_LOG_FILE"
 #: The logger of librdkafka's messages.
 CLIENT = "rvertex.sinks.kafka.client"
-#: Size at which the log file rotates, and how many former files are kept.
+#: Size at which the log file rotates, bytes, and the number of former files that are kept.
 LOG_BYTES_MAX = 16 << 20
 LOG_FILES_MAX = 4
 #: Seconds before an equal message of librdkafka is logged again, and how many are remembered.
@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class Repeated(logging.Filter):
-    """Drops a record that is equal to a recent one.
+    """Drops a message that equals a recent one.
 
     librdkafka reports an unreachable broker about twenty times a second.
     """

@@ -42,8 +42,8 @@ class Option:
     help: str
     #: Validates the value and returns it as ``job.json`` stores it. Arguments: value, option name.
     check: Callable[[Any, str], Any] = lambda value, name: value
-    #: Returns the configuration with that value. By default unchanged: the option is then one
-    #: that changes the plan.
+    #: Returns the configuration with that value. The default leaves it unchanged, for an option
+    #: that changes the plan instead.
     apply: Apply = lambda config, value: config
     #: On the command line: the type, the placeholder of the value, flags if not ``--NAME``.
     kind: object = str
@@ -63,7 +63,7 @@ def _host(name: str, scale: float = 1) -> Apply:
 
 
 def _job(**values: Callable[[Any], Any]) -> Apply:
-    """Return a function that sets limits of the job, each computed from the option's value."""
+    """Return a function that sets limits of the job. Each is computed from the option's value."""
     return lambda config, value: replace(config, **{name: of(value) for name, of in values.items()})
 
 
@@ -99,7 +99,7 @@ def _side_retention(given: Duration, name: str) -> Duration:
 
 
 def _kept_us(recorded: int | str) -> int:
-    """Convert a recorded duration to us: how long data is kept; 0: until it is delivered."""
+    """Return how long data is kept, us, from a recorded duration; 0: until it is delivered."""
     if recorded == ALL:
         return KEEP_ALL
     return 0 if recorded == DELIVERED else int(recorded)
@@ -122,7 +122,7 @@ STRATEGIES = typing.get_args(_Chosen)
 
 
 class RunOptions(TypedDict, total=False):
-    """The options. The query or the configuration decides a missing option or None."""
+    """The options of a run. The query or the configuration decides one that is None."""
 
     #: A vertex that is not deterministic keeps the strategy ``strong``.
     recovery: Annotated[
@@ -220,7 +220,7 @@ class RunOptions(TypedDict, total=False):
             flags=("--compact-output/--no-compact-output",),
         ),
     ]
-    #: The file is read once: ``resume`` reads it again only if the option is given again.
+    #: The file is read once. ``resume`` reads it again only if the option is given again.
     autoscale: Annotated[
         str | dict[str, Any] | None,
         Option(
@@ -240,7 +240,7 @@ class RunOptions(TypedDict, total=False):
             flags=("--verify",),
         ),
     ]
-    #: False: a power failure may lose data that was reported as durable.
+    #: False: a power failure may lose data that was already reported as durable.
     fsync: Annotated[
         bool | None,
         Option(
@@ -386,7 +386,7 @@ def planned(plan: PhysicalPlan, options: RunOptions, *, is_new: bool) -> Physica
 
 
 def replicas_max(plan: PhysicalPlan) -> int:
-    """Return the minimum number of hosts: the largest number of replicas of a vertex."""
+    """Return the smallest possible number of hosts: the most replicas of any vertex."""
     return max(vertex.recovery.replicas for vertex in plan.vertices)
 
 

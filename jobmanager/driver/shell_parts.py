@@ -76,7 +76,11 @@ class KilledForMemory:
     """Checks whether the kernel of this machine has killed processes for lack of memory."""
 
     def __init__(self, count: Callable[[], int] = killed_for_memory) -> None:
-        """``count``: returns the number of processes killed since the machine started."""
+        """Remember the number of processes killed so far.
+
+        ``count`` returns the number of processes killed for lack of memory since the machine
+        started.
+        """
         self._count, self._last = count, count()
 
     def news(self) -> str:
@@ -91,7 +95,8 @@ def notice_of(request: str) -> Notice:
 
 
 def is_final(instruction: Instruction, notice: Notice) -> bool:
-    """Whether an instruction deletes something, so the notices that led to it must be durable."""
-    if isinstance(instruction, Tell):  # instructions after progress reports only free memory
+    """Return whether an instruction deletes data, so that notices must be durable before it."""
+    # Only to free memory after reports; a successor can do without those reports.
+    if isinstance(instruction, Tell):
         return is_logged(notice) and isinstance(instruction.instruction, Collect)
     return isinstance(instruction, DeleteFiles | Record | EndJob)

@@ -55,7 +55,10 @@ class Subscription:
         kept_from: Mapping[int, int],
         progress: bool,
     ) -> None:
-        """``kept_from``: per partition a seq; items below it may be deleted at any time."""
+        """Start to read the output at the seqs ``start``, one per partition.
+
+        ``kept_from``: per partition a seq; items below it may be deleted at any time.
+        """
         self._wake = threading.Event()
         writers, wiring = plan.writers(), ThreadWiring()
         self._taps = [
@@ -99,7 +102,7 @@ class Subscription:
             StopIteration: the output is complete, or the job was cancelled.
             JobFailedError: the job failed; all durable rows were returned before.
         """
-        while not self._is_over():  # ends with the job
+        while not self._is_over():  # the subscription ends with the job
             self._wake.clear()
             has_ended = self._has_ended()
             batch = self._next_ready(has_ended)
@@ -130,7 +133,10 @@ class Subscription:
         return all(tap.is_over for tap in self._taps)
 
     def _next_ready(self, has_ended: bool) -> pa.RecordBatch | None:
-        """Return a batch of the next ready partition, in turn, so that no partition starves."""
+        """Return a batch of a partition that has one.
+
+        Partitions take turns, so none waits forever.
+        """
         n = len(self._taps)
         for k in ((self._turn + i) % n for i in range(n)):
             while (items := self._taps[k].read(has_ended)) is not None:
@@ -158,6 +164,6 @@ def _delivered(partition: int, items: Items, *, progress: bool, has_edges: bool)
 
 
 def _ops(batch: pa.RecordBatch, is_event: np.ndarray) -> pa.Array:
-    """Return ``_op`` per item: how its row changes; null for CTIs."""
+    """Return the column ``_op``: per item, how its row changes; null for CTIs."""
     ends = is_end(int64_column(batch, VS), int64_column(batch, VE))
     return pa.array([INSERT, DELETE]).take(pa.array(ends.astype(np.int8), mask=~is_event))

@@ -103,7 +103,7 @@ class _Handlers:
 
 
 async def _body(request: Request, service: IntakeService, room: contextlib.ExitStack) -> bytes:
-    """Read the bytes of a post, within the limits on bytes in flight."""
+    """Read the bytes of a post, unless too many bytes of other posts are unanswered."""
     most = service.limits.body_bytes_max
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NOT_NULL = " not null"
-#: Limits that must not be 0, because the server could then accept no rows.
+#: Limits that must not be 0, because the server would then reject all rows.
 _ABOVE_ZERO = (
     *("body_bytes_max", "bytes_in_flight_max", "rows_in_flight_max", "posts_waiting_max"),
     *("connections_max", "flight_calls_max", "flight_batches_waiting_max", "flight_silence_s"),
@@ -39,33 +39,34 @@ _ABOVE_ZERO = (
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
-    """The bounds of one intake server."""
+    """The limits of one intake server."""
 
-    #: Maximum bytes of one post; more: status 413.
+    #: Most bytes of one post. A longer one gets status 413.
     body_bytes_max: int = 16 * MIB
-    #: Maximum bytes of all unanswered posts together; more: status 429.
+    #: Most bytes of all unanswered posts together. Beyond that, a post gets status 429.
     bytes_in_flight_max: int = 256 * MIB
-    #: Maximum rows of all unanswered posts together; more: status 429.
+    #: Most rows of all unanswered posts together. Beyond that, a post gets status 429.
     rows_in_flight_max: int = 1 << 20
-    #: Maximum number of unanswered posts; more: status 503.
+    #: Most unanswered posts. Beyond that, a post gets status 503.
     posts_waiting_max: int = 2048
-    #: Maximum number of HTTP connections; more are closed.
+    #: Most HTTP connections. A further connection is closed.
     connections_max: int = 4096
-    #: Maximum number of Flight calls, each with two threads; more: status 429.
+    #: Most Flight calls, each with two threads. A further call gets status 429.
     flight_calls_max: int = 256
-    #: Maximum number of unanswered batches of one call. Until one is answered, the server does not
-    #: read the next batch.
+    #: Most unanswered batches of one Flight call. Then the server waits for an answer before it
+    #: reads the next batch.
     flight_batches_waiting_max: int = 64
     #: A Flight call without a message in either direction for this time is ended with its
     #: connection. The time while the producer waits for an answer that is not due does not count.
     flight_silence_s: float = 300.0
-    #: Maximum time to receive the bytes of an HTTP post; longer: status 408.
+    #: Most seconds to receive the bytes of an HTTP post. A slower one gets status 408.
     body_wait_s: float = 30.0
-    #: Maximum time until a post is durable; longer: status 503. It may still become durable later.
+    #: Most seconds until a post is durable. A slower one gets status 503, and may still become
+    #: durable.
     answer_wait_s: float = 30.0
-    #: Time after which a rejected producer may post again (``Retry-After``).
+    #: Seconds after which a rejected producer may post again (``Retry-After``).
     retry_after_s: int = 1
-    #: Maximum time that a stopping server waits for unanswered posts.
+    #: Most seconds that a stopping server waits for unanswered posts.
     shutdown_wait_s: int = 30
 
 

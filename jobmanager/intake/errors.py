@@ -32,7 +32,7 @@ class PostError(UsageError):
 class BadRowError(UsageError):
     """A row does not fit the stream's columns. No row of its post was appended."""
 
-    #: Line of the body, from 1.
+    #: The number of the line in the body, from 1.
     line: int
     column: str
     reason: str
@@ -62,7 +62,7 @@ class UnknownStreamError(UsageError):
 
 @error_class
 class NoProducerError(UsageError):
-    """A request for the position of a producer that the log does not know."""
+    """The log does not know the producer whose position a client has requested."""
 
     producer: str
 
@@ -71,7 +71,7 @@ class NoProducerError(UsageError):
 
 @error_class
 class NoTokenError(UsageError):
-    """A request without a token, or with a wrong one."""
+    """A request has a wrong token, or none."""
 
     message = "the request needs Authorization: Bearer TOKEN"
 
@@ -145,6 +145,6 @@ def status_of(error: StreamEngineError) -> int:
 
 
 def as_document(error: StreamEngineError) -> dict[str, Any]:
-    """Return the JSON document of an error for a producer: message, kind, and fields."""
+    """Return the JSON document that reports an error to a producer: message, kind, and fields."""
     kind = type(error).__name__.removesuffix("Error")
     return {"error": str(error), "kind": kind, **vars(error)}

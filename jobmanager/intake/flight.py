@@ -54,7 +54,7 @@ _FAILED = "the server failed; its log has the reason"
 
 
 class FlightDoor:
-    """A running Flight server. ``port``: 0: any free port.
+    """A running Flight server. It takes any free port if ``port`` is 0.
 
     Raises:
         IntakeConfigError: the server cannot listen on the address.
@@ -75,9 +75,10 @@ class FlightDoor:
         self._calls.watch(self._server.port)
 
     def close(self) -> None:
-        """Reject new calls, answer received batches, end the calls. Close the service before.
+        """Reject new calls, answer received batches, and end the calls. Close the service before.
 
-        Waits at most ``shutdown_wait_s`` for the answers, and the same time for the calls.
+        The answers take at most ``shutdown_wait_s`` seconds, and the end of the calls as long
+        again.
         """
         thread = threading.Thread(target=self._server.shutdown, name="flight-stop", daemon=True)
         thread.start()
@@ -86,7 +87,7 @@ class FlightDoor:
 
 
 def _refuse(error: StreamEngineError) -> flight.FlightError:
-    """Return the Flight error for an error of ours."""
+    """Return the Flight error that reports an error of this project."""
     status, document = status_of(error), json.dumps(as_document(error)).encode()
     if status in AGAIN:
         return flight.FlightUnavailableError(str(error), document)
@@ -98,7 +99,7 @@ def _refuse(error: StreamEngineError) -> flight.FlightError:
 
 
 def with_flight_errors(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
-    """Return a handler whose errors are converted to Flight errors, without our stack trace."""
+    """Return a handler whose errors are converted to Flight errors, without a stack trace."""
 
     @functools.wraps(handler)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Told:
@@ -125,7 +126,8 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     @with_flight_errors
     def start_call(self, info: Any, headers: dict[str, list[Any]]) -> None:
         given = headers.get("authorization") or [""]
-        if not isinstance(given[0], str):  # gRPC passes bytes if the header is not ASCII
+        # gRPC passes bytes if a header is not ASCII, and such a token is wrong.
+        if not isinstance(given[0], str):
             raise NoTokenError
         check_token(given[0], self._tokens)
 

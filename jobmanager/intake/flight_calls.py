@@ -23,9 +23,9 @@ from rstream.errors import AppenderClosedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The folder with a process's own open files, on Linux and macOS.
+#: The folder with the open files of the process that reads it, on Linux and macOS.
 _OWN_FILES = "/dev/fd"
-#: Number of checks for silent calls per allowed time of silence.
+#: The number of checks for silent calls per ``flight_silence_s``.
 _LOOKS = 10
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _log = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ class Call(Protocol):
 
     @property
     def active_s(self) -> float:
-        """Time of the last message in either direction, by the monotonic clock."""
+        """Return the time of the last message in either direction, s of the monotonic clock."""
 
     def drain(self, wait_s: float) -> None:
-        """Wait until all accepted batches are answered, at most ``wait_s``."""
+        """Wait until all accepted batches are answered, at most ``wait_s`` seconds."""
 
 
 class OpenCalls:
@@ -79,7 +79,7 @@ class OpenCalls:
                 del self._calls[call]
 
     def silent(self) -> set[Address]:
-        """Return the addresses whose calls are all silent."""
+        """Return the addresses of callers that are silent in all their calls."""
         since_s = self._clock.monotonic_s() - self._silence_s
         with self._lock:
             calls = list(self._calls.items())
@@ -87,7 +87,10 @@ class OpenCalls:
         return {peer for _, peer in calls if peer is not None and peer not in active}
 
     def close(self, wait_s: float) -> None:
-        """Wait until all accepted batches are answered, at most ``wait_s``; then end all calls."""
+        """Wait for the answers of accepted batches, at most ``wait_s`` seconds.
+
+        Then end all calls.
+        """
         end_s = self._clock.monotonic_s() + wait_s
         with self._lock:
             self._closed.set()
@@ -97,13 +100,13 @@ class OpenCalls:
         self._disconnect(None)
 
     def _watch(self) -> None:
-        """Body of the thread; ends with :meth:`close`."""
+        """End silent calls until :meth:`close`. This is the body of the thread."""
         while not self._closed.wait(self._silence_s / _LOOKS):
             if silent := self.silent():
                 self._disconnect(silent)
 
     def _disconnect(self, peers: set[Address] | None) -> None:
-        """Close the connections of these peers. A failure, as for lack of files, is retried."""
+        """Close the connections of these peers. After a failure, the next round tries again."""
         try:
             disconnect(self._port, peers)
         except OSError as error:
@@ -126,7 +129,8 @@ def disconnect(port: int, peers: set[Address] | None) -> None:
         OSError: the files of this process cannot be listed.
     """
     for name in os.listdir(_OWN_FILES):
-        with contextlib.suppress(OSError, ValueError):  # the file was closed, or is no socket
+        # The file was closed meanwhile, or is not a socket.
+        with contextlib.suppress(OSError, ValueError):
             copy = os.dup(int(name))
             try:
                 line = socket.socket(fileno=copy)
@@ -143,7 +147,7 @@ def disconnect(port: int, peers: set[Address] | None) -> None:
 
 
 def _plain(host: str) -> str:
-    """Normalize an address: a dual-stack socket has IPv4 addresses in IPv6 notation."""
+    """Return an IPv4 address in IPv4 notation even if a dual-stack socket gives it as IPv6."""
     address = ipaddress.ip_address(host.partition("%")[0])
     inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(inner or address)

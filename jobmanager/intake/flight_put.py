@@ -49,7 +49,7 @@ _SHOWN_CHARS_MAX = 80
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     future: Future[Ack]
-    #: Latest time of its answer, by the monotonic clock.
+    #: When the answer is due at the latest, s of the monotonic clock.
     due_s: float
     room: contextlib.ExitStack
 
@@ -81,7 +81,7 @@ class Put:
 
     @property
     def active_s(self) -> float:
-        """Time of the last message, or now while the producer waits for an answer not yet due."""
+        """Return the time of the last message, or now while a not yet due answer is missing."""
         with self._changed:
             owed_s = self._waiting[0].due_s if self._waiting else self._heard_s
         return max(self._heard_s, min(owed_s, self._clock.monotonic_s()))
@@ -122,7 +122,7 @@ class Put:
             raise BodyTooLargeError(self._service.limits.body_bytes_max)
         rows = checked(self._name, batch, self._schema)
         most = self._service.limits.flight_batches_waiting_max
-        while True:  # ends when it is accepted, or the call has no unanswered batch
+        while True:  # ends when the batch is accepted, or when no batch of the call is unanswered
             with self._changed:
                 self._changed.wait_for(lambda: len(self._waiting) < most or self._failure)
                 if self._failure is not None:
@@ -137,7 +137,7 @@ class Put:
                 return
 
     def drain(self, wait_s: float) -> None:
-        """Wait until all accepted batches are answered, at most ``wait_s``."""
+        """Wait until all accepted batches are answered, at most ``wait_s`` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, wait_s)
 
@@ -154,7 +154,7 @@ class Put:
             self._changed.notify_all()
 
     def _wait_for_another(self, answered: int) -> bool:
-        """Wait until more than ``answered`` batches are answered. False: none is unanswered."""
+        """Wait until more than ``answered`` batches are answered. Return False if none is left."""
         with self._changed:
             if self._answered == answered and not self._waiting:
                 return False
@@ -162,7 +162,10 @@ class Put:
             return True
 
     def _answer_all(self) -> None:
-        """Body of the thread; ends with :meth:`end`. Every wait in it ends with its due time."""
+        """Answer the batches in order until :meth:`end`. This is the body of the thread.
+
+        Every wait in it ends when the answer is due.
+        """
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_ending)
@@ -178,7 +181,10 @@ class Put:
                 self._changed.notify_all()
 
     def _answer(self, waiting: _Waiting) -> StreamEngineError | None:
-        """Wait for the result of a batch and send the answer. Return its error, or None."""
+        """Wait until a batch is appended, and send the answer.
+
+        Return the batch's error, or None.
+        """
         left_s = max(0.0, waiting.due_s - self._clock.monotonic_s())
         try:
             ack = waiting.future.result(left_s)

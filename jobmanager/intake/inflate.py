@@ -21,7 +21,7 @@ class Inflater:
     """Decompresses a body with the encoding of its header ``Content-Encoding``."""
 
     def __init__(self, encoding: str, bytes_max: int) -> None:
-        """Raises ContentEncodingError: the encoding is not supported."""
+        """Start to decompress. Raises ContentEncodingError: the encoding is not supported."""
         name = encoding.strip().lower()
         if name not in (*_PLAIN, *_GZIP):
             raise ContentEncodingError(encoding[:80])
@@ -40,9 +40,9 @@ class Inflater:
             yield self._counted(part)
             return
         is_more = bool(part)
-        while is_more:  # ends: each turn takes some of the part, or gives more than a piece
+        while is_more:  # ends: each turn consumes bytes of the part, or yields a full block
             if self._stream.eof and part:
-                self._stream = zlib.decompressobj(_GZIP_WINDOW)  # another member follows
+                self._stream = zlib.decompressobj(_GZIP_WINDOW)  # another gzip member follows
             self._has_begun = True
             try:
                 piece = self._stream.decompress(part, _PIECE_BYTES)
@@ -53,7 +53,10 @@ class Inflater:
             is_more = bool(part) or len(piece) == _PIECE_BYTES
 
     def finish(self) -> None:
-        """Raises PostError: the body ends before its content does."""
+        """Check that the body is complete.
+
+        Raises PostError: it ends in the middle of its content.
+        """
         if self._stream is not None and not (self._has_begun and self._stream.eof):
             raise PostError("the gzip data of the body are cut off")
 

@@ -78,7 +78,8 @@ def is_loopback(host: str) -> bool:
 def listen(host: str, port: int, option: str) -> socket.socket:
     """Open a listening socket for TCP.
 
-    It names the protocol explicitly, because asyncio disables Nagle's delay (40 ms) only then.
+    It names the protocol explicitly, because otherwise asyncio does not switch Nagle's algorithm
+    off, which delays small answers by 40 ms.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

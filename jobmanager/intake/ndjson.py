@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
 _NDJSON_TOO = ("application/ndjson", "application/jsonl", "application/json")
 _VALUE_CHARS_MAX = 80
-#: The only type in a column without values.
+#: The Arrow type of a column without values.
 _NOTHING = type(None)
 
 
@@ -46,7 +46,10 @@ def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.Rec
 
 
 def not_arrow(error: BaseException) -> PostError:
-    """Return the error for bytes that the Arrow reader rejects, with its message."""
+    """Return the error for bytes that the Arrow reader rejects.
+
+    It contains the reader's message.
+    """
     first_line = (str(error).splitlines() or [type(error).__name__])[0]
     return PostError(f"the body is not an Arrow IPC stream: {first_line}")
 
@@ -120,11 +123,14 @@ def _no_constant(text: str) -> NoReturn:
 
 
 class _TwiceError(Exception):
-    """An object has the same key twice."""
+    """A JSON object has the same key twice."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs. A duplicate key is an error: ``json`` keeps the last."""
+    """Return an object of these pairs.
+
+    A duplicate key is an error, but ``json`` would keep the last.
+    """
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

@@ -18,7 +18,7 @@ _SHOWN_CHARS_MAX = 80
 class Producer:
     """A producer with its epoch and the number of its append.
 
-    ``name`` None: an anonymous producer. Its rows are appended twice if they are sent twice.
+    If ``name`` is None, the producer is anonymous: rows that it sends twice are appended twice.
     """
 
     name: str | None = None
@@ -28,7 +28,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The names of the three fields in a protocol. ``place``: where they are, for messages."""
+    """The names of the three fields in a protocol. ``place``: the part of a request with them."""
 
     place: str
     producer: str

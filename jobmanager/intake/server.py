@@ -31,7 +31,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Then answer accepted posts and close the logs.
 
-    ``flight_port``: None: HTTP only.
+    ``flight_port`` None: without Flight.
 
     Raises:
         IntakeConfigError: a public address needs a token, or the server cannot listen on it.
@@ -50,7 +50,8 @@ def serve(
                 _check_free(host, flight_port)
                 door = FlightDoor(service, tokens, host, flight_port)
                 opened.callback(door.close)
-            opened.callback(service.close)  # runs first, so that accepted batches get answers
+            # Closed before the servers, so that accepted batches get answers.
+            opened.callback(service.close)
             options = server_options(
                 make_app(service, tokens),
                 connections_max=config.limits.connections_max,
@@ -91,6 +92,6 @@ def _check_address(host: str, has_token: bool, *, is_plain: bool) -> None:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Check that Flight can listen on the address, because its own library gives no reason."""
+    """Check that Flight can listen on the address: an error of its library gives no reason."""
     if port:
         listen(host, port, "--flight-port").close()

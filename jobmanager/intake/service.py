@@ -29,13 +29,17 @@ if TYPE_CHECKING:
     from jobmanager.intake.producer import Producer
     from rstream.intake.producers import Ack, ProducerPosition
 
-#: Maximum size of bodies that the server's own thread decodes; larger ones would delay others.
+#: Bodies up to this size, in bytes, are decoded in the thread of the event loop. Larger ones would
+#: delay other requests there.
 INLINE_BYTES_MAX = 64 * 1024
 HEADERS = Words("header", "Producer-Id", "Producer-Epoch", "Sequence-Number")
 
 
 class Room:
-    """A limit on a sum, such as bytes in flight. A single request is always accepted."""
+    """A limit on a sum, such as the bytes of unanswered posts.
+
+    A request that is alone is accepted even if it exceeds the limit.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.used = most, 0
@@ -56,7 +60,7 @@ class Room:
 
 
 class IntakeService:
-    """Opens the logs of ``config`` as their one writer."""
+    """The streams of one server. It opens the logs of ``config``, and must be their only writer."""
 
     def __init__(self, config: IntakeConfig) -> None:
         self.config, self.limits = config, config.limits
@@ -89,7 +93,7 @@ class IntakeService:
 
     @property
     def fenced(self) -> list[str]:
-        """The streams that another server has taken over."""
+        """The streams whose logs another server has taken over."""
         return [name for name, appender in self._appenders.items() if appender.is_fenced]
 
     def find(self, name: str) -> Appender:
@@ -101,7 +105,10 @@ class IntakeService:
 
     @contextlib.contextmanager
     def room(self) -> Iterator[None]:
-        """Reserve one unanswered post until the block ends. Raises AppenderBusyError."""
+        """Count one more unanswered post until the block ends.
+
+        Raises AppenderBusyError: too many.
+        """
         if not self._posts.take(1):
             raise AppenderBusyError(self.config.root, self._posts.used, self._bytes.used)
         try:
@@ -111,7 +118,7 @@ class IntakeService:
 
     @contextlib.contextmanager
     def room_for_bytes(self, count: int) -> Iterator[None]:
-        """Reserve the bytes of a body until the block ends. Raises OverloadedError."""
+        """Count the bytes of a body until the block ends. Raises OverloadedError: too many."""
         if not self._bytes.take(count):
             raise OverloadedError("bytes of posts", self._bytes.most)
         try:
@@ -123,7 +130,9 @@ class IntakeService:
     def under_way(
         self, name: str, rows: pa.RecordBatch, producer: Producer
     ) -> Iterator[Future[Ack]]:
-        """Append rows; yield the future acknowledgement. They are counted until the block ends.
+        """Append rows and yield the future acknowledgement.
+
+        The rows count as unanswered in the block.
 
         Raises:
             OverloadedError: too many rows are unanswered.
@@ -162,7 +171,10 @@ class IntakeService:
         return StoreError(name, reason)
 
     def open_producer(self, name: str, producer: str) -> ProducerPosition:
-        """Open a producer and return its position. Its former session is fenced."""
+        """Open a producer and return its position.
+
+        A former session of the producer can append no more.
+        """
         return self.find(name).open_producer(producer)
 
     def position(self, name: str, producer: str) -> ProducerPosition:

@@ -14,7 +14,7 @@ TOKEN_CHARS_MIN = 16
 
 
 def read_tokens(token_file: str | None) -> list[bytes]:
-    """Read the tokens of a file, one per line, or the token in the environment. May be empty.
+    """Return the tokens in a file, one per line, or the one in the environment; may be empty.
 
     A token may name a secret (:mod:`rstream.secret_values`), and so may ``token_file``.
 

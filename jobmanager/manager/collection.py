@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from rvertex.messages import CheckpointTaken, Progress
 
 
-#: In a plan with at most this number of vertices, every checkpoint applies the marks. In a larger
-#: plan, they are applied once per as many checkpoints as vertices, or by the first checkpoint that
-#: is taken ``COLLECT_WAIT_S`` after the last time.
+#: In a plan with at most this number of vertices, every checkpoint moves the low-water marks. In a
+#: larger plan they move only after as many checkpoints as the plan has vertices, or at the first
+#: checkpoint that is taken ``COLLECT_WAIT_S`` after the last move.
 SMALL_PLAN = 16
 COLLECT_WAIT_S = 5
 
 
 def progress(job: JobState, notice: Progress) -> None:
-    """Apply a host's report, and release memory that it shows to be obsolete."""
+    """Apply a host's report, and free memory that nobody needs according to it."""
     host = job.current(notice.host)
     if host is None:
         return
@@ -79,7 +79,7 @@ def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
 
 
 def output_obsolete(job: JobState, marks: Iterable[Mark]) -> None:
-    """Let the writers of the result and of side outputs delete items below these marks."""
+    """Let the writers of the result and of side outputs delete items below these seqs."""
     _send_marks(job, {mark.stream: mark.seq for mark in marks if mark.seq})
 
 
@@ -97,10 +97,13 @@ def _send_marks(job: JobState, marks: dict[str, int]) -> None:
 
 
 def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
-    """Apply a durable checkpoint: it may start newcomers, and make older ones obsolete."""
+    """Apply a durable checkpoint.
+
+    It may start new instances, and make older checkpoints obsolete.
+    """
     vertex = job.vertices[notice.vertex]
     instance = job.instance(notice.vertex, notice.epoch)
-    if instance is None:  # other instances delete their parts with their own checkpoints
+    if instance is None:  # the sender was replaced: delete what no present instance has announced
         unknown = [p for p in notice.parts if p not in vertex.parts]
         own = tuple(p for p in (notice.name, *unknown) if not is_shared(p))
         if own:
@@ -120,7 +123,7 @@ def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
 def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef | None:
     """Add a checkpoint to the tracker. Return None if its inputs may be deleted already.
 
-    Then its own parts are deleted with it, but not the journal entries that it names, because
+    In that case its own parts are deleted with it. The journal entries that it names stay, because
     restarts from earlier checkpoints need them.
     """
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
@@ -133,11 +136,13 @@ def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef |
 
 
 def collect_now_and_then(job: JobState) -> None:
-    """Apply the marks after a checkpoint or the end of a vertex; less often in a large plan.
+    """Move the low-water marks after a checkpoint or the end of a vertex.
 
-    Their cost grows with the size of the plan. When they are applied follows from the logged
-    notices alone. So a successor applies them after the same notices, with marks at least as high,
-    and rejects the same checkpoints.
+    Less often in a large plan.
+
+    The cost grows with the size of the plan. The logged notices alone decide when it happens. So a
+    successor moves the marks after the same notices, at least as far, and rejects the same
+    checkpoints.
     """
     job.uncollected += 1
     is_over = all(v.is_finished for v in job.vertices.values())
@@ -148,7 +153,7 @@ def collect_now_and_then(job: JobState) -> None:
 
 
 def collect_durable(job: JobState) -> None:
-    """Apply the low-water marks: delete old checkpoints, collect durable streams."""
+    """Move the low-water marks: delete old checkpoints and obsolete items of durable streams."""
     job.uncollected, job.collected_us = 0, job.checkpointed_us
     low = _low_water_marks(job)
     for name, ref in low.keep.items():
@@ -191,10 +196,10 @@ def _held(job: JobState, vertex: str, needed: CheckpointRef) -> CheckpointRef:
 
 
 def kept_marks(job: JobState) -> dict[str, int | None]:
-    """Forget checkpoints of a job without a job manager that are not needed. Return the marks.
+    """Forget obsolete checkpoints of a job without a job manager. Return its low-water marks.
 
-    A retired vertex keeps only checkpoints that retention keeps. A mark of None: no item of the
-    stream is needed.
+    A finished vertex that cannot restart keeps only checkpoints that retention keeps. A mark of
+    None: no item of the stream is needed.
     """
     job.retain_us = job.config.retain_us
     low = _low_water_marks(job)
@@ -221,7 +226,7 @@ def checkpoints_kept(job: JobState) -> CheckpointsKept:
 
 
 def take_up(job: JobState, notice: CheckpointsKept) -> None:
-    """Replace the known checkpoints by those that a predecessor has logged as remaining."""
+    """Replace the known checkpoints by the remaining ones that a predecessor has logged."""
     for kept in notice.vertices:
         job.tracker.restore(kept.vertex, kept.refs)
         parts = job.vertices[kept.vertex].parts

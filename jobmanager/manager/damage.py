@@ -48,7 +48,7 @@ def output_damaged(job: JobState, notice: OutputDamaged) -> None:
 def check_notices(
     job: JobState, damages: Sequence[OutputDamaged]
 ) -> list[OutputDamaged | OutputRestored]:
-    """Return the notices of a check of the output before the job starts: losses and restores."""
+    """Return what the check before the job starts has found, as notices: losses and repairs."""
     lost = {damage.stream for damage in damages}
     back = tuple(
         stream
@@ -67,8 +67,8 @@ def output_restored(job: JobState, notice: OutputRestored) -> None:
 def items_lost(job: JobState, notice: ItemsLost) -> None:
     """Let the writer write items again that a reader finds neither in memory nor in files.
 
-    Do nothing if the reader has not tried some instance of the writer yet; it will, when it gets
-    that address. A pause of newcomers does not delay this, because the reader reports only once.
+    If the reader has not yet tried an instance of the writer, wait: it will, when it gets the
+    address. A pause before new instances does not delay this, because the reader reports only once.
     """
     if job.instance(notice.vertex, notice.epoch) is None:
         return
@@ -90,9 +90,9 @@ def check_output(job: JobState) -> None:
 
 
 def output_ends(job: JobState) -> dict[str, int | None]:
-    """Return the number of items per stream that users read; None while unknown.
+    """Return the number of items of each stream that users read; None while it is unknown.
 
-    It is known for a vertex that finished and then restarted because items were lost.
+    It is known for a vertex that has finished, even if it has restarted because items were lost.
     """
     return {
         stream.id: vertex.ends[stream.writer.index] if vertex.ends else None
@@ -103,7 +103,7 @@ def output_ends(job: JobState) -> dict[str, int | None]:
 
 
 def output_intact(job: JobState) -> None:
-    """Finish the job after a check without findings, unless other damage was found meanwhile."""
+    """Finish the job after a check that found no damage, unless other damage was found since."""
     if all(vertex.is_finished for vertex in job.vertices.values()):
         job.end("finished", "")
 

@@ -21,7 +21,7 @@ from rvertex.messages import StopHost
 from rvertex.user_code.unpickle import UNLOADABLE
 
 _GIB = 1 << 30
-#: Prefix of the reason for a loss that a new host would repeat.
+#: Prefix of the reason for a loss that would happen again on a new host.
 _STUCK = "stuck: "
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
-    """Start a host per slot, and all vertices that are not retired. No former process remains."""
+    """Start a host per slot, and all vertices that may still be needed.
+
+    No former process is left.
+    """
     assert notice.hosts >= 1, notice.hosts
     job.state, job.error = "running", ""
     job.now_us = job.advanced_us = notice.now_us
@@ -67,7 +70,7 @@ def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
 
 
 def ready(job: JobState, notice: HostReady) -> None:
-    """Handle a host that is ready. Reject a host that was not ordered."""
+    """Handle a host that is ready. Reject a host that was not requested."""
     host = job.current(notice.host)
     if host is None or host.state != "starting" or notice.attempt != 0:
         job.out.append(Refuse(notice.host, notice.attempt))
@@ -146,7 +149,7 @@ def drain_requested(job: JobState, name: str) -> None:
 
 
 def drain_refusals(job: JobState) -> Callable[[HostState], str]:
-    """Return a function from a host to the reason why it cannot be drained; empty if it can."""
+    """Return a function that returns why a host cannot be drained; empty if it can."""
     others = sum(h.is_open for h in job.hosts) - 1
     unfinished = (v.shape for v in job.vertices.values() if not v.is_finished)
     widest = max(unfinished, key=lambda shape: shape.recovery.replicas, default=None)
@@ -164,7 +167,7 @@ def drain_refusals(job: JobState) -> Callable[[HostState], str]:
 
 
 def let_drained_go(job: JobState) -> None:
-    """Shut down drained hosts that no reader needs any more."""
+    """Shut down drained hosts whose output no reader needs any more."""
     for host in job.hosts:
         if not host.is_draining or host.state != "ready":
             continue
@@ -178,7 +181,7 @@ def let_drained_go(job: JobState) -> None:
 
 
 def check_limits(job: JobState) -> None:
-    """Fail the job if a host does not start in time. Give up silent hosts."""
+    """Fail the job if a host does not start in time, and treat silent hosts as lost."""
     for host in job.hosts:
         silent_s = (job.now_us - host.heard_us) / US_PER_S
         if host.state == "starting" and silent_s > job.config.host_start_wait_s:

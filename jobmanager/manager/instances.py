@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 def new_instance(
     job: JobState, vertex: VertexState, ref: CheckpointRef, slot: int, checkpoint_slot: int
 ) -> InstanceState:
-    """Return a new instance that starts from a checkpoint. It is not added to its vertex."""
+    """Return a new instance that starts from a checkpoint. The caller adds it to the vertex."""
     job.epoch += 1
-    if job.takeovers or vertex.restarts or vertex.instances:  # there were instances before
+    # Only earlier instances can have left files behind.
+    if job.takeovers or vertex.restarts or vertex.instances:
         present = tuple(i.epoch for i in vertex.instances)
         needed = tuple(sorted(named_files(job, vertex).union(filter(None, (ref.name, *ref.parts)))))
         job.out.append(DeleteLeftovers(vertex.shape.id, job.epoch, present, needed))
@@ -65,7 +66,7 @@ def named_files(job: JobState, vertex: VertexState) -> set[str]:
 
 
 def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
-    """Order the host to start an instance, now or once the host is ready."""
+    """Let the host start an instance, now or once the host is ready."""
     host = job.hosts[instance.slot]
     if host.state != "ready":
         instance.state = "waiting"
@@ -87,7 +88,7 @@ def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
 
 
 def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
-    """Return per output of a live source the seq up to which its reader has consumed it."""
+    """Return, per output of a live source, the seq below which its reader has all items."""
     if not vertex.shape.log_partitions:
         return ()
     positions = []
@@ -163,7 +164,7 @@ def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> No
 
 
 def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
-    """Replace one instance, not a twin that a drain would end, to write lost items again."""
+    """Replace one instance to write lost items again. Prefer one that no drain is about to end."""
     rows = vertex.instances
     stay = [i for i in rows if i.replaces is None or not job.hosts[i.slot].is_draining]
     former = next((i for i in stay if not job.is_live(i)), stay[-1])
@@ -197,7 +198,7 @@ def remove(vertex: VertexState, instance: InstanceState) -> None:
 
 
 def stop(job: JobState, vertex: VertexState, instance: InstanceState, *, flush: bool) -> None:
-    """Order the host to close an instance, and forget it."""
+    """Let the host close an instance, and forget the instance."""
     if job.is_live(instance):
         name = vertex.shape.id
         job.tell(instance.host, StopVertex(instance.host, name, instance.epoch, flush))
@@ -235,7 +236,7 @@ def _report_finished(job: JobState, vertex: VertexState) -> None:
 
 
 def stop_obsolete(job: JobState) -> None:
-    """Close all instances of each retired vertex, except the one that finished first."""
+    """Close the instances of each vertex that can never restart, except the first finished."""
     for vertex in job.vertices.values():
         if len(vertex.instances) < 2 or not job.is_retired(vertex.shape.id):
             continue
@@ -248,7 +249,7 @@ def stop_obsolete(job: JobState) -> None:
 
 
 def location(job: JobState, vertex: VertexState) -> Locate | None:
-    """Return the addresses from which a vertex's streams can be read; None while none serves."""
+    """Return the addresses that serve a vertex's streams; None while no instance serves them."""
     serving = [i for i in vertex.instances if i.state in ("running", "finished") and job.is_live(i)]
     if not serving and not job.is_retired(vertex.shape.id):
         return None
@@ -259,9 +260,10 @@ def location(job: JobState, vertex: VertexState) -> Locate | None:
 
 
 def publish(job: JobState, vertex: VertexState) -> None:
-    """Send the addresses of ``vertex`` to hosts that read it; others get them with a reader.
+    """Send the addresses of ``vertex`` to hosts that read it. Others get them with a new reader.
 
-    Those of a sink go to one host, so that the driver sees them and passes them to subscribers.
+    The addresses of a sink go to one host, where the driver sees them and passes them to
+    subscribers.
     """
     place = location(job, vertex)
     if place is None:
@@ -383,7 +385,7 @@ def _recent_restarts(job: JobState, vertex: VertexState) -> int:
 
 
 def _pause_us(job: JobState, failures: int) -> int:
-    """Return the pause after this number of failures, us. It grows, up to a maximum."""
+    """Return the pause after this number of failures, us. It grows up to a maximum."""
     pause_s = job.config.restart_pause_s * 2.0 ** min(failures - 1, 30)
     return int(min(pause_s, job.config.restart_pause_max_s) * US_PER_S)
 

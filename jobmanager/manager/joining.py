@@ -38,7 +38,7 @@ DRAIN, SLOW = "drain", "slow"
 
 
 def fill(job: JobState, vertices: Iterable[VertexState]) -> None:
-    """Start due joins of these vertices, and advance joins that wait."""
+    """Start planned instances of these vertices that may start, and prepare the others."""
     for vertex in vertices:
         if vertex.is_finished or not vertex.instances or vertex.due_us is not None:
             continue
@@ -77,7 +77,7 @@ def _leave_draining(job: JobState, vertex: VertexState) -> None:
 
 
 def straggler_found(job: JobState, notice: StragglerFound) -> None:
-    """Start a twin of a straggler on another host."""
+    """Start a second instance (a twin) of a straggler on another host."""
     instance = job.instance(notice.vertex, notice.epoch)
     vertex = job.vertices[notice.vertex]
     if instance is not None and instance.replaces is None and not vertex.is_finished:
@@ -85,7 +85,7 @@ def straggler_found(job: JobState, notice: StragglerFound) -> None:
 
 
 def twins(job: JobState) -> int:
-    """Return the number of present and planned twins."""
+    """Return the number of twins, including planned ones."""
     there = sum(i.replaces is not None for _, i in job.instances())
     return there + sum(j.replaces is not None for v in job.vertices.values() for j in v.joins)
 
@@ -113,12 +113,12 @@ def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
     join.source, join.requested_us, join.frozen = source.epoch, job.now_us, source.consumed
     if earlier is None:
         job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
-    else:  # one checkpoint serves both joins
+    else:  # one checkpoint serves both planned instances
         join.frozen = earlier.frozen
 
 
 def ask_again(job: JobState) -> None:
-    """Repeat requests for checkpoints that did not arrive in time, or could not be used."""
+    """Request checkpoints again that did not arrive in time, or could not be used."""
     for vertex in job.vertices.values():
         for join in vertex.joins:
             late_us = job.now_us - join.requested_us
@@ -129,10 +129,10 @@ def ask_again(job: JobState) -> None:
 
 
 def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef) -> None:
-    """Start the newcomers from a requested checkpoint.
+    """Start the planned instances from a requested checkpoint.
 
-    If its inputs are in no memory any more, a writer would have to restart for them. Then a later
-    checkpoint is requested instead.
+    If its inputs are in no memory any more, a writer would have to restart to provide them. Then a
+    later checkpoint is requested instead.
     """
     ready = [j for j in vertex.joins if j.source == source]
     if not _has_inputs(job, vertex, ref):
@@ -154,7 +154,7 @@ def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
 
     This includes writers that wait for their hosts, because their first seqs are already known.
     """
-    # a source also has positions of its input
+    # the reads of a source also have positions in its files, which are no streams
     for stream, seq in zip(vertex.shape.inputs, ref.reads, strict=False):
         writers = job.vertices[stream.writer.vertex].instances
         begins = min((i.released.get(stream.id, 0) for i in writers), default=0)
@@ -180,10 +180,7 @@ def _assign_homes(vertex: VertexState) -> None:
 
 
 def compare_twins(job: JobState, vertices: Iterable[str]) -> None:
-    """Feed back which twins have caught up, or will not, for these vertices and their writers.
-
-    Only the resulting notice decides, so that the decision is in the log.
-    """
+    """Notify the job manager of twins of these vertices or their writers that may end now."""
     concerned: dict[str, None] = {}
     for name in vertices:
         if name in job.vertices:

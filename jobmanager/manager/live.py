@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def confirm(job: JobState, report: Progress) -> None:
-    """Answer the report of a host that holds its slot, if it has a source of live logs."""
+    """Answer the report of a host that holds its slot, to extend its lease for live logs."""
     vertices = [job.vertices[r.vertex] for r in report.vertices if r.vertex in job.vertices]
     live = [vertex for vertex in vertices if vertex.shape.is_live]
     if live:
@@ -32,14 +32,14 @@ def confirm(job: JobState, report: Progress) -> None:
 
 
 def end_sources(job: JobState) -> None:
-    """End all live sources at their present positions, and those of later instances too."""
+    """End all live sources at their present positions, including sources that start later."""
     job.is_finishing = True
     for vertex, instance in job.instances():
         tell_end(job, vertex, instance)
 
 
 def tell_end(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
-    """Order an instance of a live source to end, if the job is finishing."""
+    """If the job is finishing, let an instance of a live source end."""
     if job.is_finishing and vertex.shape.is_live and job.is_running(instance):
         host = instance.host
         job.tell(host, EndSource(host, vertex.shape.id, instance.epoch))
@@ -65,8 +65,8 @@ def _has_worked_all_up(job: JobState) -> bool:
 
     A report has the consumed and written seqs of a vertex at one moment. So if all sources are at
     their ends, and each reader has consumed all written items, no more items follow. Items that
-    MERGE buffers for other inputs are never consumed. Then the job counts as done after no vertex
-    has made progress for ``stop_lag_s``.
+    MERGE buffers for other inputs count as not consumed, perhaps forever. Then the job counts as
+    done after no vertex has made progress for ``stop_lag_s``.
     """
     for vertex in job.vertices.values():
         if vertex.is_finished:
@@ -105,9 +105,10 @@ def _written(job: JobState, stream: StreamShape) -> int:
 
 
 def _reached(job: JobState, vertices: Sequence[VertexState]) -> tuple[Reached, ...]:
-    """Return per vertex the smallest frontier of its siblings' active partitions.
+    """Return per vertex the smallest event time that other partitions of its source have.
 
-    A vertex whose siblings are all idle is left out. Its own partitions do not count.
+    Only active partitions of other vertices of the stage count. A vertex is left out if there are
+    none.
     """
     frontiers = {v.shape.id: _frontier(v) for v in job.vertices.values() if v.shape.is_live}
     reached: list[Reached] = []
@@ -124,9 +125,9 @@ def _reached(job: JobState, vertices: Sequence[VertexState]) -> tuple[Reached, .
 
 
 def _frontier(vertex: VertexState) -> int | None:
-    """Return the smallest frontier of a vertex's active partitions; None if all are idle.
+    """Return the smallest event time that an active partition has reached; None if all are idle.
 
-    If it is unknown, it counts as the earliest time.
+    A partition that has reported none counts as the earliest time.
     """
     if vertex.is_finished:
         return None

@@ -75,12 +75,15 @@ if TYPE_CHECKING:
 
 
 class JobManager:
-    """The only mutator of job state."""
+    """The only code that changes the job's state."""
 
     def __init__(
         self, topology: Topology, config: JobConfig, *, checks_output: bool = False
     ) -> None:
-        """``checks_output``: whether the driver checks the output before the job finishes."""
+        """Create the job manager of a new job.
+
+        ``checks_output``: whether the driver checks the output before the job finishes.
+        """
         self.job = JobState(topology, config)
         self._checks_output = checks_output
         self._stragglers = Stragglers()
@@ -134,16 +137,16 @@ class JobManager:
         return job.out
 
     def recall(self, notices: Iterable[Notice]) -> None:
-        """Apply the log of a predecessor, without decisions."""
+        """Apply the log of a predecessor. No instruction follows from it."""
         for notice in notices:
             takeover.recall(self.job, notice)
         collection.collect_durable(self.job)
         self.job.out = []
 
     def copy_state(self) -> StateCopied:
-        """Return the copy of the state that replaces all notices in the log so far.
+        """Return a copy of the state that can replace all notices in the log so far.
 
-        Called between two notices.
+        Call it between two notices.
         """
         return takeover.copy_of(self.job)
 
@@ -201,7 +204,7 @@ class JobManager:
             case OutputWhole():
                 damage.output_intact(job)
             case CheckpointsKept() | StateCopied():
-                pass  # only a successor reads it
+                pass  # for a successor only
             case CancelRequested():
                 job.end("cancelled", "")
             case FinishRequested():

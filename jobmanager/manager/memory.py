@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rvertex.messages import VertexFailed
 
 _GIB = 1 << 30
-#: The family that hosts report for a failure for lack of memory.
+#: The kind of failure that hosts report for lack of memory.
 FAMILY = "memory"
 #: If less than this share of its memory limit was free at the last report of a lost host, the
 #: host has probably died for lack of memory.
 FREE_SHARE_MIN = 0.1
-#: Maximum losses without progress for lack of memory; then the job fails, because a restarted
-#: vertex has the same state again.
+#: Most losses for lack of memory without progress. Then the job fails, because a restarted vertex
+#: would need as much again.
 LOSSES_MAX = 3
 _SAID = re.compile(
     r"OutOfMemory|MemoryError|\boom|oom_kill|exit code:? 137|memory limit|lack of memory", re.I
@@ -47,14 +47,14 @@ def lack_of(job: JobState, host: HostState, reason: str) -> str:
 
 
 def is_sure(host: HostState, reason: str) -> bool:
-    """Return whether the host itself used up the memory, and not another process of the machine."""
+    """Return whether the host itself used up the memory, not another process of the machine."""
     memory = host.memory
     has_most = memory is not None and memory.used_bytes > memory.limit_bytes // 2
     return has_most or _SAID.search(reason) is not None
 
 
 def named(job: JobState, notice: VertexFailed) -> VertexFailed:
-    """Return a failure for lack of memory with the size of the vertex's state, and advice."""
+    """Return a failure for lack of memory, with the size of the vertex's state, and advice."""
     size = _gib(job.vertices[notice.vertex].state_bytes)
     state = f"its state had {size} at its last checkpoint"
     return replace(notice, message=f"it ran out of memory: {notice.message}; {state}; {ADVICE}")

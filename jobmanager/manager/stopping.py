@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def stop_requested(job: JobState) -> None:
-    """Start to stop the job. A repeated request changes nothing."""
+    """Begin to stop the job. A repeated request changes nothing."""
     if job.state == STOPPING:
         return
     job.state = STOPPING
@@ -41,7 +41,7 @@ def stop_requested(job: JobState) -> None:
 
 
 def ask(job: JobState) -> None:
-    """Request checkpoints from due vertices that have no present instance with a request."""
+    """Request checkpoints from vertices whose writers have answered, if no request is open."""
     if not _have_caught_up(job):
         return
     for name, epoch in job.unanswered.items():
@@ -99,13 +99,13 @@ def written(job: JobState, stream: StreamShape) -> int:
 
 
 def _is_due(job: JobState, name: str) -> bool:
-    """Return whether all writers of a vertex have answered."""
+    """Return whether all writers of a vertex have sent their last checkpoints."""
     shape = job.topology.vertices[name]
     return not any(stream.writer.vertex in job.unanswered for stream in shape.inputs)
 
 
 def answered(job: JobState, notice: CheckpointTaken) -> None:
-    """Handle a requested checkpoint. If it was the last missing one, the job has stopped."""
+    """Handle a requested checkpoint. If no other is missing, the job has stopped."""
     if notice.asked and job.unanswered.get(notice.vertex) == notice.epoch:
         del job.unanswered[notice.vertex]
         job.answered_us = job.now_us
@@ -114,9 +114,9 @@ def answered(job: JobState, notice: CheckpointTaken) -> None:
 
 
 def end_if_answered(job: JobState) -> None:
-    """Stop waiting for vertices that have finished, and end the job if none is missing.
+    """Do not wait for vertices that have finished. End the job if no checkpoint is missing.
 
-    Hosts then flush what their readers have not consumed by their last checkpoints, and no more.
+    Then hosts flush only items that their readers have not consumed by their last checkpoints.
     """
     for name in [n for n in job.unanswered if job.vertices[n].is_finished]:
         del job.unanswered[name]

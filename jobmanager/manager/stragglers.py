@@ -31,11 +31,12 @@ class Stragglers:
 
     def __init__(self) -> None:
         self._medians: dict[int, History] = {}
-        #: Per vertex: the number of twins it had as a straggler, and when it may get the next, us.
+        #: Per vertex: the number of twins that it got as a straggler, and when it may get the next,
+        #: us.
         self._pauses: dict[str, tuple[int, int]] = {}
 
     def find(self, job: JobState) -> None:
-        """Feed back stragglers, at most as many as may get a twin now."""
+        """Notify the job manager of stragglers, at most as many as may get a twin now."""
         after_us = int(job.config.straggler_after_s * US_PER_S)
         room = job.config.twins_max - twins(job)
         stages = _stages(job)
@@ -64,7 +65,10 @@ class Stragglers:
         return is_single and has_host and vertex.due_us is None and job.now_us >= next_us
 
     def _count(self, job: JobState, vertex: VertexState) -> None:
-        """Count an attempt. The next pause grows, because a vertex may be slow on every host."""
+        """Count a twin for a straggler.
+
+        The next pause grows, as a vertex may be slow on every host.
+        """
         tries, _ = self._pauses.get(vertex.shape.id, (0, 0))
         pause_s = (job.config.straggler_after_s + job.config.twin_wait_s) * 2.0 ** min(tries, 20)
         self._pauses[vertex.shape.id] = (tries + 1, job.now_us + int(pause_s * US_PER_S))

@@ -63,7 +63,8 @@ def recall(job: JobState, notice: Notice) -> None:
         case OutputRestored():
             output_restored(job, notice)
         case PartitionsAdded(vertices=vertices):
-            for row in vertices:  # no change if the plan, which was durable earlier, has them
+            # Changes nothing if the plan, which became durable earlier, has the partitions.
+            for row in vertices:
                 job.add_partitions(row.vertex, row.partitions)
         case CheckpointsKept():
             take_up(job, notice)

@@ -26,10 +26,12 @@ class Condition:
     """A SQL expression over the payload columns of events, and their start and end times."""
 
     def __init__(self, text: str, payload: pa.Schema, form: TableForm | None = None) -> None:
-        """``form``: the names of the time columns in files; None: ``start`` and ``end``.
+        """Parse a SQL expression over columns of these types.
+
+        ``form``: the names of the time columns in files; None: ``start`` and ``end``.
 
         Raises:
-            InvalidConditionError: the text is no condition, or names an unknown column.
+            InvalidConditionError: the text is not a condition, or names an unknown column.
         """
         self.text = text
         self.payload = plain_schema(payload)

@@ -32,7 +32,7 @@ class Difference:
     recorded: dict[str, Any] | None
     replayed: dict[str, Any] | None
     after_seq: int = 0
-    #: The columns that differ; empty for a digest, or if one of the rows is missing.
+    #: The columns that differ; empty for a digest, or if one of the two rows is missing.
     columns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -60,7 +60,10 @@ class StreamCheck:
         seq: int,
         marks: dict[int, bytes],
     ) -> None:
-        """``marks``: recorded digests of ``[0, seq)``. ``ends_at``: the number of items."""
+        """Compare a stream from ``seq`` on with what the job has recorded.
+
+        ``marks``: recorded digests of ``[0, seq)``. ``ends_at``: the number of items.
+        """
         self._stream, self._schema, self._feed, self._ends_at = stream, schema, feed, ends_at
         self._digest, self._marks = digest, marks
         self._checked_to = seq
@@ -77,7 +80,10 @@ class StreamCheck:
         return difference or self._by_digests(items.first_seq, batch)
 
     def missing(self, seq: int) -> Difference | None:
-        """Return the first recorded item that a replay, which ended at ``seq``, lacks; or None."""
+        """Return the first recorded item that is missing after a replay that ended at ``seq``.
+
+        Or None.
+        """
         if self._feed is not None and (items := self._feed.read(seq, 1)) is not None:
             return Difference(self._stream, seq, _row(items.batch, 0), None)
         return None
@@ -93,7 +99,7 @@ class StreamCheck:
         while at < batch.num_rows:
             recorded = self._feed.read(seq + at, batch.num_rows - at)
             if recorded is None:
-                return None  # the rest was not durable
+                return None  # no later item was durable
             own = batch.slice(at, recorded.batch.num_rows)
             apart = content_hashes(own) != content_hashes(recorded.batch)
             if apart.any():
@@ -126,7 +132,7 @@ class StreamCheck:
 def checks_of(
     recorded: Recorded, spec: VertexSpec, start: Retained | None
 ) -> dict[str, StreamCheck]:
-    """Return a check per output stream, from a checkpoint on, or from the start."""
+    """Return a comparison per output stream, from a checkpoint or from the beginning."""
     checks: dict[str, StreamCheck] = {}
     finished = recorded.finished(spec.id)
     for edge in spec.outputs:
@@ -163,7 +169,7 @@ def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
 def _plain(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
-    except (OverflowError, ValueError):  # Python's calendar ends before Arrow's
+    except (OverflowError, ValueError):  # Python's dates end before Arrow's
         return shown(value)
 
 

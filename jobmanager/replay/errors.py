@@ -7,7 +7,7 @@ from rstream.errors import UsageError, error_class
 
 @error_class
 class CannotReplayError(UsageError):
-    """Data for a replay is not retained, or a part cannot be repeated. ``instead``: advice."""
+    """Data for a replay is not retained, or the code gives no equal output. ``instead``: advice."""
 
     what: str
     reason: str

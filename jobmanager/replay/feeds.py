@@ -24,7 +24,10 @@ class Feed(Protocol):
     """One input of a vertex."""
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """Items from ``seq`` on, at least one and at most ``rows_max``; None: no more follow."""
+        """Return items from ``seq`` on, at least one and at most ``rows_max``.
+
+        None: no more follow.
+        """
 
     def close(self) -> None:
         """Release files; idempotent."""
@@ -61,7 +64,7 @@ class StreamFeed:
     """The durable items of a stream."""
 
     def __init__(self, log: DurableLog, schema: pa.Schema) -> None:
-        """``schema``: of the items."""
+        """Read a stream whose items have this schema."""
         self._cursor, self._schema = SegmentCursor(log), schema
 
     def read(self, seq: int, rows_max: int) -> Items | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.log_input import LogInput
     from rvertex.vertex.rvertex import RVertex
 
-#: Maximum time until a log answers, and time between two checks for its answer.
+#: Most seconds to wait for an answer of a log, and seconds between two checks for it.
 ANSWER_WAIT_S, _LOOK_S = 30.0, 0.05
 _LATER = "Name a later time with --from, or replay a vertex downstream"
 
@@ -43,7 +43,9 @@ class RecordedLog:
         store: BlobStore,
         on_rows: Callable[[int, LogRows], None] = lambda k, rows: None,
     ) -> None:
-        """``on_rows``: called with the number of a partition and the offered rows.
+        """Read the partitions of one vertex again.
+
+        ``on_rows`` is called with the number of a partition and the offered rows.
 
         Raises:
             CannotReplayError: decisions are not retained.
@@ -64,7 +66,7 @@ class RecordedLog:
             self._reader.enter(log.files())
 
     def offer(self, rows_max: int) -> bool:
-        """Offer the next rows of each partition that is wanted; False: there are no more.
+        """Offer the next rows of each partition that needs some. Return False if there are no more.
 
         Raises:
             CannotReplayError: the log does not answer, or no longer has the rows.
@@ -134,7 +136,7 @@ class RecordedLog:
 
 
 def _decide(vertex: str, log: LogInput, store: BlobStore) -> None:
-    """Let the log know all recorded decisions from its position on."""
+    """Pass all recorded decisions from the log's position on to the log."""
     journal = Journal(store, f"{INTAKE}/{vertex}")
     numbers = [number for number in journal.numbers() if number >= log.first_blob]
     counts = [channel.entries for channel in log.channels]

@@ -20,7 +20,7 @@ _RUN_IT = "Give both queries the same input files, or run the new query with its
 
 
 def planned_again(recorded: Recorded, query: Query, output: str | None = None) -> PhysicalPlan:
-    """The plan of ``query`` with the settings of the job, over the files that the job has read.
+    """Return a plan of ``query`` with the job's settings, over the files that the job has read.
 
     ``output``: the output to plan, if ``query`` has several.
 
@@ -47,7 +47,7 @@ def planned_again(recorded: Recorded, query: Query, output: str | None = None) -
 
 
 def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
-    """Check that each live log has the same reading vertex in both plans.
+    """Check that each live log is read by the vertex of the same name in both plans.
 
     Recorded decisions about a log belong to the vertex that has read it.
     """
@@ -64,7 +64,7 @@ def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
 
 
 def same_meaning(old: PhysicalPlan, new: PhysicalPlan) -> Callable[[VertexSpec], bool]:
-    """Return a function: whether a vertex of ``new`` computes the same as in ``old``."""
+    """Return a function: does a vertex of ``new`` compute the same as in ``old``?"""
     if new is old:
         return lambda _: True
     known = {v.id: (v.state_schema, v.output_streams) for v in old.vertices}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
-#: Ends of the names of manifests: of all, and of those with which a change of a job begins.
+#: The ends of file names: of every manifest of a checkpoint, and of one with which a changed job
+#: begins.
 _MANIFEST, _FIRST = ".ckpt", "-000000.ckpt"
 _CHANGED = "Name a time after the change with --from, or start jobs with --retain all"
 
@@ -34,7 +35,7 @@ class Retained:
     """A retained checkpoint: the position of its vertex, without the state."""
 
     name: str
-    #: Where a restart reads its inputs.
+    #: The seqs from which a restart reads its inputs.
     reads: tuple[int, ...]
     outputs: tuple[int, ...]
     digests: tuple[bytes, ...]
@@ -44,7 +45,9 @@ class Recorded:
     """The retained data of one job."""
 
     def __init__(self, root: JobRoot, *, to_run: bool = True) -> None:
-        """``to_run``: whether code of the plan will be called, so it must not have changed.
+        """Open the data of a job.
+
+        ``to_run``: whether code of the plan will be called, so it must not have changed.
 
         Raises:
             NoJobError, UntrustedRootError, BrokenFileError, ChangedCodeError: see JobRoot.

@@ -41,11 +41,11 @@ class Replay:
     vertex: str
     #: The checkpoint that it started from; empty: the beginning of the input.
     checkpoint: str
-    #: Items that it emitted, items compared one by one, and digests compared.
+    #: The number of items that it emitted, of items compared one by one, and of digests compared.
     items: int
     compared_items: int
     compared_digests: int
-    #: How often ``break_`` stopped it.
+    #: The number of times that ``break_`` stopped it.
     stops: int
     difference: Difference | None
 
@@ -151,7 +151,9 @@ def replay_range(recorded: Recorded, spec: VertexSpec, number: int) -> Replay:
 
 
 def newest_before(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retained | None:
-    """The newest retained checkpoint whose vertex had not passed ``begin_us``; None: none has.
+    """Return the newest retained checkpoint before ``begin_us``; None: there is none.
+
+    Its vertex had not passed that event time.
 
     Raises:
         CannotReplayError: the vertex began with a state that is not retained.
@@ -159,7 +161,7 @@ def newest_before(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retain
     if begin_us == MIN_TIME:
         return recorded.beginning(spec.id)
     checkpoints = recorded.checkpoints(spec.id)
-    # The newest come first, so checkpoints that had not passed are at the end of the list.
+    # The list has the newest first, so the checkpoints before that time are at its end.
     at = bisect.bisect_left(
         checkpoints, True, key=lambda one: input_time(recorded, one, spec) <= begin_us
     )
@@ -174,7 +176,8 @@ def input_time(recorded: Recorded, checkpoint: Retained, spec: VertexSpec) -> in
     snapshot = recorded.snapshot(checkpoint, spec)
     if snapshot.is_final:
         return INF_TIME
-    if snapshot.replay_from is not None:  # the time of the input side alone is of interest
+    # The state is not needed, so no input is read again to rebuild it.
+    if snapshot.replay_from is not None:
         here = ReplayFrom(snapshot.inputs, snapshot.states[0])
         snapshot = replace(snapshot, replay_from=here)
     vertex = RVertex(spec, pending_rows_max=1)
@@ -183,7 +186,7 @@ def input_time(recorded: Recorded, checkpoint: Retained, spec: VertexSpec) -> in
 
 
 class _Comparing:
-    """Follows a run to its end, and compares its output."""
+    """Follows a run, and compares its output."""
 
     def __init__(
         self,
@@ -203,7 +206,7 @@ class _Comparing:
         self._on_rows = on_rows
 
     def follow(self, run: VertexRun, stops: Stops | None) -> Replay:
-        """Run until the end, or the first difference."""
+        """Run until the end of the range or the first difference."""
         difference, items = None, 0
         with contextlib.ExitStack() as closing:
             for check in self._checks.values():
@@ -239,7 +242,7 @@ class _Comparing:
 
     def _missing(self, run: VertexRun) -> Difference | None:
         if not run.vertex.is_finished:
-            return None  # the recorded input goes no further
+            return None  # the retained input ends before that item
         seqs = zip(self._spec.output_streams, run.vertex.output_seqs, strict=True)
         lost = (self._checks[stream].missing(seq) for stream, seq in seqs if stream in self._checks)
         return next((difference for difference in lost if difference is not None), None)

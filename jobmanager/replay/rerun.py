@@ -48,13 +48,13 @@ class VertexRun:
     def __init__(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> None:
         self.spec, self.vertex = spec, vertex
         self._feeds = feeds
-        #: Maximum number of items of an input per turn.
+        #: The most items of an input per turn.
         self.rows_max = STEP_ROWS
         #: The output of the last turn.
         self.result: StepResult | None = None
-        #: Whether the run is at its end, so further turns do nothing.
+        #: Whether the run is at its end. Then further turns do nothing.
         self.has_ended = False
-        #: Its input instead of feeds, if it reads live logs.
+        #: The live logs that it reads instead of feeds, if it does.
         self.logs: RecordedLog | None = None
         self._has_read_all = False
         self._queues: dict[str, deque[Items]] = {}
@@ -69,7 +69,7 @@ class VertexRun:
         return self._queues[stream]
 
     def turn(self) -> bool:
-        """Read once and execute; whether anything was done. ``result`` is the output."""
+        """Read and execute once. Return whether anything was done; ``result`` is the output."""
         self.result = None
         if self.vertex.is_finished or self.has_ended:
             self.has_ended = True
@@ -89,7 +89,7 @@ class VertexRun:
             self.logs.close()
 
     def offered(self, channel: int, items: Items) -> Items:
-        """Return the items to offer from the items that were read; a subclass may cut them."""
+        """Return the items that the vertex gets now. A subclass may return a part of ``items``."""
         del channel
         return items
 
@@ -117,7 +117,7 @@ class VertexRun:
 
 
 class _QueueFeed:
-    """The output of another run, which runs when its reader needs more."""
+    """The items that another run emits. It runs when its reader needs more."""
 
     def __init__(self, writer: VertexRun, stream: str) -> None:
         self._writer, self._stream = writer, stream
@@ -138,7 +138,7 @@ class _QueueFeed:
 
 
 class _ThenFeed:
-    """The stored items of a channel before ``end``, then the output of another run."""
+    """The stored items of a channel up to ``end``, then the items that another run emits."""
 
     def __init__(self, stored: Feed, then: Feed, end: int) -> None:
         self._stored, self._then, self._end = stored, then, end
@@ -155,15 +155,15 @@ class _ThenFeed:
 
 
 class Stopping(Protocol):
-    """Stops the run of one vertex before some steps."""
+    """Decides before each step of one vertex's run whether to stop it."""
 
     vertex: str
 
     def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
-        """Return the run that is stopped."""
+        """Return the run to be stopped."""
 
     def before_step(self, ports: list[Run]) -> None:
-        """Called with the runs of each step, one per port."""
+        """Do anything before a step, given its rows per port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Shape:
 
 
 class Rerun:
-    """The vertices that have to run again so that some of them can."""
+    """The runs of some vertices, and of the writers that they need."""
 
     def __init__(
         self,
@@ -191,8 +191,9 @@ class Rerun:
         is_recorded: Callable[[VertexSpec], bool] = lambda _: True,
         open_source: Callable[[VertexSpec], Feed] | None = None,
     ) -> None:
-        """``recorded``: retained data that may be read besides sources; None: sources only.
+        """Plan reruns of vertices of this plan.
 
+        ``recorded``: retained data that may be read besides sources; None: sources only.
         ``is_recorded``: whether the retained files of a vertex equal its output now.
         ``open_source``: the rows of a source vertex, if not from its files.
         """
@@ -206,7 +207,7 @@ class Rerun:
         begins: Mapping[str, Retained | None],
         stops: Stopping | None = None,
     ) -> list[VertexRun]:
-        """Runs of these vertices, each from a checkpoint, or from the beginning.
+        """Return a run per vertex of ``begins``, each from its checkpoint, or from the beginning.
 
         Raises:
             CannotReplayError: something that they need is not retained.
@@ -231,7 +232,7 @@ class Rerun:
             run.close()
 
     def _starts(self, begins: Mapping[str, Retained | None]) -> dict[str, Retained | None]:
-        """Return the vertices that have to run, each with the checkpoint that it starts from."""
+        """Return the vertices that have to run, each with the checkpoint to start from."""
         starts = dict(begins)
         needs: dict[str, dict[str, int]] = {}
         for spec in reversed(self._shape.vertices.values()):
@@ -256,7 +257,7 @@ class Rerun:
         return self._recorded.log(channel.stream, channel.uri).contiguous_end(seq) > seq
 
     def _stored_end(self, channel: InputChannel, seq: int) -> int:
-        """Return the end of the items from ``seq`` on that a job change stored in a channel."""
+        """Return the end of the items from ``seq`` on that a job change has stored in a channel."""
         if self._recorded is None or not self._recorded.was_changed:
             return seq
         if not self._is_recorded(self._shape.vertices[self._shape.writers[channel.stream]]):
@@ -335,7 +336,7 @@ class Rerun:
 
 
 class _NothingNew(ValueShell):
-    """The outside during a replay: only recorded values may be drawn."""
+    """The clock and other outside values during a replay: only recorded ones may be used."""
 
     def __init__(self, vertex: str) -> None:
         self._vertex = vertex

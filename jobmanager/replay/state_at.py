@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Rows of a source between two checks of its watermark.
 _SOURCE_ROWS = 1_024
-#: Which vertex a row belongs to.
+#: The column with the vertex that a row belongs to.
 VERTEX = "_vertex"
 
 
@@ -110,7 +110,7 @@ def _tables(recorded: Recorded, spec: VertexSpec, until_us: int | None) -> dict[
 
 
 def _named(operators: list[dict[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Tables of all operators; a name that two of them use gets the number of the operator."""
+    """Return the tables of all operators by name. If two have a name, add the operator's number."""
     names = [name for tables in operators for name in tables]
     return {
         (name if names.count(name) == 1 else f"{name}_{k}"): table
@@ -153,7 +153,7 @@ class _CutRun(VertexRun):
 
 
 class _CutFeed:
-    """The items of a feed before a time, then a watermark of it; of a source all rows."""
+    """The items of a feed before a time, then a watermark of that time. Of a source, all rows."""
 
     def __init__(self, feed: Feed, until_us: int | None) -> None:
         self._feed, self._until_us = feed, until_us

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from rvertex.vertex.rvertex import RVertex
     from rvertex.vertex.spec import VertexSpec
 
-#: Reads of one item each after a row that satisfies the condition; a row may wait longer.
+#: The most reads of one item after a row that satisfies the condition. The row may have to wait for
+#: others, for example in MERGE.
 _SINGLE_READS_MAX = 256
 
 
 class Stops:
-    """The condition of one vertex, and how often it has stopped the run."""
+    """The condition of one vertex, and the number of times that it has stopped the run."""
 
     def __init__(self, spec: VertexSpec, text: str) -> None:
-        """Raises InvalidConditionError."""
+        """Parse the condition for rows that the vertex reads. Raises InvalidConditionError."""
         self.vertex: str = spec.id
         self.count = 0
         self._run: _StoppedRun | None = None
@@ -40,7 +41,7 @@ class Stops:
             payloads, ports = [spec.source.spec.schema], [0]
         else:
             payloads, ports = [c.payload for c in spec.inputs], [c.port for c in spec.inputs]
-        #: By channel, which port it belongs to.
+        #: The port of each channel.
         self._ports = ports
         self._conditions = _by_port(text, dict(zip(ports, payloads, strict=True)))
 
@@ -75,7 +76,7 @@ class Stops:
 
 
 def stop(vertex: RVertex, rows: list[dict[str, Any]], state: Any) -> None:
-    """Stop here: ``rows`` satisfy the condition, ``state()`` is that before the step."""
+    """Stop in a debugger: ``rows`` satisfy the condition, ``state()`` is from before the step."""
     sys.breakpointhook()
     del vertex, rows, state  # the debugger stops here, or above (Python 3.13); `c` continues
 
@@ -123,7 +124,7 @@ def _events(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:
 
 
 def _state(run: VertexRun | None) -> dict[str, Any]:
-    """By operator, its state: scalars and Arrow tables."""
+    """Return the state of each operator: scalars and Arrow tables."""
     assert run is not None
     names = ["input", *(type(operator).__name__ for operator in run.spec.operators)]
     states = zip(names, run.vertex.states(), strict=True)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from jobmanager.replay.replaying import Replay
     from planner import Query
 
-#: The output differs from the recorded one; the user has left the debugger.
+#: Exit statuses: the output differs from the recorded one; the user has left the debugger.
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
-#: Priority of a process that works when others are idle.
+#: The niceness of a process that works only when others are idle.
 LOWEST = 19
 #: Input rows of one source that are printed; ``--json`` has all.
 _NO_STOP = "No row that {vertex} reads satisfies --break, so it did not stop."
@@ -256,7 +256,7 @@ def _unstopped(replayed: Replay, break_: str | None) -> str:
 
 
 def _has_quit(error: BaseException | None) -> bool:
-    """Whether the user has left the debugger, perhaps inside of code whose errors are wrapped."""
+    """Return whether the user has left the debugger, perhaps in code whose errors are wrapped."""
     while error is not None and not isinstance(error, bdb.BdbQuit):
         error = error.__cause__ or error.__context__
     return error is not None

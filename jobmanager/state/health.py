@@ -24,14 +24,15 @@ Health = Literal["ok", "waiting", "degraded"]
 Status = dict[str, Any]
 _GRAVEST_FIRST = ("degraded", "waiting", "ok")
 _US_PER_S = 1_000_000
-#: The partition or operator that holds time back changes often. It becomes a reason if it is the
-#: same for this time.
+#: A partition or operator that holds event time back becomes a reason only after it has done so for
+#: this time, s. Before that it changes often.
 HELD_S_MIN = 2.0
-#: A source that waits for less than this, for its broker or for its job manager, is well.
+#: A source may wait for its broker or its job manager for this time, s, before this is a reason.
 SOURCE_S_MIN = 5.0
-#: Calls of a lookup are slow from this 99th percentile on; a running call is silent from this age.
+#: Calls of a lookup are slow if the 99th percentile reaches the first limit, s. A running call is
+#: silent from the second age on, s.
 SLOW_CALL_S, SILENT_CALL_S = 0.1, 5.0
-#: Advice by words in the message of a store's error.
+#: The advice for each word in the message of a store's error.
 _STORE_ADVICE = {
     "No space left": "free space there; the job continues automatically",
     "Disk quota": "free space there; the job continues automatically",
@@ -174,7 +175,7 @@ def _refused_rows(status: Status) -> Iterator[Reason]:
             )
 
 
-#: A delivery that connects for longer is reported.
+#: A delivery that has been connecting for longer than this, s, is reported.
 OPENS_S_MAX = 2.0
 
 
@@ -225,8 +226,10 @@ def _store_away(status: Status) -> Iterator[Reason]:
         yield Reason("waiting", "change", "job", f"waits for {CHANGE}")
     elif text and status["state"] in OPEN_STATES:
         advice = next((a for word, a in _STORE_ADVICE.items() if word in text), _STORE_IS_AWAY)
-        what = text.replace("store: store: ", "store: ")  # errors of stores name themselves, too
-        what = what.removesuffix(NO_ROOM_ADVICE)  # it has not ended
+        # Errors of stores begin with "store:" as well.
+        what = text.replace("store: store: ", "store: ")
+        # The job has not ended, so this advice does not apply.
+        what = what.removesuffix(NO_ROOM_ADVICE)
         yield Reason("waiting", "store", "job", f"waits for the {what}", advice)
 
 
@@ -247,7 +250,7 @@ def _silent_destinations(status: Status) -> Iterator[Reason]:
 def _sources_away(status: Status) -> Iterator[Reason]:
     if status["state"] not in OPEN_STATES:
         return
-    # While a host is in a long step, its vertices cannot report that they do not wait any more.
+    # While a host is in a long step, its vertices cannot report that they have stopped waiting.
     busy = {host["host"] for host in status.get("hosts", ()) if host.get("busy")}
     for row in status.get("vertices", ()):
         if row.get("waiting") and row.get("host") not in busy:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from rvertex.messages import LogProgress
     from rvertex.sources.spec import LogSpec, SourceSpec
 
-#: A partition is far behind from this distance to the others on, us of event time.
+#: A partition counts as far behind if its event time is this much smaller than the others', us.
 BEHIND_US_MIN = 60_000_000
-#: A partition with as many rows left still catches up, so it does not show where its producer is.
+#: A partition with this number of unread rows still catches up. So its event time does not show how
+#: far its producer is.
 MANY_ROWS = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOLLOW = 'idle="follow" advances time without this partition'
@@ -68,7 +69,7 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
 def _behind(
     partitions: Sequence[tuple[VertexState, LogSpec, LogProgress]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the active partition far behind all others, unless several still catch up."""
+    """Yield the active partition far behind the others, unless it and another one catch up."""
     active = [
         (v, log) for v, _, log in partitions if log.state == "active" and log.max_vs > MIN_TIME
     ]
@@ -138,7 +139,7 @@ def _partition(
 
 
 def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
-    """Yield the earliest hold of an operator that has no waiting operator upstream."""
+    """Yield the first operator in the plan that holds event time back."""
     operators = [
         (hold.since_us, vertex.shape.id, hold)
         for vertex in vertices

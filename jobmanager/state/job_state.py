@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction
 
 US_PER_S = 1_000_000
-#: Number of epochs that a new job manager skips, because the log may lack its predecessor's last.
+#: The number of epochs that a new job manager skips, because its predecessor may have used epochs
+#: that are not yet in the log.
 EPOCHS_PER_TAKEOVER = 1_000
-#: In a large plan it skips this number per instance: an upper bound of how often an instance was
-#: opened since the log was last durable.
+#: In a large plan it skips this number per instance. An instance is not opened more often between
+#: two flushes of the log.
 EPOCHS_PER_INSTANCE = 100
 #: State of a job that waits for its last checkpoints. Then it ends as "stopped".
 STOPPING = "stopping"
@@ -45,7 +46,7 @@ class JobState:
         self.tracker = SnapshotTracker(topology)
         self.state = "starting"
         self.error = ""
-        #: Per durable stream a seq. Items below it may have been deleted.
+        #: Per durable stream the seq below which items may have been deleted.
         self.collected: dict[str, int] = {}
         #: Whether a checkpoint could not be read, so inputs that recovery needs may be deleted.
         self.is_damaged = False
@@ -55,7 +56,7 @@ class JobState:
         self.lost: dict[str, int] = {}
         #: Which items of a durable stream are lost, and their file; for the message of a failure.
         self.damage = ""
-        #: The last error, for the message of a job that gives up.
+        #: The last error, for the message if the job gives up.
         self.trouble = ""
         #: The last error of the store that stopped a vertex.
         self.store_trouble = ""
@@ -69,9 +70,9 @@ class JobState:
         #: Version of the last ``Locate`` that was sent.
         self.locations = 0
         self.now_us = 0
-        #: When a vertex last exceeded its furthest position so far.
+        #: When a vertex last went beyond its furthest position, us UTC.
         self.advanced_us = 0
-        #: Time of the latest checkpoint: the clock of retention.
+        #: Time of the latest checkpoint, us UTC. Retention measures ages from it.
         self.checkpointed_us = 0
         #: Number of checkpoints and finished vertices since the low-water marks were last applied,
         #: and the time of that by the clock of checkpoints.
@@ -128,7 +129,7 @@ class JobState:
         self.epoch += max(EPOCHS_PER_TAKEOVER, EPOCHS_PER_INSTANCE * instances)
 
     def may_start_over(self, vertex: str) -> bool:
-        """Whether a vertex may start from the initial snapshot, because checkpoints were damaged.
+        """Return whether a vertex may start from the initial snapshot, as checkpoints were damaged.
 
         All its durable inputs must be complete, and it must have no journal, which a restart reads.
         Volatile inputs are written again by their writers, which must start from there too.

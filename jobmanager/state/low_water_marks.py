@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class LowWaterMarks:
     """The result of :func:`low_water_marks`.
 
-    ``keep``: per vertex the oldest checkpoint that it can need; None: retired, it needs none.
+    ``keep``: per vertex the oldest checkpoint that it can need; None: it can never restart.
     ``marks``: per stream, except sinks, the smallest seq still needed; None: no item is needed.
     """
 
@@ -74,5 +74,5 @@ def low_water_marks(
 
 
 def _limit(stream: StreamShape, marks: dict[str, int | None]) -> int | None:
-    """Return the limit of a stream for its writer's checkpoint: its mark if it is volatile."""
+    """Return the seq that a writer's checkpoint must not exceed in a stream; None: no limit."""
     return None if stream.is_durable else marks[stream.id]

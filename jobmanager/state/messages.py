@@ -46,7 +46,7 @@ class JobResumed:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host's link broke, or the executor saw it end."""
+    """The connection to a host broke, or the executor saw the host end."""
 
     host: str
     reason: str
@@ -54,7 +54,7 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """A user requested the end of the job."""
+    """A user requested to end the job without a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class DrainRequested:
 
 @dataclass(frozen=True, slots=True)
 class AddedTo:
-    """The partitions that a vertex reads, of those that its log got after the job was planned."""
+    """The partitions of a vertex that its log got after the job was planned."""
 
     vertex: str
     partitions: tuple[int, ...]
@@ -91,7 +91,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class StragglerFound:
-    """An instance has been behind its siblings for too long."""
+    """An instance has been behind the other instances of its stage for too long."""
 
     vertex: str
     epoch: int
@@ -99,7 +99,7 @@ class StragglerFound:
 
 @dataclass(frozen=True, slots=True)
 class TwinLevel:
-    """A twin has caught up with the old instance, so one of the two may retire."""
+    """A twin has caught up with the old instance or cannot, so one of the two may retire."""
 
     vertex: str
     old_epoch: int
@@ -124,7 +124,7 @@ class OutputDamaged:
 
 @dataclass(frozen=True, slots=True)
 class OutputWhole:
-    """The check of all streams that users read found no lost item."""
+    """The check of all streams that users read found no missing item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,10 @@ class CheckpointsKept:
 
 @dataclass(frozen=True, slots=True)
 class VertexCopy:
-    """The durable facts about a vertex: its checkpoints, their blobs, how it ended."""
+    """The durable facts about a vertex: its checkpoints, their parts, how it ended."""
 
     vertex: str
-    #: Oldest first.
+    #: The oldest first.
     refs: tuple[CheckpointRef, ...]
     parts: tuple[str, ...]
     is_finished: bool
@@ -197,7 +197,7 @@ class StateCopied:
 
 @dataclass(frozen=True, slots=True)
 class OutputObsolete:
-    """Items below these marks, of streams that users read, may be deleted."""
+    """Items below these seqs, of streams that users read, may be deleted."""
 
     marks: tuple[Mark, ...]
 
@@ -226,7 +226,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Reject a host that must not take part: a replaced one, or a second attempt."""
+    """Reject a host that must not take part: a replaced one, or a second attempt of its task."""
 
     host: str
     attempt: int
@@ -234,21 +234,21 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Log a notice after the handled one, and make it durable before any instruction."""
+    """Log a notice after the present one, and make it durable before any further instruction."""
 
     notice: CheckpointsKept
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFiles:
-    """Delete checkpoints, or parts of them, that no recovery needs; first flush the log."""
+    """Delete checkpoints or parts of them that no recovery needs. Before that, flush the log."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteLeftovers:
-    """Delete files of unannounced checkpoints, which dead instances of a vertex have stored.
+    """Delete files that dead instances of a vertex have stored for checkpoints they never reported.
 
     Instances below epoch ``before`` are dead, except the ``present`` ones. The ``needed`` files
     stay. No other file of a dead instance can become necessary, so there is no deadline.
@@ -272,7 +272,7 @@ class CheckOutput:
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """Stop the hosts and write the outcome: finished, failed, cancelled or stopped."""
+    """Stop the hosts and write how the job ended: finished, failed, cancelled or stopped."""
 
     state: str
     error: str
@@ -303,7 +303,7 @@ Notice = HostNotice | ShellNotice
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Return the job manager's own finding to it as a notice, so that it is logged."""
+    """Hand the job manager's own finding back to it as a notice, so that it is logged."""
 
     notice: Notice
 

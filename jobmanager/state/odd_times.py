@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _DAY_US = 86_400_000_000
 _YEAR_US = 31_556_952_000_000
-#: Times are reported from this distance ahead of the clock. Smaller distances are plausible:
-#: clocks differ, and some events are planned.
+#: Times are reported if they are this far ahead of the clock, us. Smaller distances are plausible,
+#: because clocks differ and some events are planned.
 AHEAD_US_MIN = _DAY_US
-#: Rows that are later than this were not delayed; their time, or an earlier one, is wrong.
+#: Rows this far ahead, us, cannot be explained by a delay: a time is wrong.
 FAR_US = 30 * _DAY_US
 REMEDY = 'set max_ahead="1h" to treat such rows as bad rows'
 
@@ -43,7 +43,7 @@ def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, An
 
 
 def span(us: int) -> str:
-    """Return a duration in words."""
+    """Return a duration (us) in words."""
     for unit, unit_us in (("year", _YEAR_US), ("day", _DAY_US), ("hour", _DAY_US // 24)):
         if us >= unit_us or unit == "hour":
             count = max(1, us // unit_us)
@@ -54,7 +54,7 @@ def span(us: int) -> str:
 def _of_partition(
     source: SourceSpec, partition: int, max_vs: int, now_us: int
 ) -> tuple[str, str, str] | None:
-    """Return kind, reason (a sentence without full stop) and advice; None: times are plausible."""
+    """Return kind, reason (without full stop) and advice; None: the times are plausible."""
     name = source.shown or source.path
     from rvertex.sources.events import iso
     from rvertex.sources.survey import unit_note

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def first_slots(index: int, replicas: int, hosts: int) -> list[int]:
-    """Return the first slots of the instances of a plan's vertex number ``index``."""
+    """Return the first slots for the instances of vertex number ``index`` of a plan."""
     return [(index + k) % hosts for k in range(replicas)]
 
 
 def slots_for_restart(job: JobState, vertex: VertexState, moved: dict[int, int]) -> list[int]:
-    """Return a slot per replica of a vertex without instances: its homes, if they are open.
+    """Return a slot per replica of a vertex without instances: its former slots, if possible.
 
     If the host of a slot has not started yet, all vertices of that slot go to one idle host.
     ``moved`` remembers that host per slot, for a restart of several vertices.

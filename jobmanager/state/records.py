@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     )
 
 
-#: A store works again if it has not failed for 30 s.
+#: A store works again if it has not failed for this time, us.
 STORE_CALM_US = 30_000_000
 
 
 def count_recent(times: list[int], now_us: int, window_us: float) -> int:
-    """Remove times before the window that ends now. Return the number of remaining ones."""
+    """Remove times older than a window that ends now, us. Return the number of remaining ones."""
     times[:] = [at for at in times if now_us - at <= window_us]
     return len(times)
 
@@ -51,15 +51,15 @@ class HostState:
     address: str = ""
     machine: str = ""
     pid: int = 0
-    #: Time of its last message, at first of the order to start it; us UTC.
+    #: Time of its last message, us UTC. At first: of the order to start it.
     heard_us: int = 0
     #: Times of losses of this slot's hosts since the last progress of one of them, us UTC.
     losses: list[int] = field(default_factory=list)
-    #: The vertex of its last reported long poll; empty after a report of progress.
+    #: The vertex of its last reported long call; empty after a report of progress.
     busy: str = ""
     #: Its last report of memory.
     memory: Memory | None = None
-    #: Whether a user wants it empty. Then it gets no new instance.
+    #: Whether a user wants to remove the host. Then it gets no new instance.
     is_draining: bool = False
 
     @property
@@ -106,17 +106,17 @@ class InstanceState:
     slot: int
     #: Its number among the vertex's instances, which take their checkpoints in turn.
     checkpoint_slot: int
-    #: The checkpoint that it started from, and the blobs that its next one may share.
+    #: The checkpoint that it started from, and the parts that its next one may share.
     checkpoint: str
     parts: tuple[str, ...]
     consumed: tuple[int, ...]
     outputs: tuple[int, ...]
-    #: Per output stream a seq; the instance has no items below it in memory.
+    #: Per output stream the seq below which the instance has no items in memory.
     released: dict[str, int]
     state: str = "waiting"
     #: Name of the host that was ordered to start it.
     host: str = ""
-    #: If it is a twin: the epoch of the instance that it may replace, and the reason.
+    #: If it is a twin: the epoch of the instance that it may replace, and why.
     replaces: int | None = None
     reason: str = ""
     #: Input seqs that a twin must have consumed to count as caught up; set at its first report.
@@ -146,12 +146,12 @@ class InstanceState:
         return (*self.consumed, *self.outputs)
 
     def reached(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-        """Note that the instance has reached at least these seqs."""
+        """Raise the positions of the instance to at least these seqs."""
         self.consumed = tuple(map(max, inputs, self.consumed))
         self.outputs = tuple(map(max, outputs, self.outputs))
 
     def advance(self, report: VertexProgress) -> None:
-        """Apply a report. It may be older than notices that were handled before."""
+        """Apply a report. It may be older than notices that were already handled."""
         self.reached(report.inputs, report.outputs)
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.tail_bytes = report.tail_bytes
@@ -163,33 +163,33 @@ class InstanceState:
 
 @dataclass(slots=True)
 class Join:
-    """A planned instance: it starts on ``slot`` from a checkpoint requested from a live one."""
+    """A planned instance. It starts on ``slot`` from a checkpoint of a live instance."""
 
     slot: int
-    #: If it will be a twin: the epoch of the instance that it may replace, and the reason.
+    #: If it will be a twin: the epoch of the instance that it may replace, and why.
     replaces: int | None = None
     reason: str = ""
     #: Epoch of the instance whose checkpoint was requested (None: not yet), and when, us UTC.
     source: int | None = None
     requested_us: int = 0
-    #: Input seqs that this instance had consumed at the request. Its checkpoint is not before them.
+    #: The input seqs that this instance had consumed then. The checkpoint is not before them.
     frozen: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class VertexState:
-    """The instances of a vertex, and the facts that stay when instances end."""
+    """The instances of a vertex, and the facts that remain when instances end."""
 
     shape: VertexShape
-    #: Preferred slots for a restart.
+    #: The slots that a restart prefers.
     homes: list[int] = field(default_factory=list)
-    #: The first is the primary.
+    #: The first one is the primary.
     instances: list[InstanceState] = field(default_factory=list)
     joins: list[Join] = field(default_factory=list)
-    #: Whether no instance of it was ever opened.
+    #: Whether no instance of the vertex was ever started.
     is_new: bool = True
     is_finished: bool = False
-    #: The instance that finished first, and the digests of its outputs.
+    #: The epoch of the instance that finished first, and the digests of its outputs.
     finisher: int = 0
     digests: tuple[bytes, ...] = ()
     #: Number of items of each output; known once the vertex has finished.
@@ -199,7 +199,7 @@ class VertexState:
     #: Counts of the furthest instance, or of the finished one.
     counts: Counts = field(default_factory=Counts)
     restarts: int = 0
-    #: Times of restarts since the vertex last exceeded its furthest position, us UTC.
+    #: Times of restarts since the vertex last went beyond its furthest position, us UTC.
     fruitless_restarts: list[int] = field(default_factory=list)
     #: Failures of a store: the time of the first, us UTC (None: the store works), their number, the
     #: time of the last, and the vertex's durable outputs at that time.
@@ -207,20 +207,20 @@ class VertexState:
     store_failures: int = 0
     store_failed_us: int = 0
     store_durable: tuple[int, ...] = ()
-    #: Number of operating errors of newcomers since one of them last passed its checkpoint.
+    #: The number of errors of new instances since one of them last went beyond its checkpoint.
     join_failures: int = 0
-    #: The furthest position of any instance, and the ends of durable outputs.
+    #: The furthest position of any instance, and the number of durable items per durable output.
     best: tuple[int, ...] = ()
     durable: tuple[int, ...] = ()
-    #: No instance starts before this time (us UTC), or before the notice ``RestartDue``.
+    #: No instance starts before this time (us UTC), nor before the notice ``RestartDue``.
     due_us: int | None = None
-    #: Size of its last checkpoint with all parts, bytes.
+    #: Size of its last checkpoint including all parts, bytes.
     state_bytes: int = 0
-    #: All blobs of its checkpoints that were announced and not deleted.
+    #: The parts of its checkpoints that were announced and not deleted.
     parts: dict[str, None] = field(default_factory=dict)
 
     def widen(self, shape: VertexShape) -> None:
-        """Let the vertex read more log partitions. Its positions get zeros for the new ones."""
+        """Let the vertex read more log partitions. Its positions get a zero for each new one."""
         had, count = self.shape.input_count, shape.log_partitions
         self.shape = shape
         for instance in self.instances:
@@ -260,16 +260,16 @@ class VertexState:
         return False
 
     def store_failed(self, now_us: int) -> None:
-        """Note a failure of a store that ended the vertex's only instance."""
+        """Record a failure of a store that ended the vertex's only instance."""
         if self.store_failing_us is None:
             self.store_failing_us = now_us
         self.store_failures, self.store_failed_us = self.store_failures + 1, now_us
         self.store_durable = self.durable
 
     def store_answers(self, now_us: int, *, has_stored: bool = False) -> None:
-        """Note progress of the vertex. If it is only in memory, the store may still fail.
+        """Record progress of the vertex, which can show that its store works again.
 
-        So it may if only other streams, in other stores, have become durable since.
+        It does not if the progress is only in memory, or in streams of other stores.
 
         ``has_stored``: a checkpoint became durable.
         """
@@ -288,7 +288,7 @@ class VertexState:
         )
 
     def finish(self, instance: InstanceState, notice: VertexFinished) -> None:
-        """Note that an instance has finished, and so the vertex has."""
+        """Record that an instance has finished, and so the vertex has."""
         instance.state = "finished"
         instance.consumed, instance.outputs = notice.inputs, notice.outputs
         instance.durable, instance.cti = notice.outputs, INF_TIME
@@ -297,7 +297,7 @@ class VertexState:
             self.record_end(notice)
 
     def record_end(self, notice: VertexFinished) -> None:
-        """Note the end of the vertex, and drop planned joins."""
+        """Record the end of the vertex, and cancel planned instances."""
         self.is_finished, self.finisher, self.due_us = True, notice.epoch, None
         self.joins.clear()
         self.is_new = False

@@ -28,11 +28,11 @@ class JobView(Protocol):
 
     @property
     def collected(self) -> Mapping[str, int]:
-        """For each stream (and a vertex's journal) the seq below which items may be deleted."""
+        """Return the seq per stream (and journal of a vertex) below which items may be deleted."""
 
     @property
     def lost(self) -> Mapping[str, int]:
-        """For each damaged durable stream, the seq from which items must be written again."""
+        """Return the seq per damaged durable stream from which items must be written again."""
 
     def is_serving(self, vertex: str) -> bool:
         """Return whether an instance on a live host can serve the vertex's streams from memory."""
@@ -62,9 +62,9 @@ def plan_restarts(
     """
     chosen: dict[str, CheckpointRef] = {}
     waiting = set(lost)
-    # Readers before writers: the items that a writer must provide depend on its readers' restarts.
+    # Readers before writers: which items a writer must provide depends on its readers' restarts.
     todo = deque(v for v in reversed(topology.vertices) if v in waiting)
-    while todo:  # ends: a vertex is chosen again only with a strictly older checkpoint
+    while todo:  # ends, because a vertex is chosen again only with an older checkpoint
         vertex = topology.vertices[todo.popleft()]
         waiting.discard(vertex.id)
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
@@ -88,7 +88,7 @@ def plan_restarts(
 def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> None:
     if not ref.name and vertex.id in job.collected:
         raise NoCheckpointError(vertex.id, "it has finished, and its checkpoints were deleted")
-    # a source also has positions of its input
+    # the reads of a source also have positions in its files, which are no streams
     for stream, seq in zip(vertex.inputs, ref.reads, strict=False):
         if stream.is_durable and seq < job.collected.get(stream.id, 0):
             gone = f"its input {stream.id} was deleted below seq {job.collected[stream.id]}"
@@ -96,7 +96,7 @@ def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> No
 
 
 def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView) -> int | None:
-    """Return the smallest seq of an output that must be written again; None: no item must.
+    """Return the smallest seq of an output that must be written again; None if no item must.
 
     For a volatile stream it is the seq from which its reader will read.
     """
@@ -114,7 +114,7 @@ def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView)
 def _is_available(
     stream: StreamShape, seq: int, chosen: dict[str, CheckpointRef], job: JobView
 ) -> bool:
-    """Whether ``seq`` onward can be read, or will be written again by a restart already chosen."""
+    """Return whether items from ``seq`` on can be read, or a chosen restart writes them again."""
     writer = stream.writer
     if writer.vertex in chosen:
         return stream.is_durable or chosen[writer.vertex].outputs[writer.index] <= seq

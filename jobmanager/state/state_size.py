@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 _BYTES_MIN = 1 << 20
-#: Number of points that are kept per stage, and the least and most time between two of them, us.
+#: The most points that are kept per stage, and the least and the most time between two, us.
 POINTS_MAX, EVERY_US_MIN, EVERY_US_MAX = 64, 60 * 1_000_000, 1_800 * 1_000_000
 
 
 class StateSizes:
-    """Remembers the sizes of unbounded states over up to 32 hours.
+    """Remembers the sizes of states that may grow forever, for up to 32 hours.
 
-    A state that reaches back a bounded time, as of a window, is left out: it shrinks by itself.
+    A state with a limited time span, such as the rows of a window, is left out because it shrinks
+    by itself.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ def key_lines(status: dict[str, Any]) -> Iterator[str]:
 
 
 def state_text(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the state of vertices together; empty for less than 1 MiB.
+    """Return the size of the state of these vertices together; empty for less than 1 MiB.
 
     Example: state 1.2 GB in 3 runs, 40 M keys, of which 200 MB in memory.
     """

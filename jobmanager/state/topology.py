@@ -25,7 +25,7 @@ class StreamEnd:
 
 @dataclass(frozen=True, slots=True)
 class StreamShape:
-    """A stream: its writer, its reader (None: a sink) and whether it is ever durable.
+    """A stream: its writer, its reader (None: a sink) and whether it is durable at some time.
 
     ``is_side``: whether it is a side output, which is not part of the result.
     """
@@ -54,7 +54,7 @@ class VertexShape:
     is_exclusive: bool = False
     #: The source that it reads, if it is a source vertex.
     source: SourceSpec | None = None
-    #: Number of log partitions that it reads, and those added after the job was planned.
+    #: The number of log partitions that it reads, and those added after the job was planned.
     log_partitions: int = 0
     added: tuple[int, ...] = ()
 
@@ -62,7 +62,7 @@ class VertexShape:
     def input_count(self) -> int:
         """Number of sequence numbers on the input side of its snapshots."""
         if self.is_live:
-            return 2 * self.log_partitions  # a position and a number of entries
+            return 2 * self.log_partitions  # a position and a number of journal entries for each
         return 1 if self.is_source else len(self.inputs)
 
     @property

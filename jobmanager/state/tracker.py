@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
-    """A checkpoint: its name and sequence numbers. An empty name is the initial snapshot.
+    """A checkpoint: its name and sequence numbers. The initial snapshot has an empty name.
 
     ``inputs`` and ``outputs``: the vertex's seqs at the checkpoint. ``reads``: the input seqs from
-    which a restart reads. ``parts``: names of the blobs that belong to it.
+    which a restart reads. ``parts``: names of the files that belong to it.
     """
 
     name: str
@@ -76,8 +76,9 @@ class SnapshotTracker:
     """The usable checkpoints of every vertex, oldest first."""
 
     def __init__(self, topology: Topology) -> None:
-        #: Log partitions per vertex with a live source. Instances of such a vertex read their
-        #: partitions in different orders, so their checkpoints may be incomparable.
+        #: The number of log partitions per vertex with a live source. Instances of such a vertex
+        #: read partitions in different orders, so of two checkpoints each may be ahead of the other
+        #: in some partition.
         self._live = {v.id: v.log_partitions for v in topology.vertices.values() if v.is_live}
         self._refs: dict[str, list[CheckpointRef]] = {
             v.id: [CheckpointRef("", zeros, (0,) * len(v.outputs), zeros)]
@@ -94,15 +95,15 @@ class SnapshotTracker:
         return self._refs[vertex][-1]
 
     def add(self, vertex: str, ref: CheckpointRef) -> bool:
-        """Insert a checkpoint at its place in the order. Return whether it was kept.
+        """Insert a checkpoint in the order of positions. Return whether it was kept.
 
-        It is rejected in three cases. It precedes the oldest checkpoint, so no restart needs it. Or
-        its reads are not between those of its neighbours, so its inputs may be deleted. Or the
-        vertex reads live logs, and compared with another checkpoint it has read more of one
-        partition and less of another; that is no error, because its outputs agree (ADR 32).
+        It is rejected in three cases. First, it precedes the oldest checkpoint, so no restart needs
+        it. Second, its reads are not between those of its neighbours, so its inputs may be deleted.
+        Third, the vertex reads live logs, and compared with another checkpoint it has read more of
+        one partition and less of another. That is no error, because the outputs are equal (ADR 32).
 
         Raises:
-            NotDeterministicError: the checkpoint is incomparable with another one.
+            NotDeterministicError: of this and another checkpoint, neither precedes the other.
         """
         refs, ref = self._refs[vertex], self._of_now(vertex, ref)
         for other in refs:
@@ -123,7 +124,8 @@ class SnapshotTracker:
     ) -> CheckpointRef | None:
         """Return the newest checkpoint whose output seqs are all at or below ``limits``.
 
-        A limit of None is no limit. With ``consumed``, its reads must be at or below those too.
+        A limit of None is no limit. With ``consumed``, its reads must also be at or below those
+        seqs.
         """
         for ref in reversed(self._refs[vertex]):
             rows = zip(ref.outputs, limits, strict=True)
@@ -138,7 +140,7 @@ class SnapshotTracker:
     ) -> CheckpointRef:
         """Return the oldest of ``needed``, the named ones, and the newest before ``before_us``.
 
-        ``before_us``: us UTC; None: no checkpoint is kept for its age.
+        ``before_us``: us UTC; None: age keeps no checkpoint.
         """
         refs = self._refs[vertex]
         at = [refs.index(needed), *(k for k, ref in enumerate(refs) if ref.name in names)]
@@ -147,12 +149,12 @@ class SnapshotTracker:
         return refs[min(at)]
 
     def discard(self, vertex: str, name: str, *, may_start_over: bool = False) -> None:
-        """Forget a checkpoint that was found corrupt or missing.
+        """Forget a checkpoint that was found damaged or missing.
 
-        ``may_start_over``: whether the initial snapshot replaces it if it was the only one.
+        ``may_start_over``: whether the initial snapshot replaces it if there is no other one.
 
         Raises:
-            NoCheckpointError: it was the only one, and the initial snapshot must not replace it.
+            NoCheckpointError: there is no other one, and the initial snapshot must not replace it.
         """
         left = [r for r in self._refs[vertex] if r.name != name or not r.name]
         if not left and may_start_over:
@@ -162,7 +164,7 @@ class SnapshotTracker:
         self._refs[vertex] = left
 
     def discard_beyond(self, vertex: str, index: int, seq: int) -> bool:
-        """Forget checkpoints that include lost items: those of an output from ``seq`` on.
+        """Forget checkpoints that include lost items: items of output ``index`` from ``seq`` on.
 
         Return whether there were any. If none remains, the initial snapshot replaces them.
         """
@@ -172,7 +174,10 @@ class SnapshotTracker:
         return len(left) < len(refs)
 
     def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
-        """Replace the checkpoints of a vertex by these, or by the initial snapshot if none."""
+        """Replace the checkpoints of a vertex by these.
+
+        If there are none, by the initial snapshot.
+        """
         restored = [self._of_now(vertex, ref) for ref in refs]
         self._refs[vertex] = restored or [self.initial(vertex)]
 
@@ -187,7 +192,7 @@ class SnapshotTracker:
         self.restore(vertex, self._refs[vertex])
 
     def start_over(self, vertex: str) -> CheckpointRef:
-        """Insert the initial snapshot before all checkpoints again, and return it."""
+        """Insert the initial snapshot before all checkpoints, and return it."""
         ref = self.initial(vertex)
         if ref not in self._refs[vertex]:
             self._refs[vertex].insert(0, ref)
@@ -200,7 +205,7 @@ class SnapshotTracker:
         return CheckpointRef("", zeros, (0,) * len(one.outputs), zeros)
 
     def drop_before(self, vertex: str, keep: CheckpointRef) -> list[CheckpointRef]:
-        """Forget all checkpoints before ``keep``. Return those that have a file."""
+        """Forget all checkpoints before ``keep``. Return the forgotten ones that have a file."""
         refs = self._refs[vertex]
         at = refs.index(keep)
         self._refs[vertex] = refs[at:]

@@ -15,13 +15,13 @@ from typing import Any
 _CHECKSUM_BYTES = 16
 _FIELD = b',\n"checksum": "'
 _END = b'"\n}'
-#: The format of jobs without the field ``format``.
+#: The format of jobs whose ``job.json`` has no field ``format``.
 _FIRST_FORMAT = 1
 _PICKLE_MAGIC = b"SSPICKLE"
 
 
 class BrokenDocumentError(ValueError):
-    """The bytes of a file have changed since they were written; the text gives the details."""
+    """The bytes of a file have changed since they were written. The text gives the details."""
 
 
 class NoChecksumError(BrokenDocumentError):

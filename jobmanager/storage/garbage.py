@@ -59,7 +59,8 @@ class Garbage:
 class _Stream:
     id: str
     uri: str
-    #: Segments whose items are all below this seq are obsolete; None: all segments are.
+    #: The seq below which items are obsolete. A segment is obsolete if all its items are. None: all
+    #: segments are.
     mark: int | None
 
 
@@ -105,7 +106,7 @@ def collect_garbage(
 def _owned_for_a_while(
     root: JobRoot, config: JobConfig, *, is_dry_run: bool
 ) -> Iterator[NoticeLog | None]:
-    """Own the root meanwhile, so that no process resumes the job. The status stays as it was.
+    """Own the root during the block, so that no process resumes the job. The status stays.
 
     Yields the log to write; None in a dry run.
     """

@@ -9,14 +9,15 @@ from typing import Any
 
 from jobmanager.state.job_state import OPEN_STATES
 
-#: Age from which a status file belongs to a job manager that is dead or has lost its store, us.
+#: After this time without an update, us, a status belongs to a job manager that is dead or has lost
+#: its store.
 STATUS_STALE_US = 15_000_000
 
 
 def is_owned(
     status: dict[str, Any], now_us: int, *, pid: int | None = None, machine: str | None = None
 ) -> bool:
-    """Whether the job manager that wrote ``status``, not this process, still works on the job."""
+    """Return whether the job manager of ``status`` still works on the job, in another process."""
     if status.get("state") not in OPEN_STATES:
         return False
     if not {"machine", "pid", "written_us"} <= status.keys():
@@ -35,12 +36,12 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    # A process in these states has ended; only its parent has not waited for it.
+    # A process in these states has ended, and its parent has not yet waited for it.
     return _stat(pid)[:1] not in (["Z"], ["X"])
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of ``/proc/PID/stat`` from the state on; empty if it cannot be read."""
+    """Return the fields of ``/proc/PID/stat`` after the name; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):

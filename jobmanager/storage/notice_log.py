@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 FLUSHES_MAX = 3
 FENCE = "_follows"
 BEGINNING = "_begins"
-#: Attempts of a read. A predecessor that is being replaced may delete a file before it is read.
+#: Most attempts of a read. A predecessor that is being replaced may delete a file before it is
+#: read.
 READS_MAX = 3
 _ITEMS_MAX = 4_096
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
@@ -78,17 +79,18 @@ class NoticeLog:
     def __init__(
         self, root: JobRoot, clock: Clock, config: JobConfig, background: Background | None
     ) -> None:
-        """Store the fence. The caller must own the root."""
+        """Open the log and store the fence. The caller must own the root."""
         self._store = root.store
         self._clock = clock
         self._flush_wait_s = config.notice_flush_wait_s
         self._notices_max, self._bytes_max = config.log_notices_max, config.log_bytes_max
         self._epoch = root.epoch
         self._parts = fence(root)
-        #: Number and bytes of notices since the newest copy, including it and those replayed.
+        #: Number and bytes of notices since the newest copy, including the copy and replayed
+        #: notices.
         self._notices = self._bytes = 0
         self._copy_bytes = 0
-        #: The seq of a copy that is appended, but not yet the beginning of the log; or None.
+        #: The seq of a copy that is in the log, but is not yet its beginning; else None.
         self._copy_seq: int | None = None
         self._begun_with: tuple[StateCopied, ...] = ()
         self._stream = RStream.open(
@@ -117,7 +119,7 @@ class NoticeLog:
         batch = pa.RecordBatch.from_arrays(columns, schema=self._stream.schema)
         try:
             self._stream.append(batch)
-        except StoreError:  # an earlier flush failed; it is repeated together with this notice
+        except StoreError:  # an earlier flush failed; the next repeats it with this notice
             self._stream.append(batch)
         self._count(notice, len(data))
 
@@ -146,7 +148,7 @@ class NoticeLog:
 
     @property
     def is_long(self) -> bool:
-        """Whether the log is long enough for a copy of the state.
+        """Return whether the log is long enough to be replaced by a copy of the state.
 
         The limit grows with the size of copies, so that most written bytes are notices.
         """
@@ -156,7 +158,7 @@ class NoticeLog:
         return self._notices > self._notices_max or self._bytes > bytes_max
 
     def begin_with(self, copy: StateCopied) -> None:
-        """Begin with a copy of the state, durably, in place of what predecessors have logged."""
+        """Begin the log with a durable copy of the state instead of predecessors' notices."""
         self.append_copy(copy)
         self.flush()
         self._begun_with = (copy,)
@@ -173,7 +175,7 @@ class NoticeLog:
         return self._copy_seq is not None and self._stream.durable_seq > self._copy_seq
 
     def truncate(self) -> list[str]:
-        """Store a beginning that names the copy. Return the files that became obsolete.
+        """Begin the log with the durable copy. Return the files that have become obsolete.
 
         Raises:
             StoreError: the store failed; the call may be repeated.
@@ -205,7 +207,7 @@ class NoticeLog:
 
 
 def fence(root: JobRoot) -> list[LogPart]:
-    """Fix which notices of predecessors are part of the log, and return them.
+    """Decide which notices of predecessors belong to the log, durably, and return them.
 
     The caller must own the root.
     """
@@ -277,7 +279,7 @@ def _document(store: BlobStore, path: str) -> dict[str, Any]:
 
 
 def _in_force_again(store: BlobStore) -> list[LogPart]:
-    """Return the parts of the log; read them again if they change meanwhile."""
+    """Return the parts of the log; retry if its files change during the read."""
     for _ in range(READS_MAX - 1):
         with contextlib.suppress(BrokenFileError):
             return parts_in_force(store)
@@ -287,7 +289,7 @@ def _in_force_again(store: BlobStore) -> list[LogPart]:
 def _read_again(
     store: BlobStore, parts: list[LogPart], parts_now: Callable[[], list[LogPart]]
 ) -> list[_Entry]:
-    """Return the notices of these parts; of the present ones if a generation began meanwhile."""
+    """Return the notices of these parts, or of the new parts if the log was shortened since."""
     for _ in range(READS_MAX - 1):
         try:
             return list(_read(store, parts))

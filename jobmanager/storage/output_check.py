@@ -56,7 +56,8 @@ class OutputCheck:
         self._outputs = [output.output for output in plan.of_outputs]
         sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
         self._uris = dict([*plan.sink_streams(), *sides])
-        #: Streams that end with a seal, which a complete one must have. Side outputs have none.
+        #: Streams that end with a seal (an end mark). A complete one must have it. Side outputs
+        #: have none.
         self._sealed = [uri for _, uri in plan.sink_streams()]
 
     def __call__(

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 #: The folder for roots that the user does not name.
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
 
-#: The mark for the root. It is no scheme, so no other uri begins with it.
+#: The placeholder for the root. It is not a scheme, so no other uri begins with it.
 ROOT_MARK = "{root}"
 
 
 def unplaced(uri: str, root: str) -> str:
-    """Replace the root in ``uri`` by the mark, if ``uri`` is the root or is below it."""
+    """Replace the root in ``uri`` by a placeholder, if ``uri`` is the root or is below it."""
     return ROOT_MARK + uri[len(root) :] if uri == root or uri.startswith(f"{root}/") else uri
 
 
 def placed(uri: str, root: str) -> str:
-    """Replace the mark in ``uri`` by ``root``: the inverse of :func:`unplaced`."""
+    """Replace the placeholder in ``uri`` by ``root``: the inverse of :func:`unplaced`."""
     return root + uri[len(ROOT_MARK) :] if uri.startswith(ROOT_MARK) else uri
 
 
@@ -40,19 +40,20 @@ def plan_at_absolute_paths(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def plan_without_place(plan: PhysicalPlan) -> PhysicalPlan:
-    """Return the plan in its stored form, with marks for the root."""
+    """Return the plan in its stored form, with placeholders for the root."""
     return with_uris(plan, lambda uri: unplaced(uri, plan.root))
 
 
 def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
-    """Return a stored plan with ``root`` in place of the marks."""
+    """Return a stored plan with ``root`` in place of the placeholders."""
     root = root.rstrip("/")
     return with_uris(plan, lambda uri: placed(uri, root))
 
 
 def with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
     """Return the plan with all its paths changed."""
-    from planner.physical.outputs import PlanOfOutputs  # ``status`` needs no plan
+    # Imported here, because ``status`` needs no plan.
+    from planner.physical.outputs import PlanOfOutputs
 
     vertices = tuple(_vertex(vertex, change) for vertex in plan.vertices)
     moved = replace(plan, vertices=vertices, root=change(plan.root), output=change(plan.output))
@@ -72,7 +73,7 @@ def _vertex(vertex: VertexSpec, change: Callable[[str], str]) -> VertexSpec:
 
 
 def _source(source: SourcePartition, change: Callable[[str], str]) -> SourcePartition:
-    """Change the paths of a source, if they are copies of in-memory tables in the root."""
+    """Change the paths of a source that are below the root: copies of in-memory tables."""
     if source.spec.given != "copy":
         return source
     units = tuple(replace(unit, path=change(unit.path)) for unit in source.units)

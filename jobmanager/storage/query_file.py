@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import planner  # its names are imported when they are used: a replay needs none of them here
+# Its names are imported only when they are used, because a replay needs none of them.
+import planner
 from jobmanager.errors import QueryFileError
 from rstream.errors import StreamEngineError
 from rvertex.user_code.errors import reason_of
@@ -32,9 +33,10 @@ def load_query(
     modules: Sequence[str] = (),
     dialect: str | None = None,
 ) -> Query:
-    """Load the query of a file. ``settings``: ``NAME=VALUE`` variables for a SQL file.
+    """Return the query of a file.
 
-    ``modules``: paths of modules that it imports. ``dialect``: of a SQL file, such as ``"flink"``.
+    ``settings``: ``NAME=VALUE`` variables for a SQL file. ``modules``: paths of modules that it
+    imports. ``dialect``: of a SQL file, such as ``"flink"``.
 
     Raises:
         QueryFileError: the file or the name does not exist, or the file raises an error.
@@ -89,7 +91,7 @@ class LoadedFile:
 
 
 def load_file(target: str | LoadedFile) -> LoadedFile:
-    """Load the query of a file; return one that is loaded as it is.
+    """Load the query of a file. If ``target`` was loaded already, return it.
 
     Raises:
         QueryFileError, SqlError: see :func:`load_query`.
@@ -107,10 +109,10 @@ def _imports_of(path: Path) -> dict[str, str]:
 
 
 def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | None:
-    """Return a note if the query's file has changed since the job's start.
+    """Return a note for the user if the query's file has changed since the job's start.
 
-    Empty: it has not. None: unknown. ``known``: the ``QueryFile.to_json()`` of the job's start.
-    ``root``: the job's root, for the message.
+    Empty: it has not changed. None: unknown. ``known``: the ``QueryFile.to_json()`` of the job's
+    start. ``root``: the job's root, for the message.
     """
     now = None if known is None else _digest(Path(known["path"]))
     if known is None or now is None:
@@ -129,13 +131,13 @@ def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | N
 
 
 def folders_of(file: QueryFile | None) -> list[str]:
-    """Return the folder of a query's modules: that of its file, or of the running program."""
+    """Return the folder of a query's modules: the folder of its file, or of the running program."""
     folder = main_folder() if file is None else os.path.dirname(file.path)
     return [] if folder is None or is_library(f"{folder}/x") else [folder]
 
 
 def module_places(settings: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return from a job's settings: the given modules of its query, and folders of others."""
+    """Return the module paths given for the query, and the folders of its other modules."""
     return settings.get("options", {}).get("py_files") or [], settings.get("folders") or []
 
 
@@ -198,7 +200,8 @@ def _from_python(target: str) -> Query:
             value = value()
     except StreamEngineError as error:
         if (line := _line_in(path, error)) is not None:
-            error.add_note(f"{path}, line {line}")  # the command shows it in front
+            # The command shows the place in front of the message.
+            error.add_note(f"{path}, line {line}")
         raise
     except KeyboardInterrupt:
         raise
@@ -212,7 +215,7 @@ def _from_python(target: str) -> Query:
 
 
 def _module_name(path: Path) -> str:
-    """Return the module name of a query file. ``path``: absolute."""
+    """Return the module name for a query file, given its absolute path."""
     tag = hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()
     return f"streamscope_query_{tag}"
 
@@ -220,7 +223,7 @@ def _module_name(path: Path) -> str:
 def _line_in(path: Path, error: BaseException) -> int | None:
     """Return the innermost line of the file in the error's traceback; None if there is none."""
     if isinstance(error, SyntaxError):
-        return None  # the error itself names the line
+        return None  # the error itself gives the line
     lines = [
         line
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -230,7 +233,7 @@ def _line_in(path: Path, error: BaseException) -> int | None:
 
 
 def _near_name(error: BaseException) -> str:
-    """Return the method that an unknown one of a class of ours is near to, as a hint."""
+    """Return a hint if a method does not exist, but a class of this project has one like it."""
     if not isinstance(error, AttributeError) or not isinstance(error.obj, type):
         return ""
     from planner.expressions.suggestions import near

@@ -71,7 +71,7 @@ EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
 CHANGE, GENERATION = "change", "generation"
 NOTICES, STREAMS = "notices", "streams"
-#: The necessary files of a job, with their contents, for messages.
+#: The files that a job needs, with their contents in words, for messages.
 _MEANINGS = {
     JOB: "the settings of the job",
     QUERY: "the query",
@@ -94,11 +94,11 @@ class JobRoot:
         """``trust``: unpickle files that others may write. ``opener``: opens stores of streams."""
         self.store, self.open_store = open_store(root) if isinstance(root, str) else root, opener
         self.uri = self.store.uri
-        #: Whether files on a local disk are synced before they count.
+        #: Whether a file on a local disk is synced (fsync) before it counts as durable.
         self.is_synced = True
         self._is_trusted, self._pid = trust, os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
-        self.epoch, self._claim = 0, b""  # of this owner; epoch 0: it does not own the root
+        self.epoch, self._claim = 0, b""  # of this job manager; epoch 0: it does not own the root
 
     def without_fsync(self) -> None:
         """Let the system decide when files on a local disk are written."""
@@ -202,7 +202,7 @@ class JobRoot:
         if not self.store.exists(PLAN) or not self.store.size(PLAN):
             if self.store.list(NOTICES):
                 raise self._broken(PLAN, "it is gone or empty")
-            return None  # without hard links, a process that died may leave an empty file
+            return None  # without hard links, a dead process may leave an empty file
         return plan_in(self._unpickled(PLAN, to_run=to_run), display_uri(self.uri))
 
     def _unpickled(self, name: str, *, to_run: bool) -> Any:
@@ -273,7 +273,7 @@ class JobRoot:
         return status
 
     def _document(self, name: str) -> dict[str, Any]:
-        """Return the fields of an optional file; empty if it is missing or broken."""
+        """Return the fields of a file that may be missing; empty if it is missing or broken."""
         try:
             return read_json_document(self.store.get(name))
         except (FileNotFoundError, BrokenDocumentError):
@@ -307,7 +307,7 @@ class JobRoot:
         return [path.rsplit("/", 1)[-1] for path in self.store.list(REQUESTS)]
 
     def forget_request(self, what: str) -> None:
-        """Delete a request that is done or has become pointless."""
+        """Delete a request that is done or pointless."""
         self.store.delete(f"{REQUESTS}/{what}")
 
     def check_idle(self, now_us: int) -> int:
@@ -341,7 +341,7 @@ class JobRoot:
         claim = json_document({**starting, "manager_epoch": epoch})
         if not self.store.put_new(epoch_name(epoch), claim):
             raise self._is_running(self.owner())
-        if self._newest_epoch() > epoch:  # this epoch was claimed and deleted long ago
+        if self._newest_epoch() > epoch:  # a later owner has deleted this epoch's claim
             self.store.delete(epoch_name(epoch))
             raise self._is_running(self.owner())
         self.epoch, self._claim = epoch, claim

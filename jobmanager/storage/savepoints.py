@@ -68,13 +68,16 @@ class SavedRest:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A manifest. Times are us UTC. ``time_us``: the event time that all sources had reached."""
+    """The manifest of a savepoint. Times are us UTC, ``time_us`` is an event time.
+
+    All sources had reached ``time_us``.
+    """
 
     name: str
     created_us: int
     time_us: int
     plan_hash: str
-    #: The last epoch of an instance, and the number of job managers, at the cut.
+    #: The newest epoch of an instance, and the number of job managers, at the savepoint.
     epoch: int
     takeovers: int
     checkpointed_us: int

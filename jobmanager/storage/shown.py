@@ -20,7 +20,7 @@ from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 
 _LOCAL = "file://"
-#: A process that uses this share of its memory limit is about to be killed.
+#: A process that uses this share of its memory limit is likely to be killed.
 SHORT_OF_MEMORY = 0.85
 _ALLOW_MORE = "allow it more (docs/howto/size-memory.md)"
 #: The state that a list shows for a job whose files cannot be read.
@@ -28,12 +28,12 @@ BROKEN = "broken"
 #: The state of an open job whose job manager is dead; and of a job without a job manager whose
 #: files do not contain its state.
 INTERRUPTED, UNKNOWN = "interrupted", "unknown"
-#: Fields that a rebuilt status takes from ``_SUCCESS``, which has no checksum.
+#: Fields that a rebuilt status takes from ``_SUCCESS``, a file without a checksum.
 _OF_AN_ANSWER = ("events_out", "output_digest")
 
 
 def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
-    """Return the last status. An open job whose job manager is dead gets ``interrupted``.
+    """Return the last status; state ``interrupted`` for an open job whose job manager is dead.
 
     Raises:
         NoJobError: the root holds no job.
@@ -41,7 +41,8 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     """
     settings = root.settings()
     status = root.read_status()
-    if "state" not in status:  # gc adds the bytes that it freed even to a broken file
+    # ``gc`` adds the number of bytes that it freed, even to a status without other fields.
+    if "state" not in status:
         status = {**_rebuilt(root, settings, now_us), **status}
     is_open = status["state"] in OPEN_STATES
     if is_open and "written_us" in status and not _is_worked_on(root, status, now_us):
@@ -83,7 +84,7 @@ def memory_shortage(status: dict[str, Any]) -> str:
         used, free, limit = (memory[f"{name}_bytes"] >> 20 for name in ("used", "free", "limit"))
         if host.get("pid") == status.get("pid") and used >= SHORT_OF_MEMORY * limit > 0:
             usage = f"it last used {used:,} of {limit:,} MiB"
-        elif free < FREE_SHARE_MIN * limit:  # of the machine, or of the container around both
+        elif free < FREE_SHARE_MIN * limit:  # of the machine, or of the container that both are in
             usage = f"its machine or container last had {free:,} of {limit:,} MiB free"
         else:
             continue
@@ -92,7 +93,7 @@ def memory_shortage(status: dict[str, Any]) -> str:
 
 
 def status(root: str) -> dict[str, Any]:
-    """Return the status of the job in the folder ``root``. Works from any process.
+    """Return the status of the job in the folder ``root``, from any process.
 
     Raises:
         NoJobError: the root holds no job.
@@ -124,7 +125,7 @@ def status_or_broken(root: str, now_us: int) -> dict[str, Any]:
 
 
 def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:
-    """Return a status from other files: the owner's claim, ``_SUCCESS``, the log."""
+    """Return a status made from other files: the owner's claim, ``_SUCCESS``, the log."""
     here = display_uri(root.uri)
     status = {"job": root.name, "state": UNKNOWN, "error": "", "root": here}
     owner = root.owner()
@@ -192,7 +193,7 @@ def roots_in(folder: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _may_be(entry: os.DirEntry[str]) -> bool:
-    """Return whether the entry is a folder, or its type cannot be read."""
+    """Return whether the entry may be a folder: it is one, or its type cannot be read."""
     try:
         return entry.is_dir()
     except OSError:

@@ -38,7 +38,7 @@ class AnswerCondition:
     """A SQL condition on the result rows of a plan, in the form of the output files."""
 
     def __init__(self, plan: PhysicalPlan, text: str) -> None:
-        """Raises InvalidConditionError."""
+        """Parse the condition for the result of a plan. Raises InvalidConditionError."""
         self._condition = Condition(text, plan.schema, plan.changes or output_form(plan))
         self._has_edges = plan.changes is not None
 

@@ -43,21 +43,21 @@ _O = TypeVar("_O", bound="_Noting")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """By argument: the times from which on an answer holds, and the answers."""
+    """The recorded answers by argument, each with the times from which on it holds."""
 
     known: dict[str, tuple[list[int], list[bytes]]] = field(default_factory=dict)
-    #: The arguments that rows had.
+    #: The arguments with which a lookup was called since the last reset.
     used: set[str] = field(default_factory=set)
 
     def add(self, key: str, at: int, answer: bytes) -> None:
-        """Note the answer that a row of time ``at`` got."""
+        """Record the answer for a row with time ``at``."""
         times, answers = self.known.setdefault(key, ([], []))
         if not answers or answers[-1] != answer:
             times.append(at)
             answers.append(answer)
 
     def find(self, key: str, at: int) -> bytes | None:
-        """Return the answer at a time, or the first one if all are later; None: there is none."""
+        """Return the answer at a time, or the first one if all are later; None if there is none."""
         self.used.add(key)
         times, answers = self.known.get(key, ((), ()))
         return answers[max(0, bisect_right(times, at) - 1)] if answers else None
@@ -65,7 +65,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Answered(SameLifetimes):
-    """A lookup, or a call per key, whose answers are known."""
+    """A lookup, or a call per key, that takes its answers from a record."""
 
     holds_ctis = False
 
@@ -124,7 +124,7 @@ def with_answers(vertices: Mapping[str, VertexSpec], recorded: Recorded) -> dict
 
 
 def _note_all(noting: Mapping[str, VertexSpec], recorded: Recorded) -> None:
-    """Run these vertices over their whole input, with the recorded answers."""
+    """Run these vertices over their whole input, with the recorded answers, to collect them."""
     shape = Shape.of(recorded.plan)
     rerun = Rerun(Shape({**shape.vertices, **noting}, shape.writers), recorded)
     with closing(rerun):
@@ -155,7 +155,7 @@ def _used(operator: Any) -> Any:
 
 
 class _Noting(AskingOperator):
-    """Notes the answers of all rows that it emits."""
+    """Collects the answers of all rows that it emits."""
 
     noted: Answers
     keys: tuple[str, ...]
@@ -175,11 +175,11 @@ class _Noting(AskingOperator):
 
 
 class _NotingLookup(_Noting, LookupOperator):
-    """A lookup that notes answers."""
+    """A lookup that collects answers."""
 
 
 class _NotingCallOnce(_Noting, CallOnceOperator):
-    """A call per key that notes answers."""
+    """A call per key that collects answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _keys_of(spec: Asking, payload: pa.Schema) -> tuple[str, ...]:
 
 
 def _arguments(events: pa.RecordBatch, keys: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """For each row the text of its argument, and its start."""
+    """Return for each row the text of its argument, and the time of its start."""
     columns = events.select([VS, VE, *dict.fromkeys(keys)])
     texts = (key_of(argument) for argument in arguments_of(columns, keys))
     return zip(texts, int64_column(events, VS).tolist(), strict=True)

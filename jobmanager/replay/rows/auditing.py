@@ -26,7 +26,7 @@ class Audit:
     compared: int = 0
     #: By vertex: the reason why it cannot be replayed.
     skipped: dict[str, str] = field(default_factory=dict)
-    #: The first range with a difference; its ``difference`` names the first different item.
+    #: The first range with a difference. Its ``difference`` names the first item that differs.
     different: Replay | None = None
 
     @property

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from planner import Query
     from planner.physical.plan import PhysicalPlan
 
-#: Most causes that one bisection finds.
+#: The most causes that one bisection searches.
 CAUSES_MAX = 5
 
 
@@ -95,13 +95,13 @@ class Wrong:
     """Decides which result rows are wrong: rows that satisfy ``row``, or not ``expect``."""
 
     def __init__(self, row: str | None, expect: str | None) -> None:
-        """Raises UsageError unless exactly one is given."""
+        """Take the condition. Raises UsageError unless exactly one is given."""
         if (row is None) == (expect is None):
             raise UsageError("bisect needs a condition on wrong rows, or one on right rows")
         self._text, self._is_expected = row or expect or "", row is None
 
     def rows(self, runs: SliceRuns, plan: PhysicalPlan, rows: Slice | None) -> Iterator[WrongRows]:
-        """Run a slice; the wrong rows of its answer."""
+        """Run a slice of the input. Return the wrong rows of its result."""
         condition = AnswerCondition(plan, self._text)
         for _, events in runs.events(rows):
             wrong = pa.array(condition.mask(events, not_=self._is_expected))
@@ -144,7 +144,7 @@ class _Search:
     """Searches the causes of the wrong rows of one answer."""
 
     def __init__(self, plan: PhysicalPlan, runs: SliceRuns, wrong: Wrong) -> None:
-        """Raises NoSuchRowError: no row of the answer is wrong."""
+        """Run the whole input. Raises NoSuchRowError: no row of the result is wrong."""
         self._plan, self._runs, self._wrong = plan, runs, wrong
         self._order = _Order(runs.load())
         whole = [rows.names for rows in wrong.rows(runs, plan, self._order.prefix(self._end))]
@@ -191,7 +191,7 @@ class _Search:
         return any(name in rows.names for rows in wrong_rows)
 
     def _wrong_after(self, count: int) -> np.ndarray:
-        """Run a prefix. Return its rows that are wrong in the whole result, too."""
+        """Run a prefix. Return its rows that are wrong in the whole result as well."""
         wrong_rows = self._wrong.rows(self._runs, self._plan, self._order.prefix(count))
         names = [rows.names for rows in wrong_rows]
         return np.intersect1d(np.concatenate([np.empty(0, np.uint64), *names]), self._all)
@@ -208,7 +208,10 @@ class _Search:
 
 
 def _names_of(plan: PhysicalPlan, events: pa.RecordBatch) -> np.ndarray:
-    """A hash per row, uint64[n], of its start and partition keys; for a point, of all columns."""
+    """Return a hash per row, uint64[n], of its start and partition keys.
+
+    For a point in time it is the hash of all columns.
+    """
     keys = {name for names in plan.partitioning.keys or () for name in names}
     kept = [VS, *(name for name in plan.schema.names if name in keys)]
     columns = [plain_array(events.column(name)) for name in kept]
@@ -259,7 +262,7 @@ class _Order:
         reached = [_reached(found) for found in rows.values()]
         which = np.concatenate([np.full(len(r), k) for k, r in enumerate(reached)])
         times = np.concatenate(reached)
-        #: By position in the order: the index of the row's source.
+        #: the source of the row at each position of the order
         self._sources = which[np.lexsort((which, times))]
 
     def __len__(self) -> int:
@@ -274,7 +277,7 @@ class _Order:
         }
 
     def item(self, place: int) -> tuple[str, Rows]:
-        """Return the source and the row at a position of the order."""
+        """Return the source and the row at this position of the order."""
         source = int(self._sources[place])
         at = int((self._sources[:place] == source).sum())
         rows = self._rows[self._names[source]]
@@ -286,5 +289,5 @@ def _head(rows: Rows, count: int) -> Rows:
 
 
 def _reached(rows: Rows) -> np.ndarray:
-    """For each row the greatest time up to and including it, int64[n]."""
+    """Return for each row the greatest time up to and including it, int64[n]."""
     return np.maximum.accumulate(int64_column(rows.batch, VS))

@@ -66,13 +66,13 @@ class Capsule:
     row: pa.RecordBatch
 
     def events(self, stops: Stopping | None = None) -> list[pa.RecordBatch]:
-        """Run the query on the capsule's input; the emitted events."""
+        """Run the query on the capsule's input. Return the emitted events."""
         runs = SliceRuns(self.plan, sinks_of(self.plan))
         rows = with_all_sources(self.plan, self.rows)
         return [events for _, events in runs.events(rows, stops)]
 
     def stops(self, vertex: str | None, break_: str) -> Stops:
-        """Stops of a vertex in a debugger: before each step with a row that satisfies ``break_``.
+        """Return a vertex's breakpoints: before each step with a row that satisfies ``break_``.
 
         Raises:
             CannotReplayError, InvalidConditionError: there is no such vertex, or no such condition.
@@ -161,7 +161,8 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
             for name in code:
                 _write_inside(folder, name.removeprefix(CODE), archive.read(name))
             put_on_path([], [folder] if folder else [])
-            is_as_it_was = not manifest.get("starred")  # else digests of its modules differ
+            # Otherwise stars have changed the digests of its modules.
+            is_as_it_was = not manifest.get("starred")
             plan = read_pickle_document(archive.read(PLAN), to_run=is_as_it_was)
             rows = {
                 name.removeprefix(ROWS).removesuffix(".arrow"): _rows_of(archive.read(name))
@@ -174,7 +175,7 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
 
 
 def _write_inside(folder: str, name: str, data: bytes) -> None:
-    """Write a file below a folder; a name that leads out of it is an error."""
+    """Write a file below a folder. Raise an error if the name leads out of the folder."""
     path = Path(folder, name)
     if not path.resolve().is_relative_to(Path(folder).resolve()):
         raise ValueError(f"the file {name} does not belong into a folder of modules")
@@ -214,7 +215,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _masked(
     plan: PhysicalPlan, rows: Slice, event: pa.RecordBatch, mask: Sequence[str]
 ) -> tuple[Slice, pa.RecordBatch]:
-    """Replace values by marks in the input; the masked input, and the row that it makes."""
+    """Replace values by marks in the input. Return the masked input, and the row that it makes."""
     marks = {name: _marks(name, list(rows.values())) for name in mask}
     masked = {v: Rows(r.numbers, _with_marks(r.batch, marks)) for v, r in rows.items()}
     runs = SliceRuns(plan, sinks_of(plan))
@@ -270,21 +271,22 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _secrets(plan: PhysicalPlan) -> set[str]:
-    """Return the secrets that the query's sources and destinations contain as plain text."""
+    """Return the secrets that the query's sources and destinations contain in plain text."""
     sources = [v.source.spec for v in plan.vertices if v.source is not None]
     return literal_secrets(sources, plan.deliveries)
 
 
 def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, tuple[bytes, bytes]]:
-    """Return the files of the query, if they have not changed since the job started.
+    """Return the unchanged files of the query, each as it is and without secrets.
 
-    Each as it is, and without secrets.
+    Empty if the query's own file has changed since the job's start.
     """
     known = recorded.settings.get("query_file")
     if known is None or changed_note({**known, "imports": {}}) != "":
         return {}
     imports: dict[str, str] = known.get("imports", {})
-    own = Path(__file__).parents[3]  # skip this product's packages: the reader has them installed
+    # Skip this project's packages, because the reader has them installed.
+    own = Path(__file__).parents[3]
     modules = [Path(p) for p, digest in imports.items() if not has_changed(Path(p), digest)]
     given, folders = module_places(recorded.settings)
     places = [str(Path(known["path"]).parent), *folders, *map(import_place, given)]
@@ -297,9 +299,9 @@ def _code_files(recorded: Recorded, secrets: set[str]) -> dict[str, tuple[bytes,
 
 
 def _with_packages(path: Path, places: Sequence[str]) -> dict[str, Path]:
-    """Return a module and the packages around it, by their paths below the nearest of ``places``.
+    """Return a module and its parent packages, by their paths below the nearest of ``places``.
 
-    ``places``: where Python imports from.
+    ``places``: the folders that Python imports from.
     """
     place = Path(max((p for p in places if path.is_relative_to(p)), key=len, default=path.parent))
     inner = [folder for folder in path.parents if folder != place and folder.is_relative_to(place)]

@@ -57,7 +57,7 @@ class VersionDiff:
 
     old_rows: int
     new_rows: int
-    #: The number of rows that only one version emits, pairs included.
+    #: The number of rows that only the old version emits, and only the new one, pairs included.
     only_old: int
     only_new: int
     #: The number of pairs of such rows with the same times and keys.
@@ -68,7 +68,7 @@ class VersionDiff:
     kinds: dict[str, frozenset[str]]
     #: The columns by which rows were paired, besides their times.
     keys: tuple[str, ...]
-    #: Columns that only one version has; they are ignored when rows are compared.
+    #: Columns that only the old version has, and only the new one. Comparisons ignore them.
     removed_columns: tuple[str, ...]
     added_columns: tuple[str, ...]
     #: Sample rows, at most ``SAMPLES`` of each kind.
@@ -176,10 +176,10 @@ def diff(
 
 
 def _old_events(recorded: Recorded, root: JobRoot, output: str | None) -> Iterable[pa.RecordBatch]:
-    """The recorded result if all of it is retained, else the old version's result, recomputed.
+    """Return the recorded result if all of it is retained; else compute the old result again.
 
     Raises:
-        ChangedCodeError: it has to be recomputed, and its code has changed.
+        ChangedCodeError: it has to be computed again, and its code has changed.
     """
     if is_complete(recorded.plan.output) and _has_beginning(recorded):
         return (events for _, events in recorded_events(recorded.plan))
@@ -217,7 +217,7 @@ def _events(
 def rows_between(
     plan: PhysicalPlan, batches: Iterable[pa.RecordBatch], begin_us: int, end_us: int
 ) -> pa.Table:
-    """Events that start in ``[begin_us, end_us)``, in the form of the output files."""
+    """Return events that start in ``[begin_us, end_us)``, in the form of the output files."""
     clean, schema = clean_rows(plan), event_schema(plain_schema(plan.schema))
     declared = [as_declared(batch, schema) for batch in batches]
     if plan.changes is not None:  # an open row and its end are one row
@@ -286,7 +286,7 @@ def _hashes(table: pa.Table) -> np.ndarray:
 
 
 def _apart(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each side, the rows without a partner. Of repeats, the surplus last ones."""
+    """Return for each side the rows without an equal on the other side; of repeats, the last."""
     return _surplus(old, new), _surplus(new, old)
 
 
@@ -307,7 +307,10 @@ def _surplus(own: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _paired(
     olds: list[Row], news: list[Row], by: tuple[str, ...]
 ) -> tuple[list[Changed], list[Row], list[Row]]:
-    """Pair rows with equal values of ``by``, in row order; the pairs, and the rest of each side."""
+    """Pair rows with equal values of ``by``, in row order.
+
+    Return the pairs and the rest per side.
+    """
     if not by:
         return [], olds, news
     waiting: dict[str, list[Row]] = {}

@@ -29,9 +29,10 @@ from rstream.items.digest import content_hashes
 if TYPE_CHECKING:
     from jobmanager.replay.rows.slices import Rows, Slice, SliceRuns
 
-#: The search for a sufficient number of last rows: its first number, and the factor per step.
+#: The search for a sufficient number of last rows begins with this number, and multiplies it by
+#: this factor per step.
 _FIRST_ROWS, _GROWTH = 256, 8
-#: Most runs of one search.
+#: The most runs of one search.
 RUNS_MAX = 5_000
 
 
@@ -40,17 +41,20 @@ class Lineage:
     """The rows that make an output row."""
 
     rows: Slice
-    #: Whether every row is necessary; False: ``runs_max`` was reached before this was known.
+    #: Whether every row is necessary. False: ``runs_max`` was reached before this was known.
     is_smallest: bool
     #: The number of runs.
     runs: int
 
 
 class Shrinking:
-    """Shrinks a slice as long as a run of it emits one output row."""
+    """Shrinks a slice of the input while a run of it still emits one output row."""
 
     def __init__(self, runs: SliceRuns, row: pa.RecordBatch, runs_max: int = RUNS_MAX) -> None:
-        """``row``: the output row, one event with ``_vs``, ``_ve`` and the payload."""
+        """Search the input of one output row.
+
+        ``row``: one event with ``_vs``, ``_ve`` and the payload.
+        """
         assert row.num_rows == 1, row
         self._runs, self._row, self._runs_max = runs, row, runs_max
         self._target = int(content_hashes(row)[0])
@@ -75,7 +79,7 @@ class Shrinking:
         raise NoSuchRowError("a run over all recorded input does not compute it again")
 
     def _last_rows(self, ends: dict[str, int]) -> Slice:
-        """Return the last n rows before ``ends`` of each source, with a sufficient n."""
+        """Return the last n rows before ``ends`` of each source, for an n that suffices."""
         count = _FIRST_ROWS
         while True:
             rows = self._runs.load({v: (max(0, end - count), end) for v, end in ends.items()})
@@ -145,7 +149,7 @@ class Shrinking:
         return _chosen(rows, kept), True
 
     def _leave_out(self, rows: Slice, kept: np.ndarray, chunk: np.ndarray) -> bool:
-        """Leave out a chunk if the other rows suffice; False: ``runs_max`` is reached."""
+        """Leave out a chunk if the other rows suffice. Return False if ``runs_max`` is reached."""
         if self._runs.count >= self._runs_max:
             return False
         kept[chunk] = False

@@ -63,7 +63,9 @@ class SliceRuns:
     def __init__(
         self, plan: PhysicalPlan, sinks: Sequence[str], recorded: Recorded | None = None
     ) -> None:
-        """``sinks``: the vertices whose output is examined. ``recorded``: None for a capsule.
+        """Prepare to run slices of the plan's input.
+
+        ``sinks``: the vertices whose output is examined. ``recorded``: None for a capsule.
 
         Raises:
             CannotReplayError: a vertex would not behave in the same way on a part of its input.
@@ -109,7 +111,7 @@ class SliceRuns:
         return Rows(rows.numbers[lo:hi], rows.batch.slice(lo, len(rows) if hi is None else hi - lo))
 
     def steps(self, rows: Slice | None, stops: Stopping | None = None) -> Iterator[Step]:
-        """Run a slice (None: all rows of the files); the steps of the sinks."""
+        """Run a slice, or all rows of the files if None. Yield the steps of the sinks."""
         self.count += 1
         if rows is None and self._has_logs:
             rows = self.load()
@@ -131,13 +133,13 @@ class SliceRuns:
     def events(
         self, rows: Slice | None, stops: Stopping | None = None
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Run a slice; the events of the main output, each batch with its stream."""
+        """Run a slice. Yield the events of the main output, each batch with its stream."""
         for step in self.steps(rows, stops):
             for stream, items in step.sink_items():
                 yield stream, only_events(items.batch)
 
     def gives(self, rows: Slice, target: int) -> bool:
-        """Run a slice; whether it emits an event whose content has the hash ``target``."""
+        """Run a slice. Return whether it emits an event whose content has the hash ``target``."""
         return any(
             (content_hashes(batch) == np.uint64(target)).any() for _, batch in self.events(rows)
         )
@@ -145,7 +147,7 @@ class SliceRuns:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a sink."""
+    """One step of a sink vertex, with the items that it has read and written."""
 
     spec: VertexSpec
     result: StepResult
@@ -198,7 +200,7 @@ def _check_repeatable(spec: VertexSpec) -> None:
 
 
 def _without_numbers(spec: VertexSpec) -> VertexSpec:
-    """The specification of a source without row numbers in its file, because a slice has gaps.
+    """Return a source without row numbers in its file, because the rows of a slice have gaps.
 
     A live log becomes a source that ends, with all rows in one order (:func:`log_rows`).
     """

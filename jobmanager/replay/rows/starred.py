@@ -16,12 +16,12 @@ from rstream.secret_values import is_reference, is_secret_option, with_stars
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Replaces a file that Python cannot parse: its secrets cannot be recognized.
+#: The text for a file that Python cannot parse, because its secrets cannot be recognized.
 LEFT_OUT = b"# The capsule does not have this file: it is not valid Python.\n"
 #: Functions whose first argument is the name of a value, not the value.
 _LOOKUPS = ("get", "getenv", "pop", "column", "field", "col")
 _NAME = re.compile(r"[\w.-]+")
-#: Stands for an expression between two texts.
+#: A character for each expression between two texts of an f-string or a sum.
 _OTHER = "\ufffc"
 
 
@@ -51,7 +51,7 @@ def _starred_python(code: bytes, secrets: Sequence[str]) -> bytes:
     edits = [*_in_comments(text, secrets), *_in_code(tree, _star(tree, secrets))]
     if not edits:
         return code
-    data = text.encode()  # places in a tree are offsets in UTF-8
+    data = text.encode()  # the syntax tree gives columns as offsets in UTF-8
     begins = [0, *accumulate(len(line) + 1 for line in data.split(b"\n"))]
     for (line, column), (end_line, end_column), new in sorted(edits, reverse=True):
         lo, hi = begins[line - 1] + column, begins[end_line - 1] + end_column
@@ -89,7 +89,7 @@ def _in_code(node: ast.AST, changed: set[ast.AST]) -> Iterator[Edit]:
 
 
 def _star(tree: ast.AST, secrets: Sequence[str]) -> set[ast.AST]:
-    """Replace the secrets in the constants of a tree; return the changed ones."""
+    """Replace the secrets in the constants of a syntax tree. Return the changed constants."""
     nodes = list(ast.walk(tree))
     before = {node: node.value for node in nodes if isinstance(node, ast.Constant)}
     for node in nodes:
@@ -177,7 +177,7 @@ def _is_type(text: str) -> bool:
 
 
 def _named(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Values, each with a name that it belongs to."""
+    """Yield values, each with a name that it belongs to."""
     match node:
         case ast.Assign(targets=targets, value=value):
             yield from ((value, name) for target in targets for name in _names(target))
@@ -222,6 +222,6 @@ def _names(target: ast.AST) -> Iterator[str]:
 
 
 def _option(name: str, value: ast.AST | None = None) -> str:
-    """The name of an option; a ``token`` with another value than a text is a column or a word."""
+    """Return the name of an option; empty for a ``token`` that is a column or a word."""
     is_column = name.lower() == "token" and not isinstance(value, ast.Constant)
     return "" if is_column else name

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
-#: Most rows to show per table and side.
+#: The most rows to show per table and side.
 ROWS_SHOWN = 3
 _ROWS_MAX = 100_000
 
@@ -64,7 +64,7 @@ def state_difference(root: str, difference: Difference, vertex: str, *, trust: b
 def _states_at(
     recorded: Recorded, spec: VertexSpec, snapshot: Snapshot
 ) -> tuple[OperatorState, ...]:
-    """Replay from the beginning to exactly a snapshot's positions; the operators' states there."""
+    """Replay from the beginning to exactly a snapshot's positions. Return the operators' states."""
     fresh = RVertex(spec, pending_rows_max=1).get_snapshot()
     origin = ReplayFrom(fresh.inputs, fresh.states[0])
     rerun = Rerun(Shape.of(recorded.plan), recorded)

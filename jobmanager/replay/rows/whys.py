@@ -119,7 +119,7 @@ def lineage_of(
 
 
 def stages_of(runs: SliceRuns, lineage: Lineage) -> tuple[StageRows, ...]:
-    """Run the smallest slice; the counts of events of each vertex."""
+    """Run the smallest slice. Return the counts of events of each vertex."""
     counts: dict[str, StageRows] = {}
     for step in runs.steps(lineage.rows):
         for vertex, run in step.rerun.runs.items():
