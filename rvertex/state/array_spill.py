@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -306,13 +306,19 @@ def _is_state(value: object) -> bool:
 
 def _attributes(value: object) -> Iterator[tuple[object, _Place]]:
     """Yield the values in an object's slots and dictionary; properties are not called."""
-    for kind in type(value).__mro__:
-        for member in vars(kind).values():
-            if isinstance(member, MemberDescriptorType):
-                get, put = partial(member.__get__, value), partial(member.__set__, value)
-                with suppress(AttributeError):  # the attribute was never set
-                    yield get(), _Place(get, put)
+    kind: type = type(value)
+    for member in _members(kind):
+        get, put = partial(member.__get__, value), partial(member.__set__, value)
+        with suppress(AttributeError):  # the attribute was never set
+            yield get(), _Place(get, put)
     if isinstance(attributes := getattr(value, "__dict__", None), dict):
         for name, attribute in list(attributes.items()):
             at = partial(attributes.__getitem__, name), partial(attributes.__setitem__, name)
             yield attribute, _Place(*at)
+
+
+@cache
+def _members(kind: type) -> tuple[MemberDescriptorType, ...]:
+    """Return the slots of a class and of its bases."""
+    members = (member for base in kind.__mro__ for member in vars(base).values())
+    return tuple(member for member in members if isinstance(member, MemberDescriptorType))
