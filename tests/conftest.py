@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.support.budget import DEPTH, scaled
 
@@ -55,6 +56,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("shared")
+
+# Hypothesis reads the source of every module that is loaded, for constants to draw. That takes each
+# worker seconds, and makes the examples depend on which tests run in one process.
+if DEPTH <= 1 and hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
