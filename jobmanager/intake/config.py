@@ -132,7 +132,7 @@ def _of_file(path: str) -> IntakeConfig:
 
 def _columns(path: str, name: str, table: Any) -> pa.Schema:
     if not _NAME.fullmatch(name):
-        reason = f"stream {name!r}: a name has letters, digits and, after the first, any of _.-"
+        reason = f"stream {name!r}: a name may have only letters, digits and, but not first, _.-"
         raise IntakeConfigError(path, reason)
     columns = table.get("columns") if isinstance(table, dict) else None
     if not isinstance(columns, dict) or not columns:

@@ -212,7 +212,7 @@ def test_what_takes_one_query_refuses_several(tmp_path: Path) -> None:
     for take in (run_batch, jobmanager.collect_batch):
         with pytest.raises(InvalidPlanError, match=r"several outputs \(busy, counts, doubled\)"):
             take(query)  # type: ignore[operator]
-    with pytest.raises(InvalidPlanError, match="'a/b': a name has letters"):
+    with pytest.raises(InvalidPlanError, match="'a/b': a name may have only letters"):
         together({"a/b": events.to_parquet(), "c": events.to_parquet()})
     with pytest.raises(InvalidPlanError, match="different recoveries"):
         together({"a": events.to_parquet(), "b": events.to_parquet().recover_with("checkpoint")})

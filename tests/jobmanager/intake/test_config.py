@@ -53,7 +53,7 @@ def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
         ('root = "r"', "it needs root"),
         ('root = "r"\n[streams]\n', "it needs root"),
         ('root = "r"\n[streams.a]\n', "stream a needs a table"),
-        ('root = "r"\n[streams."../a".columns]\nn = "int64"\n', "a name has letters"),
+        ('root = "r"\n[streams."../a".columns]\nn = "int64"\n', "a name may have only letters"),
         ('root = "r"\n[streams.a.columns]\nn = "number"\n', "stream a, column n: no type"),
         (GOOD + "[limits]\nbody = 7\n", "'body' is not one of"),
         (

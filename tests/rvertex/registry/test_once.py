@@ -179,9 +179,9 @@ def test_what_cannot_be_delivered_so_is_refused_when_the_query_is_built(
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"name": "a.b"}, "a name has letters"),
-        ({"name": ""}, "a name has letters"),
-        ({"name": None}, "a name has letters"),
+        ({"name": "a.b"}, "a name may have only letters"),
+        ({"name": ""}, "a name may have only letters"),
+        ({"name": None}, "a name may have only letters"),
         ({"servers": ()}, "servers= is a url"),
         ({"servers": None}, "servers= is a url"),
         ({"servers": [3]}, "servers= is a url"),
