@@ -87,9 +87,10 @@ def _functions() -> list[str]:
 
 
 @pytest.mark.parametrize("group", one_in(2, ["", " GROUP BY TUMBLE('5s')"]))
-def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
-    names = _functions()
-    assert len(names) > 500
+@pytest.mark.parametrize("part", one_in(4, range(4)))
+def test_functions_are_refused_by_the_name_that_was_written(part: int, group: str) -> None:
+    names = _functions()[part::4]
+    assert len(names) > 125
     refused = 0
     for name in names:
         for count in range(5):
@@ -101,7 +102,7 @@ def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
                 if "is not supported" in reason:
                     refused += 1
                     assert name in reason.upper(), (call, reason)
-    assert refused > 800
+    assert refused > 200
 
 
 @pytest.mark.parametrize(
