@@ -19,6 +19,7 @@ from jobmanager.storage.root import FORMAT, OLDEST_FORMAT, JobRoot
 from rstream.errors import InvalidMessageError
 from rvertex.checkpoint import codec
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
+from rvertex.checkpoint.header import checksum
 from rvertex.errors import CheckpointFormatError
 from rvertex.messages import CheckpointTaken, Counts, VertexFinished
 from rvertex.operators.protocol import OperatorState
@@ -108,7 +109,7 @@ def changed_manifest(change: Any) -> bytes:
     change(header)
     packed = msgpack.packb(header)
     body = codec.MAGIC + len(packed).to_bytes(8, "little") + packed
-    return body + codec._checksum(body)
+    return body + checksum(body)
 
 
 def test_a_checkpoint_takes_defaults_and_ignores_unknown_fields() -> None:
@@ -126,7 +127,7 @@ def test_a_checkpoint_of_another_format_is_refused(number: int) -> None:
     data = bytearray(encode_snapshot(SNAPSHOT)[:-16])
     data[6:8] = b"%02d" % number
     with pytest.raises(CheckpointFormatError, match=f"SSCKPT{number:02d}"):
-        decode_snapshot(bytes(data) + codec._checksum(data), name="c", state_schema="s")
+        decode_snapshot(bytes(data) + checksum(data), name="c", state_schema="s")
 
 
 WRITTEN = Recovery("strong", 2, 7)
