@@ -274,7 +274,8 @@ def _carried_out_here(
                     pending.request(root, change, None, None)
                 return carry_out(root) or pending.outcome_of(root.store, change.id)
             except NotACutError:
-                pending.close(root.store, change.id, {"state": "undone", "reason": "no cut"})
+                undone = {"state": "undone", "reason": "no cut"}
+                pending.close(root.store, change.id, undone, root.epoch)
                 raise
             finally:
                 root.write_status(status)

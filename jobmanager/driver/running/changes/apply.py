@@ -153,20 +153,21 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         if pending.committed(root.store) is not None:
             raise  # a successor completes the change
         if (done := pending.outcome_of(root.store, change.id)) is not None:
-            pending.close(root.store, change.id, done)  # only the deletion of files had failed
+            # only the deletion of files had failed
+            pending.close(root.store, change.id, done, root.epoch)
             return done
         withdraw_fences(root, plan, number)
         if isinstance(error, NotACutError):
             raise
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
-        pending.close(root.store, change.id, outcome)
+        pending.close(root.store, change.id, outcome, root.epoch)
         return outcome
 
 
 def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | None) -> None:
     """Close the last change again: its job manager may have died before it deleted all files."""
     if change is not None and done is not None:
-        pending.record(root.store, change.id, done)
+        pending.record(root.store, change.id, done, root.epoch)
         pending.forget(root.store, change.id)
     if pending.left_by_changes(root.store):
         if (plan := root.read_plan()) is not None:
@@ -349,7 +350,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
 
 def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell) -> None:
     """Record the outcome, and allow the next change to be requested, even if no host starts."""
-    pending.record(root.store, change_id, outcome)
+    pending.record(root.store, change_id, outcome, root.epoch)
     pending.forget(root.store, change_id)
     shell.later(lambda: pending.tidy(root.store))
 

@@ -113,18 +113,23 @@ def committed(store: BlobStore) -> dict[str, Any] | None:
     return None
 
 
-def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
-    """Write the outcome of a change. Afterwards no change is pending."""
-    record(store, change_id, outcome)
+def close(store: BlobStore, change_id: str, outcome: dict[str, Any], epoch: int) -> None:
+    """Write the outcome of a change. Afterwards no change is pending. ``epoch``: of the owner."""
+    record(store, change_id, outcome, epoch)
     forget(store, change_id)
     tidy(store)
 
 
-def record(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
-    """Write the outcome of a change. No job manager carries it out again after that."""
+def record(store: BlobStore, change_id: str, outcome: dict[str, Any], epoch: int) -> None:
+    """Write the outcome of a change. No job manager carries it out again after that.
+
+    ``epoch``: of the owner. Commits of later owners stay: this process may have been suspended
+    while another one took over and committed the next change.
+    """
     store.put(f"{FOLDER}/{change_id}/{OUTCOME}", json_document(outcome))
     for path in store.list(COMMITS):
-        store.delete(path)
+        if int(path.rpartition("/")[2].removesuffix(".json")) <= epoch:
+            store.delete(path)
 
 
 def tidy(store: BlobStore) -> None:

@@ -178,7 +178,7 @@ def change_now(
         if tries_left > 1 or change is None:
             return None
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
-        pending.close(root.store, change.id, outcome)
+        pending.close(root.store, change.id, outcome, root.epoch)
         return outcome
 
 

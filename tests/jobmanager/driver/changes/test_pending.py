@@ -53,14 +53,14 @@ def owned(blobs: MemoryBlobs) -> JobRoot:
 
 def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
     counted, life = MemoryBlobs({}), Life()
-    pending.close(CrashingBlobs(counted, life), requested(counted).id, DONE)
+    pending.close(CrashingBlobs(counted, life), requested(counted).id, DONE, 1)
     calls = len(life.calls)
     assert calls >= 4
     for at in range(calls):
         blobs = MemoryBlobs({})
         change = requested(blobs)
         with pytest.raises(DiedError):
-            pending.close(CrashingBlobs(blobs, Life(at)), change.id, DONE)
+            pending.close(CrashingBlobs(blobs, Life(at)), change.id, DONE, 1)
         if pending.outcome_of(blobs, change.id) is None:
             assert pending.pending(blobs) == change  # the successor carries it out
             continue
@@ -72,6 +72,19 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
         assert pending.pending(blobs) is None
         assert blobs.list(pending.FOLDER) == [f"{change.folder}/{pending.OUTCOME}"]
         requested(blobs)
+
+
+def test_a_suspended_owner_keeps_the_commit_of_its_successor() -> None:
+    """It closes its change late, while the successor carries out the next one."""
+    blobs = MemoryBlobs({})
+    first = requested(blobs)
+    pending.commit(blobs, 1, {"id": first.id})
+    following = {"id": "next"}
+    pending.commit(blobs, 2, following)
+    pending.record(blobs, first.id, DONE, 1)
+    assert pending.committed(blobs) == following
+    pending.record(blobs, "next", DONE, 2)
+    assert blobs.list(pending.COMMITS) == []
 
 
 def test_the_next_change_can_be_requested_before_the_files_of_the_last_are_deleted() -> None:
@@ -120,7 +133,7 @@ def test_a_commit_of_a_replaced_job_manager_has_no_effect() -> None:
         with pytest.raises(JobRunningError):
             roll_forward(former, commit, shell)
     assert blobs.blobs == before
-    pending.close(blobs, change.id, DONE)
+    pending.close(blobs, change.id, DONE, 1)
     pending.commit(blobs, former.epoch, commit)
     assert pending.committed(blobs) is None
 
