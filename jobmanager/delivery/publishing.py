@@ -202,4 +202,6 @@ def _check_table(path: str) -> None:
         for name in names:
             if not name.startswith(("_", ".")) and not name.endswith(".parquet"):
                 relative = os.path.relpath(f"{folder}/{name}", path)
-                raise CannotPublishError(path, f"it holds {relative}, which is not a Parquet file")
+                raise CannotPublishError(
+                    path, f"it contains {relative}, which is not a Parquet file"
+                )

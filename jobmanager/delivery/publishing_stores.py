@@ -56,7 +56,7 @@ def check_store(store: BlobStore, mode: str, job_id: str) -> None:
         raise CannotPublishError(store.uri, "it is the output of a job, which would be damaged")
     for name in names:
         if not _is_hidden(name) and not name.endswith(".parquet"):
-            raise CannotPublishError(store.uri, f"it holds {name}, which is not a Parquet file")
+            raise CannotPublishError(store.uri, f"it contains {name}, which is not a Parquet file")
 
 
 def publish_to_store(store: BlobStore, job_id: str, write: Callable[[], str]) -> None:

@@ -114,5 +114,5 @@ def _limits(given: Mapping[str, Any], low: int, high: int, name: str) -> tuple[i
         if isinstance(value, bool) or not isinstance(value, int):
             raise UsageError(f"{name}: min and max must be numbers of vertices")
     if not 1 <= low <= high <= PARALLELISM_MAX:
-        raise UsageError(f"{name}: min and max must be 1 <= min <= max <= {PARALLELISM_MAX}")
+        raise UsageError(f"{name}: min and max must satisfy 1 <= min <= max <= {PARALLELISM_MAX}")
     return low, high

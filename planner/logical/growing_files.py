@@ -60,7 +60,7 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
     shown = spec.shown or spec.path
     if spec.vs is None:
         raise InvalidPlanError(
-            f"{shown}: the time of a line of text is its number, which more files would "
+            f"{shown}: lines of text have their line number as time, which added files would "
             "change; read CSV, JSON or Parquet to continue day by day"
         )
     if spec.delay_origin == "auto":

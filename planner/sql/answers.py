@@ -54,7 +54,7 @@ class Answers:
         if kind == "VIEW":
             self._view = statement.find(exp.Table).name  # type: ignore[union-attr]
         if self._select is not None:
-            raise self._text.error(statement, f"CREATE {kind} comes before the SELECT")
+            raise self._text.error(statement, f"write CREATE {kind} before the SELECT")
 
     def add(self, statement: exp.Expr, answer: Callable[[exp.Expr], Query | Stream]) -> None:
         """Add the result of one statement.

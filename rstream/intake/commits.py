@@ -178,7 +178,7 @@ def unpack_commit(name: str, data: bytes) -> Commit:
         rows=batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema),
     )
     if commit.name != name:
-        raise CorruptLogError(name, f"it holds {commit.name}")
+        raise CorruptLogError(name, f"it contains {commit.name}")
     return commit
 
 

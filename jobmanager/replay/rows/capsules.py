@@ -178,7 +178,7 @@ def _write_inside(folder: str, name: str, data: bytes) -> None:
     """Write a file below a folder. Raise an error if the name leads out of the folder."""
     path = Path(folder, name)
     if not path.resolve().is_relative_to(Path(folder).resolve()):
-        raise ValueError(f"the file {name} does not belong into a folder of modules")
+        raise ValueError(f"the file {name} would be outside of the folder of modules")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 

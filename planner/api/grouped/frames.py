@@ -81,7 +81,7 @@ def framed(
 ) -> LogicalNode:
     """Return rows with columns over their frames; see :meth:`Frames.with_columns`."""
     if not columns:
-        raise InvalidPlanError("with_columns() takes at least one, as total=agg.sum('x')")
+        raise InvalidPlanError("with_columns() needs a column, such as total=agg.sum('x')")
     schema = below.schema
     plan, by = below, tuple[str, ...]()
     if order:

@@ -37,7 +37,7 @@ def hinted(
         naming.require(plan.schema, name, "hint")
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InvalidPlanError(
-                f"hint(keys={{{name!r}: {count!r}}}): it must be a number of values"
+                f"hint(keys={{{name!r}: {count!r}}}): must be a number of values"
             )
     known = plan.hints
     hints = Hints(
@@ -61,6 +61,6 @@ def _check_items(plan: Source, longest_us: int) -> None:
     longest = int(lifetimes(vs, ve).max(initial=0))
     if longest > longest_us:
         raise InvalidPlanError(
-            f"hint(max_duration={format_us(longest_us)}): an item has a lifetime of "
-            f"{format_us(longest)}"
+            f"hint(max_duration={format_us(longest_us)}): an event lasts "
+            f"{format_us(longest)}, longer than this"
         )

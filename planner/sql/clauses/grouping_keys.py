@@ -31,7 +31,7 @@ def split_group(
         if clause.expressions:
             raise text.error(
                 clause,
-                "GROUP BY ALL cannot be combined with other keys: it has all keys of the list",
+                "GROUP BY ALL cannot have other keys: it groups by all columns of the SELECT list",
             )
         parts = [item.node for item in items if _is_key(item.node)]
     else:

@@ -386,7 +386,9 @@ def _read(part: exp.Expr, nearest: _Nearest, left: Scope, right: Scope, names: N
         kind, a, b = _TURNED[kind], b, a
     if _is_time(a, left, names) and _is_time(b, right, names) and nearest.strategy is None:
         if kind in (exp.GT, exp.LT):
-            raise text.error(part, "ASOF JOIN takes >= and <=: a row at the same time is a match")
+            raise text.error(
+                part, "ASOF JOIN needs >= or <= instead of > or <: a row at the same time matches"
+            )
         return replace(nearest, strategy="backward" if kind is exp.GTE else "forward")
     if _is_time(b, right, names):
         kind, a, b = _TURNED[kind], b, a

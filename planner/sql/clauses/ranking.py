@@ -380,7 +380,9 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
         return column_at(match.name, names.text.place(node))
     if isinstance(node, exp.Column):
         if node.table or source.candidates(node):
-            raise names.text.error(node, "ORDER BY takes columns of the list; add this one to it")
+            raise names.text.error(
+                node, "ORDER BY takes columns of the SELECT list; add this column there"
+            )
         listed = tuple(Visible("", item.name, item.name) for item in items)
         # raises, because there is no such column
         Scope(source.stream, listed).column(node, names.text)

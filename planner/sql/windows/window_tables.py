@@ -321,7 +321,9 @@ def _read(node: WindowTable, text: SqlText) -> _Call:
     if isinstance(table, exp.Column) and not table.table:
         table = exp.Table(this=table.this)
     if not isinstance(table, exp.Table) or table.args.get("version") is not None:
-        raise text.error(table, f"{name} takes the name of a stream; name a query by WITH or VIEW")
+        raise text.error(
+            table, f"{name} takes the name of a stream; name a query by WITH or CREATE VIEW"
+        )
     time = arguments["TIMECOL"]
     time = time.this if isinstance(time, Descriptor) else time
     lengths = tuple(arguments[what] for what in known if what in arguments)[2:]

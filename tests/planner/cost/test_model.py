@@ -143,9 +143,7 @@ def test_a_promised_duration_is_checked(folder: Path) -> None:
     ):
         answer(lower(wrong, root="r"))
     items = Stream.from_items({"k": "int64"}, [event(0, 9, k=1)])
-    with pytest.raises(
-        InvalidPlanError, match="max_duration=8us\\): an item has a lifetime of 9us"
-    ):
+    with pytest.raises(InvalidPlanError, match="max_duration=8us\\): an event lasts 9us"):
         items.hint(max_duration=8)
 
 
@@ -161,7 +159,7 @@ def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
     ):
         answer(lower(read.hint(max_duration=9).to_parquet(), root="r"))
     items = Stream.from_items({"k": "int64"}, [event(-5, INF_TIME, k=1)])
-    with pytest.raises(InvalidPlanError, match="an item has a lifetime of"):
+    with pytest.raises(InvalidPlanError, match="an event lasts"):
         items.hint(max_duration=9)
     with pytest.raises(InvalidPlanError, match="would lack the ends of events"):
         items.to_parquet(end=None)

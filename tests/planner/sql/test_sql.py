@@ -597,7 +597,7 @@ def test_as_of_joins_are_those_of_the_interface() -> None:
     form, on = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts", "s ASOF JOIN u ON s.k = u.k"
     for text, message in (
         (f"{on} AND s.at <= u.at", "needs AND b.ts <= a.ts + INTERVAL '5' SECOND"),
-        (f"{on} AND s.at > u.at", "a row at the same time is a match"),
+        (f"{on} AND s.at > u.at", "a row at the same time matches"),
         (f"{on} AND s.x >= u.z", form),
         (f"{on} AND s.at >= u.at AND u.z > 3", form),
         (f"{on} AND s.at >= u.at AND s.x = 3", form),

@@ -144,7 +144,7 @@ REFUSED = {
     "TABLE(TUMBLE(TABLE t, DESCRIPTOR(m), '1s'))": "'m' is not the time of 't'",
     "TABLE(TUMBLE(TABLE t PARTITION BY k, DESCRIPTOR(ts), '1s'))": "TUMBLE takes no PARTITION BY",
     "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), '1s'))": "put the keys of GROUP BY into",
-    "TABLE(TUMBLE((SELECT * FROM t), DESCRIPTOR(ts), '1s'))": "name a query by WITH or VIEW",
+    "TABLE(TUMBLE((SELECT * FROM t), DESCRIPTOR(ts), '1s'))": "name a query by WITH or CREATE VIEW",
 }
 
 

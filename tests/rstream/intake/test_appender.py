@@ -374,7 +374,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
             use()
     store.put(name, store.get(commit_name(2, 1)))  # at the name of another one
     for use in (lambda: LogWriter(store), lambda: read_rows(store)):
-        with pytest.raises(CorruptLogError, match=f"it holds {commit_name(2, 1)}"):
+        with pytest.raises(CorruptLogError, match=f"it contains {commit_name(2, 1)}"):
             use()
     store.delete(name)
     for use in (lambda: LogWriter(store), lambda: read_rows(store)):
