@@ -106,7 +106,7 @@ class Driver:
         on_tick: Callable[[JobManager], object] = lambda _: None,
         log: NoticeLog | None = None,
     ) -> None:
-        """``on_tick``: called at each tick, between two notices. ``log``: None: it is opened."""
+        """Prepare. ``on_tick`` is called at each tick. ``log`` None: it is opened."""
         self._root, self._on_tick = root, on_tick
         self._manager, self.job = manager, manager.job
         self._executor = executor

@@ -138,11 +138,9 @@ def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef |
 def collect_now_and_then(job: JobState) -> None:
     """Move the low-water marks after a checkpoint or the end of a vertex.
 
-    Less often in a large plan.
-
-    The cost grows with the size of the plan. The logged notices alone decide when it happens. So a
-    successor moves the marks after the same notices, at least as far, and rejects the same
-    checkpoints.
+    In a large plan this is done less often, because the cost grows with the size of the plan. The
+    logged notices alone decide when it happens. So a successor moves the marks after the same
+    notices, at least as far, and rejects the same checkpoints.
     """
     job.uncollected += 1
     is_over = all(v.is_finished for v in job.vertices.values())

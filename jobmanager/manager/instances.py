@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jobmanager.state.tracker import CheckpointRef
     from rvertex.messages import VertexFailed, VertexStarted
 
-# ---- opening
+# ---- starting instances
 
 
 def new_instance(
@@ -182,7 +182,7 @@ def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
     order(job, vertex, new)  # the host then closes the former instance
 
 
-# ---- closing
+# ---- ending instances
 
 
 def remove(vertex: VertexState, instance: InstanceState) -> None:

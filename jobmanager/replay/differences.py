@@ -80,9 +80,9 @@ class StreamCheck:
         return difference or self._by_digests(items.first_seq, batch)
 
     def missing(self, seq: int) -> Difference | None:
-        """Return the first recorded item that is missing after a replay that ended at ``seq``.
+        """Return the first recorded item at or after ``seq``, where a replay ended.
 
-        Or None.
+        None: no item.
         """
         if self._feed is not None and (items := self._feed.read(seq, 1)) is not None:
             return Difference(self._stream, seq, _row(items.batch, 0), None)

@@ -60,7 +60,7 @@ class Reason:
     reason: str
     #: What a person should do; empty: nothing.
     advice: str = ""
-    #: The reason counts only after the condition has lasted for this time.
+    #: The reason counts only after the condition has lasted for this time, s.
     lasts_s: float = 0.0
 
 

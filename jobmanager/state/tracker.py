@@ -174,10 +174,7 @@ class SnapshotTracker:
         return len(left) < len(refs)
 
     def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
-        """Replace the checkpoints of a vertex by these.
-
-        If there are none, by the initial snapshot.
-        """
+        """Replace the checkpoints of a vertex by these, or by the initial snapshot if none."""
         restored = [self._of_now(vertex, ref) for ref in refs]
         self._refs[vertex] = restored or [self.initial(vertex)]
 

@@ -91,7 +91,7 @@ class JobRoot:
         trust: bool = False,
         opener: Callable[[str], BlobStore] = open_store,
     ) -> None:
-        """``trust``: unpickle files that others may write. ``opener``: opens stores of streams."""
+        """Open. ``trust``: unpickle files that others may write. ``opener``: for streams."""
         self.store, self.open_store = open_store(root) if isinstance(root, str) else root, opener
         self.uri = self.store.uri
         #: Whether a file on a local disk is synced (fsync) before it counts as durable.

@@ -216,7 +216,7 @@ class Appender:
             raise StoreError(self.uri, reason) from None
 
     def _commit_all(self) -> None:
-        """Body of the committing thread; ends with ``close``, when all appends are completed."""
+        """Commit until ``close``, when all appends are completed: the body of the thread."""
         while (taken := self._take()) is not None:
             self._answer(taken, self._commit(taken))
         self._answer([], self._commit([], is_last=True))

@@ -123,7 +123,7 @@ class LocalReader:
 
 
 class SegmentCursor:
-    """Reads the durable items forward, one row group at a time. Each belongs to one reader."""
+    """Reads the durable items forward, one row group at a time. A cursor has one reader."""
 
     def __init__(
         self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True

@@ -192,7 +192,7 @@ class RStream:
         return int(batch.num_rows)
 
     def has_room(self) -> bool:
-        """Whether a write would not block now. Raises StoreError if full after a failed flush."""
+        """Return whether a write would not block. Raises StoreError: full, and a flush failed."""
         if self._tail.bytes < self.limits.tail_bytes_max:
             return True
         with self._state:
@@ -347,7 +347,7 @@ class RStream:
         self._tail.drop_until(self.limits.tail_bytes_max // 2 if self._is_read else 0)
 
     def _relieve(self) -> bool:
-        """Free durable items of a full tail, and request a flush. The caller holds ``_state``."""
+        """Drop durable items from a full tail, and request a flush. The caller has ``_state``."""
         self._trim()
         if self._tail.bytes < self.limits.tail_bytes_max:
             return True

@@ -7,9 +7,10 @@ front do not move the other boundaries. A chunk is identified by the addresses o
 fingerprint). An address is only valid while its buffer exists, so a stored fingerprint also keeps
 its chunk in memory (:class:`KnownPieces`).
 
-Invariants: (1) the rows of the pieces, in order, are those of the table; (2) two existing chunks
-with equal fingerprints have the same rows; (3) pieces at the end of a table are merged like the
-digits of a binary counter, so a table that grows row by row has logarithmically many small pieces.
+Invariants: (1) the rows of the pieces, in order, equal the rows of the table; (2) two existing
+chunks with equal fingerprints have the same rows; (3) pieces at the end of a table are merged like
+the digits of a binary counter, so a table that grows row by row has logarithmically many small
+pieces.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Part:
         self._require(data, checkpoint, is_same)
 
     def require_head(self, data: pa.Buffer, checkpoint: str) -> None:
-        """As :meth:`require` for the bytes before the values, which give the values' places."""
+        """Check the bytes before the values, which give the positions of the values."""
         head = memoryview(data)[: self.head_bytes]
         self._require(data, checkpoint, zlib.crc32(head) == self.head_crc)
 
@@ -58,7 +58,7 @@ class Part:
 
 
 def _head(data: pa.Buffer) -> memoryview:
-    """The bytes of a stored piece that precede its values; none if it has dictionaries."""
+    """Return the bytes of a stored piece before its values; empty if it has dictionaries."""
     messages = pa.ipc.MessageReader.open_stream(data)
     messages.read_next_message()  # the schema
     message = messages.read_next_message()
@@ -81,7 +81,7 @@ class Inline(msgspec.Struct, frozen=True, array_like=True, tag="i"):
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """A piece that is a part."""
+    """A piece of the state that is stored in a separate file (a part)."""
 
     path: str
     size_bytes: int

@@ -111,7 +111,7 @@ class Pace:
         self._counted_us = now_us
 
     def _note_poll(self, now_us: int) -> None:
-        """Measure the poll in which rows were last read: it ended when rows are requested again."""
+        """Measure the last poll that read rows. It has ended if rows are requested again."""
         if self._turn_since_us is None:
             return
         turn_us = min(max(now_us - self._turn_since_us, 0), STEP_MAX_US)

@@ -139,7 +139,7 @@ class Processes(Generic[P]):
     def end(self, process: P) -> str:
         """Record that a process has ended.
 
-        Return the host that ended with it; empty: it was parked.
+        Return the name of the host that ended with it; empty if the process was parked.
         """
         was_parked, host = self.is_parked(process), self._hosts.pop(process, "")
         self._connected.pop(process, None)

@@ -55,9 +55,9 @@ class VertexRunner:
         slot: CheckpointSlot,
         consumed: tuple[int, ...] = (),
     ) -> None:
-        """``consumed`` has, per output, the seq its reader has consumed.
+        """Take over a prepared instance.
 
-        See :class:`StartVertex`.
+        ``consumed``: per output, the seq its reader has consumed.
         """
         spec = prepared.spec
         self.spec, self.epoch = spec, epoch
@@ -83,7 +83,7 @@ class VertexRunner:
         self._reading: Future[pa.RecordBatch | None] | None = None
         self._ahead: Items | None = None
         self._pace, self._values = prepared.pace, prepared.values
-        #: The held step: its journal entry that must become durable first, and its outputs.
+        #: The waiting step: its journal entry that must become durable first, and its outputs.
         self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
         #: Outputs of stored steps (productions) to write again: some items are not durable.
         self._again = deque(prepared.history.again if prepared.history is not None else ())
@@ -163,7 +163,7 @@ class VertexRunner:
         return True
 
     def _release(self) -> bool:
-        """Write the outputs of the held step, once its entry is durable.
+        """Write the outputs of the waiting step, once its journal entry is durable.
 
         Raises:
             OvertakenError: another instance has written this step's entry; this one must stop.

@@ -101,7 +101,7 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
 
 
 def _rows(spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch) -> int | None:
-    """Estimate the rows of all files."""
+    """Estimate the number of rows of all files."""
     if spec.items is not None:
         return int(only_events(spec.items).num_rows)
     if all(unit.rows is not None for unit in units):

@@ -277,7 +277,7 @@ class _Look:
 
 
 def _memory_bytes(scratch: Scratch, value: Any) -> int:
-    """Bytes that are not on scratch."""
+    """Return the bytes of the value that are not on scratch."""
     if isinstance(value, np.ndarray):
         address = int(value.__array_interface__["data"][0])
         return 0 if scratch.holds(address) else int(value.nbytes)
@@ -290,7 +290,7 @@ def _memory_bytes(scratch: Scratch, value: Any) -> int:
 
 
 def _batch_of(item: pa.RecordBatch | SortedChunk) -> pa.RecordBatch:
-    """The rows of an item of a queue."""
+    """Return the rows of an item of a queue."""
     return item.events if isinstance(item, SortedChunk) else item
 
 

@@ -82,7 +82,7 @@ def _bits(hashes: np.ndarray) -> np.ndarray:
 
 
 def no_words(rows: int) -> np.ndarray:
-    """The words of an empty filter for a number of hashes."""
+    """Return the words of an empty filter for this number of hashes."""
     return np.zeros(rows // _PER_WORD + 1, np.uint64)
 
 

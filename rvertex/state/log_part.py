@@ -25,13 +25,13 @@ Fences = tuple[np.ndarray, np.ndarray]
 
 
 def fences_of(numbers: np.ndarray, position: int) -> Fences:
-    """The fences of rows with these numbers, the first of which is at ``position``."""
+    """Return the fences of rows with these numbers; the first row is at ``position``."""
     at = np.arange(0, len(numbers), FENCE_ROWS)
     return numbers[at], at + position
 
 
 def joined_fences(fences: Sequence[Fences]) -> Fences:
-    """The fences of consecutive rows as one."""
+    """Return the fences of parts with consecutive rows as one pair of arrays."""
     numbers, positions = zip(*fences, strict=True)
     return np.concatenate(numbers), np.concatenate(positions)
 

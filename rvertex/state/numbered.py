@@ -117,14 +117,14 @@ class Numbered:
         return [chunk[column, a:b] for chunk, a, b in self._within(self.first, self.next)]
 
     def _within(self, lo: int, hi: int) -> Iterator[tuple[np.ndarray, int, int]]:
-        """Each chunk with rows of ``[lo, hi)``, and the positions of these rows in it."""
+        """Yield each chunk with rows of ``[lo, hi)``, and where these rows begin and end in it."""
         for chunk, start in zip(self._chunks, self._starts, strict=True):
             a, b = max(lo - start, 0), min(hi - start, chunk.shape[1])
             if a < b:
                 yield chunk, a, b
 
     def _by_chunk(self, numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Each chunk with some of these rows, and their places in ``numbers``."""
+        """Yield each chunk's index, and which of ``numbers`` are in it. Skip other chunks."""
         chunk = np.searchsorted(self._starts, numbers, side="right") - 1
         for i in np.unique(chunk).tolist():
             yield i, np.flatnonzero(chunk == i)

@@ -210,7 +210,7 @@ class Scratch:
 
 
 def resident_file_bytes() -> int:
-    """Bytes of mapped files that this process has in memory; 0 without ``/proc``."""
+    """Return the bytes of mapped files in this process's memory; 0 without ``/proc``."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[2]) * mmap.PAGESIZE

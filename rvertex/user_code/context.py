@@ -279,7 +279,7 @@ class VertexContext:
 
 
 class Values(Protocol):
-    """Connects operators of a vertex to their value sources."""
+    """Gives the operators of a vertex their sources of times, random numbers and responses."""
 
     def wire(self, index: int, operator: DrawsValues) -> None:
         """Connect operator number ``index`` to its value source."""

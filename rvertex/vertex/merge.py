@@ -126,7 +126,7 @@ class Merge:
         return [concat([run for (run,) in parts])]
 
     def release_parts(self) -> list[list[Run]]:
-        """As :meth:`release`, but a single port has several runs if that copies fewer rows."""
+        """Return the result of :meth:`release`, divided into several if that copies fewer rows."""
         taken, ctis = self._take()
         if len(taken) == 1 and sum(map(len, taken[0])) >= _PARTS_MIN:
             pieces = [piece for chunk in taken[0] for piece in chunk.events()]

@@ -216,7 +216,7 @@ def run_canary(
 def _started(
     made: Branch, here: str, duration_us: int, config: JobConfig | None
 ) -> tuple[Job, float]:
-    """Start the branch. Return it, and the monotonic time until which it may take."""
+    """Start the branch. Return it, and the time of its deadline, s of the monotonic clock."""
     until_s = SystemClock().monotonic_s() + _wall_s(duration_us)
     try:
         return made.start(config=config, until_s=until_s), until_s
@@ -243,7 +243,10 @@ class _Output:
         self.reached_us = int(MIN_TIME)
 
     def read(self, begin_us: int, until_us: int) -> None:
-        """Read the items up to a time, and not much more than ``ROWS_MAX`` rows from a time on."""
+        """Read the events from ``begin_us`` until the output has reached ``until_us``.
+
+        Stop earlier after about ``ROWS_MAX`` rows.
+        """
         while self.reached_us < until_us and self.rows <= ROWS_MAX:
             items = self._reader.read_next()
             if items is None:
@@ -341,7 +344,7 @@ class _Beside:
             return
         if state != "finished":
             raise CanaryFailedError(self._here, f"its branch was {state}")
-        threading.Event().wait(LOOK_S)  # the job itself has not finished yet
+        threading.Event().wait(LOOK_S)  # the branch is done; the job is not yet
 
     def _check_job(self) -> None:
         state = shown_status(self._root, self._clock.now_us())["state"]

@@ -178,7 +178,7 @@ def _reach_of(operator: OperatorSpec, durations: Durations) -> int | None:
 
 
 def _lifetime(operator: OperatorSpec, durations: Durations) -> int | None:
-    """Return the greatest lifetime of output rows, as far as it makes windows reach back."""
+    """Return the greatest lifetime of output rows, us, by which later windows must reach back."""
     if isinstance(operator, CalendarTimes) and not operator.back:
         return 0 if durations[0] == 1 else None  # a point becomes exactly one period
     return output_duration_of(operator, durations)

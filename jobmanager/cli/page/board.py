@@ -63,8 +63,8 @@ class SeenJob:
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
     #: Results of the reads since the look, by name.
     _read: dict[str, Any] = field(default_factory=dict)
-    #: By name of a read: its lock. Viewers request the same at the same moment, after each look:
-    #: the others wait for the first one's result, but not for other reads.
+    #: A lock for each name of a read. After each look, viewers request the same reads at the same
+    #: moment. Each waits for the first result of its read, but not for other reads.
     _reading: dict[str, threading.RLock] = field(default_factory=dict)
 
     def once(self, what: str, read: Callable[[], Any]) -> Any:

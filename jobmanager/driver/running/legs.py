@@ -95,7 +95,10 @@ def leg_of(
 
 
 def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | None:
-    """Carry out the change for which the job stopped. Return the next leg; None: the job ends."""
+    """Carry out the change for which the job stopped.
+
+    Return the next leg (the run up to the next change); None: the job ends.
+    """
     root, job_id = run.root, run.job_id
     if state == "stopped" and not run.is_changing:
         save_at_stop(root)

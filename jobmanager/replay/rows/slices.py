@@ -213,7 +213,7 @@ def _without_numbers(spec: VertexSpec) -> VertexSpec:
 def log_rows(spec: VertexSpec, store: BlobStore) -> Rows:
     """Return the rows of a live log that the job has used, with their positions in the log.
 
-    Rows of all partitions are in one order: by the greatest time so far of their partition.
+    Rows of all partitions are sorted by time: the greatest time in their partition up to the row.
 
     Raises:
         CannotReplayError: rows, or decisions about them, are not retained.

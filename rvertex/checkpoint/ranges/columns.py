@@ -25,7 +25,7 @@ Keys = tuple[tuple[str, ...], ...]
 def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Keys | None:
     """Return the names of the key columns in an operator's output.
 
-    None if missing or changed there.
+    None: the output lacks one, or the operator changes one.
     """
     match spec:
         case ForwardCtis(operator=inner):

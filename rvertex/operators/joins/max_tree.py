@@ -22,7 +22,7 @@ _SCAN_MAX = 16
 #: A level of at least this many bytes is written to a file.
 _KEPT_MIN = 1 << 20
 
-#: Indices of ranges, and for each a node or a position in the array.
+#: Indexes of ranges, and for each range a node of the tree or a position in the array.
 Found = tuple[np.ndarray, np.ndarray]
 
 

@@ -48,7 +48,7 @@ class RightRows:
         tolerance_us: int | None,
         memory: StateMemory,
     ) -> None:
-        """``tolerance_us``: how long after its start an event can be a match; None: for ever."""
+        """Store no rows yet. ``tolerance_us``: how long an event can be a match; None: forever."""
         self._schema, self._on, self._tolerance_us = schema, tuple(on), tolerance_us
         self._holder = memory.holder()
         self._rows = RowStore(schema)
@@ -229,5 +229,5 @@ class RightRows:
 
 
 def log_column(schema: pa.Schema, name: str) -> str:
-    """The log's name for a column of ``schema``."""
+    """Return the name that the log gives to a column of ``schema``."""
     return f"{_COLUMN}{schema.names.index(name)}"

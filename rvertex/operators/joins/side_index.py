@@ -116,7 +116,7 @@ class IndexedRun:
     """Immutable rows sorted by (code, ordinal), with an index by code."""
 
     def __init__(self, rows: Rows, code_map: CodeMap) -> None:
-        """``rows`` is not empty and sorted by ordinal within each code; ``code_map``: empty."""
+        """Index ``rows``: not empty, sorted by ordinal within each code. ``code_map``: empty."""
         assert len(rows) > 0
         order = stable_order(rows.codes)
         self.rows = rows if order is None else rows.ordered(order)
@@ -306,7 +306,7 @@ class JoinSide:
         self._keep_to_memory(frontier)
 
     def table(self) -> pa.Table:
-        """Return the stored rows by reference, some of them dead; see :func:`restored_rows`."""
+        """Return the stored rows, without copies; some are deleted (:func:`restored_rows`)."""
         batches = [batch for run in self._stored_runs for batch in run.batches]
         batches += [batch for run in self._runs for batch in self._batches(run.rows)]
         return pa.Table.from_batches(batches, schema=self._saved)

@@ -216,7 +216,10 @@ class SlidingWindows:
         return _KEYS_MIN + rows // self._overlap
 
     def _converted(self, events: pa.RecordBatch) -> _Rows:
-        """Convert rows to codes and numpy values; update the bound for overflow."""
+        """Convert rows to codes and numpy values.
+
+        Raise the bound that detects overflow of int64.
+        """
         rows = events.num_rows
         codes = self._table.codes(self._grouping.key_columns(events), rows)
         values, valid = [np.ones(rows, np.int64)], []

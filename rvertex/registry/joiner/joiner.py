@@ -70,7 +70,7 @@ class IdJoiner:
         new_token: str | None = None,
         scratch: Scratch | None = None,
     ) -> None:
-        """``new_token``: names a new joiner in the registry; None: a random name."""
+        """Prepare to join. ``new_token``: names a new joiner; None: a random name."""
         self._spec, self._primary, self._foreign = spec, primary, foreign
         self._output, self._registry = output, registry
         self._steps = StepLog(journal, limits.steps_per_record)

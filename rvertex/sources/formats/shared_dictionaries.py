@@ -5,7 +5,8 @@ value keeps its index. So batches of all row groups share the dictionary, and op
 results for its values only once.
 
 Invariants: (1) rows keep their values; (2) a dictionary has at most
-:data:`~rstream.items.dictionaries.VALUES_MAX` values, or the values of one row group.
+:data:`~rstream.items.dictionaries.VALUES_MAX` values; only the dictionary of a single row group may
+have more.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     if shell.following is None:  # a suspended job manager may be about to commit this change
         pending.commit(root.store, root.epoch, None)
     number, draft = next_generation(root), Draft(root)
-    if change.kind != "savepoint":  # an attempt may have died; a savepoint puts no fences
+    if change.kind != "savepoint":  # of a failed attempt; savepoints have none
         withdraw_fences(draft.root, plan, number)
     cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
     try:

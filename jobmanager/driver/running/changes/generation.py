@@ -276,7 +276,7 @@ class Builder:
         return self._snapshots[origin.id]
 
     def _read_old(self, vertex: VertexSpec) -> tuple[VertexSpec, Snapshot] | None:
-        """The old vertex that a vertex continues, and its snapshot; None: there is none."""
+        """Return the old vertex that a vertex continues, and its snapshot; or None."""
         origin = self._origins[vertex.id]
         return None if origin is None or self._has_finished(vertex) else (origin, self._of(origin))
 

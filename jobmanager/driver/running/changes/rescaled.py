@@ -211,7 +211,7 @@ class Rescaler:
         return replace(plan, vertices=tuple(vertices))
 
     def _ended_streams(self, plan: PhysicalPlan) -> set[str]:
-        """The streams of finished writers, which cannot write their end again: it is durable."""
+        """Return the streams of finished writers. Their ends are durable, and stay."""
         kept = [v for v in plan.vertices if v.stage not in self._layouts]
         return {s for v in kept if self._rows[v.id].is_finished for s in v.output_streams}
 

@@ -51,9 +51,9 @@ class History:
         return len(self._key)
 
     def before(self, codes: np.ndarray, time: int) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return the stored rows of keys ``codes`` that frames of rows from ``time`` on may have.
+        """Return the stored rows that windows of later rows may contain, and the rows' keys.
 
-        Returns the rows in row order, and their keys.
+        Only rows of the keys ``codes``, in row order. The later rows begin at ``time``.
         """
         known = np.unique(codes)
         known = known[known < len(self._last)]

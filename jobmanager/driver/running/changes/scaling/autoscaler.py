@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 _log = logging.getLogger(__name__)
-#: Readings within the time for which a condition must hold; and decisions that the status shows.
+#: Number of readings of the load in the time for which a condition must hold, and number of
+#: decisions that the status shows.
 READINGS_PER_SETTLE, DECISIONS_SHOWN = 6, 10
 
 

@@ -90,7 +90,7 @@ def scalable(stages: Stages) -> list[str]:
 def fitted(policy: Policy, plan: PhysicalPlan) -> tuple[Policy, list[str]]:
     """Return the policy with limits by the first stages of groups.
 
-    The second value: why limits of the policy do not fit the plan.
+    Also return why limits of the policy do not fit the plan.
     """
     stages, errors = Stages(plan), list[str]()
     found: dict[str, tuple[int, int]] = {}
