@@ -267,9 +267,10 @@ def join_point(kind: str, rows: int, keys: int, budget: int | None) -> dict[str,
         return np.asarray(rng.integers(0, keys, count) * SPREAD)
 
     def ports_of(rows: int, keys: int) -> Iterator[list[Run]]:
-        return ports(kind, batches(rows, keys), rows, others)
+        return ports(kind, batches(rows, keys), rows, others, inputs)
 
-    return keys_point(operator(kind, rows), ports_of, rows, keys, budget)
+    join, inputs = operator(kind, rows)
+    return keys_point(join, ports_of, rows, keys, budget)
 
 
 def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:

@@ -74,8 +74,8 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def operator(kind: str, rows: int) -> Any:
-    """The last operator of the query, which is the join."""
+def operator(kind: str, rows: int) -> tuple[Any, list[list[str]]]:
+    """Return the last operator of the query, which is the join, and the columns of its inputs."""
     made = KINDS[kind]
     sides = [Stream.from_items(SMALL, []), Stream.from_items(LARGE, [])]
     lives = [made.other_lives, made.large_lives]
@@ -83,7 +83,9 @@ def operator(kind: str, rows: int) -> Any:
     left, right = ends if made.large else ends[::-1]
     plan = lower(made.query(left, right, rows).to_parquet(), root="memory://c", parallelism=1)
     spec = plan.vertex(plan.topological_order()[-1])
-    return spec.operators[0].open([channel.payload for channel in spec.inputs])
+    payloads = [channel.payload for channel in spec.inputs]
+    columns = [event_schema(payload).names for payload in payloads]
+    return spec.operators[0].open(payloads), columns
 
 
 def _lasting(side: Stream, life: float, rows: int) -> Stream:
@@ -93,11 +95,15 @@ def _lasting(side: Stream, life: float, rows: int) -> Stream:
 
 
 def ports(
-    kind: str, batches: Iterator[pa.RecordBatch], rows: int, keys: Callable[[int], np.ndarray]
+    kind: str,
+    batches: Iterator[pa.RecordBatch],
+    rows: int,
+    keys: Callable[[int], np.ndarray],
+    inputs: list[list[str]],
 ) -> Iterator[list[Run]]:
     """Yield the runs of both inputs for each batch, whose last time is the CTI.
 
-    ``keys``: returns this many random keys.
+    ``keys``: returns this many random keys. ``inputs``: the columns of each input.
     """
     made = KINDS[kind]
     for batch in batches:
@@ -117,8 +123,8 @@ def ports(
             ],
             schema=_events(SMALL),
         )
-        runs = [Run(other, ctis), Run(large, ctis)]
-        yield runs if made.large else runs[::-1]
+        events = [other, large] if made.large else [large, other]
+        yield [Run(rows.select(names), ctis) for rows, names in zip(events, inputs, strict=True)]
 
 
 def _events(types: dict[str, str]) -> pa.Schema:
