@@ -62,8 +62,11 @@ class RowLog:
         keys: Sequence[str] = (),
         until: str | None = None,
         holder: Holder | None = None,
+        merged_rows: int | None = None,
     ) -> None:
+        """``merged_rows``: parts are merged up to this size, if it is less than PART_ROWS_MAX."""
         assert schema.names[0] == NUMBER, schema.names
+        self._merged_rows = merged_rows
         self._schema, self._keys, self._until = schema, tuple(keys), until
         self.holder = holder or UNLIMITED.holder()
         self._parts: list[LogPart] = []
@@ -104,7 +107,8 @@ class RowLog:
         parts = self._parts
         for k in range(len(parts) - 1, 0, -1):
             before, last = parts[k - 1], parts[k]
-            if before.rows <= 2 * last.rows and before.rows + last.rows <= PART_ROWS_MAX:
+            rows_max = min(PART_ROWS_MAX, self._merged_rows or PART_ROWS_MAX)
+            if before.rows <= 2 * last.rows and before.rows + last.rows <= rows_max:
                 parts[k - 1 : k + 1] = self._merged([before, last])
 
     def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:

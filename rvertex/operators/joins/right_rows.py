@@ -22,7 +22,7 @@ from rstream.types import INF_TIME
 from rvertex.events.lifetime import after, lasting
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.row_store import RowStore
-from rvertex.state.row_log import LOG, NUMBER, RowLog
+from rvertex.state.row_log import LOG, NUMBER, PART_ROWS_MAX, RowLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +34,8 @@ _COLUMN, _UNTIL = "c", "until"
 _NONE = -1
 #: Keys that are looked up in the log at once.
 _LOOKED_UP_ROWS = 1 << 17
+#: Parts of the log are merged up to this size: it costs more to copy than to search a few parts.
+_MERGED_ROWS = 1 << 18
 #: Events to add before memory is measured again.
 _MEASURED_ROWS = 1 << 12
 
@@ -61,7 +63,7 @@ class RightRows:
         logged = [(NUMBER, pa.int64()), (_UNTIL, pa.int64()), *zip(names, types, strict=True)]
         self._logged = pa.schema(logged)
         keys = [log_column(schema, name) for name in self._on]
-        self._log = RowLog(self._logged, keys, _UNTIL, self._holder)
+        self._log = RowLog(self._logged, keys, _UNTIL, self._holder, _MERGED_ROWS)
 
     def __len__(self) -> int:
         """Return the number of events in memory."""
@@ -157,7 +159,9 @@ class RightRows:
         for numbers in self._copies:
             is_copy[numbers] = True
         moved = np.flatnonzero(~is_kept & ~is_copy)
-        self._append(moved)
+        self._log.release()  # new parts go to scratch piece by piece
+        for lo in range(0, len(moved), PART_ROWS_MAX):
+            self._append(moved[lo : lo + PART_ROWS_MAX])
         distinct = codes.max(initial=-1) + 1
         last = self._last.get(np.arange(distinct))
         last[codes[moved]] = _NONE
@@ -178,7 +182,6 @@ class RightRows:
             until = self._until(int64_column(rows, VS))
             columns = [pa.array(seqs), pa.array(until), *map(plain_array, rows.columns)]
             batches.append(pa.RecordBatch.from_arrays(columns, schema=self._logged))
-        self._log.release()  # the new part goes to scratch piece by piece
         self._log.append(batches, np.concatenate(gone), held=False)
 
     def _only(self, is_kept: np.ndarray, last: np.ndarray) -> np.ndarray:
