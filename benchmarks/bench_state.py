@@ -35,6 +35,7 @@ from planner import KeyedContext, KeyedProcess
 from planner.api.stream import Stream
 from rstream import SystemClock
 from rstream.items.hashing import hash_column
+from rstream.log.background import InlineBackground
 from rstream.store.blobs import open_store
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
@@ -57,6 +58,8 @@ ROWS, STEP_ROWS = 20_000_000, 131_072
 KEYS = (10, 10_000, 1_000_000, 5_000_000)
 #: Factor of random keys, so that keys are far apart.
 SPREAD = 1_000_003
+#: Events of the first batch after a restore.
+RESTORED_EVENTS = 100
 #: A hopping window moves this number of times.
 STEPS_OF_HOPPING = 20
 SAMPLE_S = 0.02
@@ -288,19 +291,27 @@ def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
         size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         memory = StateMemory(2**50 if budget is None else budget)
         begun, wall = time.process_time(), time.perf_counter()
-        loaded = read_checkpoint(store, "c/00000001-000001.ckpt", SPEC, memory)
+        name = "c/00000001-000001.ckpt"
+        loaded = read_checkpoint(store, name, SPEC, memory, verifies_later=True)
         read_s = time.process_time() - begun
-        again = _process(Noted)
+        again, memory.unverified = _process(Noted), loaded.unverified
         give_memory(again, memory)
-        again.load(loaded.snapshot.states[0])
+        (state,) = loaded.snapshot.states
+        loaded.unverified.verify_tables(state.tables, again)
+        again.load(state)
         loaded_s = time.process_time() - begun
-        again.process([Run(given.slice(0, 1_000), np.array([INF_TIME]))])
+        again.process([Run(given.slice(0, RESTORED_EVENTS), np.array([INF_TIME]))])
         spent, wall_s = time.process_time() - begun, time.perf_counter() - wall
+        unread = len(loaded.unverified)
+        loaded.unverified.verify_all(InlineBackground().submit, memory.drop_pages)
+        verify_s = time.process_time() - begun - spent
     return {
         "state_bytes": size,
         "read_cpu_s": read_s,
         "load_cpu_s": loaded_s - read_s,
         "first_output_cpu_s": spent - loaded_s,
+        "verify_rest_cpu_s": verify_s,
+        "unread_parts": unread,
         "wall_s": wall_s,
     }
 
