@@ -110,3 +110,8 @@ def test_an_index_on_scratch_is_restored_without_reading_rows(seed: int) -> None
         found = pa.Table.from_batches(again.find([pa.array(wanted)]), SCHEMA)
         assert found.sort_by(NUMBER).equals(expected)
         assert again.next_number == log.next_number
+        again.release()
+        for number in draw.sample(expected.column(NUMBER).to_pylist(), 4):
+            write(log, 0, [number])
+            write(again, 0, [number])
+            assert pa.Table.from_batches(again.current(), SCHEMA).equals(current_rows(log))
