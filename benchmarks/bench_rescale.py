@@ -1,9 +1,10 @@
-"""Rescale: how long the output of a live job pauses when its stages get more or fewer vertices.
+"""Rescale: how long the output of a live job pauses when the vertices of its stages change.
 
 Another process appends ``RATE`` events per second (open loop) to a log. A job on Spark counts them
 in windows of 10 ms by 1,000 keys, and a subscription notes when each batch arrives. *pause* is the
-longest time between two batches around a rescale, *usual* the longest in a second before it.
-At the end each window is compared with the right one. The last line is one JSON object.
+longest time between two batches around a change, *usual* the longest in a second before it. A
+change is a number of vertices, ``split`` (of the range with the greatest load) or ``merge``. At the
+end each window is compared with the right one. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -87,16 +88,17 @@ def wait_until_it_flows(watcher: Watcher) -> None:
         time.sleep(BETWEEN_S / 10)
 
 
-def change(job: Job, watcher: Watcher, width: int) -> dict[str, Any]:
-    """Rescale the job; the pause of its output."""
+def change(job: Job, watcher: Watcher, what: str) -> dict[str, Any]:
+    """Change the job; the pause of its output."""
     time.sleep(BETWEEN_S + BEFORE_S)
     begun_us, load = now_us(), round(os.getloadavg()[0], 1)
-    rescale(job.root, parallelism=width, wait_s=WAIT_S)
+    how: dict[str, Any] = {what: ""} if what in ("split", "merge") else {"parallelism": int(what)}
+    rescale(job.root, **how, wait_s=WAIT_S)
     time.sleep(AFTER_S)
     seen = watcher.outputs.at_us
     usual = longest_ms(seen, begun_us - int(BEFORE_S * 1e6), begun_us)
     pause = longest_ms(seen, begun_us, now_us())
-    return {"to": width, "pause_ms": pause, "usual_ms": usual, "load": load}
+    return {"to": what, "pause_ms": pause, "usual_ms": usual, "load": load}
 
 
 def right(began_us: int, steps: int, rate: int) -> dict[tuple[int, int], tuple[int, int]]:
@@ -125,7 +127,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             watcher = Watcher(job)
             watcher.start()
             wait_until_it_flows(watcher)
-            changes = [change(job, watcher, width) for width in args.widths]
+            changes = [change(job, watcher, what) for what in args.changes]
             steps = int(feeder.communicate(timeout=WAIT_S)[0])
             job.stop(finish=True)
             job.wait(WAIT_S)
@@ -148,7 +150,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, and end with JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--widths", type=int, nargs="+", default=[8, 3, 8, 3, 2] * 2)
+    parser.add_argument("--changes", nargs="+", default=["8", "3", "split", "merge", "2"] * 2)
     parser.add_argument("--rate", type=int, default=RATE)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")

@@ -54,7 +54,7 @@ def test_the_costs_of_operators_are_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_pause_of_a_rescale_is_measured(tmp_path: Path) -> None:
-    arguments = ["--rate", "1000", "--widths", "3", "--executor", "local"]
+    arguments = ["--rate", "1000", "--changes", "3", "--executor", "local"]
     result = result_of("bench_rescale.py", *arguments, folder=tmp_path)
     assert result["is_right"]
     assert result["most_ms"] > 0
