@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.running.changes.pending import COMMITS, FOLDER
-from jobmanager.storage.documents import read_json_document, read_pickle_document
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    read_json_document,
+    read_pickle_document,
+)
 from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import PLAN, display_uri
 from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS
@@ -119,10 +123,13 @@ class ChangeCheckers(Checkers):
             super().snapshots_are_ordered(path, data)
 
     def _commits(self) -> list[str]:
-        """Return the files that commit a change; others are empty."""
-        prefix = f"{HOME}{COMMITS}/"
-        paths = [path for path in self.blobs if path.startswith(prefix)]
-        return [path for path in paths if read_json_document(self.blobs[path])["id"]]
+        """Return the files that commit a change; others are empty, or torn by a loss of power."""
+        prefix, found = f"{HOME}{COMMITS}/", []
+        for path in self.blobs:
+            with suppress(BrokenDocumentError):
+                if path.startswith(prefix) and read_json_document(self.blobs[path])["id"]:
+                    found.append(path)
+        return found
 
     def _outcome(self, commit: str) -> str:
         """Return the outcome of a committed change; empty if it has none yet."""
