@@ -3,8 +3,9 @@
 Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's
 threads) and time all become notices in one queue. The driver's thread takes them one by one: it
 logs a notice, calls ``handle`` and performs the instructions. It flushes the log before it deletes
-a checkpoint, so a job manager that takes over never relies on a deleted file. Work on the root at a
-tick (requests, deletions, the status) may fail; the next tick tries it again.
+a checkpoint, so a job manager that takes over never relies on a deleted file. The instructions that
+follow such a deletion wait for the same flush, once for all notices that are queued. Work on the
+root at a tick (requests, deletions, the status) may fail; the next tick tries it again.
 
 Invariants: (1) one thread calls ``handle``; (2) before a deletion, the driver flushes the log, and
 then checks that it still owns the root, so a successor knows of the deletion; (3) it does the same
@@ -25,26 +26,33 @@ from typing import TYPE_CHECKING, assert_never
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.report import status_of
 from jobmanager.driver.root_keeper import RootKeeper
-from jobmanager.driver.shell_parts import KilledForMemory, is_final, nothing_to_check, notice_of
+from jobmanager.driver.shell_parts import (
+    PAUSE_MAX_S,
+    KilledForMemory,
+    PatientClock,
+    Requests,
+    host_spec,
+    is_final,
+    may_wait,
+    nothing_to_check,
+    notice_of,
+    rehearsed,
+)
 from jobmanager.logs import note
 from jobmanager.manager import damage
 from jobmanager.state.messages import (
-    CancelRequested,
     CheckOutput,
     DeleteFiles,
     DeleteLeftovers,
     EndJob,
     Feed,
-    FinishRequested,
     HostLost,
     JobResumed,
     JobStarted,
-    OutputObsolete,
     OutputWhole,
     Record,
     Refuse,
     StartHost,
-    StopRequested,
     Tell,
     Tick,
     is_logged,
@@ -53,7 +61,7 @@ from jobmanager.storage import root as requests
 from jobmanager.storage.notice_log import NoticeLog
 from rstream.errors import InvalidMessageError, OperatingError
 from rstream.transport.flight import ControlServer
-from rvertex.host.host import HostSpec, peer_name
+from rvertex.host.host import peer_name
 from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
@@ -69,26 +77,22 @@ if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.shell_parts import CheckOutputs, ControlService, OpenControl
     from jobmanager.manager.manager import JobManager
-    from jobmanager.state.messages import Instruction, Notice, PartitionsAdded
+    from jobmanager.state.messages import Instruction, Notice, StateCopied
     from jobmanager.storage.root import JobRoot
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rvertex.host.executor import Executor
-    from rvertex.messages import HostInstruction, Mark
+    from rvertex.messages import HostInstruction
 
 _log = logging.getLogger(__name__)
-#: If the driver itself read no messages for longer than this, s, that time does not count as
-#: silence of the hosts.
-PAUSE_MAX_S = 5.0
-#: Most seconds for hosts of a replaced or failed driver to shut down. Their servers have threads of
-#: gRPC, which must not run while Python itself shuts down.
+#: How long hosts of a replaced or failed driver may take to shut down. Their servers have threads
+#: of gRPC, which must not run while Python itself shuts down.
 ORPHANS_WAIT_S = 15.0
-#: Sleeps for the given number of seconds.
 _pause = threading.Event().wait
 
 
-class Driver:
-    """Runs one job to its end. Call :meth:`run` once, from one thread."""
+class Driver(Requests):
+    """Runs one job to its end; :meth:`run` is called once, from one thread."""
 
     def __init__(
         self,
@@ -107,14 +111,12 @@ class Driver:
         log: NoticeLog | None = None,
     ) -> None:
         """Prepare. ``on_tick`` is called at each tick. ``log`` None: it is opened."""
+        super().__init__()
         self._root, self._on_tick = root, on_tick
         self._manager, self.job = manager, manager.job
-        self._executor = executor
-        self._config = config
-        self._clock = clock
-        self._origin_us = clock.now_us() - int(clock.monotonic_s() * 1e6)
+        self._executor, self._config, self._clock = executor, config, clock
+        self._time = PatientClock(clock)
         self._on_status = on_status
-        self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         #: For readers in this process: the addresses of the vertices' writers, and the secret.
         self.endpoints = Endpoints()
         self.secret = secrets.token_hex(16)
@@ -128,12 +130,18 @@ class Driver:
         #: When pacing started, for hosts that replace others. The first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed, self._memory_news = False, KilledForMemory().news
+        self._called: set[str] = set()  # hosts that were started before the job was taken over
+        #: Instructions, in order, that wait until the log is durable.
+        self._held: list[Instruction] = []
         #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
         self.on_change: Callable[[], None] = lambda: None
-        #: When the job stops: whether the log stays open for another driver; and whether the
-        #: processes of hosts wait for other hosts.
-        self.keeps_log = self.keeps_processes = False
+        #: Called after the hosts of a stopped job were ordered to end.
+        self.on_ending: Callable[[], None] = lambda: None
+        #: Whether the log stays open for another driver, if the job stops.
+        self.keeps_log = False
+        #: Where the processes of the hosts then wait for other hosts; empty: they exit.
+        self._stays_at = ""
         self._keeper = RootKeeper(root, self.log, config, clock, pause, self._write_status)
 
     @property
@@ -141,25 +149,9 @@ class Driver:
         """Whether the job stops by itself after the last row that its inputs have now."""
         return self._config.at_end == "stop"
 
-    def cancel(self) -> None:
-        """Request the end of the job. Safe from any thread."""
-        self._notices.put(CancelRequested())
-
-    def finish(self) -> None:
-        """Request live sources to end at their present positions. Safe from any thread."""
-        self._notices.put(FinishRequested())
-
-    def stop(self) -> None:
-        """Request the job to stop and keep its state. Safe from any thread."""
-        self._notices.put(StopRequested())
-
-    def collect_output(self, marks: tuple[Mark, ...]) -> None:
-        """Allow deleting output items below these low-water marks. Safe from any thread."""
-        self._notices.put(OutputObsolete(marks))
-
-    def add_partitions(self, added: PartitionsAdded) -> None:
-        """Let vertices read added log partitions of the durable plan. Safe from any thread."""
-        self._notices.put(added)
+    def keep_processes(self) -> None:
+        """If the job stops, let the processes of its hosts wait for other hosts."""
+        self._stays_at = self._executor.park(self.secret)
 
     def run(self, *, resumed: bool, is_at_cut: bool = False) -> None:
         """Start (or take over) the job, and serve it until it has ended."""
@@ -174,18 +166,39 @@ class Driver:
                 if self.ended_s is None:  # hosts notice the broken connection and shut down
                     self._executor.close(ORPHANS_WAIT_S)
 
+    def call_hosts(self, state: StateCopied) -> None:
+        """Start the hosts of a job that :meth:`begin` will take over with this state.
+
+        They load nothing before that. No other job manager may give the same names to hosts.
+        """
+        self._open()
+        begins = JobResumed(self._executor.hosts, self._time.now_us(), self._config.retain_us)
+        rehearsing, hosts = rehearsed(self._manager, state, begins)
+        for host in hosts:
+            self._called.add(host)
+            self._start_host(host, rehearsing)
+
+    def dismiss_hosts(self) -> None:
+        """Let the hosts exit that :meth:`call_hosts` has started. The job does not begin."""
+        if self._server is not None:
+            self._server.close()
+
+    def _open(self) -> None:
+        if self._server is None:
+            self._server = self._open_control(
+                self.secret,
+                self._receive,
+                on_disconnect=self._disconnected,
+                host=self._executor.bind,
+            )
+
     def begin(self, *, resumed: bool, is_at_cut: bool = False) -> None:
         """Open the port for hosts, replay the log of a resumed job, send the first orders.
 
         ``is_at_cut``: a change has just checked the ends of the outputs, so they are not read
         again. Damage inside of them is found when the job ends or at the next start.
         """
-        self._server = self._open_control(
-            self.secret,
-            self._receive,
-            on_disconnect=self._disconnected,
-            host=self._executor.bind,
-        )
+        self._open()
         if resumed:
             self._manager.recall(self.log.replay())
         if resumed and not is_at_cut:
@@ -194,7 +207,7 @@ class Driver:
                 self._handle(notice)
         self._is_resumed = resumed
         begin = JobResumed if resumed else JobStarted
-        self._handle(begin(self._executor.hosts, self._now_us(), self._config.retain_us))
+        self._handle(begin(self._executor.hosts, self._time.now_us(), self._config.retain_us))
 
     def poll(self, wait_s: float) -> None:
         """Handle the queued notices, after waiting at most ``wait_s`` for one; then tick if due.
@@ -208,13 +221,15 @@ class Driver:
             self._handle(self._notices.get(timeout=wait_s))
             for _ in range(self._notices.qsize()):  # notices that arrived while a store was slow
                 self._handle(self._notices.get_nowait())
+        if self._held:
+            self._flush()
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
             return
-        self._forgive_pause(now)
+        self._time.forgive(self._ticked_s, now)
         self._ticked_s = now
         if self.ended_s is None:
-            self._handle(Tick(self._now_us()))
+            self._handle(Tick(self._time.now_us()))
         self._on_tick(self._manager)
         self._look_after_root()
 
@@ -269,33 +284,31 @@ class Driver:
         for record in (i for i in instructions if isinstance(i, Record)):
             self.log.append(record.notice)
         begins = isinstance(notice, JobStarted | JobResumed)
-        if begins or any(is_final(i, notice) for i in instructions):
-            self._keeper.insist(self.log.flush)
-            self._keeper.insist(self._keeper.check_owner)
+        waits = bool(self._held) or any(is_final(i, notice) for i in instructions)
+        if waits and not begins and all(map(may_wait, instructions)):
+            self._held += instructions
+            return
+        if waits or begins:
+            self._flush()
         for instruction in instructions:
+            self._perform(instruction)
+
+    def _flush(self) -> None:
+        """Make all notices durable, and perform the instructions that wait for that."""
+        self._keeper.insist(self.log.flush)
+        self._keeper.insist(self._keeper.check_owner)
+        held, self._held = self._held, []
+        for instruction in held:
             self._perform(instruction)
 
     def _last_status(self) -> None:
         self._keeper.check_owner()
         self._write_status()
 
-    def _forgive_pause(self, now_s: float) -> None:
-        """Extend all time limits by the time in which the driver read no messages.
-
-        The driver may have waited for a slow store while the hosts' messages were queued.
-        """
-        pause_s = now_s - self._ticked_s - PAUSE_MAX_S
-        if self._ticked_s and pause_s > 0:
-            self._origin_us -= int(pause_s * 1e6)
-
-    def _now_us(self) -> int:
-        """Return monotonic time, us, by which limits on silence and stalls are measured."""
-        return self._origin_us + int(self._clock.monotonic_s() * 1e6)
-
     def _perform(self, instruction: Instruction) -> None:
         match instruction:
-            case StartHost(host=host):
-                self._executor.start(self._host_spec(host), self._exited)
+            case StartHost(host=host) if host not in self._called:
+                self._start_host(host, self._manager)
             case Tell(host=host, instruction=message):
                 if isinstance(message, Locate):
                     self.endpoints.note(message)
@@ -313,12 +326,20 @@ class Driver:
                 self._keeper.note_leftovers(instruction)
             case CheckOutput(ends=ends):
                 self._keeper.insist(lambda: self._check(ends))
-            case Record():
-                pass  # its notice is logged before anything else
+            case Record() | StartHost():
+                pass  # its notice was logged before anything else, or the host runs already
             case EndJob():
                 self._end()
             case _:
                 assert_never(instruction)
+
+    def _start_host(self, host: str, manager: JobManager) -> None:
+        assert self._server is not None
+        limits = self._config.host_limits(self._executor.hosts)
+        limits = replace(limits, pace_started_us=limits.pace_started_us or self._pace_started_us)
+        place = self._server.address, self.secret
+        spec = host_spec(host, self._root, manager, self._executor, *place, limits)
+        self._executor.start(spec, self._exited)
 
     def _send(self, peer: str, message: HostInstruction) -> None:
         assert self._server is not None
@@ -332,28 +353,6 @@ class Driver:
         lost = self._check_outputs(ends, contents=self._config.host.verify)
         for notice in lost or (OutputWhole(),):
             self._notices.put(notice)
-
-    def _host_spec(self, host: str) -> HostSpec:
-        assert self._server is not None
-        limits = self._config.host_limits(self._executor.hosts)
-        return HostSpec(
-            host=host,
-            job=self._root.name,
-            root=self._root.uri,
-            control_address=self._server.address,
-            secret=self.secret,
-            limits=replace(limits, pace_started_us=self._paced_from_us()),
-            bind=self._executor.bind,
-            replaces=self._former(host),
-        )
-
-    def _paced_from_us(self) -> int:
-        """Return when the first row is due, us: as configured, or at the first vertex's start."""
-        return self._config.host.pace_started_us or self._pace_started_us
-
-    def _former(self, host: str) -> str:
-        """Return the name of the previous host in the slot of ``host``; empty if there was none."""
-        return next(h.former for h in self._manager.hosts if h.name == host)
 
     def _receive(self, peer: str, data: bytes) -> None:
         """Queue a host's message. Called from a thread of the Flight service."""
@@ -377,11 +376,11 @@ class Driver:
 
     def _end(self) -> None:
         """Stop the hosts and wait for them, so that no process writes after the job's end."""
-        self.ended_s = self._clock.monotonic_s()
-        stays = self.keeps_processes and self._manager.state == "stopped"
-        stays_at = self._executor.park(self.secret) if stays else ""
+        self.ended_s, is_stopped = self._clock.monotonic_s(), self._manager.state == "stopped"
         for host in self._manager.hosts:
-            self._stop_host(peer_name(host.name, 0), stays_at)
+            self._stop_host(peer_name(host.name, 0), self._stays_at if is_stopped else "")
+        if is_stopped:
+            self.on_ending()
         self._executor.close(self._config.host_stop_wait_s)
 
     def _stop_host(self, peer: str, stays_at: str = "") -> None:

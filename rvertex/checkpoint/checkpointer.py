@@ -161,6 +161,8 @@ class Checkpointer:
         self._count = self._failures = 0
         self._last_positions = positions
         self._is_requested = self._is_closed = False
+        #: No checkpoint is due by time or input: another one would delay the last one.
+        self.only_requested = False
         self._pending: _Pending | None = None
 
     def request(self) -> None:
@@ -187,6 +189,8 @@ class Checkpointer:
         self._is_closed = True
 
     def _is_due(self) -> bool:
+        if self.only_requested:
+            return False
         limits = self._env.limits
         interval_s, bytes_max = limits.checkpoint_interval_s, limits.checkpoint_bytes_max
         if bytes_max is not None and self._input_bytes >= bytes_max * self._wait:

@@ -115,6 +115,9 @@ class Productions:
         )
         return self._written
 
+    #: See :class:`Checkpointer`. Here it changes nothing: an announcement takes no time.
+    only_requested = False
+
     def request(self) -> None:
         """Announce the next entry as a checkpoint."""
         self._is_requested = True

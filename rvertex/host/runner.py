@@ -208,6 +208,7 @@ class VertexRunner:
 
     def take_checkpoint(self, order: TakeCheckpoint) -> None:
         """Take a checkpoint soon; if the job stops, at the positions that ``order`` requests."""
+        self.checkpoints.only_requested = order.holds
         self.last_checkpoint.request(order.inputs) if order.holds else self.checkpoints.request()
 
     def end_source(self) -> None:

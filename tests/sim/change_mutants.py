@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from jobmanager.driver import root_keeper
 from jobmanager.driver.job_deliveries import JobDeliveries
-from jobmanager.driver.running.changes import apply, cut, ends, pending
+from jobmanager.driver.running.changes import apply, cut, drafting, ends, pending
 from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.manager import stopping
+from jobmanager.storage.root import PLAN
 from rstream.items.hashing import slots_of
 from rstream.log import durable
 from rstream.store.fences import valid_segments
@@ -94,9 +95,10 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
     """A crash between the two writes leaves the new plan and the old log."""
     original = apply._commit
 
-    def commit(draft: Any, change: Any, savepoint: Any, built: Any, *given: Any) -> Any:
-        draft.final.replace_plan(built.plan)
-        return original(draft, change, savepoint, built, *given)
+    def commit(drafted: Any, savepoint: Any, change: Any, shell: Any) -> Any:
+        store = drafted.draft.final.store
+        store.put(PLAN, store.get(f"{change.folder}/{pending.PLACED}"))
+        return original(drafted, savepoint, change, shell)
 
     return Mutant(apply, "_commit", commit, TRAPS, change=True)
 
@@ -130,7 +132,7 @@ def a_rollback_goes_to_another_time() -> Mutant:
 
 def a_rollback_takes_back_what_was_delivered() -> Mutant:
     """Nobody checks whether rows since the change were delivered."""
-    return Mutant(apply, "end_of", lambda cut, stream: 0, change=True, deliver=True)
+    return Mutant(drafting, "end_of", lambda cut, stream: 0, change=True, deliver=True)
 
 
 def a_change_is_closed_before_its_log_begins() -> Mutant:

@@ -112,7 +112,7 @@ KILLERS = {
     "a_start_comes_before_an_end_at_one_instant": 200,
     "the_net_change_is_not_taken": 200,
     "a_tombstone_comes_without_a_row": 200,
-    "a_range_is_owned_twice": 1,
+    "a_range_is_owned_twice": 11,
     "a_row_at_a_bound_goes_to_the_range_before": 10013,
     "a_range_ends_one_slot_too_late": 10047,
     "a_row_is_left_behind": 1,
@@ -123,6 +123,6 @@ KILLERS = {
     "a_rollback_goes_to_another_time": 14,
     "nobody_looks_whether_all_are_level": 11,
     "a_rollback_takes_back_what_was_delivered": 283,
-    "a_change_is_closed_before_its_log_begins": 200,
+    "a_change_is_closed_before_its_log_begins": 0,
     "a_process_that_has_ended_is_given_a_host": 14,
 }

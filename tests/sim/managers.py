@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from jobmanager.driver.driver import Driver
     from jobmanager.manager.manager import JobManager
-    from jobmanager.state.messages import PartitionsAdded
+    from jobmanager.state.messages import PartitionsAdded, StateCopied
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
     from rvertex.vertex.spec import VertexSpec
@@ -48,6 +48,8 @@ class ManagerProcess(of_query.ManagerProcess):
     _topics: GrowingTopics | None = None
     _changing: Changing | None = None
     _plan: PhysicalPlan | None = None
+    #: The driver that has started hosts, and has not begun.
+    _next_driver: Driver | None = None
     #: What this process takes over from the change that it has just carried out.
     _following: Following | None = None
     #: Work that deletes what its last change has left.
@@ -89,7 +91,8 @@ class ManagerProcess(of_query.ManagerProcess):
     def prepare(self, root: JobRoot, driver: Driver) -> None:
         world, process = self._world, self.process
         if world.changes:
-            self._changing = Changing(root, self, lambda: None)
+            clock = SimClock(world.scheduler, process)
+            self._changing = Changing(root, self, lambda: None, self._draft_now, clock)
             self._changing.watch(driver)
         if self._plan is not None:
             self._topics = GrowingTopics(
@@ -110,6 +113,14 @@ class ManagerProcess(of_query.ManagerProcess):
                 SimDeliveryWiring(world, process),
             )
             self._deliveries.start()
+
+    def _draft_now(self, work: Callable[[], None]) -> Callable[[], object]:
+        """Draft a change before the hosts end. This process may die meanwhile."""
+        if self._world.scheduler.chance(0.5):
+            set_trap(self._world, self.process)
+        with self._world.changing():
+            work()
+        return lambda: None
 
     @property
     def have_caught_up(self) -> bool:
@@ -146,9 +157,21 @@ class ManagerProcess(of_query.ManagerProcess):
             self._deliveries.stop()
         elif self._world.scheduler.chance(0.5):
             assert self.driver is not None
-            self._following = Following(core.job, self.driver.log)
+            log = self.driver.log
+            self._following = Following(core.job, log, changing.drafted, self._call_hosts)
         tidy(root, self._untidied)
         self._change(root, CHANGE_TRIES_MAX)
+
+    def _call_hosts(self, plan: PhysicalPlan, state: StateCopied) -> None:
+        """Sometimes start the hosts of the next driver before all steps of a change are done."""
+        root, following, world = self._root, self._following, self._world
+        assert root is not None
+        assert following is not None
+        if world.scheduler.chance(0.5):
+            world.scheduler.met["hosts are called before a change is done"] += 1
+            world.passes_on = True
+            self._next_driver = self.make(root, plan.vertices, following.log)
+            self._next_driver.call_hosts(state)
 
     def _goes_on(self) -> bool:
         """Start the next driver in this process, if the change has prepared its log."""
@@ -156,8 +179,12 @@ class ManagerProcess(of_query.ManagerProcess):
         if root is None or following is None or not following.has_begun:
             return False
         world.scheduler.met["a driver takes over the log of a change"] += 1
-        world.passes_on, self._has_ended = True, False
-        self._guarded(lambda: self.drive(root, is_resumed=True, log=following.log))
+        self._has_ended, driver, self._next_driver = False, self._next_driver, None
+        if driver is None:
+            world.passes_on = True
+            self._guarded(lambda: self.drive(root, is_resumed=True, log=following.log))
+        else:
+            self._guarded(lambda: self.begin(root, driver, is_resumed=True))
         self._following = None
         self.wake()
         late_s = world.scheduler.between(0.0, TIDY_BY_S)

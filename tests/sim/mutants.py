@@ -21,7 +21,7 @@ import jobmanager.manager.collection
 import jobmanager.manager.damage
 import jobmanager.manager.instances
 import jobmanager.state.job_state
-from jobmanager.driver.driver import Driver
+from jobmanager.driver.shell_parts import PatientClock
 from jobmanager.manager.manager import JobManager
 from jobmanager.state import low_water_marks
 from jobmanager.state.job_state import JobState
@@ -242,7 +242,7 @@ def a_replaced_writer_takes_the_mark_back() -> Mutant:
 
 def wall_time_measures_silence() -> Mutant:
     """As it was before the simulation found it (seed 16)."""
-    return Mutant(Driver, "_now_us", lambda self: self._clock.now_us(), ("clock_jump",))
+    return Mutant(PatientClock, "now_us", lambda self: self._clock.now_us(), ("clock_jump",))
 
 
 MUTANTS: tuple[Callable[[], Mutant], ...] = (

@@ -15,7 +15,7 @@ import jobmanager
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running import legs, run
-from jobmanager.driver.running.changes import apply, pending
+from jobmanager.driver.running.changes import apply, drafting, pending
 from jobmanager.storage.query_file import load_query, query_file
 from tests.support.changed_jobs import QUICK
 from tests.support.jobs import WAIT_S
@@ -32,10 +32,10 @@ PHASES: dict[str, tuple[Any, str, str]] = {
     "delivering the rest": (JobDeliveries, "drain", "before"),
     "all delivered": (JobDeliveries, "drain", "after"),
     "reading the cut": (apply, "read_cut", "before"),
-    "saving": (apply, "save_cut", "before"),
-    "saved": (apply, "save_cut", "after"),
-    "fencing": (apply, "fence_off", "before"),
-    "fenced": (apply, "fence_off", "after"),
+    "saving": (drafting, "save_cut", "before"),
+    "saved": (drafting, "save_cut", "after"),
+    "fencing": (drafting, "fence_off", "before"),
+    "fenced": (drafting, "fence_off", "after"),
     "built": (apply, "_commit", "before"),
     "committed": (apply, "roll_forward", "before"),
     "plan replaced": (apply, "renew_claim", "before"),

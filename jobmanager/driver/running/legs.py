@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import open_for_job
@@ -29,16 +29,58 @@ from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
-    from jobmanager.driver.job_run import JobRun
-    from jobmanager.state.messages import PartitionsAdded
+    from jobmanager.driver.job_run import Beside, JobRun
+    from jobmanager.state.messages import PartitionsAdded, StateCopied
+    from jobmanager.storage.notice_log import NoticeLog
     from planner.physical.plan import PhysicalPlan
     from rvertex.host.executor import Executor
 
 
-def leg_of(
+class _Begun(NamedTuple):
+    """The first parts of a leg. ``beside``: parts for the driver to call at each tick."""
+
+    runner: Executor
+    driver: Driver
+    beside: list[Beside]
+
+
+def _begun(
     run: JobRun,
     plan: PhysicalPlan,
     runner: Executor,
+    config: JobConfig,
+    former: Leg | None = None,
+    log: NoticeLog | None = None,
+) -> _Begun:
+    beside: list[Any] = []
+    driver = Driver(
+        root=run.root,
+        manager=JobManager(Topology(plan.vertices), config, checks_output=True),
+        executor=runner,
+        config=config,
+        clock=SystemClock(),
+        on_status=run.take_status,
+        check_outputs=OutputCheck(plan),
+        on_tick=lambda manager: [one.note(manager) for one in beside],
+        log=log,
+    )
+    if former is not None:  # open subscriptions hold a reference to these
+        driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
+        driver.endpoints.forget()
+    return _Begun(runner, driver, beside)
+
+
+def leg_of(
+    run: JobRun, plan: PhysicalPlan, runner: Executor, config: JobConfig, *, resumed: bool
+) -> Leg:
+    """Assemble the parts that run a job until its end or first change."""
+    return _completed(run, plan, _begun(run, plan, runner, config), config, resumed=resumed)
+
+
+def _completed(
+    run: JobRun,
+    plan: PhysicalPlan,
+    begun: _Begun,
     config: JobConfig,
     *,
     resumed: bool,
@@ -46,7 +88,7 @@ def leg_of(
     following: Following | None = None,
     is_at_cut: bool = False,
 ) -> Leg:
-    """Assemble the parts that run the job until its end or next change."""
+    runner, driver, beside = begun
     inputs = InputPositions(plan, run.job_id)
     tidying = Tidying(run.root, () if following is None else following.tidy)
 
@@ -66,23 +108,9 @@ def leg_of(
         on_request=lambda: changing.note_request(),
         notes=decided,
     )
-    beside = (inputs, topics, columns, tidying, scaler)
-    driver = Driver(
-        root=run.root,
-        manager=JobManager(Topology(plan.vertices), config, checks_output=True),
-        executor=runner,
-        config=config,
-        clock=SystemClock(),
-        on_status=run.take_status,
-        check_outputs=OutputCheck(plan),
-        on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
-        log=following.log if following is not None and following.has_begun else None,
-    )
-    if former is not None:  # open subscriptions refer to these objects
-        driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
-        driver.endpoints.forget()
     deliveries = JobDeliveries(plan, run.root, run.job_id, driver, config)
     changing = Changing(run.root, deliveries, run.begin_change)
+    beside += [inputs, topics, columns, tidying, scaler, changing]
     changing.watch(driver)
 
     def at_end(state: str) -> None:
@@ -91,7 +119,7 @@ def leg_of(
             ended_s = driver.ended_s or SystemClock().monotonic_s()
             note_ends(plan, run.root, leases_end_s=ended_s + config.host.lease_s)
 
-    return Leg(plan, driver, runner, deliveries, (*beside, changing), resumed, at_end, is_at_cut)
+    return Leg(plan, driver, runner, deliveries, beside, resumed, at_end, is_at_cut)
 
 
 def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | None:
@@ -105,25 +133,45 @@ def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | Non
     if state != "stopped" or not run.is_changing or not run.deliver_rest(leg):
         run.is_changing = False
         return None
-    following = Following(leg.driver.job, leg.driver.log)
+    changing = next(one for one in leg.beside if isinstance(one, Changing))
+    begun: list[_Begun] = []
+
+    def go_on(plan: PhysicalPlan, log: NoticeLog | None) -> _Begun:
+        settings = root.settings()
+        name, master = settings["executor"], settings["master"]
+        runner = open_for_job(
+            plan, name, master, config, job_id, has_claimed=True, former=leg.executor
+        )
+        begun.append(_begun(run, plan, runner, config, leg, log))
+        return begun[0]
+
+    def call_hosts(plan: PhysicalPlan, state: StateCopied) -> None:
+        if changing.keeps_code:
+            go_on(plan, leg.driver.log).driver.call_hosts(state)
+
+    following = Following(leg.driver.job, leg.driver.log, changing.drafted, call_hosts)
     following.tidy.append(leg.driver.delete_obsolete)
     left = CHANGE_TRIES_MAX - run.changes_tried
-    outcome = change_now(root, tries_left=left, shell=Shell(following=following))
+    try:
+        outcome = change_now(root, tries_left=left, shell=Shell(following=following))
+    except BaseException:
+        for one in begun:
+            one.driver.dismiss_hosts()
+        raise
     is_open = outcome is None and pending(root.store) is not None
     run.changes_tried = run.changes_tried + 1 if is_open else 0
-    plan, settings = root.read_plan(to_run=True), root.settings()
+    plan = root.read_plan(to_run=True)
     assert plan is not None
     if not following.has_begun:  # the next driver reads the log
         following.log.close(flush=False)
         root.claim(SystemClock().now_us(), after=root.epoch)
-    name, master = settings["executor"], settings["master"]
-    runner = open_for_job(plan, name, master, config, job_id, has_claimed=True, former=leg.executor)
+    first = begun[0] if begun else go_on(plan, following.log if following.has_begun else None)
     run.is_changing = False
     is_at_cut = outcome is not None and outcome["state"] == "done"
-    return leg_of(
+    return _completed(
         run,
         plan,
-        runner,
+        first,
         config,
         resumed=True,
         former=leg,

@@ -105,8 +105,18 @@ class ManagerProcess:
 
     def drive(self, root: JobRoot, *, is_resumed: bool, log: NoticeLog | None = None) -> None:
         """Start a driver. ``log``: of this job manager, if it is open already."""
+        self.begin(root, self.make(root, self.planned(root), log), is_resumed=is_resumed)
+
+    def begin(self, root: JobRoot, driver: Driver, *, is_resumed: bool) -> None:
+        """Start this driver."""
+        self.prepare(root, driver)
+        driver.begin(resumed=is_resumed)
+
+    def make(
+        self, root: JobRoot, vertices: Sequence[VertexSpec], log: NoticeLog | None = None
+    ) -> Driver:
+        """Make the driver of this process."""
         world, process = self._world, self.process
-        vertices = self.planned(root)
         self.vertices = {str(v.id): v for v in vertices}
         self.core = WatchedManager(world.workload, vertices, world.scheduler)
         self.driver = SimDriver(
@@ -124,8 +134,7 @@ class ManagerProcess:
             on_tick=self.on_tick,
             log=log,
         )
-        self.prepare(root, self.driver)
-        self.driver.begin(resumed=is_resumed)
+        return self.driver
 
     # ---- what jobs have that read logs or deliver
 

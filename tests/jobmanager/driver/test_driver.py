@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobmanager.config import JobConfig
-from jobmanager.driver.driver import PAUSE_MAX_S, Driver
+from jobmanager.driver.driver import Driver
+from jobmanager.driver.shell_parts import PAUSE_MAX_S
 from jobmanager.errors import JobRunningError
 from jobmanager.manager.manager import JobManager
 from jobmanager.storage.notice_log import FLUSHES_MAX, NoticeLog, read_notices
@@ -421,7 +422,8 @@ def test_processes_stay_only_if_the_job_stops_for_a_change_that_keeps_its_code(
     scene = Scene(MemoryBlobs())
     told: list[HostInstruction] = []
     scene.lines[0].on_send = lambda peer, said: told.append(said)
-    scene.driver.keeps_processes = keeps
+    if keeps:
+        scene.driver.keep_processes()
     if stops:
         scene.driver.stop()
         for _ in range(int(CONFIG.stop_wait_s) + 2):  # no checkpoint arrives
@@ -461,3 +463,45 @@ def test_a_request_is_handed_on_once() -> None:
         scene.pass_time(1.0)
     assert sorted(taken) == [DRAIN + "h0.0", STOP]
     assert root.requests() == [STOP], "the next job manager takes it, should this one die"
+
+
+def test_deletions_that_arrive_together_wait_for_one_flush() -> None:
+    scene, flushes = Scene(MemoryBlobs()), []
+    flush = scene.driver.log.flush
+    scene.driver.log.flush = lambda: flushes.append(flush())  # type: ignore[method-assign,func-returns-value]
+    for _ in range(3):
+        scene.hear_zombie()
+    scene.driver.poll(0)
+    assert len(flushes) == 1
+
+
+def test_hosts_that_were_called_before_the_takeover_are_started_once() -> None:
+    class Counting(Hosts):
+        """An executor that counts."""
+
+        def __init__(self) -> None:
+            self.started: list[str] = []
+
+        def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+            self.started.append(spec.host)
+
+    store, executor = MemoryBlobs(), Counting()
+    scene, root = Scene(store), JobRoot(store)
+    state = scene.manager.copy_state()
+    root.claim(scene.clock.now_us())
+    manager = JobManager(chain("volatile"), CONFIG)
+    driver = Driver(
+        root=root,
+        manager=manager,
+        executor=executor,
+        config=CONFIG,
+        clock=scene.clock,
+        on_status=lambda status: None,
+        background=InlineBackground(),
+        open_control=scene._open,
+    )
+    driver.call_hosts(state)
+    called = list(executor.started)
+    driver.log.begin_with(state)
+    driver.begin(resumed=True)
+    assert executor.started == called == [host.name for host in manager.hosts]

@@ -18,34 +18,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.compare import compare
-from jobmanager.driver.running.changes.copies import Draft
 from jobmanager.driver.running.changes.cut import read_cut
-from jobmanager.driver.running.changes.ends import (
-    end_of,
-    fence_off,
-    in_generation,
-    next_generation,
-    outputs_of,
-    truncate,
-    withdraw_fences,
+from jobmanager.driver.running.changes.drafting import (
+    basis_of,
+    before_name,
+    complete,
+    draft_change,
+    with_deliveries,
 )
-from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
-from jobmanager.driver.running.changes.generation import Builder
-from jobmanager.driver.running.changes.rescaled import Rescaler
-from jobmanager.driver.running.changes.saving import complete, save_cut
+from jobmanager.driver.running.changes.ends import next_generation, truncate, withdraw_fences
+from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.state.messages import LOG_CODEC, StateCopied
-from jobmanager.storage.documents import (
-    json_document,
-    pickle_document,
-    read_json_document,
-    read_pickle_document,
-)
+from jobmanager.storage.documents import json_document, read_pickle_document
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
-from jobmanager.storage.places import plan_in, plan_without_place
+from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, display_uri
-from jobmanager.storage.savepoints import MANIFEST, folder_of, list_savepoints, read_savepoint
+from jobmanager.storage.savepoints import MANIFEST, folder_of, list_savepoints
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.log.background import InlineBackground
@@ -54,8 +43,7 @@ from rstream.store.sync_later import side_by_side
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobmanager.driver.running.changes.cut import Cut
-    from jobmanager.driver.running.changes.generation import Generation
+    from jobmanager.driver.running.changes.drafting import Drafted
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.state.job_state import JobState
     from jobmanager.storage.root import JobRoot
@@ -64,19 +52,25 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
 
-#: Files of a change: the plan that replaces the job's plan; and the copy of the job's state.
-_PLACED, _COPY = "next-plan.pkl", "state"
-
 
 class Following:
     """State that the next driver in this process takes over, instead of reading it.
 
-    ``job``: the state of the job at the cut. ``log``: its log; all notices in it are durable.
+    ``job``: the state of the job at the cut. ``log``: has its notices, all of them durable.
+    ``drafted_ahead``: waits for a draft of the change, made while the hosts ended, if there is one.
+    ``on_committed``: called with the next plan and state, to start the hosts of the next driver.
     """
 
-    def __init__(self, job: JobState, log: NoticeLog) -> None:
-        self.job, self.log = job, log
-        #: Whether the log has started again, with the copy of the next generation's state.
+    def __init__(
+        self,
+        job: JobState,
+        log: NoticeLog,
+        drafted_ahead: Callable[[], Drafted | None] = lambda: None,
+        on_committed: Callable[[PhysicalPlan, StateCopied], object] = lambda plan, copy: None,
+    ) -> None:
+        self.job, self.log, self.drafted_ahead = job, log, drafted_ahead
+        self.on_committed = on_committed
+        #: Whether the log has begun again, with the copy of the next generation's state.
         self.has_begun = False
         #: Deletes obsolete files. If the process dies before, the next change deletes them.
         self.tidy: list[Callable[[], object]] = []
@@ -134,20 +128,21 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     assert plan is not None
     if shell.following is None:  # a suspended job manager may be about to commit this change
         pending.commit(root.store, root.epoch, None)
-    number, draft = next_generation(root), Draft(root)
-    if change.kind != "savepoint":  # of a failed attempt; savepoints have none
-        withdraw_fences(draft.root, plan, number)
-    cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
+    number, following = next_generation(root), shell.following
+    drafted = None if following is None else following.drafted_ahead()
+    if drafted is None and change.kind != "savepoint":  # an attempt may have died
+        withdraw_fences(root, plan, number)
     try:
-        match change.kind:
-            case "savepoint":
-                return _saved(draft, plan, cut, change, shell)
-            case "deploy":
-                return _deployed(draft, plan, cut, change, shell)
-            case "rescale":
-                return _rescaled(draft, plan, cut, change, shell)
-            case "rollback":
-                return _rolled_back(draft, plan, cut, change, shell)
+        cut = read_cut(root, plan, None if following is None else following.job)
+        if drafted is not None and drafted.basis != basis_of(cut):
+            withdraw_fences(root, plan, number)
+            drafted = None
+        if drafted is None:
+            drafted = draft_change(root, plan, cut, change, shell.clock.now_us())
+        savepoint = with_deliveries(root, plan, drafted.savepoint)
+        if change.kind == "savepoint":
+            return _saved(drafted, savepoint, change, shell)
+        return _commit(drafted, savepoint, change, shell)
     except StreamEngineError as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
@@ -175,137 +170,28 @@ def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | No
         pending.tidy(root.store)
 
 
-def _saved(
-    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
-) -> dict[str, Any]:
-    made = complete(draft, save_cut(draft, plan, cut, change.savepoint, shell.clock.now_us()))
+def _saved(drafted: Drafted, savepoint: Savepoint, change: Change, shell: Shell) -> dict[str, Any]:
+    made = complete(drafted.draft, savepoint)
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
-    _close(draft.final, change.id, outcome, shell)
+    _close(drafted.draft.final, change.id, outcome, shell)
     return outcome
 
 
-def _deployed(
-    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
-) -> dict[str, Any]:
-    root = draft.root
-    number = next_generation(root)
-    new = _next_plan(root, change)
-    comparison = compare(plan, new)
-    if comparison.refusals:
-        raise ChangeRefusedError(display_uri(root.uri), comparison.refusal)
-    if change.approved and change.approved != comparison.hash:
-        reason = "the job has changed since the comparison was approved; deploy again"
-        raise ChangeRefusedError(display_uri(root.uri), reason)
-    savepoint = save_cut(draft, plan, cut, before_name(number), shell.clock.now_us())
-    built = Builder(root, savepoint, (plan, comparison.plan), comparison.links, number).build()
-    fence_off(root, (plan, built.plan), cut, number, {})
-    settings = {**(change.settings or {}), GENERATION: number}
-    return _commit(draft, change, savepoint, built, settings, shell)
-
-
-def _rescaled(
-    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
-) -> dict[str, Any]:
-    root = draft.root
-    number = next_generation(root)
-    savepoint = save_cut(draft, plan, cut, before_name(number), shell.clock.now_us())
-    built = Rescaler(root, savepoint, plan, change.new_bounds, number).build()
-    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
-    fence_off(root, (plan, built.plan), cut, number, {})
-    return _commit(draft, change, savepoint, built, {GENERATION: number}, shell)
-
-
-def _commit(
-    draft: Draft,
-    change: Change,
-    savepoint: Savepoint,
-    built: Generation,
-    settings: dict[str, Any],
-    shell: Shell,
-    ends: dict[str, int] | None = None,
-) -> dict[str, Any]:
-    """Commit the change, then do its steps. ``ends``: per uri, the seq at which to truncate."""
-    root, folder = draft.root, change.folder
-    plan = in_generation(built.plan, settings[GENERATION])
-    root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(plan)))
-    root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
-    root = draft.synced()
+def _commit(drafted: Drafted, savepoint: Savepoint, change: Change, shell: Shell) -> dict[str, Any]:
+    """Commit the change, then do its steps."""
+    root, ends = drafted.draft.final, drafted.ends
     root.check_owner()
     commit = {
         "id": change.id,
         "kind": change.kind,
         "savepoint": savepoint.name,
         "time": savepoint.time_us,
-        "settings": {**settings, "plan": plan.plan_hash},
+        "settings": drafted.settings,
         "ends": ends or {},
         "manifest": savepoint.to_json() if ends is None else None,  # a rollback takes no savepoint
     }
     pending.commit(root.store, root.epoch, commit)
     return roll_forward(root, commit, shell)
-
-
-def _rolled_back(
-    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
-) -> dict[str, Any]:
-    """Return to a savepoint: truncate the result at its ends, and restore its query."""
-    root = draft.root
-    savepoint = read_savepoint(root.store, change.savepoint)
-    # Names of hosts and checkpoints since the savepoint must not be used again.
-    savepoint = replace(savepoint, epoch=cut.job.epoch, takeovers=cut.job.takeovers)
-    former = plan_in(
-        read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
-        display_uri(root.uri),
-    )
-    ends = _ends(savepoint, former)
-    ends = {**dict.fromkeys((uri for _, uri in outputs_of(plan)), 0), **ends}
-    beyond = [
-        stream
-        for output in plan.of_outputs
-        for stream, uri in output.sink_streams()
-        if output.deliveries and end_of(cut, stream) > ends.get(uri, 0)
-    ]
-    if beyond:
-        reason = (
-            f"rows of {', '.join(beyond)} were delivered since the change, and cannot be taken "
-            "back; deploy the former query instead"
-        )
-        raise ChangeRefusedError(display_uri(root.uri), reason)
-    settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
-    number = next_generation(root)
-    links = {stage.name: stage.name for stage in former.stages}
-    built = Builder(root, savepoint, (former, former), links, number).build()
-    query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
-    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", query)
-    kept: dict[str, Any] = {
-        name: settings[name] for name in ("query_file", "folders") if name in settings
-    }
-    fence_off(root, (plan, built.plan), cut, number, ends)
-    return _commit(draft, change, savepoint, built, {**kept, GENERATION: number}, shell, ends)
-
-
-def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
-    """Return, per uri, the end (seq) at the savepoint of each stream that users read."""
-    outputs = {row.vertex: row.outputs for row in savepoint.vertices}
-    ends = {}
-    for vertex in plan.vertices:
-        at = 0
-        for edge in vertex.outputs:
-            for uri in edge.uris:
-                if edge.is_sink or edge.side:
-                    ends[uri] = outputs[vertex.id][at]
-                at += 1
-    return ends
-
-
-def before_name(number: int) -> str:
-    """Return the name of the savepoint that is taken before generation ``number`` starts."""
-    return f"before-{number:04d}"
-
-
-def _next_plan(root: JobRoot, change: Change) -> PhysicalPlan:
-    data = root.store.get(f"{change.folder}/{pending.NEXT_PLAN}")
-    plan: PhysicalPlan = read_pickle_document(data, to_run=True)
-    return plan_in(plan, display_uri(root.uri))
 
 
 def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[str, Any]:
@@ -322,15 +208,20 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     for uri, end in commit["ends"].items():
         truncate(root.open_store(uri), end, commit["settings"][GENERATION])
         root.check_owner()
-    placed = store.get(f"{folder}/{_PLACED}")
+    placed = store.get(f"{folder}/{pending.PLACED}")
     query = store.get(f"{folder}/{pending.NEXT_QUERY}")
     settings = {**root.settings(), **commit["settings"]}
     blobs = {PLAN: placed, QUERY: query, JOB: json_document(settings)}
     if (manifest := commit.get("manifest")) is not None:
         blobs[f"{folder_of(commit['savepoint'])}/{MANIFEST}"] = json_document(manifest)
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
-    copy = LOG_CODEC.decode(store.get(f"{folder}/{_COPY}"))
+    copy = LOG_CODEC.decode(store.get(f"{folder}/{pending.COPY}"))
     assert isinstance(copy, StateCopied), copy
+    copy = replace(copy, epoch=max(copy.epoch, 1))
+    if shell.following is None:  # a dead job manager may have given names to hosts
+        copy = replace(copy, takeovers=copy.takeovers + 1)
+    else:
+        shell.following.on_committed(plan, copy)
 
     def renew() -> None:
         for output in plan.of_outputs:
@@ -338,7 +229,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
             renew_claim(place, output, display_uri(root.uri), settings["id"])
 
     def begin() -> None:
-        begin_log(root, replace(copy, epoch=max(copy.epoch, 1)), shell)
+        begin_log(root, copy, shell)
 
     puts = [partial(store.put, path, data) for path, data in blobs.items()]
     side_by_side(store, [*puts, renew, begin])

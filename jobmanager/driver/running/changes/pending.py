@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 FOLDER = "change"
 REQUEST, COMMITS = f"{FOLDER}/request.json", f"{FOLDER}/commits"
 OUTCOME, NEXT_PLAN, NEXT_QUERY = "outcome.json", "plan.pkl", "query.pkl"
+#: Files of a change: the plan that replaces the job's, and the copy of the job's state.
+PLACED, COPY = "next-plan.pkl", "state"
 Kind = Literal["savepoint", "deploy", "rollback", "rescale"]
 
 

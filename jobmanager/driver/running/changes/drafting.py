@@ -1,0 +1,257 @@
+"""Drafts a change: a savepoint of the cut, and the files of the next generation.
+
+Nothing here commits. So a draft can be made while the hosts of the job end, and dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jobmanager.delivery.claim import recorded_position
+from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes.compare import compare
+from jobmanager.driver.running.changes.copies import Draft
+from jobmanager.driver.running.changes.cut import read_cut
+from jobmanager.driver.running.changes.ends import (
+    end_of,
+    fence_off,
+    in_generation,
+    next_generation,
+    outputs_of,
+)
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.generation import Builder
+from jobmanager.driver.running.changes.rescaled import Rescaler
+from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
+from jobmanager.errors import NoJobError
+from jobmanager.state.messages import LOG_CODEC
+from jobmanager.storage import savepoints
+from jobmanager.storage.documents import (
+    pickle_document,
+    read_json_document,
+    read_pickle_document,
+)
+from jobmanager.storage.places import plan_in, plan_without_place
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
+from jobmanager.storage.savepoints import Savepoint, folder_of, read_savepoint
+from rstream.log.durable import DurableLog
+from rstream.types import INF_TIME
+from rvertex.sinks.spec import name_of
+
+if TYPE_CHECKING:
+    from jobmanager.driver.running.changes.cut import Cut
+    from jobmanager.driver.running.changes.generation import Generation
+    from jobmanager.driver.running.changes.pending import Change
+    from jobmanager.storage.root import JobRoot
+    from planner.physical.plan import PhysicalPlan
+
+
+def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
+    """Take a savepoint of a stopped job. It replaces a savepoint of the same name.
+
+    Raises:
+        NoJobError: the root has no job that has started.
+        NotACutError: the job did not stop cleanly.
+    """
+    savepoints.check_name(name)
+    plan = root.read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root.uri))
+    draft = Draft(root)
+    saved = save_cut(draft, plan, read_cut(root, plan), name, now_us)
+    return complete(draft, with_deliveries(root, plan, saved))
+
+
+def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
+    """Make all files of the draft durable, and then write the manifest of its savepoint."""
+    savepoints.write_manifest(draft.synced().store, savepoint)
+    return savepoint
+
+
+def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
+    """Write the files of a savepoint of the cut; :func:`complete` completes it."""
+    root = draft.final
+    store, folder = root.store, folder_of(name)
+    if store.exists(f"{folder}/{savepoints.MANIFEST}"):
+        savepoints.expire(store, name)
+    root.check_owner()
+    for path in store.list(folder):  # delete files of an incomplete savepoint
+        store.delete(path)
+    times = [
+        time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))
+        for vertex, ref in cut.refs.items()
+        if plan.vertex(vertex).source is not None
+    ]
+    for rest in cut.rests:
+        log = DurableLog(draft.root.store.child(f"{folder}/{rest.stream}"), rest.stream)
+        for items in rest_items(root.open_store(rest.uri), rest):
+            log.write(items)
+    for file in (PLAN, QUERY, JOB):
+        draft.root.store.put(f"{folder}/{file}", store.get(file))
+    return Savepoint(
+        name=name,
+        created_us=now_us,
+        time_us=min(times, default=int(INF_TIME)),
+        plan_hash=plan.plan_hash,
+        epoch=cut.job.epoch,
+        takeovers=cut.job.takeovers,
+        checkpointed_us=cut.job.checkpointed_us,
+        vertices=tuple(_saved(cut, vertex.id) for vertex in plan.vertices),
+        rests=tuple(savepoints.SavedRest(r.stream, r.lo, r.hi) for r in cut.rests),
+    )
+
+
+def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
+    ref, state = cut.refs.get(vertex), cut.job.vertices[vertex]
+    if ref is None:
+        digests = tuple(digest.hex() for digest in state.digests)
+        return savepoints.SavedVertex(vertex, "", (), (), state.ends, True, digests)
+    return savepoints.SavedVertex(vertex, ref.name, ref.parts, ref.inputs, ref.outputs)
+
+
+def with_deliveries(root: JobRoot, plan: PhysicalPlan, savepoint: Savepoint) -> Savepoint:
+    """Return a savepoint with the present positions of the deliveries."""
+    partitions = range(len(plan.sink_streams()))
+    names = [name_of(spec) for spec in plan.deliveries]
+    found = ((n, k, recorded_position(root.store, n, k)) for n in names for k in partitions)
+    return replace(savepoint, deliveries=tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A change that can be committed: its files are written, and outputs are fenced off.
+
+    ``basis``: see :func:`basis_of`. ``settings``: fields of ``job.json`` that change. ``ends``:
+    per uri, the seq to truncate a stream at; None: the outputs continue at their ends.
+    """
+
+    draft: Draft
+    savepoint: Savepoint
+    basis: tuple[object, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    ends: dict[str, int] | None = None
+
+
+class _Built(NamedTuple):
+    savepoint: Savepoint
+    made: Generation
+    settings: dict[str, Any]
+    ends: dict[str, int] | None = None
+
+
+def basis_of(cut: Cut) -> tuple[object, ...]:
+    """Return all parts of a cut that a draft uses. A draft is good for a cut with equal parts."""
+    job = cut.job
+    ended = {v: (s.ends, tuple(s.digests)) for v, s in job.vertices.items() if s.is_finished}
+    counts = job.epoch, job.takeovers, job.checkpointed_us
+    return *counts, dict(cut.refs), cut.rests, ended
+
+
+def draft_change(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int
+) -> Drafted:
+    """Write all files that precede the commit of a change, and make them durable.
+
+    Raises:
+        ChangeRefusedError, NotByKeyError, CannotConvertError: the change is not possible.
+        NotACutError: a suspended host has written beyond the cut.
+    """
+    draft, basis = Draft(root), basis_of(cut)
+    if change.kind == "savepoint":
+        return Drafted(draft, save_cut(draft, plan, cut, change.savepoint, now_us), basis)
+    number = next_generation(root)
+    draw = {"deploy": _deployed, "rescale": _rescaled, "rollback": _rolled_back}[change.kind]
+    savepoint, built, settings, ends = draw(draft, plan, cut, change, now_us)
+    fence_off(draft.root, (plan, built.plan), cut, number, ends or {})
+    plan, store = in_generation(built.plan, number), draft.root.store
+    store.put(f"{change.folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
+    store.put(f"{change.folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
+    draft.synced()
+    return Drafted(draft, savepoint, basis, {**settings, "plan": plan.plan_hash}, ends)
+
+
+def _deployed(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:
+    root = draft.root
+    number = next_generation(root)
+    new = _next_plan(root, change)
+    comparison = compare(plan, new)
+    if comparison.refusals:
+        raise ChangeRefusedError(display_uri(root.uri), comparison.refusal)
+    if change.approved and change.approved != comparison.hash:
+        reason = "the job has changed since the comparison was approved; deploy again"
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    savepoint = save_cut(draft, plan, cut, before_name(number), now_us)
+    built = Builder(root, savepoint, (plan, comparison.plan), comparison.links, number).build()
+    return _Built(savepoint, built, {**(change.settings or {}), GENERATION: number})
+
+
+def _rescaled(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:
+    root = draft.root
+    number = next_generation(root)
+    savepoint = save_cut(draft, plan, cut, before_name(number), now_us)
+    built = Rescaler(root, savepoint, plan, change.new_bounds, number).build()
+    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
+    return _Built(savepoint, built, {GENERATION: number})
+
+
+def _rolled_back(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:
+    """Return to a savepoint: truncate the result at its ends, and restore its query."""
+    del now_us
+    root = draft.root
+    savepoint = read_savepoint(root.store, change.savepoint)
+    # Names of hosts and checkpoints since the savepoint must not be given again.
+    savepoint = replace(savepoint, epoch=cut.job.epoch, takeovers=cut.job.takeovers)
+    former = plan_in(
+        read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
+        display_uri(root.uri),
+    )
+    ends = _ends(savepoint, former)
+    ends = {**dict.fromkeys((uri for _, uri in outputs_of(plan)), 0), **ends}
+    beyond = [
+        stream
+        for output in plan.of_outputs
+        for stream, uri in output.sink_streams()
+        if output.deliveries and end_of(cut, stream) > ends.get(uri, 0)
+    ]
+    if beyond:
+        reason = (
+            f"rows of {', '.join(beyond)} were delivered since the change, and cannot be taken "
+            "back; deploy the former query instead"
+        )
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
+    number = next_generation(root)
+    links = {stage.name: stage.name for stage in former.stages}
+    built = Builder(root, savepoint, (former, former), links, number).build()
+    query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
+    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", query)
+    kept: dict[str, Any] = {
+        name: settings[name] for name in ("query_file", "folders") if name in settings
+    }
+    return _Built(savepoint, built, {**kept, GENERATION: number}, ends)
+
+
+def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
+    """Return per uri the end (seq) at the savepoint of each stream that users read."""
+    outputs = {row.vertex: row.outputs for row in savepoint.vertices}
+    ends = {}
+    for vertex in plan.vertices:
+        at = 0
+        for edge in vertex.outputs:
+            for uri in edge.uris:
+                if edge.is_sink or edge.side:
+                    ends[uri] = outputs[vertex.id][at]
+                at += 1
+    return ends
+
+
+def before_name(number: int) -> str:
+    """Return the name of the savepoint that is taken before generation ``number`` starts."""
+    return f"before-{number:04d}"
+
+
+def _next_plan(root: JobRoot, change: Change) -> PhysicalPlan:
+    data = root.store.get(f"{change.folder}/{pending.NEXT_PLAN}")
+    plan: PhysicalPlan = read_pickle_document(data, to_run=True)
+    return plan_in(plan, display_uri(root.uri))
