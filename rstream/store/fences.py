@@ -94,7 +94,7 @@ def remove_fences(store: BlobStore, generation: int, epoch: int) -> None:
     for name in own:
         store.delete(name)
     if own or void not in names:
-        store.put(void, b"\n")  # synced with its folder, and so are earlier deletions
+        store.put(void, b"\n")  # syncs the folder, and so the deletions
 
 
 def reaches_beyond(store: BlobStore, fence: Fence) -> bool:

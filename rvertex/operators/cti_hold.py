@@ -79,7 +79,7 @@ class HeldCtis:
         self._waiting = np.array(waiting, np.int64)
 
     def _followed(self, ctis: np.ndarray, out: Run) -> Run:
-        """Buffer ``ctis``, and emit the CTIs whose times ``out`` has reached."""
+        """Return ``out`` with the CTIs that it has reached. Buffer the others of ``ctis``."""
         waiting = np.concatenate([self._waiting, ctis])
         self._reached = frontier_after(self._reached, [out])
         count = int(waiting.searchsorted(self._reached, side="right"))

@@ -74,9 +74,9 @@ class EdgeRunningSessions(OverSessions):
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Sessions that end, int64[n] each.
+    """The sessions that end in a step, as arrays int64[n]: codes of keys, end times, and steps.
 
-    ``of``: the step of the last result; -1: an earlier call.
+    ``of``: the step that had the session's last result; -1: a step of an earlier call.
     """
 
     codes: np.ndarray

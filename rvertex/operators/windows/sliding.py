@@ -218,7 +218,7 @@ class SlidingWindows:
     def _converted(self, events: pa.RecordBatch) -> _Rows:
         """Convert rows to codes and numpy values.
 
-        Raise the bound that detects overflow of int64.
+        Also note the greatest value, from which the caller sees that a sum may overflow int64.
         """
         rows = events.num_rows
         codes = self._table.codes(self._grouping.key_columns(events), rows)

@@ -118,7 +118,7 @@ class IdJoiner:
     def close(self) -> None:
         """Close the output; the registry stays open for other joiners of this process."""
         self.stop()
-        with contextlib.suppress(RegistryAwayError):  # the next process records it
+        with contextlib.suppress(RegistryAwayError):  # the next process flushes
             self._registry.flush()
         self._output.close()
 
