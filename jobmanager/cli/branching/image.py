@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 #: Most attempts to copy. The copy starts again if the job has deleted a file meanwhile.
-COPIES_MAX = 8
+COPIES_MAX = 30
 
 
 @error_class

@@ -104,7 +104,7 @@ def test_limits_of_a_stage_hold_for_its_group_and_others_are_errors(tmp_path: Pa
     unlike = Policy(stages=(("s01", (1, 2)), ("s02", (1, 2)), ("s03", (1, 3)), ("s09", (1, 2))))
     source, other, unknown = fitted(unlike, plan)[1]
     assert "[stages.s01] has no effect: the state of s01-items cannot be divided" in source
-    assert "s03-join and s02-agg are divided alike" in other
+    assert "s03-join and s02-agg always have the same number of vertices" in other
     assert "there is no stage 's09'" in unknown
     with pytest.raises(RescaleError, match="no stage 's09'"):
         jobmanager.run(
