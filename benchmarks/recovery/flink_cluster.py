@@ -33,6 +33,8 @@ SCRIPT = Path(__file__).parent / "flink_job.py"
 READY_WAIT_S = 120.0
 END_WAIT_S = 90.0
 STOP_WAIT_S = 20.0
+#: How often a savepoint is looked for.
+LOOK_S = 0.005
 #: Seconds of events that warm up the cluster.
 WARM_LOAD_S = 6.0
 #: Settings of the cluster. A lost process counts as dead after ``interval`` x
@@ -41,7 +43,6 @@ WARM_LOAD_S = 6.0
 CLUSTER_SETTINGS = {
     "heartbeat.interval": "200ms",
     "heartbeat.timeout": "5s",
-    "taskmanager.numberOfTaskSlots": "1",
     "taskmanager.memory.process.size": "1536m",
     "taskmanager.memory.managed.size": "256m",
     "jobmanager.memory.process.size": "1280m",
@@ -124,12 +125,14 @@ class TaskManager:
 class Cluster:
     """A standalone cluster on this machine. Processes are killed by their ids."""
 
-    def __init__(self, folder: Path, task_managers: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, task_managers: int, slots: int = 1) -> None:
+        """``slots``: of each task manager."""
+        self.folder, self._slots = folder, task_managers * slots
         self._home = next(FLINK.parent.parent.glob("lib/python*/site-packages/pyflink"))
         self._rest, rpc = free_port(), free_port()
         self._settings = {
             **CLUSTER_SETTINGS,
+            "taskmanager.numberOfTaskSlots": str(slots),
             "jobmanager.rpc.port": str(rpc),
             "rest.port": str(self._rest),
             "io.tmp.dirs": str(folder / "tmp"),
@@ -150,12 +153,12 @@ class Cluster:
                 "taskmanager", {"taskmanager.resource-id": name}, subprocess.PIPE
             )
             self._task_managers[name] = TaskManager(started)
-        self._await("its slots", lambda: self._get("overview")["slots-total"] == self._wanted)
+        self._await("its slots", lambda: self._get("overview")["slots-total"] == self._slots)
 
     def warm_up(self, load: Load) -> None:
         """Run the job on every task manager, at full speed."""
         folder = self.folder / "warm"
-        job = self.submit(folder, replace(load, seconds=WARM_LOAD_S), self._wanted, 1.0)
+        job = self.submit(folder, replace(load, seconds=WARM_LOAD_S), self._slots, 1.0)
         put_start(folder, 1)
         self.await_end(job)
 
@@ -166,6 +169,21 @@ class Cluster:
         """
         folder.mkdir()
         write_events(load, folder / "events")
+        client = self.client(folder, load, slots, checkpoint_interval_s)
+        told, errors = client.communicate("\n", timeout=READY_WAIT_S)
+        if client.returncode:
+            raise RuntimeError(f"Flink took no job: {errors[-2_000:]}")
+        job = told.split()[-1]
+        self.await_running(job)
+        return job
+
+    def client(
+        self, folder: Path, load: Load, slots: int, checkpoint_interval_s: float
+    ) -> subprocess.Popen[str]:
+        """Start a process that builds the job, and submits it after a line with a savepoint.
+
+        The line is empty for a new job.
+        """
         settings = {
             **JOB_SETTINGS,
             "rest.address": "localhost",
@@ -175,20 +193,28 @@ class Cluster:
             "parallelism.default": str(slots),
         }
         given = [f"{name}={value}" for name, value in settings.items()]
-        done = subprocess.run(
+        return subprocess.Popen(
             [FLINK, SCRIPT, "--folder", folder, "--rows", str(load.rows), "--window-us",
              str(load.window_us), "--setting", *given],
-            capture_output=True, text=True, check=False, timeout=READY_WAIT_S,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(f"Flink took no job: {done.stderr[-2_000:]}")
-        job = done.stdout.split()[-1]
 
-        def is_running() -> bool:
-            return {v["status"] for v in self._of(job)["vertices"]} == {"RUNNING"}
+    def await_running(self, job: str) -> None:
+        """Wait until all tasks of a job run."""
+        states = {"RUNNING"}
+        self._await("the job", lambda: {v["status"] for v in self._of(job)["vertices"]} == states)
 
-        self._await("the job", is_running)
-        return job
+    def stop_with_savepoint(self, job: str, folder: Path) -> str:
+        """Stop a job; return the path of its savepoint."""
+        asked = self._post(f"jobs/{job}/stop", {"targetDirectory": folder.as_uri()})
+        place = f"jobs/{job}/savepoints/{asked['request-id']}"
+        deadline_s = time.monotonic() + READY_WAIT_S
+        while (found := self._get(place))["status"]["id"] != "COMPLETED":
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"Flink: no savepoint within {READY_WAIT_S:g} s")
+            time.sleep(LOOK_S)
+        path: str = found["operation"]["location"]
+        return path
 
     def kill_busy(self, kills: int) -> int:
         """Send SIGKILL to task managers that run the job; return the time."""
@@ -255,6 +281,13 @@ class Cluster:
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._rest}/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        address = f"http://127.0.0.1:{self._rest}/{path}"
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(address, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 
     def _await(self, what: str, is_so: Callable[[], bool], wait_s: float = READY_WAIT_S) -> None:

@@ -11,6 +11,7 @@ reads the load from a file and waits until the event is due. Flink's own compile
 from __future__ import annotations
 
 import argparse
+import sys
 import zipfile
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from pyflink.datastream.connectors.file_system import BucketAssigner, FileSink, 
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment
 
+#: Each returns a half of the events.
+READERS = 2
 #: The class of ``PACED_EVENTS``.
 NAME = "PacedEvents"
 #: Two readers have half of the indices each, and return their events at the same rate.
@@ -78,7 +81,7 @@ public class PacedEvents implements GeneratorFunction {
 
 
 def main() -> None:
-    """Submit the job, and print its id as the last line."""
+    """Build the job, read a line with a savepoint or none, submit the job, and print its id."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="has the events; gets the rows")
     parser.add_argument("--rows", type=int, required=True)
@@ -99,7 +102,7 @@ def main() -> None:
         WatermarkStrategy.no_watermarks(),
         "events",
         Types.TUPLE([Types.LONG()] * 3),
-    )
+    ).set_parallelism(READERS)
     schema = Schema.new_builder()
     for column in ("f0", "f1", "f2"):
         schema = schema.column(column, DataTypes.BIGINT())
@@ -114,6 +117,10 @@ def main() -> None:
         .build()
     )
     sums._j_data_stream.print()
+    print("built", flush=True)
+    if savepoint := sys.stdin.readline().strip():
+        configuration.set_string("execution.state-recovery.path", savepoint)
+        env._j_stream_execution_environment.configure(configuration._j_configuration)
     print(env.execute_async("recovery").get_job_id(), flush=True)
 
 

@@ -30,14 +30,22 @@ class Feed:
     """Writes until it is stopped; events that a broker does not accept are buffered."""
 
     def __init__(
-        self, servers: str, topics: dict[str, str], seed: int, *, silent: bool, customers: int = 0
+        self,
+        servers: str,
+        topics: dict[str, str],
+        seed: int,
+        *,
+        silent: bool,
+        customers: int = 0,
+        share: float = 1.0,
     ) -> None:
-        """``topics``: the topics of "events" and "sides".
+        """``topics``: the topics of "events" and "sides". ``share``: of the usual rates.
 
         ``customers``: keys that get one event and one side at the beginning. Some later events have
         such a key, so most of these keys occur once.
         """
         self._topics, self._silent, self._customers = topics, silent, customers
+        self._rates_per_s = {name: rate * share for name, rate in RATES_PER_S.items()}
         #: The number of partitions of each topic that get events.
         self.partitions = dict(PARTITIONS)
         self._dice = random.Random(seed)
@@ -77,7 +85,7 @@ class Feed:
             while not self._stopped.wait(_TICK_S):
                 elapsed_s = time.monotonic() - started_s
                 for name in self._topics:
-                    due = int(elapsed_s * RATES_PER_S[name])
+                    due = int(elapsed_s * self._rates_per_s[name])
                     for number in range(sent[name], due):
                         self._send(name, number, elapsed_s)
                     sent[name] = due

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
     from tests.kills.changes import Fault
 
-AT_ONCE, CHANGES = 8, (2, 3, 4)
+AT_ONCE, CHANGES = 4, (2, 3, 4)
 OUTPUTS, IDLE, READ_S_MAX = 2, ("follow", "wait"), 600.0
+#: Fewer events than in long runs: the jobs share a broker and a server.
+RATES_SHARE = 0.3
 #: Of hosts, and of those that a change starts while others still end.
 SLOTS_PER_JOB = 4
 #: Shares of the changes that meet a strike on the job's own workers, and on what all jobs share.
@@ -209,7 +211,8 @@ def _spec(seed: int, folder: Path, broker: Broker, server: PostgresServer, maste
 def _feed(scene: Scene, dice: random.Random) -> Feed:
     topics = {name: scene.spec.topic(name) for name in (EVENTS, SIDES)}
     silent = scene.spec.idle == "follow"
-    return Feed(scene.broker.servers, topics, dice.randrange(1 << 30), silent=silent)
+    number, servers = dice.randrange(1 << 30), scene.broker.servers
+    return Feed(servers, topics, number, silent=silent, share=RATES_SHARE)
 
 
 def _compared(one: Sequence) -> dict[str, Any]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
 VERBS = ("rescale", "deploy", "rollback", "savepoint")
 TRIES = [(verb, phase) for phase in PHASES for verb in VERBS if phase not in WITHOUT.get(verb, ())]
+#: A request waits for its driver to die, and for the next one.
+ASK_S = 3 * WAIT_S
 #: Without DEPTH, a run tries every seventh one.
 EVERY = 7
 NAMES = ("window_start", "key", "n", "m")
@@ -93,12 +95,12 @@ def die_in_change(verb: str, phase: str, tmp_path: Path, **options: Any) -> None
 
         def change() -> object:
             if verb == "rescale":
-                return rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+                return rescale(changed.root, parallelism=3, wait_s=ASK_S)
             if verb == "rollback":
-                return roll_back(changed.root, wait_s=WAIT_S)
+                return roll_back(changed.root, wait_s=ASK_S)
             if verb == "savepoint":
-                return take_savepoint(changed.root, "saved", wait_s=WAIT_S)
-            return deploy(new, changed.root, yes=True, wait_s=WAIT_S)
+                return take_savepoint(changed.root, "saved", wait_s=ASK_S)
+            return deploy(new, changed.root, yes=True, wait_s=ASK_S)
 
         found: list[object] = []
         asking = ask(change, found)
@@ -106,7 +108,7 @@ def die_in_change(verb: str, phase: str, tmp_path: Path, **options: Any) -> None
     wait_gone([host["pid"] for host in status["hosts"]])
     changed.append()
     changed.resume()
-    asking.join(WAIT_S)
+    asking.join(ASK_S)
     assert found, "the request got no outcome"
     assert pending.pending(root.store) is None
     assert pending.committed(root.store) is None
