@@ -70,7 +70,7 @@ def test_values_that_json_lacks(tmp_path: Path) -> None:
 def test_where_nothing_is(tmp_path: Path) -> None:
     done = shown(str(tmp_path))
     assert done.exit_code == 2
-    assert "no job" in done.stderr
+    assert "not the folder of a job" in done.stderr
     stream = Stream.from_items({"x": "int64"}, [])
     root = str(tmp_path / "empty")
     jobmanager.run(stream.to_parquet(), root=root, executor="local").wait(WAIT_S)

@@ -193,7 +193,7 @@ def test_each_side_output_and_each_output_has_its_rows(tmp_path: Path) -> None:
 def test_a_page_of_another_site_starts_no_computation(served: Served) -> None:
     row = "/api/jobs/counts/why?row=k%20%3D%201"
     status, text = served.ask(row, **{"Sec-Fetch-Site": "cross-site"})
-    assert (status, "other sites" in text) == (409, True)
+    assert (status, "another site" in text) == (409, True)
     status, text = served.ask(row)
     assert (status, "rows satisfy the condition" in text) == (409, True)
 
@@ -202,7 +202,7 @@ def test_a_row_is_saved_as_a_capsule_that_opens(served: Served, tmp_path: Path) 
     (first, *_) = json.loads(served.ask("/api/jobs/counts/rows/output")[1])["conditions"]
     row = quote(first)
     status, text = served.ask(f"/api/jobs/counts/capsule.zip?row={row}", **{"Sec-Fetch-Site": "x"})
-    assert (status, "other sites" in text) == (409, True)
+    assert (status, "another site" in text) == (409, True)
     assert served.ask("/api/jobs/counts/capsule.zip?row=false")[0] == 409
     with urlopen(f"{served.url}/api/jobs/counts/capsule.zip?row={row}") as answer:
         (tmp_path / "capsule.zip").write_bytes(answer.read())

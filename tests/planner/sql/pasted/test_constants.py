@@ -71,7 +71,7 @@ def test_answers_of_constants(dialect: str, answers: dict[str, Any]) -> None:
     ("dialect", "text", "hint"),
     [
         ("spark", "ARRAY_INSERT(ARRAY(1), 0, 9)", "places count from 1"),
-        ("spark", "STR_TO_MAP('a:1,a:2')", "is there twice"),
+        ("spark", "STR_TO_MAP('a:1,a:2')", "is null or repeated"),
         ("postgres", "JSON_EXTRACT_PATH_TEXT('[1]', k)", "write its steps as texts"),
         ("postgres", "JSONB_EXTRACT_PATH('[1]', '-1')", "write its steps as texts"),
     ],

@@ -314,7 +314,7 @@ def test_answers_of_a_test_are_recorded_ones() -> None:
         (noted, {"schema": {}}, "no columns"),
         (lambda sku, shop: sku, {}, "cannot be called with 1 value"),
         (type("Shop", (), {"__call__": lambda self: 1}), {}, "cannot be called with 1 value"),
-        (lambda sku: (yield sku), {}, "yields"),
+        (lambda sku: (yield sku), {}, "is a generator"),
         (functools.partial(noted, threading.Lock()), {}, "cannot be sent"),
     ],
 )
