@@ -22,7 +22,8 @@ from rstream.types import INF_TIME
 from rvertex.events.lifetime import after, lasting
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.row_store import RowStore
-from rvertex.state.row_log import LOG, NUMBER, PART_ROWS_MAX, RowLog
+from rvertex.state import row_log
+from rvertex.state.row_log import LOG, NUMBER, RowLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,8 +161,8 @@ class RightRows:
             is_copy[numbers] = True
         moved = np.flatnonzero(~is_kept & ~is_copy)
         self._log.release()  # new parts go to scratch piece by piece
-        for lo in range(0, len(moved), PART_ROWS_MAX):
-            self._append(moved[lo : lo + PART_ROWS_MAX])
+        for lo in range(0, len(moved), row_log.PART_ROWS_MAX):
+            self._append(moved[lo : lo + row_log.PART_ROWS_MAX])
         distinct = codes.max(initial=-1) + 1
         last = self._last.get(np.arange(distinct))
         last[codes[moved]] = _NONE

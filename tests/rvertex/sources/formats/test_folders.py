@@ -318,7 +318,7 @@ def test_what_partition_by_has_written_is_read_back(tmp_path: Path, name: str) -
 def test_a_list_cannot_name_folders(tmp_path: Path) -> None:
     """It failed only when the result was complete."""
     rows = ss.Stream.from_items({"n": "int64", "l": pa.list_(pa.int64())}, [])
-    with pytest.raises(InvalidPlanError, match="partition_by='l': list<item: int64> cannot name"):
+    with pytest.raises(InvalidPlanError, match=r"'l': a column of type list<.*> cannot name"):
         rows.to_parquet(str(tmp_path), partition_by="l")
 
 
