@@ -108,7 +108,7 @@ __all__ = [
     "when",
 ]
 #: The modules that define the names; a module is imported when one of its names is first used.
-#: ``sql`` is imported above: an import of the package ``planner.sql`` would hide a lazy name.
+#: ``sql`` is imported above: an import of the package ``planner.sql`` would replace a lazy ``sql``.
 _HOMES = {
     "planner.api": (
         "agg",

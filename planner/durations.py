@@ -46,7 +46,7 @@ def duration_us(value: Duration, *, what: str = "duration") -> int:
 
 
 def positive_duration_us(value: Duration, *, what: str) -> int:
-    """Like :func:`duration_us`; raise if the duration is not greater than 0."""
+    """Return the microseconds as :func:`duration_us` does; raise if they are not greater than 0."""
     us = duration_us(value, what=what)
     if us <= 0:
         raise InvalidDurationError(f"{what} {value!r}", "has to be longer than zero")

@@ -31,7 +31,7 @@ def format_seconds(seconds: float) -> str:
 def _scaled(value: float, base: float, units: tuple[str, ...]) -> tuple[str, str]:
     assert isfinite(value), value
     at = 0
-    while value >= base and at < len(units) - 1:  # ends: at grows
+    while value >= base and at < len(units) - 1:  # terminates: ``at`` grows
         value /= base
         at += 1
     return _digits(value), units[at]

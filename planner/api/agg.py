@@ -1,9 +1,8 @@
 """Aggregates: ``agg.count()``, ``agg.sum("price")``, ``agg.max(col("price") * 2)``.
 
 ``count()`` counts events, ``count(x)`` the events where x is not null. ``first`` and ``last`` order
-events by their start and include nulls; ``user`` gets nulls, too. All other functions skip nulls,
-and are null if no value remains, except ``count_distinct``, which is 0. NaN is greater than every
-number.
+events by their start. These two, ``array_agg`` and ``user`` include nulls; all other functions skip
+them. Without a value the result is null; that of a count is 0. NaN is greater than every number.
 
 ``quantile``, ``mode``, ``skewness``, ``kurtosis``, ``array_agg`` and its like, and ``user`` without
 ``merge``, need all values of a window at once. Their rows are exchanged unaggregated, not as
@@ -87,37 +86,37 @@ def _of(function: str, column: str | Expr, argument: Argument = None) -> Agg:
 
 
 def count(column: str | Expr | None = None) -> Agg:
-    """The number of events, or the number of values that are not null."""
+    """Return the number of events, or the number of values that are not null."""
     return Agg("count", None) if column is None else _of("count", column)
 
 
 def sum(column: str | Expr) -> Agg:
-    """The sum; int64 for integers, otherwise float64."""
+    """Return the sum; int64 for integers, otherwise float64."""
     return _of("sum", column)
 
 
 def product(column: str | Expr) -> Agg:
-    """The product, as float64."""
+    """Return the product, as float64."""
     return _of("product", column)
 
 
 def mean(column: str | Expr) -> Agg:
-    """The arithmetic mean, as float64."""
+    """Return the arithmetic mean, as float64."""
     return _of("mean", column)
 
 
 def min(column: str | Expr) -> Agg:
-    """The least value."""
+    """Return the least value."""
     return _of("min", column)
 
 
 def max(column: str | Expr) -> Agg:
-    """The greatest value."""
+    """Return the greatest value."""
     return _of("max", column)
 
 
 def first(column: str | Expr, *, order_by: Orders = (), where: Expr | None = None) -> Agg:
-    """The value of the earliest event that meets ``where``, or of the first in ``order_by``."""
+    """Return the value of the earliest event that meets ``where``, or the first in ``order_by``."""
     orders = _orders(order_by)
     if not orders and where is None:
         return _of("first", column)
@@ -125,7 +124,7 @@ def first(column: str | Expr, *, order_by: Orders = (), where: Expr | None = Non
 
 
 def last(column: str | Expr, *, order_by: Orders = (), where: Expr | None = None) -> Agg:
-    """The value of the latest event that meets ``where``, or of the last in ``order_by``."""
+    """Return the value of the latest event that meets ``where``, or of the last in ``order_by``."""
     orders = _orders(order_by)
     if not orders and where is None:
         return _of("last", column)
@@ -138,7 +137,7 @@ def last(column: str | Expr, *, order_by: Orders = (), where: Expr | None = None
 
 
 def max_by(column: str | Expr, by: str | Expr) -> Agg:
-    """The value of the event with the greatest ``by``; on ties the earliest event's.
+    """Return the value of the event with the greatest ``by``; on ties the earliest event's.
 
     Events in which ``by`` is null are ignored; the value may be null.
     """
@@ -146,34 +145,34 @@ def max_by(column: str | Expr, by: str | Expr) -> Agg:
 
 
 def min_by(column: str | Expr, by: str | Expr) -> Agg:
-    """The value of the event with the least ``by``; on ties the earliest event's."""
+    """Return the value of the event with the least ``by``; on ties the earliest event's."""
     return _ranked("min_by", column, by)
 
 
 def any_value(column: str | Expr) -> Agg:
-    """The earliest value that is not null."""
+    """Return the earliest value that is not null."""
     value = col(column) if isinstance(column, str) else column
     return min_by(value, when(value.is_not_null()).then(0).otherwise(None))
 
 
 def bool_and(column: str | Expr) -> Agg:
-    """Whether all values are true."""
+    """Return whether all values are true."""
     return _of("min", column)
 
 
 def bool_or(column: str | Expr) -> Agg:
-    """Whether at least one value is true."""
+    """Return whether at least one value is true."""
     return _of("max", column)
 
 
 def count_if(condition: str | Expr) -> Agg:
-    """The number of events that meet a condition."""
+    """Return the number of events that meet a condition."""
     expr = col(condition) if isinstance(condition, str) else condition
     return count(when(expr).then(1).otherwise(None))
 
 
 def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
-    """The sample variance, as float64: squared deviations from the mean over ``n - ddof``.
+    """Return the sample variance, as float64: squared deviations from the mean over ``n - ddof``.
 
     Null if ``n <= ddof``; ``ddof=0`` is the variance of a whole population.
     """
@@ -181,12 +180,12 @@ def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
 
 
 def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
-    """The square root of the variance."""
+    """Return the square root of the variance."""
     return _of("stddev", column, _int_between("stddev", "ddof", ddof, 0, _TOP_MAX))
 
 
 def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
-    """The exact number of distinct values or tuples; rows with a null are ignored."""
+    """Return the exact number of distinct values or tuples; rows with a null are ignored."""
     if not more:
         return _of("count_distinct", column)
     several = [col(part) if isinstance(part, str) else part for part in (column, *more)]
@@ -194,12 +193,12 @@ def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
 
 
 def sum_distinct(column: str | Expr) -> Agg:
-    """The sum of the distinct values."""
+    """Return the sum of the distinct values."""
     return _of("sum_distinct", column)
 
 
 def mean_distinct(column: str | Expr) -> Agg:
-    """The mean of the distinct values, as float64."""
+    """Return the mean of the distinct values, as float64."""
     return _of("mean_distinct", column)
 
 
@@ -209,13 +208,13 @@ def corr(x: str | Expr, y: str | Expr) -> Agg:
 
 
 def covariance(x: str | Expr, y: str | Expr, *, ddof: int = 1) -> Agg:
-    """The covariance over rows without nulls, divided by ``n - ddof``."""
+    """Return the covariance over rows without nulls, divided by ``n - ddof``."""
     given = _int_between("covariance", "ddof", ddof, 0, _TOP_MAX)
     return Agg("covariance", pair(x, y), given)
 
 
 def top_k(column: str | Expr, k: int) -> Agg:
-    """The ``k`` greatest values as a list, descending; all values if there are fewer."""
+    """Return the ``k`` greatest values as a list, descending; all values if there are fewer."""
     return _of("top_k", column, _int_between("top_k", "k", k, 1, _TOP_MAX))
 
 
@@ -227,13 +226,14 @@ def top_rows(
     rank: str = "row_number",
     ties: str = "first",
 ) -> Agg:
-    """The first ``n`` rows by an order, as a list of structs: ``place``, ``position``, columns.
+    """Return the first ``n`` rows of an order with their ranks, as a list of structs.
 
     ``by``: columns, descending, or :func:`asc` and :func:`desc` of them. Ties keep the order of the
-    events, or put the latest first (``ties="last"``). ``columns``: the columns that the structs
-    have; None: all. ``rank="rank"`` returns every row that has fewer than ``n`` rows before it, so
-    on ties more than ``n``. ``"dense_rank"`` returns the rows with the first ``n`` distinct values.
-    ``place`` is that rank, from 1, and ``position`` is the index in the list.
+    events, or put the latest first (``ties="last"``). Each struct has ``place``, ``position`` and
+    these ``columns`` of its row; None: all columns. ``rank="rank"`` returns every row that has
+    fewer than ``n`` rows before it, so on ties more than ``n``. ``"dense_rank"`` returns the rows
+    with the first ``n`` distinct values. ``place`` is that rank, from 1, and ``position`` is the
+    index in the list.
     """
     if rank not in KINDS:
         raise InvalidPlanError(f"top_rows(rank={rank!r}): choose one of {', '.join(KINDS)}")
@@ -257,7 +257,7 @@ def top_rows(
 
 
 def lag(column: str | Expr, rows: int = 1, *, default: ExprLike = None) -> Lag:
-    """The value ``rows`` rows earlier in the key; ``default`` where there is no such row.
+    """Return the value ``rows`` rows earlier in the key; ``default`` where there is no such row.
 
     For ``group_by(...).rolling().with_columns(...)``; the frame is ignored.
     """
@@ -272,7 +272,7 @@ def array_agg(
     distinct: bool = False,
     where: Expr | None = None,
 ) -> Agg:
-    """All values, nulls included, as a list in the order of the events or by ``order_by``.
+    """Return all values, nulls included, as a list in the order of the events or by ``order_by``.
 
     ``distinct`` keeps the first of equal values. Only events that meet ``where`` count.
     """
@@ -283,7 +283,7 @@ def array_agg(
 
 
 def collect(column: str | Expr, *, order_by: Orders = (), distinct: bool = False) -> Agg:
-    """All values that are not null, as a list; options as in :func:`array_agg`."""
+    """Return all values that are not null, as a list; options as in :func:`array_agg`."""
     orders, value = _orders(order_by), col(column) if isinstance(column, str) else column
     if not orders and not distinct:
         return _of("collect", value)
@@ -298,7 +298,7 @@ def string_agg(
     distinct: bool = False,
     where: Expr | None = None,
 ) -> Agg:
-    """All strings that are not null, joined by ``separator``; options as in ``array_agg``."""
+    """Return all strings, without nulls, joined by ``separator``; options as in ``array_agg``."""
     if not isinstance(separator, str):
         raise InvalidPlanError(f"string_agg(..., {separator!r}): the separator must be a text")
     orders = _orders(order_by)
@@ -308,7 +308,7 @@ def string_agg(
 
 
 def quantile(column: str | Expr, q: float) -> Agg:
-    """The exact quantile, as float64: the value at index ``q * (n - 1)`` of the sorted values.
+    """Return the exact quantile, float64: the value at index ``q * (n - 1)`` when sorted.
 
     Between two indexes it is interpolated linearly. ``q=0.5`` is the median.
     """
@@ -316,28 +316,28 @@ def quantile(column: str | Expr, q: float) -> Agg:
 
 
 def quantile_disc(column: str | Expr, q: float, *, descending: bool = False) -> Agg:
-    """The first sorted value at which a share ``q`` of all values is reached; no interpolation."""
+    """Return the first sorted value that reaches a share ``q`` of all values, not interpolated."""
     way = "desc" if descending else "asc"
     return _of("quantile_disc", column, f"{_share('quantile_disc', q)!r} {way}")
 
 
 def mode(column: str | Expr) -> Agg:
-    """The most frequent value; ties return the smallest. NaN is greater than every number."""
+    """Return the most frequent value, on ties the smallest. NaN is greater than every number."""
     return _of("mode", column)
 
 
 def skewness(column: str | Expr) -> Agg:
-    """The skewness of a population, as float64; null if all values are equal."""
+    """Return the skewness of a population, as float64; null if all values are equal."""
     return _of("skewness", column)
 
 
 def kurtosis(column: str | Expr) -> Agg:
-    """The excess kurtosis of a population, as float64; 0 for a normal distribution."""
+    """Return the excess kurtosis of a population, as float64; 0 for a normal distribution."""
     return _of("kurtosis", column)
 
 
 def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | None = None) -> Agg:
-    """An aggregate of your own; see :class:`rvertex.aggregates.user_defined.UserAggregate`.
+    """Return an aggregate of your own; see :class:`rvertex.aggregates.user_defined.UserAggregate`.
 
     It must be picklable, and its result may depend only on its values; ``deterministic`` overrides
     the check of that. With ``merge`` and ``state_type`` it is computed in two phases, and

@@ -125,11 +125,11 @@ class Expr:
         )
 
     def is_null(self) -> Expr:
-        """Whether the value is null."""
+        """Return whether the value is null."""
         return call("is_null", self)
 
     def is_not_null(self) -> Expr:
-        """Whether the value is not null."""
+        """Return whether the value is not null."""
         return call("is_not_null", self)
 
     def fill_null(self, value: ExprLike) -> Expr:
@@ -137,14 +137,14 @@ class Expr:
         return call("coalesce", self, value)
 
     def is_in(self, values: Iterable[LiteralValue]) -> Expr:
-        """Whether the value is one of ``values``; null for null."""
+        """Return whether the value is one of ``values``; null for null."""
         members = tuple(values)
         for member in members:
             as_node(member)
         return call("is_in", self, values=members)
 
     def between(self, low: ExprLike, high: ExprLike) -> Expr:
-        """Whether ``low <= value <= high``."""
+        """Return whether ``low <= value <= high``."""
         return call("between", self, low, high)
 
     def cast(self, to: TypeLike) -> Expr:
@@ -156,7 +156,7 @@ class Expr:
         return call("try_cast", self, to=data_type(to))
 
     def abs(self) -> Expr:
-        """The absolute value."""
+        """Return the absolute value."""
         return call("abs", self)
 
     def round(self, digits: int = 0) -> Expr:
@@ -172,7 +172,7 @@ class Expr:
         return call("ceil", self)
 
     def sqrt(self) -> Expr:
-        """The square root; NaN for negative numbers."""
+        """Return the square root; NaN for negative numbers."""
         return call("sqrt", self)
 
     def trunc(self, digits: int = 0) -> Expr:
@@ -180,7 +180,7 @@ class Expr:
         return call("trunc", self, digits=digits)
 
     def sign(self) -> Expr:
-        """The sign: -1, 0 or 1."""
+        """Return the sign: -1, 0 or 1."""
         return call("sign", self)
 
     def power(self, exponent: ExprLike) -> Expr:
@@ -188,31 +188,31 @@ class Expr:
         return call("power", self, exponent)
 
     def cbrt(self) -> Expr:
-        """The cube root, as a float."""
+        """Return the cube root, as a float."""
         return call("cbrt", self)
 
     def factorial(self) -> Expr:
-        """The factorial of a whole number from 0 to 20; other numbers are an error."""
+        """Return the factorial of a whole number from 0 to 20; other numbers are an error."""
         return call("factorial", self)
 
     def width_bucket(self, low: float, high: float, buckets: int) -> Expr:
-        """The number of the bucket, from 1, if ``[low, high)`` is cut into ``buckets`` equal parts.
+        """Return which of ``buckets`` equal parts of ``[low, high)`` has the value, from 1.
 
-        It is 0 below ``low``, ``buckets + 1`` from ``high`` on, and null for NaN. With ``low``
-        above ``high`` the buckets descend and divide ``(high, low]``.
+        The number is 0 below ``low``, ``buckets + 1`` from ``high`` on, and null for NaN. With
+        ``low`` above ``high`` the buckets descend and divide ``(high, low]``.
         """
         return call("width_bucket", self, low=low, high=high, buckets=buckets)
 
     def exp(self) -> Expr:
-        """E to the power of this number."""
+        """Return e to the power of this number."""
         return call("exp", self)
 
     def ln(self) -> Expr:
-        """The natural logarithm; minus infinity for zero, NaN for negative numbers."""
+        """Return the natural logarithm; minus infinity for zero, NaN for negative numbers."""
         return call("ln", self)
 
     def log(self, base: ExprLike) -> Expr:
-        """The logarithm to ``base``."""
+        """Return the logarithm to ``base``."""
         named = {2: "log2", 10: "log10"}.get(base) if isinstance(base, int) else None
         return call(named, self) if named else self.ln() / lit_or(base).ln()
 
@@ -223,43 +223,43 @@ class Expr:
         return call(function, self)
 
     def atan2(self, x: ExprLike) -> Expr:
-        """The angle, in radians, from the x axis to the point (``x``, this)."""
+        """Return the angle, in radians, from the x axis to the point (``x``, this)."""
         return call("atan2", self, x)
 
     def is_nan(self) -> Expr:
-        """Whether the value is NaN."""
+        """Return whether the value is NaN."""
         return call("is_nan", self)
 
     def bit_and(self, other: ExprLike) -> Expr:
-        """Bitwise AND of two integers."""
+        """Compute the bitwise AND of two integers."""
         return call("bit_and", self, other)
 
     def bit_or(self, other: ExprLike) -> Expr:
-        """Bitwise OR of two integers."""
+        """Compute the bitwise OR of two integers."""
         return call("bit_or", self, other)
 
     def bit_xor(self, other: ExprLike) -> Expr:
-        """Bitwise XOR of two integers."""
+        """Compute the bitwise XOR of two integers."""
         return call("bit_xor", self, other)
 
     def bit_not(self) -> Expr:
-        """Bitwise NOT of an integer."""
+        """Compute the bitwise NOT of an integer."""
         return call("bit_not", self)
 
     def character(self) -> Expr:
-        """The character with this number as code point."""
+        """Return the character with this number as code point."""
         return call("character", self)
 
     def is_distinct_from(self, other: ExprLike) -> Expr:
-        """Whether the values differ; null equals null, and NaN equals NaN."""
+        """Return whether the values differ; null equals null, and NaN equals NaN."""
         return call("is_distinct_from", self, other)
 
     def item(self, key: ExprLike) -> Expr:
-        """A list's element by index, from 0 or from -1 backwards, or a map's by key; else null."""
+        """Return a list's element by index (from 0; -1: last), or a map's value by key; or null."""
         return call("item", self, key)
 
     def field(self, name: str_) -> Expr:
-        """A field of a struct by name; null where the struct is null."""
+        """Return a field of a struct by name; null where the struct is null."""
         return call("field", self, name=name)
 
     @property
@@ -330,34 +330,37 @@ def call(function: str, *args: object, **options: OptionValue) -> Expr:
 
 
 def col(name: str) -> Expr:
-    """A column, or a struct's field ``"meta.ua"``; ``_vs``, ``_ve``: the lifetime in int64 us."""
+    """Return a column by name, or a struct's field, such as ``"meta.ua"``.
+
+    ``_vs`` and ``_ve`` are the start and the end of the event, int64 microseconds.
+    """
     if not isinstance(name, str):
         raise InvalidPlanError(f"col() takes the name of a column, not {name!r}")
     return Expr(Column(name))
 
 
 def lit(value: LiteralValue) -> Expr:
-    """A literal; ``lit(None)`` gets the type that its context needs."""
+    """Return a literal; ``lit(None)`` gets the type that its context needs."""
     return Expr(as_node(value))
 
 
 def vs() -> Expr:
-    """The event's start as a timestamp in UTC."""
+    """Return the event's start as a timestamp in UTC."""
     return call("cast", col(VS), to=TIMESTAMP_UTC)
 
 
 def ve() -> Expr:
-    """The event's end as a timestamp in UTC."""
+    """Return the event's end as a timestamp in UTC."""
     return call("cast", col(VE), to=TIMESTAMP_UTC)
 
 
 def greatest(*values: ExprLike) -> Expr:
-    """The greatest value; nulls are ignored."""
+    """Return the greatest of the values; nulls are ignored."""
     return _of_some("greatest", values)
 
 
 def least(*values: ExprLike) -> Expr:
-    """The least value; nulls are ignored."""
+    """Return the least of the values; nulls are ignored."""
     return _of_some("least", values)
 
 
@@ -377,12 +380,12 @@ def _of_some(function: str, values: tuple[ExprLike, ...], spelling: str = "") ->
 
 
 def struct(**fields: ExprLike) -> Expr:
-    """A struct with these fields."""
+    """Return a struct with these fields."""
     return call("struct", *fields.values(), names=tuple(fields))
 
 
 def list_of(*values: ExprLike) -> Expr:
-    """A list of these values, which must have one type."""
+    """Return a list of these values, which must have one type."""
     return _of_some("list", values, "list_of")
 
 
@@ -392,7 +395,7 @@ def lit_or(value: ExprLike) -> Expr:
 
 
 def coalesce(*values: ExprLike) -> Expr:
-    """The first value that is not null."""
+    """Return the first of the values that is not null."""
     return _of_some("coalesce", values)
 
 

@@ -54,51 +54,51 @@ class DatetimeFunctions(Zones[E]):
     __slots__ = ()
 
     def year(self) -> E:
-        """The year."""
+        """Return the year."""
         return self._call("year")
 
     def month(self) -> E:
-        """The month, 1 to 12."""
+        """Return the month, 1 to 12."""
         return self._call("month")
 
     def day(self) -> E:
-        """The day of the month, 1 to 31."""
+        """Return the day of the month, 1 to 31."""
         return self._call("day")
 
     def hour(self) -> E:
-        """The hour, 0 to 23."""
+        """Return the hour, 0 to 23."""
         return self._call("hour")
 
     def minute(self) -> E:
-        """The minute, 0 to 59."""
+        """Return the minute, 0 to 59."""
         return self._call("minute")
 
     def second(self) -> E:
-        """The second, 0 to 59."""
+        """Return the second, 0 to 59."""
         return self._call("second")
 
     def weekday(self) -> E:
-        """The day of the week, Monday 0 to Sunday 6."""
+        """Return the day of the week, Monday 0 to Sunday 6."""
         return self._call("weekday")
 
     def day_of_year(self) -> E:
-        """The day of the year, 1 to 366."""
+        """Return the day of the year, 1 to 366."""
         return self._call("day_of_year")
 
     def week(self) -> E:
-        """The ISO 8601 week, 1 to 53."""
+        """Return the ISO 8601 week, 1 to 53."""
         return self._call("week")
 
     def iso_year(self) -> E:
-        """The ISO 8601 year, to which the week belongs."""
+        """Return the ISO 8601 year, to which the week belongs."""
         return self._call("iso_year")
 
     def quarter(self) -> E:
-        """The quarter, 1 to 4."""
+        """Return the quarter, 1 to 4."""
         return self._call("quarter")
 
     def day_of_week(self) -> E:
-        """The day of the week, Sunday 0 to Saturday 6."""
+        """Return the day of the week, Sunday 0 to Saturday 6."""
         return self._call("day_of_week")
 
     def floor(self, unit: str) -> E:
@@ -135,11 +135,11 @@ class ListFunctions(Functions[E]):
     __slots__ = ()
 
     def length(self) -> E:
-        """The number of elements; null for null."""
+        """Return the number of elements; null for null."""
         return self._call("size")
 
     def contains(self, value: object) -> E:
-        """Whether ``value`` is an element; null if the list or the value is null."""
+        """Return whether ``value`` is an element; null if the list or the value is null."""
         return self.wrap(Call("list_contains", (self.node, self.as_node(value))))
 
     def transform(self, function: Callable[[E], object], *, with_place: bool = False) -> E:
@@ -177,7 +177,7 @@ class ListFunctions(Functions[E]):
         return self.wrap(Call("list_concat", (self.node, *map(self.as_node, others))))
 
     def slice(self, first: object, end: object) -> E:
-        """The elements at indexes ``[first, end)``, from 0; negative indexes count from the end."""
+        """Return the elements ``[first, end)``, from 0; negative indexes count from the end."""
         return self.wrap(Call("list_slice", (self.node, *map(self.as_node, (first, end)))))
 
     def flatten(self) -> E:
@@ -185,7 +185,7 @@ class ListFunctions(Functions[E]):
         return self._call("list_flatten")
 
     def position(self, value: object) -> E:
-        """The position of the first element that equals ``value``, from 1; 0 if there is none."""
+        """Return the position of the first element equal to ``value``, from 1; 0 if none is."""
         return self.wrap(Call("list_position", (self.node, self.as_node(value))))
 
     def join(self, separator: object) -> E:
@@ -211,23 +211,23 @@ class MapFunctions(Functions[E]):
     __slots__ = ()
 
     def length(self) -> E:
-        """The number of pairs; null for null."""
+        """Return the number of pairs; null for null."""
         return self._call("size")
 
     def keys(self) -> E:
-        """The keys as a list."""
+        """Return the keys as a list."""
         return self._call("map_keys")
 
     def contains_key(self, key: object) -> E:
-        """Whether the map has ``key``; null if the map or the key is null."""
+        """Return whether the map has ``key``; null if the map or the key is null."""
         return self.wrap(Call("list_contains", (Call("map_keys", (self.node,)), self.as_node(key))))
 
     def values(self) -> E:
-        """The values as a list."""
+        """Return the values as a list."""
         return self._call("map_values")
 
     def entries(self) -> E:
-        """The pairs as a list of structs with ``key`` and ``value``."""
+        """Return the pairs as a list of structs with ``key`` and ``value``."""
         return self._call("entries")
 
 

@@ -162,7 +162,7 @@ def registry(
     shards: int = 1,
     replicas: int = 3,
 ) -> RegistrySpec:
-    """A registry of delivered ids on NATS servers with JetStream, which all sites share by name.
+    """Return a registry of delivered ids on NATS servers with JetStream, shared by its name.
 
     ``keep``: the largest age of an id, compared with the newest one. Older ids are rejected, and
     their entries are deleted. ``shards``: their number, if the registry does not exist yet.

@@ -98,7 +98,7 @@ class FileOptions(EventOptions):
     poll_every: Duration = "1s"
 
     def reader_options(self, format: Format) -> dict[str, OptionValue]:
-        """The options of the format's reader."""
+        """Return the options of the format's reader."""
         del format
         options: dict[str, OptionValue] = {}
         if self.on_bad_row != "fail":
@@ -116,7 +116,7 @@ class JsonOptions(FileOptions):
     encoding: str = UTF_8
 
     def reader_options(self, format: Format) -> dict[str, OptionValue]:
-        """See FileOptions."""
+        """Return the options of the format's reader."""
         encoding = checked_encoding(self.encoding)
         own: dict[str, OptionValue] = {} if encoding == UTF_8 else {ENCODING: encoding}
         return own | super().reader_options(format)
@@ -130,7 +130,7 @@ class CsvOptions(JsonOptions):
     null_values: Sequence[str] = ("",)
 
     def reader_options(self, format: Format) -> dict[str, OptionValue]:
-        """See FileOptions."""
+        """Return the options of the format's reader."""
         own: dict[str, OptionValue] = {}
         if format == "csv":
             checked_delimiter(self.delimiter)
@@ -143,7 +143,7 @@ TEXT = FileOptions(vs=None, delay="0s")
 
 
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
-    """A source node over files; reads the columns of the first file."""
+    """Return a source node over files; reads the columns of the first file."""
     path, shown = _path_of(paths)
     options = tuple(sorted((*given.reader_options(format).items(), *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
@@ -178,7 +178,7 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
 
 
 def _check_delimiter(time: str, columns: pa.Schema) -> None:
-    """Raise if the header is one name that contains another delimiter, so that names are joined.
+    """Raise if the header was read as one name because the file uses another delimiter.
 
     Raises:
         InvalidPlanError: the time column is one of the joined names.
@@ -226,7 +226,7 @@ def not_null_option(schema: SchemaLike | None) -> tuple[tuple[str, OptionValue],
 def checked_rows(
     plan: LogicalNode, not_null: Sequence[str], lengths: Mapping[str, int]
 ) -> LogicalNode:
-    """The plan of a source whose rows are bad if a column is null, or a text is too long."""
+    """Return the plan of a source whose rows are bad if a column is null, or a text is too long."""
     given = ((NOT_NULL, [*not_null]), (LENGTHS, {**lengths}))
     checks = [(name, json.dumps(value)) for name, value in given if value]
 
@@ -323,7 +323,7 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def stream_source(uri: str, given: FileOptions) -> Source:
-    """A source node over the streams of another job, or over a log of pushed rows."""
+    """Return a source node over the streams of another job, or over a log of pushed rows."""
     if holds_log(uri):
         if given.vs is None:
             raise InvalidPlanError(

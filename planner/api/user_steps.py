@@ -292,7 +292,7 @@ def _on_error(policy: str) -> OnError:
 
 
 def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
-    """Name the attributes that a process sets without declaring them as fields; "" if none."""
+    """Return the attributes that a process sets but does not declare as fields; "" if none."""
     for owner in process.__mro__:
         if not issubclass(owner, base) or owner is base:
             continue
@@ -309,7 +309,7 @@ def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
 
 
 def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
-    """Return an instruction as Python 3.11 has it: later versions join two loads or stores."""
+    """Return an instruction as Python 3.11 has it: later versions merge two loads or stores."""
     name = name.removesuffix("_BORROW").replace("_BORROW_", "_").removesuffix("_CHECK")
     if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"):
         first, second = argval
@@ -318,7 +318,7 @@ def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
 
 
 def _set_on_self(method: types.FunctionType) -> Iterator[str]:
-    """The attributes that ``self.x = ...`` and ``self.x += ...`` in a method set, in order."""
+    """Return the attributes that ``self.x = ...`` and ``self.x += ...`` set, in order."""
     loads_me = ("LOAD_FAST", method.__code__.co_varnames[0])
     instructions = dis.get_instructions(method)
     steps = [load for step in instructions for load in _single_loads(step.opname, step.argval)]

@@ -5,11 +5,11 @@ readers and their grid with the stream: expressions are Spark SQL (:mod:`planner
 a temporal join is an equality join with a condition on the lifetimes, a window aggregate explodes
 each event into its windows and groups. The plan is the query's, not optimised.
 
-Differences from the stream: (1) The order of rows is known from the sources through steps that work
-row by row and keep starts in order. After any other step, events that start together have no order.
-``first``, ``last``, ``max_by``, count windows, the payload of a stitch, keyed processes and user
-operators then raise an error if the result would depend on it, and a user's aggregate gets its
-values sorted. (2) Floats are added in any order, so sums and means agree up to rounding. (3)
+Differences from the stream: (1) The order of rows is known at the sources, and after steps that
+work row by row and keep the order of starts. After any other step, events that start together have
+no order. ``first``, ``last``, ``max_by``, count windows, the payload of a stitch, keyed processes
+and user operators then raise an error if the result would depend on it, and a user's aggregate gets
+its values sorted. (2) Floats are added in any order, so sums and means agree up to rounding. (3)
 Expressions are evaluated only where they are needed. (4) All rows of the sources pass through the
 driver. (5) RE2 and Java interpret some regular expressions differently.
 """

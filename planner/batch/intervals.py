@@ -22,7 +22,7 @@ _KINDS = {"anti": "left_anti", "semi": "inner"}
 
 
 def by_interval(node: logical.IntervalJoin, joined: Joined, left: Frame, right: Frame) -> Frame:
-    """Return pairs at the later start, and rows without a match once none is possible any more."""
+    """Return pairs at the later start, and rows without a match at the last instant of one."""
     numbered = replace(left, df=left.df.selectExpr("*", "monotonically_increasing_id() as _id"))
     conditions = pairs.conditions(node, left.columns, right.columns)
     conditions.append(f"r{VS} - l{VS} between {node.lo_us}L and {node.hi_us}L")

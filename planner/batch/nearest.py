@@ -55,7 +55,7 @@ def nearest(node: logical.AsOf, left: Frame, right: Frame) -> Frame:
 
 
 def _around(keys: str) -> tuple[str, str]:
-    """Return the last match at or before each row, and the first at or after it."""
+    """Return SQL for the last match at or before each row, and for the first at or after it."""
     marks_first = f"partition by {keys} order by _at, _mark is null"
     marks_last = f"partition by {keys} order by _at, _mark is not null"
     return (

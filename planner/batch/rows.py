@@ -48,7 +48,8 @@ def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[
     refuse_endless(source, "a batch")
     units = discover_units(spec)
     n = partition_count(spec, units, source.partitions, parallelism)
-    if spec.log is not None:  # each partition of a log has its own frontier
+    # the rows of each partition of a log advance only that partition's watermark
+    if spec.log is not None:
         n = len(units)
     times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()
     parts = [_accepted(partition, cti_every_us) for partition in dealt(spec, units, n, times)]
@@ -92,7 +93,7 @@ def _on_grid(frontier: int, every: int) -> int:
 
 
 def _delays(vs: np.ndarray, spec: SourceSpec) -> np.ndarray:
-    """Return the delay in force at each row; the first block of an estimate uses all its rows."""
+    """Return the delay that applies to each row, us; before the first estimate it is unlimited."""
     if spec.delay_quantile is None:
         return np.full(len(vs), spec.delay_us)
     ahead = np.maximum.accumulate(np.concatenate([[MIN_TIME], vs[:-1]]))

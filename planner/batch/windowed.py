@@ -39,7 +39,11 @@ def grouped(
     more: Mapping[str, str] | None = None,
     kept: str = "true",
 ) -> Frame:
-    """Aggregate ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
+    """Aggregate ``rows`` per key and ``by``.
+
+    ``times``: SQL for start and end of a result. ``kept``: the condition for a result. Both may
+    read keys, ``by`` and the further aggregates ``more``.
+    """
     keys = [below.columns[key] for key in node.keys]
     takes = [take_of(a, i, below) for i, a in enumerate(node.aggregates)]
     for i, aggregate in enumerate(node.aggregates):

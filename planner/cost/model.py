@@ -88,7 +88,7 @@ class Estimate:
         return min(self.rows, self.rows_per_s * self.lifetime_us / US_PER_S)
 
     def groups(self, keys: tuple[str, ...]) -> float:
-        """The number of distinct values of the keys together."""
+        """Return the number of distinct values of the keys together."""
         count = 1.0
         for key in keys:
             count *= self.distinct.get(key, DISTINCT_ASSUMED)
@@ -194,7 +194,7 @@ def _united(inputs: list[Estimate]) -> Estimate:
 
 
 def _joined(node: logical.Join | logical.IntervalJoin, left: Estimate, right: Estimate) -> Estimate:
-    """Each left event pairs with right events of its key whose lifetimes overlap its own."""
+    """Estimate pairs: a left event pairs with right events of its key whose lifetimes overlap."""
     if isinstance(node, logical.IntervalJoin):
         left, right = (replace(e, lifetime_us=us) for e, us in _waiting(node, left, right))
     keys = max(left.groups(node.left_on), right.groups(node.right_on))
@@ -233,7 +233,7 @@ def _joined(node: logical.Join | logical.IntervalJoin, left: Estimate, right: Es
 def _waiting(
     node: logical.IntervalJoin, left: Estimate, right: Estimate
 ) -> tuple[tuple[Estimate, float], ...]:
-    """Return how long the rows of each side may find a match, and so are in the state."""
+    """Return for each side its rows, and how long, in us, they wait for matches in the state."""
     lags = (node.lag_us("left")[1], node.lag_us("right")[1])
     return tuple((e, float(max(1, lag))) for e, lag in zip((left, right), lags, strict=True))
 
@@ -255,7 +255,7 @@ def _with_lifetime(node: logical.Lifetime, below: Estimate) -> Estimate:
 
 
 def _windowed(node: logical.WindowAgg, below: Estimate) -> Estimate:
-    """One row per window and group with events; for partial results one per pane and group."""
+    """Estimate one row per window and group with events; partial results: per pane and group."""
     if node.phase == "final":
         return replace(below, lifetime_us=float(node.size_us))
     overlaps = (
@@ -380,7 +380,10 @@ def _lifetime_us(spec: SourceSpec, statistics: SourceStatistics | None) -> float
 
 
 def _distinct(column: ColumnSample, sampled: int, rows: float) -> float:
-    """The guaranteed-error estimator: each value that the sample has once stands for several."""
+    """Estimate the distinct values of ``rows`` rows from a sample (guaranteed-error estimator).
+
+    Each value that the sample has once stands for several.
+    """
     repeated = column.distinct - column.singletons
     scale = sqrt(max(1.0, rows / sampled))
     return max(1.0, min(rows, repeated + column.singletons * scale))

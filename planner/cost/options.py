@@ -15,7 +15,7 @@ class PlanOptions:
     #: Vertices per stage after an exchange, and partitions of a source that does not set them.
     parallelism: int = PARALLELISM
     partial_aggregation: bool = True
-    #: Rows arrive at the pace of their times, so a result that waits for other rows is delayed.
+    #: Whether rows arrive at the pace of their times; then a result that waits for rows is late.
     is_paced: bool = False
     #: The statistics of the sources.
     statistics: Statistics = field(default_factory=Statistics)

@@ -81,7 +81,7 @@ class Discovery:
     def files(self, plan: LogicalNode, mixed: NodeMap[bool]) -> NodeMap[SourceFiles]:
         """Return the facts about each source; ``mixed``: sources without carried columns.
 
-        Raises as the methods below.
+        Raises the errors of the methods below.
         """
         files_of: NodeMap[SourceFiles] = NodeMap()
         for node in topological(plan):
@@ -150,12 +150,13 @@ class Discovery:
         return first_times(spec, units[0], start_columns(spec))
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
-        """Collect statistics of each source of the plan, and its wanted columns, with ``look``."""
+        """Collect the statistics of each source and its wanted columns; ``look`` reads them."""
         wanted = wanted_columns(plan)
         sources: dict[str, Source] = {}
         names: dict[str, set[str]] = {}
         for node in topological(plan):
-            if isinstance(node, Source) and node.spec.log is None:  # the future is unknown
+            # the future rows of a log are unknown
+            if isinstance(node, Source) and node.spec.log is None:
                 key = self._source_key(node.spec)
                 sources.setdefault(key, node)
                 names.setdefault(key, set()).update(wanted[node])

@@ -92,7 +92,7 @@ def stages_text(plan: PhysicalPlan) -> str:
 
 
 def _written(plan: PhysicalPlan, stage: Stage) -> list[str]:
-    """The folders of the outputs that a stage writes."""
+    """Return the folders of the outputs that a stage writes."""
     if not stage.is_sink:
         return []
     outputs = plan.of_outputs
@@ -119,7 +119,7 @@ def _cost(cost: StageCost) -> list[str]:
 
 
 def mermaid(plan: PhysicalPlan) -> str:
-    """The stage graph as a Mermaid flowchart."""
+    """Return the stage graph as a Mermaid flowchart."""
     ids = {stage.name: f"n{k}" for k, stage in enumerate(plan.stages)}
     lines = ["flowchart LR"]
     for stage in plan.stages:

@@ -20,7 +20,7 @@ def bare(node: Node) -> str:
 
 
 def _closes_last(text: str) -> bool:
-    """Whether the first parenthesis is closed by the last character."""
+    """Return whether the first parenthesis is closed by the last character."""
     depth = 0
     for at, character in enumerate(text):
         depth += (character == "(") - (character == ")")

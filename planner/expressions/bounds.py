@@ -33,7 +33,7 @@ _CHECKED = ("add", "subtract", "multiply", "floor_divide", "negate", "abs", "rou
 
 
 def may_overflow(node: Call) -> bool:
-    """Whether this call itself, without its arguments, may overflow."""
+    """Return whether this call itself, without its arguments, may overflow."""
     kind = node.type
     assert kind is not None, node
     if node.function == "cast":
@@ -95,7 +95,7 @@ def _unchecked(call: Call) -> Bounds:
 
 
 def _same_ticks(cast: Call) -> bool:
-    """Whether a cast keeps the number: between integers, or to and from microseconds."""
+    """Return whether a cast keeps the number: between integers, or to and from microseconds."""
     return all(
         pa.types.is_integer(kind) or getattr(kind, "unit", None) == "us"
         for kind in (cast.args[0].type, cast.type)
@@ -103,7 +103,7 @@ def _same_ticks(cast: Call) -> bool:
 
 
 def _is_tighter(cast: Call) -> bool:
-    """Whether a cast of integers may overflow, such as uint64 to int64."""
+    """Return whether a cast of integers may overflow, such as uint64 to int64."""
     source, target = cast.args[0], cast.type
     if not (pa.types.is_integer(source.type) and pa.types.is_integer(target)):
         return False
@@ -130,7 +130,7 @@ def _product(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _floored(a: Bounds, b: Bounds) -> Bounds:
-    """A quotient is no larger than the dividend, but may have the other sign."""
+    """Return the bounds of a quotient: not above the dividend, perhaps with the other sign."""
     if b[0] >= 0:
         return min(a[0], -1 if a[0] < 0 else 0), max(a[1], 0)
     size = max(abs(a[0]), abs(a[1]))
@@ -138,7 +138,7 @@ def _floored(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _remainder(_: Bounds, b: Bounds) -> Bounds:
-    """The bounds of a remainder: between zero and the divisor."""
+    """Return the bounds of a remainder: between zero and the divisor."""
     return min(b[0] + 1, 0), max(b[1] - 1, 0)
 
 

@@ -34,7 +34,7 @@ def failure(
     evaluate: Callable[[list[Any]], Any],
     batch: Any,
 ) -> str:
-    """Return the message: the error, the values, the event, and the remedy.
+    """Return the message of a failure: the error, the values, the event, and the remedy.
 
     ``values`` are the arguments on which ``evaluate`` raised; arrays have a value per row of
     ``batch``.
@@ -146,7 +146,7 @@ class FailingRows:
 
         rows = np.arange(len(self._places))
         is_bad = np.zeros(len(rows), np.bool_)
-        # A user's function that is called row by row: to halve the rows would cost more calls.
+        # A user's function that is called row by row: bisection would only add calls.
         is_by_row = "code" in dict(call.options) and not call.option("vectorised")
         for part in np.split(rows, len(rows)) if is_by_row else [rows]:
             is_bad[alone(part, pa.array(rows), convert)] = True
@@ -189,7 +189,7 @@ def _reason(error: Exception) -> str:
 def _first_failing(
     values: Sequence[Any], evaluate: Callable[[list[Any]], Any], rows: int
 ) -> tuple[int, Exception | None]:
-    """Find a row and its error by bisection: if a part fails, one of its rows fails."""
+    """Return the first failing row and its error, by bisection: half of a failing part fails."""
     low, count = 0, rows
     while count > 1:
         half = count // 2

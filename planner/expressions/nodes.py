@@ -104,7 +104,7 @@ class Node:
         return evaluate_all((self, *others), batch)
 
     def failures(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Return the rows for which it fails, and why, at about the cost of evaluating it."""
+        """Return the failing rows with their reasons, at about the cost of evaluating the node."""
         tree = self if self.type is not None else resolve(self, batch.schema)
         return failing_rows(tree, batch, function_of)
 
@@ -120,7 +120,7 @@ class Node:
         return resolved
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that it reads, in order of first use."""
+        """Return the columns that the node reads, in order of first use."""
         names: dict[str, None] = {}
         _collect_columns(self, names)
         return tuple(names)
@@ -150,7 +150,7 @@ class Literal(Node):
     type: pa.DataType | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Python's 0.0 equals -0.0, and 1 equals True, but their results differ."""
+        """Compare type and sign, too: in Python 0.0 equals -0.0, and 1 equals True."""
         if not isinstance(other, Literal):
             return NotImplemented
         return self.type == other.type and repr(self.literal) == repr(other.literal)
@@ -236,7 +236,7 @@ def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
     visited: set[Call] = set()
     repeated: set[Call] = set()
     todo = list(trees)
-    while todo:  # ends: trees are finite
+    while todo:  # terminates: trees are finite
         node = todo.pop()
         if not isinstance(node, Call):
             continue
@@ -253,7 +253,7 @@ def _has_call(nodes: Sequence[Node]) -> bool:
 
 
 def calls_user(node: Node) -> bool:
-    """Whether it calls user code."""
+    """Return whether the node calls user code."""
     if not isinstance(node, Call):
         return False
     return node.function == USER or any(calls_user(arg) for arg in node.args)

@@ -38,7 +38,7 @@ def conjunction(predicates: Sequence[Node]) -> Node:
 
 
 def may_fail(node: Node) -> bool:
-    """Whether evaluation may raise: an explicit cast, an overflow, or user code."""
+    """Return whether evaluation may raise: an explicit cast, an overflow, or user code."""
     if isinstance(node, Column | Literal):
         return False
     if not is_built_in(node):
@@ -55,7 +55,7 @@ def may_fail(node: Node) -> bool:
 
 
 def is_alike_of_equals(node: Node) -> bool:
-    """Whether equal keys have equal values: 0.0 equals -0.0, but their texts differ.
+    """Return whether equal keys have equal values: 0.0 equals -0.0, but their texts differ.
 
     This is known only for float columns that are compared directly, not for results of other
     functions.
@@ -71,7 +71,7 @@ def is_alike_of_equals(node: Node) -> bool:
 
 
 def _is_column(node: Node) -> bool:
-    while isinstance(node, Call) and node.function == "cast":  # ends: trees are finite
+    while isinstance(node, Call) and node.function == "cast":  # terminates: trees are finite
         if not dict(node.options).get("implicit"):
             return False
         (node,) = node.args
@@ -79,5 +79,5 @@ def _is_column(node: Node) -> bool:
 
 
 def is_built_in(node: Node) -> bool:
-    """Whether the outermost function is built in, and so deterministic."""
+    """Return whether the outermost function is built in, and so deterministic."""
     return isinstance(node, Call) and node.function in FUNCTIONS

@@ -54,7 +54,7 @@ class Failing(Protocol):
     """Collects the rows for which calls fail."""
 
     def subset(self, mask: pa.BooleanArray) -> Failing:
-        """The rows for which ``mask`` is true."""
+        """Return the rows for which ``mask`` is true."""
 
     def failed(self, call: Any, values: Sequence[Value], error: Exception) -> Value:
         """Collect the rows for which a call fails; return its values for the others."""

@@ -65,7 +65,7 @@ def _nested(
     word: str, text: str, plain: Callable[[str], pa.DataType | None]
 ) -> tuple[pa.DataType, str]:
     fields: list[tuple[str, pa.DataType]] = []
-    while not text.startswith(">"):  # ends: each turn takes a field, or raises
+    while not text.startswith(">"):  # terminates: each pass reads a field, or raises
         name = _FIELD.match(text)
         kind, text = _type(text[name.end() :] if name else text.lstrip(), plain)
         fields.append((name[1] if name else "", kind))

@@ -116,28 +116,28 @@ def schema_of(like: pa.Schema | dict[str, TypeLike]) -> pa.Schema:
 
 
 def is_number(t: pa.DataType) -> bool:
-    """Whether it is an integer, a float or a decimal."""
+    """Return whether the type is an integer, a float or a decimal."""
     return bool(pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t))
 
 
 def is_text(t: pa.DataType) -> bool:
-    """Whether it is any of Arrow's string types."""
+    """Return whether the type is any of Arrow's string types."""
     return bool(pa.types.is_string(t) or pa.types.is_large_string(t) or _is_view(t))
 
 
 def is_time(t: pa.DataType) -> bool:
-    """Whether it is a timestamp or a date."""
+    """Return whether the type is a timestamp or a date."""
     return bool(pa.types.is_timestamp(t) or pa.types.is_date(t))
 
 
 def is_list(t: pa.DataType) -> bool:
-    """Whether it is any of Arrow's list types."""
+    """Return whether the type is any of Arrow's list types."""
     types = pa.types
     return bool(types.is_list(t) or types.is_large_list(t) or types.is_fixed_size_list(t))
 
 
 def is_map(t: pa.DataType) -> bool:
-    """Whether it is a map."""
+    """Return whether the type is a map."""
     return bool(pa.types.is_map(t))
 
 

@@ -52,12 +52,12 @@ _ROUNDED = {"s": (-999_999, 0), "ms": (-999, 0), "us": (0, 0), "ns": (0, 1)}
 
 
 def is_event_time(plan: LogicalNode, name: str) -> bool:
-    """Whether column ``name`` of ``plan`` equals the start of each event."""
+    """Return whether column ``name`` of ``plan`` equals the start of each event."""
     return is_start(plan, Column(name, plan.schema.field(name).type))
 
 
 def never_ends(plan: LogicalNode) -> bool:
-    """Whether no event of ``plan`` ever ends."""
+    """Return whether no event of ``plan`` ever ends."""
     match plan:
         case Lifetime(change=Extend(duration_us=duration)) if duration == INF_TIME:
             return True
@@ -76,7 +76,7 @@ def never_ends(plan: LogicalNode) -> bool:
 
 
 def are_instants(plan: LogicalNode) -> bool:
-    """Whether every event is a point, or a few points that follow each other."""
+    """Return whether every event is a point, or a few points that follow each other."""
     match plan:
         case Stitch(input=below):
             return are_instants(below)
@@ -90,7 +90,7 @@ def are_instants(plan: LogicalNode) -> bool:
 
 
 def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
-    """Whether an expression over the columns of ``plan`` equals the start of each event.
+    """Return whether an expression over the columns of ``plan`` equals the start of each event.
 
     ``unmoved``: also the start of late rows, which ``late="adjust"`` moves.
     """
@@ -222,7 +222,7 @@ def _type(node: Node, schema: pa.Schema) -> pa.DataType | None:
 
 
 def _keeps_time(before: pa.DataType | None, after: pa.DataType | None) -> bool:
-    """Whether a cast keeps a time to the microsecond, as one to a date does not."""
+    """Return whether a cast keeps a time to the microsecond, as one to a date does not."""
     if before == after:
         return True
     if before is None or after is None:

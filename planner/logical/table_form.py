@@ -77,13 +77,13 @@ def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableFo
 def side_form(taken: Collection[str]) -> TableForm:
     """Return how late and bad rows are written; their columns are called ``taken``."""
     start, end = _NAMES
-    while start in taken or end in taken:  # ends: taken is finite
+    while start in taken or end in taken:  # terminates: ``taken`` is finite
         start, end = f"event_{start}", f"event_{end}"
     return TableForm(start, end)
 
 
 def is_of_windows(plan: LogicalNode) -> bool:
-    """Whether the lifetime of every event is a window."""
+    """Return whether the lifetime of every event is a window."""
     match plan:
         case DataWindowAgg(window=RunningSession()):
             return False

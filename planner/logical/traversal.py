@@ -162,7 +162,7 @@ def _own_fields(kind: type[LogicalNode]) -> tuple[str, ...]:
 
 
 def is_live(node: LogicalNode) -> bool:
-    """Whether the node is a source without an end."""
+    """Return whether the node is a source without an end."""
     return isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded
 
 

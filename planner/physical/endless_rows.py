@@ -85,7 +85,7 @@ def waiting_notes(plan: LogicalNode) -> list[str]:
 
 
 def _passes(node: LogicalNode) -> bool:
-    """Whether the node accepts rows when they begin, and needs nothing else."""
+    """Return whether the node accepts rows when they begin, and needs nothing else."""
     match node:
         case Filter() | Project():
             return not _reads_ends(node)

@@ -191,7 +191,7 @@ class _Feed:
         return f"{self.up}.{i}--{self.down}.{j}{self.tail}"
 
     def is_stream(self, rest: str) -> bool:
-        """Whether ``rest``, a name without its writer, is the name of one of its streams."""
+        """Return whether ``rest``, a name without its writer, is the name of one of its streams."""
         return re.fullmatch(rf"{re.escape(self.down)}\.\d+{re.escape(self.tail)}", rest) is not None
 
     def writers(self, j: int, widths: Mapping[str, int]) -> Sequence[int]:

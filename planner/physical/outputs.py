@@ -137,7 +137,7 @@ class PlannedOutput:
     answer: Output
 
     def part(self) -> OutputPart:
-        """The record of this output in the plan."""
+        """Return the record of this output in the plan."""
         count = range(self.builder.parallelism)
         return OutputPart(
             name=self.name,

@@ -211,13 +211,13 @@ class PhysicalPlan:
         return {channel.stream: v.id for v in self.vertices for channel in v.inputs}
 
     def upstream(self, vertex_id: str) -> tuple[VertexId, ...]:
-        """The vertices that this one reads from, in the order of its channels."""
+        """Return the vertices that this one reads from, in the order of its channels."""
         writers = self.writers()
         channels = self.vertex(vertex_id).inputs
         return tuple(dict.fromkeys(writers[channel.stream] for channel in channels))
 
     def downstream(self, vertex_id: str) -> tuple[VertexId, ...]:
-        """The vertices that read from this one."""
+        """Return the vertices that read from this one."""
         readers = self.readers()
         streams = self.vertex(vertex_id).output_streams
         return tuple(dict.fromkeys(readers[s] for s in streams if s in readers))
@@ -262,7 +262,7 @@ class PhysicalPlan:
         return tuple(order)
 
     def ancestors(self, vertex_id: str) -> frozenset[VertexId]:
-        """All vertices that this one depends on."""
+        """Return all vertices that this one depends on."""
         upstream, ids = self._graph(), {self.vertex(vertex_id).id}
         for vertex in reversed(self.topological_order()):
             ids.update(upstream[vertex] if vertex in ids else ())

@@ -137,7 +137,7 @@ def _limit(builder: StageBuilder, estimates: NodeMap[Estimate]) -> tuple[int, st
 
 
 def _flush_is_cheaper(builder: StageBuilder) -> bool:
-    """Whether flushing costs less than computing the output again after failures."""
+    """Return whether flushing costs less than computing the output again after failures."""
     assert builder.cost is not None, builder.name
     channels = sum(feed.channel_count for feed in builder.exits)
     segments = channels * max(1.0, builder.cost.core_s / builder.parallelism / FLUSH_INTERVAL_S)

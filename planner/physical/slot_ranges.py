@@ -44,7 +44,7 @@ class Layout:
 
 
 def plain(n: int) -> Layout:
-    """The layout of ``n`` vertices in a plan that was never rescaled."""
+    """Return the layout of ``n`` vertices in a plan that was never rescaled."""
     return Layout(n, tuple(range(n)))
 
 

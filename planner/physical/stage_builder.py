@@ -104,7 +104,7 @@ class StageBuilder:
         return f"s{self.number:02d}-{self.label or self.kind}"
 
     def ports(self) -> list[pa.Schema]:
-        """The payload of each port that channels lead to."""
+        """Return the payload of each port that channels lead to."""
         payloads = {feed.port: feed.upstream.payload for feed in self.feeds}
         return [payloads[port] for port in sorted(payloads)]
 

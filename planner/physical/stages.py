@@ -190,7 +190,7 @@ def _output(feed: Feed, index: int, root: str) -> OutputEdge:
 
 
 def _sides(builder: StageBuilder) -> list[SideOutput]:
-    """The side outputs of the source and of the operators of a stage."""
+    """Return the side outputs of the source and of the operators of a stage."""
     sides = source_sides(builder.partitions[0].spec, builder.name) if builder.partitions else []
     ports = [builder.partitions[0].spec.schema] if builder.partitions else builder.ports()
     for operator in builder.operators:

@@ -122,7 +122,7 @@ def _is_same_target(one: exp.Expr, other: exp.Expr) -> bool:
 
 
 def _is_plain(insert: exp.Expr) -> bool:
-    """Whether nothing but its target and a query that may be a side of UNION ALL is given."""
+    """Return whether an INSERT has only a target, and a query that UNION ALL can have."""
     query = insert.expression
     others = [part for name, part in insert.args.items() if name not in ("this", "expression")]
     others += [query.args.get(part) for part in ("order", "limit", "offset", "with_")]

@@ -158,7 +158,7 @@ def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Nam
 
 
 def _reads_fields(column: exp.Column) -> bool:
-    """Whether an instant is compared with a wall clock time, or read as one."""
+    """Return whether an instant is compared with a wall clock time, or read as one."""
     around = column.parent
     if type(around) in _COMPARED:
         assert around is not None, column

@@ -31,7 +31,7 @@ class VirtualClock:
         return self._random.random()
 
     def unknown_calls(self) -> str:
-        """The rule for calls whose result is unknown after a restart."""
+        """Return the rule for calls whose result is unknown after a restart."""
         return ""
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:

@@ -266,7 +266,7 @@ class _Ways:
 
 
 def is_exact(plan: LogicalNode) -> bool:
-    """Whether no built-in aggregate adds floats, so that all digits are compared."""
+    """Return whether no built-in aggregate adds floats, so that all digits are compared."""
     nodes = topological(plan)
     functions = {a.function for node in nodes for a in getattr(node, "aggregates", ())}
     has_state = "user" in functions or any(isinstance(node, UserStep) for node in nodes)
@@ -274,7 +274,7 @@ def is_exact(plan: LogicalNode) -> bool:
 
 
 def codes_of(plan: PhysicalPlan) -> list[UserCode]:
-    """The user code of the operators of a plan."""
+    """Return the user code of the operators of a plan."""
     codes = []
     for vertex in plan.vertices:
         for spec in vertex.operators:

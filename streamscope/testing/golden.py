@@ -69,7 +69,7 @@ def assert_golden(
 
 
 def _read(name: str, value: Any, base: Path) -> tuple[Input | None, pa.Table]:
-    """The input, if one is declared, and its recorded rows."""
+    """Return the input, if one is declared, and its recorded rows."""
     given, file = value if isinstance(value, tuple) else (None, value)
     path = base / file
     if not path.exists():

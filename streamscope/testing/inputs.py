@@ -69,7 +69,7 @@ class Input:
     on_bad_row: OnBadRow = "fail"
 
     def spec(self, name: str) -> SourceSpec:
-        """The specification of the source named ``name``."""
+        """Return the specification of the source named ``name``."""
         payload = pa.schema([f.with_nullable(True) for f in _schema(self.schema)])
         vs = self.vs or ("start" if self.spans else "time")
         ve = "end" if self.spans else None
@@ -122,7 +122,7 @@ class BoundQuery:
         return tuple(dict.fromkeys(node.spec.path for node in _sources(self.query.plan)))
 
     def plan(self, *, parallelism: int = 1, partitions: int = 1) -> PhysicalPlan:
-        """The physical plan. ``partitions``: number of partitions of every input."""
+        """Return the physical plan. ``partitions``: number of partitions of every input."""
 
         def dealt(node: LogicalNode, shared: Shared) -> LogicalNode:
             del shared
@@ -183,7 +183,7 @@ def _query(query: QueryLike, streams: Mapping[str, Stream]) -> Query:
 
 
 def _pushed(node: Source) -> SourceSpec:
-    """The specification of a source, changed to read rows that the test pushes."""
+    """Return the specification of a source, changed to read rows that the test pushes."""
     spec = node.spec
     options = () if spec.on_bad_row == "fail" else ((ON_BAD_ROW, spec.on_bad_row),)
     return replace(
@@ -237,7 +237,7 @@ def batches_of(spec: SourceSpec, given: RowsLike, *, follows: bool) -> list[pa.R
 
 
 def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, BadRow]]:
-    """The source's columns of the rows, and the rows with a cell of another type, by number."""
+    """Return the source's columns of the rows, and by number the rows with a wrong type."""
     table = rows(given) if isinstance(given, str) else given
     if isinstance(table, pa.Table | pa.RecordBatch):
         table = _with_times(spec, table).to_pylist()

@@ -22,7 +22,7 @@ Place = tuple["VertexRun", int, KeyedProcessing]
 
 
 def read_state(run: PlanRun, process: str | None) -> list[dict[str, Any]]:
-    """The state of a keyed process: a row per key with key columns, fields and ``timers``."""
+    """Return the state of a keyed process: per key a row of key columns, fields and ``timers``."""
     rows = []
     for vertex, k, spec in _places(run, process):
         state = vertex.vertex.get_snapshot().states[1 + k]
@@ -60,7 +60,7 @@ def _with_state(snapshot: Snapshot, at: int, state: OperatorState) -> Snapshot:
 
 
 def _places(run: PlanRun, process: str | None) -> list[Place]:
-    """The vertices that run a keyed process, and its index among their operators."""
+    """Return the vertices that run a keyed process, and its index among their operators."""
     places = [
         (vertex, k, spec)
         for vertex in run.vertices.values()

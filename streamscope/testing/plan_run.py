@@ -50,12 +50,12 @@ class Schedule:
     _at: int = field(default=0)
 
     def next(self, below: int) -> int:
-        """The next decision: a number in ``[0, below)``."""
+        """Return the next decision: a number in ``[0, below)``."""
         self._at = (self._at + 1) % len(self.numbers)
         return self.numbers[self._at] % below
 
     def rows(self) -> int:
-        """The next decision: how many items to offer."""
+        """Return the next decision: how many items to offer."""
         return self.rows_max if len(self.numbers) == 1 else 1 + self.next(self.rows_max)
 
 
@@ -74,7 +74,7 @@ class Rows:
         self._rows += batch.num_rows
 
     def slice(self, at: int, rows_max: int) -> pa.RecordBatch:
-        """At most ``rows_max`` rows from position ``at``."""
+        """Return at most ``rows_max`` rows from position ``at``."""
         for k, batch in enumerate(self._batches):
             if at < batch.num_rows:
                 self._batches[k:] = _joined(self._batches[k:])
@@ -179,7 +179,7 @@ class VertexRun:
             self._kill(schedule)
 
     def _position(self) -> tuple[int, ...]:
-        """The vertex's input positions, computed without its state if possible."""
+        """Return the vertex's input positions, computed without its state if possible."""
         is_replayed = self.spec.recovery.strategy == "replay"
         return self.vertex.get_snapshot().inputs if is_replayed else self.vertex.consumed
 

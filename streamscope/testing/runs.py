@@ -59,7 +59,7 @@ class Answer:
     streams: tuple[pa.Table, ...]
 
     def is_same_sequence(self, other: Answer) -> bool:
-        """Whether all streams have the same items in the same order, bit for bit."""
+        """Return whether all streams have the same items in the same order, bit for bit."""
         pairs = zip(self.streams, other.streams, strict=True)
         return all(np.array_equal(_hashes(a), _hashes(b)) for a, b in pairs)
 
@@ -97,7 +97,7 @@ class Difference:
     floats: frozenset[int]
 
     def is_rounding(self, tolerance: float) -> bool:
-        """Whether only floats differ, by rounding or by at most ``tolerance``."""
+        """Return whether only floats differ, by rounding or by at most ``tolerance``."""
         if len(self.before) != len(self.now):
             return False
         lines = zip(*(sorted(n, key=self._order) for n in (self.before, self.now)), strict=True)
@@ -108,7 +108,7 @@ class Difference:
         )
 
     def _order(self, line: tuple[str, ...]) -> tuple[list[str], list[tuple[bool, float]]]:
-        """The sort key of a row: exact cells first, then floats by value with nulls first."""
+        """Return the sort key of a row: exact cells, then floats by value with nulls first."""
         exact = [cell for k, cell in enumerate(line) if k not in self.floats]
         values = [line[k] for k in sorted(self.floats)]
         return exact, [(v != NULL, 0.0 if v == NULL else float(v)) for v in values]
@@ -124,7 +124,7 @@ class Difference:
 
 
 def difference(before: Answer, now: Answer) -> Difference | None:
-    """The difference between the events of two results, ignoring order; None if equal."""
+    """Return the difference between the events of two results, ignoring order; None if equal."""
     a, b = before.events, now.events
     if a == b:
         return None
@@ -257,7 +257,7 @@ def _fed(
 def _order(
     events: pa.RecordBatch, spec: SourceSpec, random: Random | None, *, follows: bool = False
 ) -> np.ndarray:
-    """A permutation of the rows: by time, or random within the delay and within instants."""
+    """Return a permutation of the rows: by time, or random within the delay and within instants."""
     vs = int64_column(events, VS)
     if random is None:
         return np.argsort(vs, kind="stable")
@@ -288,7 +288,7 @@ def _with_watermarks(events: pa.RecordBatch, random: Random | None) -> list[pa.R
 
 
 def greatest(feeds: Feeds) -> float:
-    """The greatest absolute value of a float in the input."""
+    """Return the greatest absolute value of a float in the input."""
     found = [0.0]
     for batches in feeds.values():
         for batch in batches:
@@ -302,7 +302,7 @@ def greatest(feeds: Feeds) -> float:
 def with_items(
     bound: BoundQuery, rows: Mapping[str, RowsLike], random: Random | None = None
 ) -> Query:
-    """The query with the rows inside its sources: by time, or in a random order of arrival."""
+    """Return the query with the rows inside its sources: by time, or in a random order."""
 
     def given(node: LogicalNode, shared: Shared) -> LogicalNode:
         del shared

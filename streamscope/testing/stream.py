@@ -113,7 +113,7 @@ class TestStream:
         return self
 
     def state(self, process: str | None = None) -> list[dict[str, Any]]:
-        """The state of a keyed process: a row per key with key columns, fields and timers."""
+        """Return the state of a keyed process: per key a row of key columns, fields and timers."""
         return read_state(self._run, process)
 
     def set_state(self, key: Any, *, process: str | None = None, **fields: Any) -> TestStream:

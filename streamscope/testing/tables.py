@@ -57,7 +57,7 @@ class Table:
     cells: tuple[tuple[str, ...], ...]
 
     def column(self, name: str) -> list[str]:
-        """The cells of a column."""
+        """Return the cells of a column."""
         at = self.names.index(name)
         return [row[at] for row in self.cells]
 
@@ -267,7 +267,7 @@ def _normal(table: Table, schema: pa.Schema, row: Sequence[str]) -> list[str]:
 
 
 def _matched(name: str, schema: pa.Schema, want: str, got: str) -> str:
-    """The actual cell if it is a float that counts as equal, else the expected cell."""
+    """Return the actual cell if it is a float that counts as equal, else the expected cell."""
     if name in TIMES or NULL in (want, got) or not pa.types.is_floating(schema.field(name).type):
         return want
     if want.startswith(ABOUT):

@@ -62,7 +62,7 @@ def aggregated(
     aggregates: Mapping[str, Agg],
     unnamed: Sequence[object] = (),
 ) -> LogicalNode:
-    """The aggregation of ``below``; see :meth:`planner.api.grouped.steps.Windows.agg`."""
+    """Return the plan of an aggregation; see :meth:`planner.api.grouped.steps.Windows.agg`."""
     if unnamed:
         raise InvalidPlanError("agg() needs the name of each result: write agg(n=agg.count())")
     if not aggregates:
@@ -106,7 +106,7 @@ def running(
     aggregates: Mapping[str, Agg],
     unnamed: Sequence[object] = (),
 ) -> LogicalNode:
-    """The aggregates of valid events; see :meth:`planner.api.grouped.steps.RunningGroups.agg`."""
+    """Return running aggregates; see :meth:`planner.api.grouped.steps.RunningGroups.agg`."""
     if below.is_point:
         below = Lifetime(below, Extend(INF_TIME))
     return aggregated(below, keys, SnapshotWindow(), aggregates, unnamed)
@@ -120,7 +120,7 @@ def _above(
 ) -> WindowAgg | DataWindowAgg | Lifetime | CalendarStep:
     """Return the aggregation of ``plan`` by key and window.
 
-    Windows with an offset are windows without one, between a shift and a shift back.
+    For an offset, events are shifted back by it, and results forward again.
     """
     points = plan.is_point
     if isinstance(window, CalendarWindow):
@@ -144,7 +144,9 @@ def _by_calendar(
     window: CalendarWindow,
     aggregates: tuple[Aggregate, ...],
 ) -> CalendarStep:
-    """Return windows in nominal time: a step to that time, the windows, and a step back.
+    """Return windows by a calendar: convert times to nominal times, aggregate, convert back.
+
+    In nominal time all months (or other periods of the calendar) have the same length.
 
     Raises:
         InvalidPlanError: an aggregate reads the times of events.
@@ -168,7 +170,7 @@ def _cumulated(
     window: CumulatingWindow,
     aggregates: tuple[Aggregate, ...],
 ) -> Lifetime:
-    """Extend each event to the end of its window of ``size``, so that it is in all later steps."""
+    """Extend each event to the end of its window of ``size``: it counts in all later steps."""
     size, step = window.size_us, window.step_us
     plan = Lifetime(plan, Shift(-window.offset_us)) if window.offset_us else plan
     if not plan.is_point:
@@ -183,13 +185,13 @@ def _cumulated(
 
 
 def _window_number(size_us: int) -> Node:
-    """Return the number of the window of a size in which an event starts."""
+    """Return the number of the window of length ``size_us`` in which an event starts."""
     number = Call("floor_divide", (Column(VS, pa.int64()), Literal(size_us, pa.int64())))
     return resolve(number, pa.schema([]))
 
 
 def free_column(name: str, taken: Sequence[str]) -> str:
-    while name in taken:  # ends: taken is finite
+    while name in taken:  # terminates: ``taken`` is finite
         name += "_"
     return name
 

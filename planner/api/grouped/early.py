@@ -101,7 +101,7 @@ def early_results(
 
 
 def _ends_are_known(plan: LogicalNode) -> bool:
-    """Whether the end of a row is known when it begins."""
+    """Return whether the end of a row is known when it begins."""
     if isinstance(plan, Source) or fixed_length_us(plan) is not None:
         return True
     is_passed = isinstance(plan, Union) or plan.keeps_lifetimes
@@ -109,7 +109,7 @@ def _ends_are_known(plan: LogicalNode) -> bool:
 
 
 def _in_window(plan: LogicalNode, size: int, offset: int) -> LogicalNode:
-    """Extend rows to the end of their tumbling window; cut those that are in several windows."""
+    """Extend rows to the end of their tumbling window; split rows that overlap several windows."""
     pieces = plan if plan.is_point else Lifetime(plan, Chop(size, offset))
     away = lit(timedelta(microseconds=offset))
     start = vs().dt.truncate(size) if offset == 0 else (vs() - away).dt.truncate(size) + away

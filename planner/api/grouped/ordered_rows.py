@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def first_rows(
     orders: Sequence[Expr], row: Callable[[pa.Schema], Mapping[str, Expr]], where: Expr | None
 ) -> Made:
-    """Return the function that builds the column of ``top_rows``; null: the row does not count."""
+    """Return the function that builds the column of ``top_rows``; null: do not count the row."""
 
     def made(schema: pa.Schema) -> Expr:
         fields = row(schema)

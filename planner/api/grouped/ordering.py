@@ -43,7 +43,8 @@ def first_rows(
     """Return the rows in the lists of ``top`` by key and window, with their ranks.
 
     Without a window the lists hold the first rows at each instant. A row is valid while it is among
-    them, so pieces that touch are merged. A number distinguishes equal rows.
+    them. The ranking emits its lifetime in pieces, so pieces that touch are merged. A number
+    distinguishes equal rows.
     """
     if place is not None and place in below.schema.names:
         raise InvalidPlanError(f"top(place={place!r}): there is already a column of that name")
@@ -77,14 +78,14 @@ def first_rows(
 
 
 def limited(below: LogicalNode, n: int) -> LogicalNode:
-    """See :meth:`planner.api.grouped.steps.OrderedSteps.limit`."""
+    """Return the first ``n`` events; see :meth:`planner.api.grouped.steps.OrderedSteps.limit`."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _LIMIT_MAX:
         raise InvalidPlanError(f"limit({n!r}): must be a whole number from 1 to {_LIMIT_MAX:,}")
     return Limited(below, n)
 
 
 def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
-    """Events of one start in an order; see :meth:`planner.api.grouped.steps.OrderedSteps.sort`."""
+    """Sort events that start together; see :meth:`planner.api.grouped.steps.OrderedSteps.sort`."""
     if not by:
         raise InvalidPlanError(
             'sort() needs a column or expression to order by, such as sort("price")'

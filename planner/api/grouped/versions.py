@@ -34,7 +34,7 @@ def several(on: str | Sequence[str], more: tuple[str, ...]) -> Sequence[str]:
 
 
 def deduplicated(below: LogicalNode, on: Sequence[str], within: Duration | None) -> LogicalNode:
-    """See :meth:`planner.api.grouped.steps.Versions.deduplicate`."""
+    """Return first events; see :meth:`planner.api.grouped.steps.Versions.deduplicate`."""
     names = _keys(below.schema, on, "deduplicate")
     if within is None:
         return Distinct(below, names, int(INF_TIME))
@@ -42,7 +42,7 @@ def deduplicated(below: LogicalNode, on: Sequence[str], within: Duration | None)
 
 
 def versions(below: LogicalNode, key: Sequence[str], deleted: ExprLike | None) -> LogicalNode:
-    """See :meth:`planner.api.grouped.steps.Versions.upserts`."""
+    """Return versions of keys; see :meth:`planner.api.grouped.steps.Versions.upserts`."""
     keys = _keys(below.schema, key, "upserts")
     kept = identity_columns(below.schema)
     plan = below if below.is_point else Lifetime(below, SetDuration(1))
@@ -52,8 +52,7 @@ def versions(below: LogicalNode, key: Sequence[str], deleted: ExprLike | None) -
     plan = Project(plan, (*kept, (mark, node)))
     others = [name for name in plan.schema.names if name not in keys]
     last = {name: agg.last(name) for name in others}
-    # One version per key and start. The aggregation names its columns anew, so later steps use
-    # them.
+    # Keep only the last of the versions of a key that start together.
     newest = aggregated(plan, keys, SnapshotWindow(), last)
     lasting = Lifetime(newest, Extend(INF_TIME))
     clipped = clip_nodes(lasting, lasting, keys)

@@ -38,10 +38,10 @@ def arrow_source(
     what: str,
     given: TableOptions,
 ) -> Source:
-    """A source over an Arrow table, which is written to Parquet once.
+    """Return a source over an Arrow table, which is written to Parquet once.
 
     Raises:
-        InvalidPlanError: it is no table, has no rows, or has a column that Parquet cannot store.
+        InvalidPlanError: it is no table, has no rows, or a column that Parquet cannot store.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -63,7 +63,7 @@ def pandas_table(frame: Any) -> pa.Table:
     """Convert a pandas DataFrame; an index other than row numbers becomes one or more columns.
 
     Raises:
-        InvalidPlanError: it is no DataFrame, or has values that no column can hold.
+        InvalidPlanError: the value is no DataFrame, or has values that no column can hold.
     """
     if not hasattr(frame, "reset_index"):
         raise InvalidPlanError(f"from_pandas() takes a DataFrame, not a {type(frame).__name__}")
@@ -91,10 +91,10 @@ def spark_source(
     frame: Any,
     given: TableOptions,
 ) -> Source:
-    """A source over a Spark DataFrame, which is computed and written once, in this process.
+    """Return a source over a Spark DataFrame, which is computed and written once, in this process.
 
     Raises:
-        InvalidPlanError: it is no DataFrame, it streams, it has no rows, or Spark runs on a
+        InvalidPlanError: the value is no DataFrame, streams, has no rows, or Spark runs on a
             cluster and ``folder`` is missing.
     """
     if not hasattr(frame, "sparkSession") or not hasattr(frame, "isStreaming"):

@@ -52,7 +52,7 @@ def cti(time: Time) -> Cti:
 
 
 def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
-    """A source node over the items that are written in the query."""
+    """Return a source node over the items that are written in the query."""
     given = schema_of(schema)
     payload = nullable(given)
     batch = _items_batch(payload, list(items))

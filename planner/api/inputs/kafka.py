@@ -171,7 +171,7 @@ class KafkaTopics:
 
 
 def kafka_source(topic: str, given: KafkaOptions) -> Source:
-    """A source node over a topic; contacts no broker before the job is planned."""
+    """Return a source node over a topic; contacts no broker before the job is planned."""
     _check(topic, given)
     values, avro_schema = _values(topic, given)
     values = nullable(values)
@@ -184,7 +184,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
         vs = _TIMES_OF_CHANGES[str(given.vs)]
     elif isinstance(vs, str) and vs == "timestamp" and "timestamp" not in values.names:
         vs = TIMESTAMP
-    # All columns that times may be computed from; columns that they do not use are not read.
+    # All columns that times may be computed from; unused ones are not read.
     times = [f for f in CHANGE_COLUMNS if f.name != DELETED and given.format in _DEBEZIUM]
     columns = pa.schema([*values, *deleted, *times, *METADATA])
     _, delay_us, quantile = delay_of("0s" if given.delay is None else given.delay)
@@ -342,7 +342,7 @@ def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionVa
 
 
 def _place(place: Place, role: str) -> str:
-    """Return a start or a stop as :mod:`rvertex.sources.logs.kafka.positions` parses it."""
+    """Return a start or stop as text for :mod:`rvertex.sources.logs.kafka.positions`."""
     if isinstance(place, Mapping):
         wrong = [k for k, v in place.items() if not _is_number(k) or not _is_number(v)]
         if wrong or not place:

@@ -29,7 +29,7 @@ TABLE_BYTES_MAX = 64 << 20
 
 
 def table_file(path: str, format: FileFormat | None, given: FileOptions) -> Source:
-    """A source node over files whose rows are always valid."""
+    """Return a source node over files whose rows are always valid."""
     if format is None:
         format = format_of(path)  # type: ignore[assignment]  # refused below
     if format is None or format not in get_args(FileFormat):
@@ -44,7 +44,7 @@ def always_alive(given: FileOptions) -> FileOptions:
 
 
 def table_rows(data: object, schema: SchemaLike | None) -> Source:
-    """A source node over rows that are stored in the plan."""
+    """Return a source node over rows that are stored in the plan."""
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
     except (TypeError, ValueError, pa.ArrowException) as error:

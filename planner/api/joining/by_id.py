@@ -76,7 +76,7 @@ def joined_by_id(
     after_us: int,
     retry_us: int,
 ) -> LogicalNode:
-    """See :meth:`IdJoins.join_by_id`."""
+    """Return the plan of a join by id; see :meth:`IdJoins.join_by_id`."""
     # Kept events with equal ids are further apart than any join reaches, so none joins twice.
     reach_us = 2 * after_us + retry_us + 1
     for plan in (primary, foreign):

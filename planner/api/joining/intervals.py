@@ -37,7 +37,7 @@ def interval_nodes(
     where: ExprLike | None,
     within: Within,
 ) -> LogicalNode:
-    """The interval join of two plans; see :meth:`planner.Stream.join`."""
+    """Return the interval join of two plans; see :meth:`planner.Stream.join`."""
     kind = next((k for k in INTERVAL_KINDS if k == how), None)
     if kind is None:
         known = ", ".join(f'"{k}"' for k in INTERVAL_KINDS)
@@ -94,7 +94,7 @@ def _with_right_keys(
     merged: dict[str, str] = {}
     for key in dict.fromkeys(keys):
         name = f"{key} of the other side"
-        while name in taken:  # ends: taken is finite
+        while name in taken:  # terminates: ``taken`` is finite
             name += "'"
         taken.add(name)
         merged[key] = name

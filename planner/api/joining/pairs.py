@@ -119,7 +119,7 @@ def as_of_nodes(
     tolerance: Duration | None,
     how: str,
 ) -> AsOf:
-    """The as-of join of two plans; see :meth:`planner.Stream.join_asof`."""
+    """Return the as-of join of two plans; see :meth:`planner.Stream.join_asof`."""
     way = next((known for known in _STRATEGIES if known == strategy), None)
     if way is None:
         known = ", ".join(f'"{word}"' for word in _STRATEGIES)
@@ -150,7 +150,7 @@ def with_one_key(
 ) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
     """Add the same constant key to both sides; return the sides and the key's name for each."""
     name = "all"
-    while name in left.schema.names or name in right.schema.names:  # ends: they are finite
+    while name in left.schema.names or name in right.schema.names:  # ends: the columns are finite
         name += "_"
     added = (name, Literal(0, pa.int64()))
     sides = (Project(side, (*identity_columns(side.schema), added)) for side in (left, right))
@@ -158,7 +158,7 @@ def with_one_key(
 
 
 def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
-    """The clip of two plans; see :meth:`planner.Stream.clip`."""
+    """Return the clip of two plans; see :meth:`planner.Stream.clip`."""
     keys = _names(on)
     if not keys:
         raise InvalidPlanError("clip(...) needs on=, the columns that are equal in a match")
@@ -225,9 +225,10 @@ def with_common_keys(
     left_keys: tuple[str, ...],
     right_keys: tuple[str, ...],
 ) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
-    """Cast keys to one type on both sides, since equal keys must hash equally; return key names.
+    """Cast keys to one type on both sides, so that equal keys hash equally.
 
-    If the cast would change a key, it goes to a column of its own: the user's column stays.
+    Returns both sides, and the names of their keys. If the cast would change a key, it goes to a
+    column of its own: the user's column stays.
     """
     left_casts: dict[str, tuple[str, pa.DataType]] = {}
     right_casts: dict[str, tuple[str, pa.DataType]] = {}
@@ -259,7 +260,7 @@ def _compared(
     common: pa.DataType,
     made: dict[str, tuple[str, pa.DataType]],
 ) -> str:
-    """Return the column that compares key ``name`` as ``common``; a new one is put in ``made``."""
+    """Return the column to compare for key ``name``; add a cast to ``common`` to ``made``."""
     kind = side.schema.field(name).type
     if kind == common:
         return name
@@ -273,7 +274,7 @@ def _compared(
 
 
 def _with_keys(side: LogicalNode, made: dict[str, tuple[str, pa.DataType]]) -> LogicalNode:
-    """Add the keys of ``side`` that are compared in another type."""
+    """Add the columns ``made`` to ``side``: keys cast to the type in which they are compared."""
     if not made:
         return side
     columns: dict[str, Node] = {f.name: Column(f.name, f.type) for f in side.schema}
@@ -287,7 +288,7 @@ def _with_keys(side: LogicalNode, made: dict[str, tuple[str, pa.DataType]]) -> L
 def exploded(
     below: LogicalNode, column: str, *, is_outer: bool, position: str | None
 ) -> LogicalNode:
-    """See :meth:`planner.api.stream.Stream.explode`."""
+    """Return the plan of an explode; see :meth:`planner.api.stream.Stream.explode`."""
     kind = require(below.schema, column, "explode")
     if not (is_list(kind) or is_map(kind)):
         raise InvalidPlanError(f"explode({column!r}): it is {kind}, not a list")

@@ -31,12 +31,12 @@ _OF_VALID = "filter({}, row -> row.x is not null)"
 
 
 def user_function(index: int) -> str:
-    """Return the name of the user aggregate with a number."""
+    """Return the Spark name of the user aggregate with number ``index``."""
     return f"user_aggregate_{index}"
 
 
 def _added(wanted: Wanted, once: str = "") -> Take:
-    """Sums of integers and decimals are exact and must fit; floats are added as doubles.
+    """Return a sum: exact and with a check of its range; of floats the sum of doubles.
 
     Spark returns null for a sum of decimals with more than 38 digits at any time, even if later
     values reduce it.
@@ -61,7 +61,7 @@ def _added(wanted: Wanted, once: str = "") -> Take:
 
 
 def _together(wanted: Wanted) -> Take:
-    """Spark's own; null if one side is constant, which Spark's sums show."""
+    """Return Spark's correlation or covariance; a correlation is null if one side is constant."""
     name, x, y = wanted.name, f"{wanted.column}.x", f"{wanted.column}.y"
     both = f"{x} is not null and {y} is not null"
     partial = {f"{name}_n": f"count(if({both}, 1, null))"}
@@ -79,7 +79,7 @@ def _together(wanted: Wanted) -> Take:
 
 
 def _mode(wanted: Wanted) -> Take:
-    """The least of the most frequent values, from the sorted values."""
+    """Return the least of the most frequent values, from the sorted values."""
     name = wanted.name
 
     def best(values: str) -> str:
@@ -94,7 +94,7 @@ def _mode(wanted: Wanted) -> Take:
 
 
 def _shape(wanted: Wanted) -> Take:
-    """Spark's own; null if the values are all equal, which Spark's sums show."""
+    """Return Spark's skewness or kurtosis; null if all values are equal."""
     name, value = wanted.name, f"cast({wanted.column} as double)"
     partial = {
         name: f"{wanted.function}({value})",
@@ -106,7 +106,7 @@ def _shape(wanted: Wanted) -> Take:
 
 
 def _spread(wanted: Wanted) -> Take:
-    """Spark's population variance; exactly 0 if all values are equal."""
+    """Return the variance or its root by Spark's population variance; 0 for equal values."""
     name, ddof = wanted.name, wanted.aggregate.argument
     value = f"cast({wanted.column} as double)"
     partial = {
@@ -122,7 +122,7 @@ def _spread(wanted: Wanted) -> Take:
 
 
 def _discrete(wanted: Wanted) -> Take:
-    """The value at an index of the sorted list."""
+    """Return the value at an index of the sorted list of values."""
     q, way = str(wanted.aggregate.argument).split(" ")
     name = wanted.name
     place = f"greatest({name}_n - floor({name}_n - {name}_n * {q}D), 1)"
@@ -132,7 +132,7 @@ def _discrete(wanted: Wanted) -> Take:
 
 
 def _of_user(wanted: Wanted) -> Take:
-    """A function of the array of values, which :func:`register` registers."""
+    """Return the call of a user aggregate with the array of values; see :func:`register`."""
     values = f"transform(array_sort({wanted.name}), pair -> pair.x)"
     pairs = f"collect_list(struct({', '.join(wanted.below.order)}, {wanted.column} as x))"
     return Take({wanted.name: pairs}, f"{user_function(wanted.index)}({values})")

@@ -47,7 +47,7 @@ def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _holds(kind: pa.DataType) -> bool:
-    """Whether the type contains a map, or a list of a fixed size.
+    """Return whether the type contains a map, or a list of a fixed size.
 
     Arrow cannot cast to a map. Its cast to lists of a fixed size reads invalid memory if no list
     has an element, so both are converted here.

@@ -72,14 +72,14 @@ def _comparison(operator: str) -> Writer:
 
 
 def _compared(call: Call, a: str, operator: str, b: str) -> str:
-    """Compare two arguments of ``call``."""
+    """Return SQL that compares two arguments of ``call`` as the stream does."""
     if not any(is_float(arg) for arg in call.args):
         return f"({a} {operator} {b})"
     return let2(a, b, lambda x, y: _ieee(x, operator, y))
 
 
 def _ieee(a: str, operator: str, b: str) -> str:
-    """Compare as IEEE does; in Spark NaN equals NaN and is the greatest value."""
+    """Return SQL that compares as IEEE does; in Spark NaN equals NaN and is the greatest value."""
     unordered = "true" if operator == "<>" else "false"
     return (
         f"case when {a} is null or {b} is null then null "
@@ -104,7 +104,7 @@ def _is_in(call: Call, a: str) -> str:
 
 
 def _until(operator: str, decisive: str) -> Writer:
-    """``and`` and ``or``, whose right side is not evaluated if the left side decides."""
+    """Return the writer of ``and`` or ``or``; the right side is skipped if the left one decides."""
 
     def write(call: Call, a: str, b: str) -> str:
         if not may_fail(call.args[1]):

@@ -20,7 +20,7 @@ PLACE = "_place"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """``_vs``, ``_ve``, and ``c0``, ``c1``, ... for ``schema``; ``_place`` where it is known."""
+    """Columns ``_vs``, ``_ve``, and ``c0``, ``c1``, ... for ``schema``; perhaps ``_place``."""
 
     df: Any
     schema: pa.Schema

@@ -27,17 +27,17 @@ _JAVA_CODES = {
 
 
 def plain(function: str) -> Writer:
-    """A function that Spark has under a name, with the same meaning."""
+    """Return the writer of a function that Spark has under this name, with the same meaning."""
     return lambda _call, *args: f"{function}({', '.join(args)})"
 
 
 def as_result(function: str) -> Writer:
-    """A function whose result has another type in Spark."""
+    """Return the writer of a Spark function whose result is cast to the stream's type."""
     return lambda call, *args: f"cast({function}({', '.join(args)}) as {spark_type(call)})"
 
 
 def part(function: str) -> Writer:
-    """A part of a time."""
+    """Return the writer of a part of a time."""
     return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
 
 
@@ -52,7 +52,7 @@ def _of_some(function: str) -> Writer:
 
 
 def _logarithm(function: str) -> Writer:
-    """A logarithm; Spark's is null at and below zero, so these cases are added."""
+    """Return the writer of a logarithm, with the cases in which Spark's is null: 0 and below."""
 
     def ieee(x: str) -> str:
         return (

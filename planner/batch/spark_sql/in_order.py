@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def picked(wanted: Wanted) -> Take:
-    """The value at the least (greatest) ``_vs``, on ties at the least (greatest) place.
+    """Return the value at the least (greatest) ``_vs``, on ties at the least (greatest) place.
 
     Without places the least and the greatest such value must be equal. ``~_vs`` reverses the order
     of ``_vs`` and, unlike ``-_vs``, does not overflow.
@@ -39,7 +39,7 @@ def picked(wanted: Wanted) -> Take:
 
 
 def ranked_first(wanted: Wanted) -> Take:
-    """The value at the greatest (least) rank, on ties at the least time, then at the least place.
+    """Return the value at the greatest (least) rank; on ties at the least time, then least place.
 
     Without places there must be only one such value.
     """
@@ -67,7 +67,7 @@ def ranked_first(wanted: Wanted) -> Take:
 
 
 def listed_by_time(wanted: Wanted, chosen: str, result: str = "{}") -> Take:
-    """All values by time and place; without places, values of one time are sorted."""
+    """Return all values by time and place; without places, values of one time are sorted."""
     fields = ", ".join((*wanted.below.order, f"{wanted.column} as x"))
     rows = f"array_sort({chosen.format(wanted.name)})"
     values = f"transform({rows}, row -> row.x)"
@@ -76,7 +76,7 @@ def listed_by_time(wanted: Wanted, chosen: str, result: str = "{}") -> Take:
 
 
 def top_rows(wanted: Wanted) -> Take:
-    """The rows sorted by a comparison; without places, rows that tie in all keys have no order."""
+    """Return the rows in sorted order; without places, rows that tie in all keys have no order."""
     order = TopOrder.read(wanted.aggregate.argument)
     fields = [f.name for f in wanted.kind.field("row").type]
 
@@ -105,7 +105,7 @@ def top_rows(wanted: Wanted) -> Take:
 
 
 def top_value(wanted: Wanted) -> Take:
-    """The value of the first row, sorted as for :func:`top_rows`."""
+    """Return the value of the first row, sorted as for :func:`top_rows`."""
     order = TopOrder.read(wanted.aggregate.argument)
     return _in_order(
         wanted, order.ways, "row", lambda rows: f"get({rows}, 0).x.row.value", latest=order.latest
@@ -113,7 +113,7 @@ def top_value(wanted: Wanted) -> Take:
 
 
 def listed_by_order(wanted: Wanted) -> Take:
-    """The values of the rows, sorted as for :func:`top_rows`."""
+    """Return the values of the rows, sorted as for :func:`top_rows`."""
     order = ListOrder.read(wanted.aggregate.argument)
 
     def listed(rows: str) -> str:
@@ -163,7 +163,7 @@ def _in_order(
 
 
 def _by_ways(left: str, right: str, ways: Ways) -> str:
-    """-1, 0 or 1, comparing only the values that order rows."""
+    """Return SQL that compares two rows by their sort keys only: -1, 0 or 1."""
     steps = [
         way(f"{left}.x.by{i}", f"{right}.x.by{i}", down=down, nulls_first=first)
         for i, (down, first) in enumerate(ways)
@@ -172,7 +172,7 @@ def _by_ways(left: str, right: str, ways: Ways) -> str:
 
 
 def way(a: str, b: str, *, down: bool, nulls_first: bool) -> str:
-    """-1, 0 or 1: one value is before, equal to or after another."""
+    """Return SQL for -1, 0 or 1: value ``a`` is before, equal to or after value ``b``."""
     null = -1 if nulls_first else 1
     less = 1 if down else -1
     return (

@@ -17,7 +17,7 @@ WINDOWS_PER_EVENT_MAX = 1_000_000
 
 
 def bounds(node: WindowAgg) -> list[str]:
-    """Return columns ``_first`` and ``_last``: the event's windows within the time axis."""
+    """Return SQL for ``_first`` and ``_last``: the numbers of an event's first and last window."""
     size, every = node.size_us, node.every_us
     lowest, highest = -(-MIN_TIME // every), (INF_TIME - size) // every
     first = (
@@ -29,7 +29,7 @@ def bounds(node: WindowAgg) -> list[str]:
 
 
 def spread(node: WindowAgg) -> str:
-    """Return column ``_window``, with a row for each of these windows."""
+    """Return SQL for ``_window``: one row per window of an event, with the window's number."""
     endless = failure(
         f"window: an event never ends, or is in more than {WINDOWS_PER_EVENT_MAX} windows; "
         "end lifetimes before a window"
@@ -46,6 +46,6 @@ def spread(node: WindowAgg) -> str:
 
 
 def lifetime(node: WindowAgg) -> tuple[str, str]:
-    """Return start and end of ``_window``."""
+    """Return SQL for the start and the end of the window with number ``_window``."""
     start = f"_window * {integer(node.every_us)}"
     return start, f"{start} + {integer(node.size_us)}"

@@ -41,7 +41,7 @@ def islands(keys: Sequence[str], until: str, *, touch: bool) -> tuple[list[str],
 
 
 def cuts(longest_us: int) -> str:
-    """Return the starts of the sessions of an island: an array per group, from events' starts."""
+    """Return SQL for the starts of an island's sessions, an array, from its events' starts."""
     nothing = "named_struct('last', cast(null as bigint), 'found', cast(array() as array<bigint>))"
     is_late = f"a.last is null or t >= {moved('a.last', longest_us)}"
     begun = "named_struct('last', t, 'found', concat(a.found, array(t)))"
@@ -50,25 +50,28 @@ def cuts(longest_us: int) -> str:
 
 
 def session_start(keys: Sequence[str]) -> str:
-    """Return each event's session; ``_cut`` has the starts that begin a session, else null."""
+    """Return SQL for the start of each event's session; ``_cut``: the start of one, else null."""
     until = f"order by {VS} range between unbounded preceding and current row"
     return f"max(_cut) {over(keys, until)}"
 
 
 def next_endpoint(keys: Sequence[str]) -> str:
-    """Return, for distinct endpoints ``_vs`` of a key, the next endpoint."""
+    """Return SQL for the endpoint of a key after ``_vs``; rows are its distinct endpoints."""
     return f"lead({VS}) {over(keys, f'order by {VS}')}"
 
 
 def number(keys: Sequence[str], count: int, order: Sequence[str]) -> str:
-    """Return the number of each event's window, for count windows."""
+    """Return SQL for the number of each event's window, for count windows."""
     by = f"order by {', '.join(order)}"
     before = f"row_number() {over(keys, by)} - 1"
     return f"cast(floor(({before}) / {count}) as bigint)"
 
 
 def checked_number(keys: Sequence[str], payload: Sequence[str], what: str) -> str:
-    """Return :func:`number`; raise if ties decide it. ``what`` begins the message."""
+    """Return SQL for :func:`number` that raises if the order of ties decides the number.
+
+    ``what`` begins the message.
+    """
     ties = over([*keys, VS])
     row = f"struct({', '.join([VE, *payload])})"
     wrong = failure(
@@ -82,18 +85,18 @@ def checked_number(keys: Sequence[str], payload: Sequence[str], what: str) -> st
 
 
 def session_end(longest_us: int | None) -> str:
-    """Return, for a group of events with their ``_start``, the end of the session."""
+    """Return SQL for the end of a session, for a group of events with their ``_start``."""
     end = "max(_running)"
     return end if longest_us is None else f"least({end}, {moved('_start', longest_us)})"
 
 
 def step_end(keys: Sequence[str], longest_us: int | None) -> str:
-    """Return the end of each running result: the next start of its session, or ``_until``."""
+    """Return SQL for the end of each running result: the session's next start, or ``_until``."""
     following = f"lead({VS}) {over([*keys, '_start'], f'order by {VS}')}"
     end = "_until" if longest_us is None else f"least(_until, {moved('_start', longest_us)})"
     return f"coalesce({following}, {end})"
 
 
 def after_last() -> str:
-    """Return, for a group of events, the time just after the start of the last."""
+    """Return SQL for the time just after the start of the last event of a group."""
     return f"max({VS}) + {integer(1)}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def reached(node: logical.LogicalNode, inputs: Sequence[int]) -> int:
-    """Return the last finite CTI after a node, from those of its inputs; MIN_TIME for none."""
+    """Return the last finite CTI after a node, from the inputs' last CTIs; MIN_TIME for none."""
     time = max(inputs)
     if time == MIN_TIME:
         return time

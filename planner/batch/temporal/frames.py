@@ -62,7 +62,7 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
 
 
 def _distinct(aggregate: logical.Aggregate, below: Frame, window: str) -> str:
-    """Collect the values as a set, with one zero: window functions do not support DISTINCT."""
+    """Return SQL for the set of values, with one zero: window functions do not support DISTINCT."""
     assert aggregate.column is not None, aggregate
     value = below.columns[aggregate.column]
     if pa.types.is_floating(below.schema.field(aggregate.column).type):
@@ -71,14 +71,14 @@ def _distinct(aggregate: logical.Aggregate, below: Frame, window: str) -> str:
 
 
 def rows_differ(keys: Sequence[str], below: Frame) -> str:
-    """Whether rows of a key that start together differ."""
+    """Return SQL for whether rows of a key that start together differ."""
     ties = over([*keys, VS])
     row = f"struct({', '.join([VE, *list(below.columns.values())[2:]])})"
     return f"min({row}) {ties} <> max({row}) {ties}"
 
 
 def unordered(what: str) -> str:
-    """Return the error for a result that depends on an unknown order."""
+    """Return SQL for the error of a result that depends on an unknown order."""
     return failure(
         f"{what}: events of a key that start together come in an order that is known to the "
         "stream only"

@@ -58,7 +58,7 @@ def changed(change: LifetimeChange, columns: Mapping[str, str]) -> Times:
 
 
 def keeps_order(change: LifetimeChange) -> bool:
-    """Whether events that start together afterwards also did before, in the same order."""
+    """Return whether events that start together afterwards also did before, in the same order."""
     return isinstance(change, Begins | SetDuration | Extend | ExtendBy | Shift)
 
 
@@ -78,7 +78,7 @@ def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
 
 
 def moved(time: str, duration: int) -> str:
-    """Return a time moved by a duration, cut at the ends of the axis."""
+    """Return SQL for a time moved by a duration, cut at the ends of the axis."""
     end, by = integer(INF_TIME), integer(duration)
     if duration >= 0:
         return f"if({time} > {integer(INF_TIME - duration)}, {end}, {time} + {by})"
@@ -90,12 +90,12 @@ def moved(time: str, duration: int) -> str:
 
 
 def lasting(time: str, duration: int) -> str:
-    """Return the end of a lifetime with a length from a time on; INF_TIME means for ever."""
+    """Return SQL for the end of a lifetime of a length from a time on; INF_TIME means for ever."""
     return integer(INF_TIME) if duration == INF_TIME else moved(time, duration)
 
 
 def gaps(cover: str) -> str:
-    """Return the pieces of ``[_vs, _ve)`` outside ``cover``: sorted structs ``s, e`` within it."""
+    """Return SQL for the parts of ``[_vs, _ve)`` outside ``cover``, sorted structs ``s, e``."""
     ends = f"array_max(transform(slice({cover}, 1, i), part -> part.e))"
     start = f"if(i = 0, {VS}, {ends})"
     end = f"if(i = size({cover}), {VE}, {cover}[i].s)"
@@ -112,7 +112,7 @@ def _shifted(duration: int) -> Times:
 
 
 def _chopped(change: Chop) -> Times:
-    """Cut lifetimes: cell k is between the cuts k and k + 1."""
+    """Return lifetimes cut at multiples of a period; cell k is between the cuts k and k + 1."""
     period, offset = change.period_us, change.offset_us % change.period_us
 
     def cell(time: str) -> str:

@@ -33,7 +33,7 @@ MEET = (
 def conditions(
     node: Join | IntervalJoin | Clip, left: Mapping[str, str], right: Mapping[str, str]
 ) -> list[str]:
-    """Return equal keys and other conditions of a match; ``left``, ``right``: SQL by column."""
+    """Return the SQL conditions of a match; ``left``, ``right``: SQL by column."""
     conditions = [
         f"l{left[left_key]} = r{right[right_key]}"
         for left_key, right_key in zip(node.left_on, node.right_on, strict=True)

@@ -124,7 +124,7 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
     """Return the events of a node that has user code.
 
     Raises:
-        UnsupportedInBatchError: it reads outside values, which only the stream has recorded.
+        UnsupportedInBatchError: the code reads outside values, which only the stream has recorded.
     """
     schema = _spark_schema(node.schema)
     if isinstance(node, logical.UserStep) and isinstance(node.spec, Lookup):

@@ -47,7 +47,7 @@ class _Key:
     def search(self) -> None:
         """Look for matches from the first row on."""
         covered = at = 0
-        while at < len(self._times):  # ends: at grows
+        while at < len(self._times):  # terminates: ``at`` grows
             mapped = self._best(at)
             if mapped is None:
                 if at >= covered and self._spec.rows == "unmatched":
@@ -62,7 +62,7 @@ class _Key:
 
     def _best(self, start: int) -> Mapped | None:
         paths: list[tuple[int, Mapped, frozenset[int]]] = [(0, [], frozenset())]
-        while paths:  # ends: a path maps one more row, or goes round no loop twice
+        while paths:  # terminates: a path maps one more row, and repeats no loop
             at, mapped, visited = paths.pop()
             match self._program[at]:
                 case Accept():
@@ -113,7 +113,7 @@ class _Key:
     def _row(
         self, leaves: dict[int, Leaf], start: int, mapped: Mapped, end: int, match: int
     ) -> pa.RecordBatch:
-        """One row of leaves, of the first ``end`` rows of a match."""
+        """Return one row: the values of ``leaves`` over the first ``end`` rows of a match."""
         made: dict[str, pa.Array] = {}
         for i, leaf in leaves.items():
             upto = len(mapped) if leaf.is_final else end

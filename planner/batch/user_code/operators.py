@@ -71,7 +71,7 @@ def _opened(spec: UserOperator) -> Any:
 
 
 def _passed(spec: UserOperator, target: Any, event: pa.RecordBatch, results: list[Any]) -> Any:
-    """Pass one event; return the operator afterwards, unchanged if it raised."""
+    """Pass one event to the operator; return it, in its former state if it raised."""
     before = copy.deepcopy(target.get_snapshot())
     try:
         results.append(target.execute(event, []))
@@ -84,7 +84,7 @@ def _passed(spec: UserOperator, target: Any, event: pa.RecordBatch, results: lis
 
 
 def _given(result: Any) -> Any:
-    """Return the rows of a result that may also have CTIs."""
+    """Return only the rows of a result that may also have CTIs."""
     return result[0] if isinstance(result, tuple) else result
 
 

@@ -207,7 +207,8 @@ class _Loop:
         timers = self.context.timers
         fired = 0
         first_at = min(timers.values(), default=INF_TIME)
-        while timers and min(timers.values()) <= until:  # Ends: at the latest by _count.
+        # terminates: ``_count`` raises if too many timers fire
+        while timers and min(timers.values()) <= until:
             at, name = min((at, name) for name, at in timers.items())
             del timers[name]
             fired += 1
@@ -216,10 +217,10 @@ class _Loop:
             self._call(self._process.on_timer, Timer(at, name), at, at + 1, is_timer=True)
 
     def _count(self, fired: int, span_us: int) -> bool:
-        """Whether the count of timers at once restarts with this one, the ``fired``-th.
+        """Return whether the count of simultaneous timers restarts with the ``fired``-th.
 
         Raises:
-            EndlessTimersError, CrowdedTimersError: they are too many, as in the stream.
+            EndlessTimersError, CrowdedTimersError: too many timers fire, as in the stream.
         """
         name, key = self._spec.process.name, repr(self.context.key)
         if self.context.at_end and fired > keyed_process.FINAL_TIMERS_MAX:

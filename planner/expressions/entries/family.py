@@ -165,7 +165,7 @@ class Family:
 
 
 def _checked(resolve: Resolver, made: Callable[..., Any]) -> Resolver:
-    """Raise for options of another type than the method declares."""
+    """Return a check that raises for options of another type than declared, then ``resolve``."""
     kinds = {
         name: (VARYING_KINDS[str(parameter.annotation)], str(parameter.annotation))
         for name, parameter in inspect.signature(made).parameters.items()

@@ -85,7 +85,7 @@ def _as_unsigned(node: Node) -> Node:
 
 
 def infix(symbol: str) -> Callable[[Call], str]:
-    """Shows ``(a + b)``."""
+    """Return the function that prints a call as ``(a + b)``."""
 
     def show(call: Call) -> str:
         left, right = call.args
@@ -95,7 +95,7 @@ def infix(symbol: str) -> Callable[[Call], str]:
 
 
 def method(name: str, *options: str) -> Callable[[Call], str]:
-    """Shows ``a.name(b, option)``."""
+    """Return the function that prints a call as ``a.name(b, option)``."""
 
     def show(call: Call) -> str:
         extra = [bare(arg) for arg in call.args[1:]]
@@ -106,7 +106,7 @@ def method(name: str, *options: str) -> Callable[[Call], str]:
 
 
 def plain_call(name: str) -> Callable[[Call], str]:
-    """Shows ``name(a, b)``."""
+    """Return the function that prints a call as ``name(a, b)``."""
 
     def show(call: Call) -> str:
         return f"{name}({', '.join(bare(arg) for arg in call.args)})"
@@ -115,7 +115,7 @@ def plain_call(name: str) -> Callable[[Call], str]:
 
 
 def text_of(node: Node) -> bool:
-    """Whether the node, resolved, is text."""
+    """Return whether a resolved node is text."""
     assert node.type is not None
     return is_text(node.type) or bool(pa.types.is_null(node.type))
 

@@ -49,7 +49,7 @@ _FLOAT = pa.float64()
 
 
 def _number(call: Call) -> pa.DataType | None:
-    """The common type in which the numbers are added; None if one is not a number."""
+    """Return the common type in which the numbers are added; None if one is not a number."""
     types = [pa.int64() if pa.types.is_null(t) else plain(t) for t in arg_types(call)]
     if not all(is_number(t) for t in types):
         return None
@@ -107,7 +107,7 @@ def _resolve_number(call: Call) -> Node | None:
 
 
 def _resolve_decimal(call: Call) -> Node | None:
-    """Decimals keep their scales; the width of the result is Arrow's."""
+    """Type arithmetic on decimals, which keep their scales; the width of the result is Arrow's."""
     call = with_literals_adapted(call)
     for widen in (pa.decimal128, pa.decimal256):
         types = [as_decimal(t, widen) for t in arg_types(call)]
@@ -193,7 +193,7 @@ def _floored(function: Callable[..., np.ndarray]) -> Callable[[Sequence[Value], 
 
 
 def _modulo(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """``np.mod``, three times as fast if the divisor is one number."""
+    """Return ``np.mod``, computed three times as fast if the divisor is one number."""
     if right.ndim or left.dtype.kind != "i":
         return np.mod(left, right)  # type: ignore[no-any-return]
     below = np.array(np.floor_divide(left, right))
@@ -203,7 +203,7 @@ def _modulo(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _dense(value: Value) -> tuple[np.ndarray, np.ndarray]:
-    """The values with placeholders for nulls, and the null mask."""
+    """Return the values with placeholders for nulls, and the null mask."""
     if isinstance(value, pa.Scalar):
         filled = value.as_py() if value.is_valid else 1
         return np.asarray(filled, value.type.to_pandas_dtype()), np.asarray(not value.is_valid)

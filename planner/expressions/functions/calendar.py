@@ -107,7 +107,7 @@ def _format(values: Sequence[Value], call: Call) -> Value:
 
 
 def _week_day(value: Value) -> Value:
-    """The day of the week; Sunday is 0."""
+    """Return the day of the week; Sunday is 0."""
     return pc.day_of_week(value, count_from_zero=True, week_start=_SUNDAY)
 
 

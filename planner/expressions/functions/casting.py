@@ -53,7 +53,7 @@ def _resolve(call: Call) -> Node | None:
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a conversion exists; found out by converting an empty array."""
+    """Return whether Arrow can convert one type to another, found by converting an empty array."""
     try:
         convert(pa.nulls(0, source), target)
     except MemoryError:
@@ -127,7 +127,7 @@ def _parse_number(value: Value, target: pa.DataType) -> Value:
 
 
 def _element_of(kind: pa.DataType) -> pa.DataType:
-    """The element type of a list; for a map, a struct of key and value."""
+    """Return the element type of a list; for a map, a struct of key and value."""
     return (entries_type(kind) if is_map(kind) else kind).value_type
 
 

@@ -68,7 +68,7 @@ def _resolve_item(call: Call) -> Node | None:
 
 
 def _item(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """An element: of a list by index (from 0, negative from its end), of a map by key; or null."""
+    """Return an element: of a list by index (negative from its end), of a map by key; or null."""
     containers, keys_or_indices = arrays
     lists = as_list(containers)
     if is_map(containers.type):
@@ -107,7 +107,7 @@ def _resolve_contains(call: Call) -> Node | None:
 
 
 def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """Whether a list has a value. Null elements match nothing; null if list or value is null."""
+    """Return whether a list has a value; null if either is null. Null elements match nothing."""
     column, values = arrays
     lists = as_list(column)
     elements, rows = flat(lists)
@@ -146,7 +146,7 @@ def _resolve_enumerated(call: Call) -> Node | None:
 
 
 def _enumerated(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Each element with its index, from 0."""
+    """Return each element with its index, from 0."""
     assert call.type is not None
     lists = as_list(arrays[0])
     lengths = lengths_of(lists)

@@ -106,7 +106,7 @@ def _surely_rounded(value: pa.Array, scale: int) -> tuple[pa.Array, np.ndarray]:
 
 
 def _of_shown(value: Value, target: pa.DataType) -> Value:
-    """Convert floats that fit through their text."""
+    """Convert floats that fit the type, through their text."""
     # Floats too small to affect the result may have too many places for the text's decimal type.
     tiny = pc.less(pc.abs(value), 10.0 ** -(target.scale + 2))
     shown = pc.if_else(tiny, pa.scalar(0.0), value).cast(pa.string())
@@ -149,7 +149,7 @@ def _rescaled(value: Value, target: pa.DataType) -> Value:
 
 
 def _has_room(kind: pa.DataType) -> bool:
-    """Whether all values of the type fit into 256 bits with 38 places and one more digit."""
+    """Return whether all values of the type fit into 256 bits with 38 places and one more digit."""
     return bool(0 <= kind.scale <= _DIGITS and kind.precision <= _DIGITS)
 
 
@@ -176,7 +176,7 @@ def _by_python(value: Value | list[Decimal | None], target: pa.DataType, digits:
 
 
 def divided_exactly(values: Sequence[Value], which: int) -> Value:
-    """Floor quotients (``which=0``) or remainders (1) of two decimals, as the nearest floats."""
+    """Return floor quotients (``which=0``) or remainders (1) of two decimals, as nearest floats."""
     if all(isinstance(value, pa.Scalar) for value in values):
         return divided_exactly([pa.repeat(value, 1) for value in values], which)[0]
     rows = max(len(value) for value in values if isinstance(value, pa.Array))
@@ -200,7 +200,7 @@ def divided_exactly(values: Sequence[Value], which: int) -> Value:
 
 
 def _few_ticks(value: pa.Array, scale: int) -> np.ndarray | None:
-    """``_ticks`` of decimals, int64[n], arbitrary for nulls; None if one does not fit."""
+    """Return ``_ticks`` of decimals, int64[n], arbitrary for nulls; None if one does not fit."""
     room = _EXACT_DIGITS - scale
     ends = [end for end in pc.min_max(value).as_py().values() if end is not None]
     if room < 0 or any(abs(end) >= 10**room for end in ends):

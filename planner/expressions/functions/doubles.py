@@ -64,10 +64,10 @@ def _rounded(numbers: np.ndarray, digits: int, *, toward_zero: bool) -> np.ndarr
 
 
 def cube_root(numbers: Doubles) -> Doubles:
-    """Cube roots of ``numbers[n]``, each the nearest double; 0, infinities and NaN unchanged."""
+    """Return the cube root of each number, as the nearest double; 0, inf and NaN unchanged."""
     has_digits = np.isfinite(numbers) & (numbers != 0)
     mantissas, exponents = np.frexp(np.where(has_digits, numbers, 1.0))
-    thirds = -(-exponents // 3)  # rounded up: the scaled numbers are 1/8 to 1
+    thirds = -(-exponents // 3)  # rounded up, so that the scaled numbers are 1/8 to 1
     scaled = np.ldexp(mantissas, exponents - 3 * thirds)
     guess = np.cbrt(scaled)
     square, square_rest = _product(guess, guess)
@@ -78,7 +78,7 @@ def cube_root(numbers: Doubles) -> Doubles:
 
 
 def _product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
-    """The rounded product, and its rounding error."""
+    """Return the rounded product, and its rounding error."""
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)

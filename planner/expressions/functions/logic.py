@@ -49,7 +49,10 @@ _EXACT_END, _INT64_END, _DIGITS_MAX = 2**53, 2**63, 38
 
 
 def _with_whole_numbers(call: Call) -> Call:
-    """Make doubles whole where all else is an integer: beyond 2^53 doubles skip integers."""
+    """Replace whole double literals by integers where the other operands are integers.
+
+    Only if one is beyond 2^53: there a comparison as doubles would be inexact.
+    """
     literals = [arg.literal for arg in call.args if isinstance(arg, Literal)]
     others = [arg.type for arg in call.args if not isinstance(arg, Literal)]
     is_far = any(abs(v) >= _EXACT_END for v in literals if isinstance(v, float | int))
@@ -64,7 +67,7 @@ def _with_whole_numbers(call: Call) -> Call:
 
 
 def _whole(arg: Node, function: str, place: int | None) -> Node:
-    """Return a double as an integer or a decimal; ``place``: of a bound of ``between``."""
+    """Return a whole double as an integer or a decimal; ``place``: of a bound of ``between``."""
     if not (isinstance(arg, Literal) and isinstance(arg.literal, float)) or isinf(arg.literal):
         return arg
     if function == "between" and place is not None and not isnan(arg.literal):
@@ -110,7 +113,7 @@ def _resolve_coalesce(call: Call) -> Node | None:
 
 
 def _resolve_when(call: Call) -> Node | None:
-    """``args``: condition, value, condition, value, ..., otherwise."""
+    """Type a choice; ``args``: condition, value, condition, value, ..., otherwise."""
     conditions, values = call.args[:-1:2], (*call.args[1:-1:2], call.args[-1])
     if not all(c.type in (_BOOL, pa.null()) for c in conditions):
         return None

@@ -62,7 +62,7 @@ def _row_by_row(function: Any, values: Sequence[Value], call: Call) -> Value:
 
 
 def _hint(call: Call) -> str:
-    """Advice for the error if an argument is a text, which the user may have meant as a column."""
+    """Return advice for an error, if an argument is a text that may be meant as a column."""
     texts = (a.literal for a in call.args if isinstance(a, Literal) and isinstance(a.literal, str))
     text = next(texts, None)
     return "" if text is None else f"; {text!r} is a text here, a column is col({text!r})"

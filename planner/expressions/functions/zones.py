@@ -51,7 +51,7 @@ def _zone(name: str) -> zoneinfo.ZoneInfo:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _offset_us(zone: str, hour: int) -> tuple[int, int, int]:
-    """The offset at the start of an hour since 1970, the time of a change, and the later offset."""
+    """Return an hour's first offset, the time at which it changes, and the later offset, us."""
     key = _zone(zone)
     at = max(_FIRST_US, min(hour * _HOUR_US, _LAST_US))
 
@@ -63,14 +63,14 @@ def _offset_us(zone: str, hour: int) -> tuple[int, int, int]:
 
     before, after = offset(at), offset(at + _HOUR_US - 1)
     low, high = at, at + _HOUR_US - 1
-    while before != after and high - low > 1:  # ends: the interval is halved
+    while before != after and high - low > 1:  # terminates: the interval is halved
         middle = (low + high) // 2
         low, high = (middle, high) if offset(middle) == before else (low, middle)
     return before, high if before != after else at + _HOUR_US, after
 
 
 def offsets(zone: str, us: np.ndarray) -> np.ndarray:
-    """The zone's offset in microseconds east of UTC at each instant."""
+    """Return the zone's offset in microseconds east of UTC at each instant."""
     hours, where = np.unique(us // _HOUR_US, return_inverse=True)
     known = np.array([_offset_us(zone, int(hour)) for hour in hours], np.int64).reshape(-1, 3)
     before, change, after = (known[where, at] for at in range(3))
@@ -79,7 +79,7 @@ def offsets(zone: str, us: np.ndarray) -> np.ndarray:
 
 
 def instants(zone: str, wall: np.ndarray) -> np.ndarray:
-    """The instants of wall-clock times: the later one of two; in a gap with the earlier offset."""
+    """Return the instants of wall-clock times: the later of two; in a gap by the earlier offset."""
     day = 24 * _HOUR_US
     earlier = wall - offsets(zone, wall - day)
     later = wall - offsets(zone, wall + day)

@@ -38,7 +38,7 @@ def spark_type(call: Call) -> str:
 
 
 def is_float(node: Node) -> bool:
-    """Whether the node's values are floats."""
+    """Return whether the node's values are floats."""
     return bool(pa.types.is_floating(node.type))
 
 
@@ -96,7 +96,7 @@ def _floor_divide(call: Call, a: str, b: str) -> str:
 
 
 def _borrow(a: str, b: str, suffix: str) -> str:
-    """Return SQL for 1 if the remainder of ``a`` by ``b`` has not the sign of ``b``, else 0."""
+    """Return SQL for 1 if the remainder of ``a`` by ``b`` lacks the sign of ``b``, else 0."""
     return f"if({a} % {b} <> 0 and ({a} % {b} < 0) <> ({b} < 0), 1{suffix}, 0{suffix})"
 
 
@@ -176,7 +176,7 @@ def _ceil(call: Call, a: str) -> str:
 
 
 def _round(call: Call, a: str) -> str:
-    """Scale, round and scale back: doubles are rounded by value, not by their decimal digits."""
+    """Return SQL that scales, rounds and scales back: by a double's value, not its digits."""
     digits = call.option("digits")
     if pa.types.is_integer(call.type) and digits >= 0:
         return a

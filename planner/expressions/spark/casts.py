@@ -31,7 +31,7 @@ def failure(message: str) -> str:
 
 
 def _wrong(shown: str | None, reason: str) -> str:
-    """SQL for a value that does not fit: an error, or null where nothing is ``shown``."""
+    """Return SQL for a value that does not fit: an error, or null if ``shown`` is None."""
     return "null" if shown is None else failure(f"cannot evaluate {shown}: {reason}")
 
 
@@ -65,7 +65,7 @@ def cast(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) 
 
 
 def _is_same(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether no conversion is needed. Types with the same Spark type may differ in range."""
+    """Return whether no cast is needed; types with the same Spark type may differ in range."""
     if source == target:
         return True
     types = pa.types

@@ -228,7 +228,7 @@ class DataWindowAgg(_Grouped):
         return self.endless and all(a.spec.can_run for a in self.aggregates)
 
     def operator(self) -> DataWindowOperator:
-        """The operator that computes it; it also knows the output's types."""
+        """Return the operator that computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         match self.window:
             case SessionWindow() if self.phase == "partial":

@@ -125,7 +125,7 @@ class Join(SideBySide):
     schema: pa.Schema = field(init=False)
 
     def keeps(self, side: Side) -> bool:
-        """Whether every output row has a row of the side."""
+        """Return whether every output row has a row of the side."""
         return side == "left" or self.how == "inner"
 
     def describe(self) -> str:
@@ -186,7 +186,7 @@ class IntervalJoin(SideBySide):
         return f"interval {kind}join on {self.pairs} within {bounds}{where}"
 
     def keeps(self, side: Side) -> bool:
-        """Whether every output row has a row of the side."""
+        """Return whether every output row has a row of the side."""
         kinds = ("inner", "right") if side == "right" else ("inner", "left", "semi", "anti")
         return self.how in kinds
 

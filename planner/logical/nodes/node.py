@@ -55,7 +55,7 @@ class LogicalNode(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """The node in one line, without its inputs."""
+        """Return the node in one line, without its inputs."""
 
     @abstractmethod
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
@@ -130,7 +130,7 @@ class Step(OneInput):
 
     @abstractmethod
     def operator(self) -> OperatorSpec:
-        """The operator that computes it."""
+        """Return the operator that computes it."""
 
     @property
     def stage_kind(self) -> str:

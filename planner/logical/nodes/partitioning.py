@@ -24,7 +24,7 @@ class Partitioning:
         return self.keys == ()
 
     def covers(self, group: tuple[str, ...]) -> bool:
-        """Whether rows that are equal in the columns of ``group`` are in one vertex."""
+        """Return whether rows that are equal in the columns of ``group`` are in one vertex."""
         return self.keys is not None and all(names & set(group) for names in self.keys)
 
     def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
@@ -52,7 +52,7 @@ SINGLE = Partitioning(())
 
 
 def by_keys(keys: tuple[str, ...]) -> Partitioning:
-    """The partitioning after a hash exchange on ``keys``; without keys, all in one vertex."""
+    """Return the partitioning of a hash exchange on ``keys``; without keys, all in one vertex."""
     return Partitioning(tuple(frozenset([key]) for key in keys))
 
 

@@ -106,7 +106,7 @@ class Source(LogicalNode):
 
 
 def is_table(spec: SourceSpec) -> bool:
-    """Whether the rows of files are always valid."""
+    """Return whether the rows of files are always valid."""
     return isinstance(spec.vs, Literal) and spec.vs.literal == ALWAYS_US
 
 

@@ -98,7 +98,7 @@ def lettered(step: UserStep, taken: set[str]) -> UserSpec:
         return step.spec
     base = re.sub(r"[^\w.-]+", "", step.label or step.code.name).strip(".") or "code"
     name, number = base, 1
-    while name in taken:  # ends: taken is finite
+    while name in taken:  # terminates: ``taken`` is finite
         number += 1
         name = f"{base}-{number}"
     taken.add(name)

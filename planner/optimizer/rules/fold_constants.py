@@ -76,7 +76,7 @@ def _chosen(node: Call) -> Node:
     """Drop conditions that are never true, and all after the first that is always true."""
     args = list(node.args)
     at = 0
-    while at < len(args) - 1:  # ends: at grows or args shrinks
+    while at < len(args) - 1:  # terminates: ``at`` grows or ``args`` shrinks
         condition, value, rest = args[at], args[at + 1], args[at + 2 :]
         if isinstance(condition, Literal) and condition != TRUE and not may_fail(value):
             args[at : at + 2] = []
@@ -102,7 +102,7 @@ def _computed(node: Call) -> Node:
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    """Whether a value of this type is unchanged after a conversion to Python and back."""
+    """Return whether a value of this type is unchanged after a conversion to Python and back."""
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return bool(kind.unit == "us")
     return bool(

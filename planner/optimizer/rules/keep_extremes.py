@@ -98,8 +98,8 @@ def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode
 
 
 def _starts_together(node: LogicalNode) -> bool:
-    """Whether rows are results of windows of many groups; for others the rule is useless."""
-    while True:  # ends: a plan is finite
+    """Return whether rows are results of windows of many groups; for others the rule is useless."""
+    while True:  # terminates: a plan is finite
         match node:
             case Project() | Filter():
                 node = node.input

@@ -216,7 +216,7 @@ class _Opening:
         return self._renewed[node] or self._closed[node]
 
     def _windows(self, node: WindowAgg) -> WindowAgg | None:
-        """Return windows in one phase over valid rows, if rows are then emitted earlier."""
+        """Return the node as one-phase windows over the valid rows, if it then emits earlier."""
         exchange: Exchange | None = None
         match node:
             case WindowAgg(phase="complete", input=rows):
@@ -265,7 +265,7 @@ class _Opening:
         return node.with_inputs(tuple(inputs))
 
     def _has_net_changes(self, node: LogicalNode) -> bool:
-        """Whether rows with edges live on where whole lifetimes would end and start again."""
+        """Return whether rows with edges continue where whole lifetimes would be renewed."""
         match self._opened[node]:
             case None:
                 return False
@@ -300,7 +300,7 @@ def _times_of(node: Filter | Project) -> set[str]:
 
 
 def _only_orders(node: DataWindowAgg, below: Project) -> bool:
-    """Whether starts in ``below`` only break ties between rows of equal rank."""
+    """Return whether starts in ``below`` only break ties between rows of equal rank."""
     timed = {name for name, expr in below.columns if set(expr.columns()) & set(RESERVED)}
     readers = {a.function for a in node.aggregates if a.column in timed}
     return not timed & set(node.keys) and readers <= _RANKED

@@ -120,7 +120,7 @@ def _best(
     ]
     pairs = [(a, b) for k, a in enumerate(leaves) for b in leaves[k + 1 :]]
     tree = _cheapest([_joined(group, outputs, a, b) for a, b in pairs])
-    while tree is not None and len(tree.leaves) < len(leaves):  # ends: a leaf more each time
+    while tree is not None and len(tree.leaves) < len(leaves):  # terminates: each pass adds a leaf
         rest = [leaf for leaf in leaves if not leaf.leaves <= tree.leaves]
         tree = _cheapest([_joined(group, outputs, tree, leaf) for leaf in rest])
     written = sum(estimated[join].rows for join in group.joins)
@@ -164,7 +164,7 @@ def _joined(group: _Group, outputs: dict[str, Origin], left: _Tree, right: _Tree
         for origin, column in tree.names.items():
             if origin in needed:
                 leaf, name = origin
-                while name in names.values():  # ends: there are finitely many
+                while name in names.values():  # terminates: ``names`` is finite
                     name = f"{name}.{leaf}"
                 names[origin] = name
                 columns.append((side, column, names[origin]))

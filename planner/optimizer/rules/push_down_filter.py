@@ -127,20 +127,20 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
 
 
 def _is_of_left(predicate: Node, node: AsOf) -> bool:
-    """Whether it reads only columns of the left side, under the names that they have there."""
+    """Return whether the predicate reads only columns of the left side, by their names there."""
     kept = {name for side, column, name in node.columns if side == "left" and column == name}
     return set(predicate.columns()) <= kept
 
 
 def _is_column(source: Node) -> bool:
-    """Whether it is a column, perhaps cast to a wider type."""
+    """Return whether the source of a column is a column, perhaps cast to a wider type."""
     if isinstance(source, Call) and source.function == "cast" and not may_fail(source):
         (source,) = source.args
     return isinstance(source, Column)
 
 
 def _is_of_payload(predicate: Node) -> bool:
-    """Whether it reads payload columns, no lifetime, and cannot fail on additional rows."""
+    """Return whether it reads only payload columns, and cannot fail on additional rows."""
     reads = predicate.columns()
     return bool(reads) and VS not in reads and VE not in reads and not may_fail(predicate)
 

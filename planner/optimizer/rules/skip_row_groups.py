@@ -87,7 +87,7 @@ def _within(value: Node, members: tuple[int | str, ...], spec: SourceSpec) -> li
 
 
 def _bound(value: Node, operator: BoundOperator, other: Node, spec: SourceSpec) -> list[Bound]:
-    while isinstance(value, Call) and value.function == "cast":  # ends: trees are finite
+    while isinstance(value, Call) and value.function == "cast":  # terminates: trees are finite
         if not dict(value.options).get("implicit"):
             return []
         (value,) = value.args

@@ -46,7 +46,7 @@ def _has_timers(operator: OperatorSpec) -> bool:
 def _has_timers_after(builder: StageBuilder) -> bool:
     visited: set[str] = set()
     waiting: list[StageBuilder] = [feed.downstream for feed in builder.exits]
-    while waiting:  # ends: no stage is visited twice
+    while waiting:  # terminates: no stage is visited twice
         one = waiting.pop()
         if one.name not in visited:
             visited.add(one.name)

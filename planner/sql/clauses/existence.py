@@ -53,7 +53,7 @@ def with_marks(
     If it is not between ANDs, an event is valid while it is false, too.
     """
     whole = exp.Paren(this=node.copy())
-    while True:  # ends: each pass replaces an EXISTS
+    while True:  # terminates: each pass replaces an EXISTS
         test = whole.find(exp.Exists)
         if test is None:
             return whole.this, scope

@@ -75,7 +75,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def is_grouped(node: exp.Select) -> bool:
-    """Whether a SELECT has GROUP BY or aggregates."""
+    """Return whether a SELECT has GROUP BY or aggregates."""
     if node.args.get("group") is not None:
         return True
     parts = [*node.expressions, *filter(None, [node.args.get("having")])]
@@ -203,13 +203,13 @@ class _Grouping:
         self.building = Aggregates(self.before, self.names.aggregates)
 
     def is_implied(self, node: exp.Expr) -> bool:
-        """Whether a key only repeats the window by which rows are grouped."""
+        """Return whether a key only repeats the window by which rows are grouped."""
         if self.scope.in_windows.is_whole or not isinstance(node, exp.Column):
             return False
         return bool(self._own_bounds(node))
 
     def _is_mark(self, node: exp.Expr) -> bool:
-        """Whether it is the column that marks final results, and no column of the rows."""
+        """Return whether it is the column that marks final results, and no column of the rows."""
         if not isinstance(node, exp.Column) or node.name != IS_FINAL or node.table:
             return False
         return not self.scope.candidates(node)
@@ -366,7 +366,7 @@ class _Grouping:
         return None if key is None else col(key)
 
     def _is_bound(self, node: exp.Expr) -> bool:
-        """Whether it is a bound of the result's window."""
+        """Return whether it is a bound of the result's window."""
         if not isinstance(node, exp.Column):
             return False
         if self.window is not None:
@@ -399,5 +399,5 @@ class _Grouping:
 
 
 def _grows(spec: AnyWindow | SessionBy) -> bool:
-    """Whether a window has several results, one after the other."""
+    """Return whether a window has several results, one after the other."""
     return isinstance(spec, RunningSession) or (isinstance(spec, SessionBy) and spec.running)

@@ -76,7 +76,7 @@ def _split_bounds(
 
 
 def _is_key(node: exp.Expr) -> bool:
-    """Whether GROUP BY ALL groups by it: it is no aggregate and reads a column."""
+    """Return whether GROUP BY ALL groups by it: it is no aggregate and reads a column."""
     return not has_aggregate(node) and node.find(exp.Column) is not None
 
 

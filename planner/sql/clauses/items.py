@@ -124,7 +124,7 @@ def _other_names(items: list[Item], engine: str) -> list[Item]:
                 name = f"{node.text('table')}_{name}"
             elif engine in _SECOND and name in names[:at]:
                 number, form = _SECOND[engine]
-                while form.format(name, number) in taken:  # ends: each turn counts upwards
+                while form.format(name, number) in taken:  # terminates: ``number`` grows
                     number += 1
                 name = form.format(name, number)
                 taken.add(name)
@@ -219,7 +219,7 @@ def _name(node: exp.Expr, text: SqlText, default: str | None, place: int) -> str
     if isinstance(node, exp.Alias):
         return node.alias
     inner = node
-    while isinstance(inner, exp.Cast | exp.Paren):  # ends: a tree is finite
+    while isinstance(inner, exp.Cast | exp.Paren):  # terminates: a tree is finite
         inner = inner.this
     if isinstance(inner, exp.Column):
         return inner.name

@@ -130,7 +130,7 @@ def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
 
 
 def fails(condition: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether the condition may raise an error on some row."""
+    """Return whether the condition may raise an error on some row."""
     made = Expressions(names.text, scope, names.functions).compile(condition)
     return may_fail(resolve(made.node, scope.stream.schema))
 
@@ -251,7 +251,7 @@ def _joined(
 
 
 def _same_types(left: Stream, right: Stream, on: list[str]) -> bool:
-    """Whether one column can represent the keys of both sides."""
+    """Return whether one column can represent the keys of both sides."""
     return all(left.schema.field(name).type == right.schema.field(name).type for name in on)
 
 

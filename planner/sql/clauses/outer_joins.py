@@ -145,7 +145,7 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
 
 
 def is_without_condition(clause: exp.Join) -> bool:
-    """Whether it is ``FROM a, b`` or a CROSS JOIN, whose keys are in WHERE."""
+    """Return whether it is ``FROM a, b`` or a CROSS JOIN, whose keys are in WHERE."""
     if clause.args.get("on") is not None or clause.args.get("using") or clause.method:
         return False
     return not clause.side and clause.kind.upper() in ("", "CROSS")
@@ -403,7 +403,7 @@ def _read(part: exp.Expr, nearest: _Nearest, left: Scope, right: Scope, names: N
 
 
 def _is_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether it is the start of the stream's rows."""
+    """Return whether it is the start of the stream's rows."""
     if not isinstance(node, exp.Column) or not scope.candidates(node):
         return False
     return is_event_time(scope.stream.plan, scope.column(node, names.text))

@@ -69,7 +69,7 @@ def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
 def timed(
     node: exp.Select, names: Names, from_: Callable[[exp.Select, Names, list[exp.Expr]], Scope]
 ) -> Callable[[exp.Window], bool]:
-    """Whether a window of the SELECT has its rows in the order of the stream, ascending."""
+    """Return whether a window of the SELECT has its rows in the order of the stream, ascending."""
     scopes: list[Scope] = []
 
     def is_by_time(window: exp.Window) -> bool:
@@ -199,7 +199,7 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
 
 
 def _is_range(spec: exp.Expr) -> bool:
-    """Whether a frame of GROUPS has no number of groups, so that it equals one of RANGE."""
+    """Return whether a frame of GROUPS has no number of groups, so that it equals one of RANGE."""
     bounds = [spec.args.get(which) for which in ("start", "end")]
     return all(bound in (None, "CURRENT ROW", "UNBOUNDED") for bound in bounds)
 

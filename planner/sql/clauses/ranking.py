@@ -48,7 +48,7 @@ _BOUND = "the row number needs a bound: WHERE {0} <= 10 around it, or QUALIFY {0
 
 
 def is_ranking(node: exp.Expr) -> bool:
-    """Whether it is the rank of a row by some order."""
+    """Return whether it is the rank of a row by some order."""
     return isinstance(node, exp.Window) and type(node.this) in _KINDS
 
 
@@ -110,13 +110,13 @@ def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
 
 
 def _is_data(node: exp.Column) -> bool:
-    """Whether it is a column that a window function reads."""
+    """Return whether it is a column that a window function reads."""
     place = node.parent.parent if isinstance(node.parent, exp.Kwarg) else node.parent
     return isinstance(place, WindowTable)
 
 
 def _is_visible(place: exp.Expr | None) -> bool:
-    """Whether the outer query can name the columns of a relation in this part of FROM."""
+    """Return whether the outer query can name the columns of a relation in this part of FROM."""
     if isinstance(place, exp.Join):
         return place.kind.upper() not in ("SEMI", "ANTI")
     return isinstance(place, exp.From)
@@ -183,7 +183,7 @@ def ranked(
 
 
 def _is_cut(node: exp.Select) -> bool:
-    """Whether its LIMIT would keep other rows if the outer conditions were applied first."""
+    """Return whether its LIMIT would keep other rows if the outer conditions were applied first."""
     return any(node.args.get(part) is not None for part in ("limit", "offset"))
 
 
@@ -241,7 +241,7 @@ def _top(
 
 
 def _is_newest_first(order: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether rows are ordered by a time, descending."""
+    """Return whether rows are ordered by a time, descending."""
     first = order.expressions[0]
     value = Expressions(names.text, scope, names.functions).compile(first.this)
     return bool(first.args.get("desc")) and is_time(value.output_type(scope.stream.schema))
@@ -257,7 +257,7 @@ def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
 
 
 def _is_table(stream: Stream) -> bool:
-    """Whether rows are valid from their start, for ever."""
+    """Return whether rows are valid from their start, for ever."""
     return stream.plan.is_point or never_ends(stream.plan)
 
 
@@ -397,7 +397,7 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
 
 
 def _is_of(item: Item, node: exp.Expr, source: Scope) -> bool:
-    """Whether a column of the list has the expression ``node``."""
+    """Return whether a column of the list has the expression ``node``."""
     if isinstance(node, exp.Column):
         column = source.candidates(node)
         if item.star:

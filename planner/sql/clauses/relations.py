@@ -173,7 +173,7 @@ def _with_all(
 ) -> Scope:
     """Join the relations that have no keys yet, each as soon as WHERE has some."""
     left = list(waiting)
-    while left:  # ends: each pass joins one of them
+    while left:  # terminates: each pass joins a relation
         candidates = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
         some = [(e, parts) for e, parts in candidates if parts] or candidates
         near = [e for e, parts in some if is_bounded(parts, scope, e[1], names)]
@@ -261,7 +261,7 @@ def _alone(
 
 
 def _is_about_windows(subquery: exp.Expr, relation: str, names: Names) -> bool:
-    """Whether a subquery reads rows of windows, or bounds of the outer ``relation``."""
+    """Return whether a subquery reads rows of windows, or bounds of the outer ``relation``."""
     for part in subquery.walk():
         if isinstance(part, WindowTable):
             select = part.find_ancestor(exp.Select)

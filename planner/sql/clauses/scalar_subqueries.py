@@ -38,7 +38,7 @@ _VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.Cast, exp.DataType, exp.
 
 
 def has_scalar(node: exp.Expr) -> bool:
-    """Whether ``node`` has a subquery as a value."""
+    """Return whether ``node`` has a subquery as a value."""
     return _first_scalar(node) is not None
 
 
@@ -62,7 +62,7 @@ def with_scalars(
     """Replace subqueries in a condition or value by columns; return it and its scope."""
     node = node.copy()
     whole = exp.Paren(this=node)  # so that the root can be replaced
-    while True:  # ends: each pass takes a subquery away
+    while True:  # terminates: each pass removes a subquery
         first = _first_scalar(whole.this)
         if first is None:
             return whole.this, scope
@@ -72,10 +72,10 @@ def with_scalars(
 
 
 def _is_strict(node: exp.Expr, part: exp.Expr) -> bool:
-    """Whether ``node`` is a comparison that is not true if its part ``part`` is null."""
+    """Return whether ``node`` is a comparison that is not true if its part ``part`` is null."""
     if not isinstance(node, _COMPARISONS):
         return False
-    while part is not node:  # ends: a tree is finite
+    while part is not node:  # terminates: a tree is finite
         place = part.parent
         if place is not node and not isinstance(place, _ARITHMETIC):
             return False
@@ -175,7 +175,7 @@ def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Exp
 
 
 def _is_null_of_null(node: exp.Expr) -> bool:
-    """Whether the value is surely null if a part is null; COALESCE, for example, is not."""
+    """Return whether the value is surely null if a part is null; COALESCE, for example, is not."""
     return isinstance(node, (*_ARITHMETIC, *_VALUES))
 
 

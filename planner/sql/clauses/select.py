@@ -362,8 +362,8 @@ def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
 
 
 def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
-    """Whether null in this place passes no event that false would drop."""
-    while node is not whole:  # ends: a tree is finite
+    """Return whether null in this place passes no event that false would drop."""
+    while node is not whole:  # terminates: a tree is finite
         assert node.parent is not None
         node = node.parent
         if not isinstance(node, exp.And | exp.Or | exp.Paren):
@@ -372,7 +372,7 @@ def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
 
 
 def has_subquery(node: exp.Expr) -> bool:
-    """Whether there is a subquery in a condition."""
+    """Return whether there is a subquery in a condition."""
     return node.find(exp.Subquery, exp.Exists) is not None or any(
         part.args.get("query") is not None for part in node.find_all(exp.In)
     )

@@ -107,12 +107,12 @@ KNOWN = ", ".join(
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether the node is an aggregate, with its FILTER."""
+    """Return whether the node is an aggregate, with its FILTER."""
     return isinstance(node, (exp.AggFunc, *AROUND))
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Whether the node contains an aggregate outside of subqueries."""
+    """Return whether the node contains an aggregate outside of subqueries."""
     if isinstance(node, exp.Subquery | exp.Select):
         return False
     if isinstance(node, exp.Window):  # a window function has a value per row, so it is no aggregate
@@ -349,7 +349,7 @@ def called(node: exp.Expr) -> str:
 
 
 def averages_whole(node: exp.Expr, compiler: Expressions) -> bool:
-    """Whether it is an average of integers, which is an integer in this dialect."""
+    """Return whether it is an average of integers, which is an integer in this dialect."""
     inner = node.this if isinstance(node, exp.Filter | exp.Window) else node
     inner = inner.this if isinstance(inner, exp.Filter) else inner
     if not isinstance(inner, exp.Avg) or not compiler.text.engine.averages_whole:

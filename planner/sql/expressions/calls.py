@@ -29,7 +29,7 @@ _ANGLES: tuple[type[exp.Func], ...] = (*(exp.Sin, exp.Cos, exp.Tan, exp.Asin, ex
 
 
 def is_not_distinct(a: Expr, b: Expr) -> Expr:
-    """Whether both are equal or both are null."""
+    """Return whether both are equal or both are null."""
     return ~a.is_distinct_from(b)
 
 
@@ -100,7 +100,7 @@ def _nth(at: Expr, *values: Expr) -> Expr:
 
 
 def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
-    """The text up to the n-th separator; below 0, after the n-th separator from the end."""
+    """Return the text up to the n-th separator; below 0, after the n-th separator from the end."""
     by, n = words(separator, "a separator"), whole(count)
     parts = text.str.split(by)
     size = parts.list.length()

@@ -20,7 +20,7 @@ _PLACES = "a position is 1 or more, or negative to count from the end of the lis
 
 
 def nth(values: Expr, place: Expr) -> Expr:
-    """The element at a position, from 1, or from the end, where the last is -1."""
+    """Return the element at a position, from 1, or from the end, where the last is -1."""
     if isinstance(place.node, Literal) and isinstance(place.node.literal, int):
         at = place.node.literal
         return values.item(lit(None).cast("int64") if at == 0 else at - 1 if at > 0 else at)
@@ -56,7 +56,7 @@ def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
 
 
 def _total(items: Expr) -> Expr:
-    """The sum of the values; null if there are none."""
+    """Return the sum of the values; null if there are none."""
     some = items.list.filter(lambda x: x.is_not_null())
     total = some.list.reduce(lit(0), lambda a, x: a + x)
     return when(some.list.length() > 0).then(total).otherwise(None)
@@ -69,7 +69,7 @@ def _median(items: Expr) -> Expr:
 
 
 def _grade(items: Expr) -> Expr:
-    """The places of the values in their order, nulls last."""
+    """Return the places of the values in their order, nulls last."""
     places = call("sequence", lit(1), items.list.length(), lit(1))
 
     def is_before(one: Expr, other: Expr) -> Expr:

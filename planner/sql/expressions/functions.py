@@ -125,7 +125,7 @@ _WORDS = frozenset(("expression", "replacement", "delimiter"))
 
 
 def takes_literals(node: exp.Expr) -> bool:
-    """Whether it is a function of one value whose other arguments are literals."""
+    """Return whether it is a function of one value whose other arguments are literals."""
     return type(node) in _WITH_LITERALS
 
 

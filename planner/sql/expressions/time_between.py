@@ -45,7 +45,7 @@ _PLAIN = (
 
 
 def are_points(left: Scope, right: Scope) -> bool:
-    """Whether the rows of both are points."""
+    """Return whether the rows of both are points."""
     return are_instants(left.stream.plan) and are_instants(right.stream.plan)
 
 
@@ -79,7 +79,7 @@ def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) 
 
 
 def is_bounded(parts: Sequence[exp.Expr], left: Scope, right: Scope, names: Names) -> bool:
-    """Whether the conditions bound the time between points; other rows need no bound."""
+    """Return whether the conditions bound the time between points; other rows need no bound."""
     if not are_points(left, right):
         return True
     span = bounded(parts, left, right, names).span
@@ -154,7 +154,7 @@ def _is_time_of(column: exp.Column, scope: Scope) -> bool:
 
 
 def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
-    """Whether it compares columns of both sides and reads nothing else."""
+    """Return whether it compares columns of both sides and reads nothing else."""
     if not isinstance(part, _PLAIN) or part.find(exp.Query, exp.Subquery, exp.Exists):
         return False
     columns = list(part.find_all(exp.Column))

@@ -43,7 +43,7 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def _days_between(later: Expr, earlier: Expr) -> Expr:
-    """The number of days between the dates of two times."""
+    """Return the number of days between the dates of two times."""
     return later.dt.epoch_us() // _DAY_US - earlier.dt.epoch_us() // _DAY_US
 
 
@@ -52,7 +52,7 @@ def _days_later(day: Expr, count: Expr) -> Expr:
 
 
 def _between_times(unit: Expr, earlier: Expr, later: Expr) -> Expr:
-    """The number of whole units, rounded toward zero."""
+    """Return the number of whole units, rounded toward zero."""
     name = words(unit, "a unit").upper().removesuffix("S")
     if name in _MONTHS:
         return _whole_months(_MONTHS[name], earlier, later)
@@ -102,7 +102,7 @@ def _minus_days(time: Expr, days: Expr) -> Expr:
 
 
 def _packed(time: Expr) -> Expr:
-    """The months times 32, plus the day: whole months apart are quotients by 32."""
+    """Return the months times 32, plus the day: whole months apart are quotients by 32."""
     return (time.dt.year() * 12 + time.dt.month()) * 32 + time.dt.day()
 
 
@@ -177,7 +177,7 @@ def _last_day(time: Expr) -> Expr:
 
 
 def _next_day(time: Expr, name: Expr) -> Expr:
-    """The first day of that name after a date."""
+    """Return the first day of that name after a date."""
     word = words(name, "a day of the week").upper()[:3]
     if word[:2] not in _WEEKDAYS:
         raise InvalidPlanError(f"no day of the week {words(name)!r}; write 'Monday' or 'Mon'")
@@ -186,7 +186,7 @@ def _next_day(time: Expr, name: Expr) -> Expr:
 
 
 def _months_between(later: Expr, earlier: Expr) -> Expr:
-    """The months between two times as in Spark: fractions count months of 31 days.
+    """Return the months between two times as in Spark: fractions count months of 31 days.
 
     Equal days of months, or both last days, give a whole number.
     """

@@ -51,7 +51,7 @@ OVER = "OVER cannot be combined with GROUP BY in one SELECT; put one of both in 
 
 
 def is_window(node: exp.Expr) -> bool:
-    """Whether a part of GROUP BY is a window."""
+    """Return whether a part of GROUP BY is a window."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in _WINDOWS
 
 

@@ -53,7 +53,7 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
 
 
 def _defines_windows(tokens: list[Token], at: int) -> bool:
-    """Whether it is the clause ``WINDOW name AS``."""
+    """Return whether it is the clause ``WINDOW name AS``."""
     behind = tokens[at + 2] if at + 2 < len(tokens) else None
     return behind is not None and behind.token_type is TokenType.ALIAS
 
@@ -106,7 +106,7 @@ def _created(tokens: list[Token]) -> list[Token]:
 
 
 def _is_sink(tokens: list[Token], at: int) -> bool:
-    """Whether FROM follows ``CREATE SINK [IF NOT EXISTS] name``."""
+    """Return whether FROM follows ``CREATE SINK [IF NOT EXISTS] name``."""
     words = [token.text.upper() for token in tokens[max(0, at - 6) : at]]
     if words[-5:-1] == ["SINK", "IF", "NOT", "EXISTS"]:
         return True
@@ -118,7 +118,7 @@ def _with_windows(tokens: list[Token]) -> list[Token]:
     out: list[Token] = []
     waiting: list[Token] = []
     at = 0
-    while at < len(tokens):  # ends: each pass takes a token
+    while at < len(tokens):  # terminates: each pass reads a token
         token = tokens[at]
         end = _window_end(tokens, at)
         if end:
@@ -137,7 +137,7 @@ def _with_bounds(tokens: list[Token]) -> list[Token]:
     """Rewrite ``JOIN b WITHIN 1 HOUR ON c`` as ``JOIN b ON WITHIN_TIME('1 HOUR') AND c``."""
     out: list[Token] = []
     at = 0
-    while at < len(tokens):  # ends: each pass takes a token
+    while at < len(tokens):  # terminates: each pass reads a token
         end = _within_end(tokens, at)
         if not end:
             out.append(tokens[at])
@@ -186,7 +186,7 @@ def _window_end(tokens: list[Token], at: int) -> int:
         return 0
     end = at + 2
     depth = 0
-    while end < len(tokens):  # ends: the text does
+    while end < len(tokens):  # terminates: the text is finite
         depth += tokens[end].token_type is TokenType.L_PAREN
         depth -= tokens[end].token_type is TokenType.R_PAREN
         end += 1

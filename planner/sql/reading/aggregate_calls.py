@@ -33,7 +33,7 @@ def call_of(node: exp.Expr) -> AggregateCall:
     """Split the call of an aggregate into its parts."""
     condition, skips_nulls = None, None
     order: list[exp.Expr] = []
-    while isinstance(node, AROUND):  # ends: a tree is finite
+    while isinstance(node, AROUND):  # terminates: a tree is finite
         if isinstance(node, exp.Filter):
             condition = node.args["expression"].this
         elif isinstance(node, exp.WithinGroup):
@@ -67,7 +67,7 @@ def spread_quantiles(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, (*AROUND, *_QUANTILES, exp.Anonymous)):
         return node
     call = node
-    while isinstance(call, AROUND):  # ends: a tree is finite
+    while isinstance(call, AROUND):  # terminates: a tree is finite
         call = call.this
     is_named = isinstance(call, exp.Anonymous) and call.name.lower() in _QUANTILE_NAMES
     if not is_named and not isinstance(call, _QUANTILES):

@@ -299,7 +299,7 @@ class StreamParser(RowPatterns):
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         table = self._parse_window_table() or super()._parse_table(*args, **options)
-        while table is not None and self._is_match():  # ends: the text does
+        while table is not None and self._is_match():  # terminates: the text is finite
             table = self._parse_match_table(table)
         return table
 
@@ -348,7 +348,7 @@ class StreamParser(RowPatterns):
             return []
         is_wrapped = self._match(TokenType.L_PAREN)
         keys = [self._parse_column()]
-        while self._match(TokenType.COMMA):  # ends: the text does
+        while self._match(TokenType.COMMA):  # terminates: the text is finite
             if self._curr and self._curr.text.upper() == "DESCRIPTOR":
                 self._retreat(self._index - 1)
                 break

@@ -189,5 +189,5 @@ def check_clause(parser: Any) -> None:
 
 
 def _is_clause(after: Token | None) -> bool:
-    """Whether a word begins a clause, because the clause's next word follows it."""
+    """Return whether a word begins a clause, because the clause's next word follows it."""
     return after is not None and after.token_type not in _BEHIND_ALIASES

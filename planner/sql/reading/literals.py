@@ -212,7 +212,7 @@ def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
 def literal_member(node: exp.Expr, text: SqlText) -> Any:
     """Return the value of a literal in a list, times included; None: NULL or an expression."""
     inner = node
-    while isinstance(inner, exp.Paren | exp.Neg):  # ends: an expression is finite
+    while isinstance(inner, exp.Paren | exp.Neg):  # terminates: an expression is finite
         inner = inner.this
     if isinstance(inner, exp.Literal | exp.Boolean):
         return plain_value(node, text)
@@ -222,7 +222,7 @@ def literal_member(node: exp.Expr, text: SqlText) -> Any:
 
 
 def plain_value(node: exp.Expr, text: SqlText) -> Any:
-    """A literal number, string or truth value as a Python value."""
+    """Return a literal number, string or truth value as a Python value."""
     if isinstance(node, exp.Paren):
         return plain_value(node.this, text)
     if isinstance(node, exp.Neg):

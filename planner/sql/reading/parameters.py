@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def bound(statements: list[exp.Expr], given: Parameters, text: SqlText) -> list[exp.Expr]:
-    """The statements with literals in place of their parameters.
+    """Return the statements with literals in place of their parameters.
 
     Raises:
         SqlError: a parameter without a value, or a value that SQL cannot have.
@@ -75,7 +75,7 @@ def _at(node: exp.Expr, made: exp.Expr) -> exp.Expr:
 
 
 def _literal(value: Any, node: exp.Expr, text: SqlText) -> exp.Expr:
-    """The node of a value as SQL has it."""
+    """Return the node of a value as SQL has it."""
     match value:
         case None:
             return exp.Null()

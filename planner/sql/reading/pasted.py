@@ -79,7 +79,7 @@ def _one_option(parser: Any) -> exp.Expr:
     name = parser._curr
     parser._advance()
     words = [name.text]
-    while parser._match(TokenType.DOT):  # ends: the text does
+    while parser._match(TokenType.DOT):  # terminates: the text is finite
         words.append(parser._curr.text)
         parser._advance()
     parser._match(TokenType.EQ)
@@ -114,7 +114,7 @@ def _like(parser: Any) -> exp.Expr:
     table = exp.Table(this=parser._parse_id_var())
     choices: list[tuple[str, str]] = []
     if parser._match(TokenType.L_PAREN):
-        while not parser._match(TokenType.R_PAREN):  # ends: each pass takes two words
+        while not parser._match(TokenType.R_PAREN):  # terminates: each pass reads two words
             pair = [parser._curr, parser._next]
             words = [token.text.upper() if token else "" for token in pair]
             if words[0] not in _CHOICES or words[1] not in _CHOSEN:
@@ -144,7 +144,7 @@ def _stored(parser: Any) -> exp.Expr:
     """Parse a clause about storage, such as ``CLUSTERED BY (k) INTO 4 BUCKETS``; no effect."""
     name = parser._curr
     parser._advance()
-    while parser._curr and parser._curr.text.upper() in _OF_STORAGE:  # ends: the text does
+    while parser._curr and parser._curr.text.upper() in _OF_STORAGE:  # ends: the text is finite
         parser._advance()
     if parser._match(TokenType.L_PAREN, advance=False):
         parser._parse_wrapped_csv(lambda: parser._parse_ordered() and _skip_value(parser))
@@ -281,7 +281,7 @@ def _rest(parser: Any, first: Token, word: str) -> ClientStatement:
     """Parse all words up to the end of the statement."""
     words: list[exp.Expr] = []
     parser._advance()
-    while parser._curr:  # ends: the statement does
+    while parser._curr:  # terminates: the statement is finite
         words.append(exp.var(parser._curr.text))
         parser._advance()
     return _statement(first, word, words)
@@ -291,12 +291,12 @@ def _set(parser: Any, first: Token) -> ClientStatement:
     """Parse ``SET 'key' = 'value'``, ``SET key = value``, ``SET key TO value``."""
     parser._advance()
     words = []
-    while parser._curr and parser._curr.text not in ("=", "TO", "to"):  # ends: the text does
+    while parser._curr and parser._curr.text not in ("=", "TO", "to"):  # ends: the text is finite
         words.append(parser._curr.text)
         parser._advance()
     parser._advance()
     value = [token.text for token in parser._tokens[parser._index :]]
-    while parser._curr:  # ends: the statement does
+    while parser._curr:  # terminates: the statement is finite
         parser._advance()
     return _statement(
         first, "SET", [exp.Literal.string("".join(words)), exp.Literal.string("".join(value))]

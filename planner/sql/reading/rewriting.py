@@ -253,7 +253,7 @@ def _over_values(
 
 
 def _is_timed(node: exp.Expr) -> bool:
-    """Whether it is a window that names its time."""
+    """Return whether it is a window that names its time."""
     return (
         is_window_call(node)
         and len(node.expressions) > 1

@@ -150,7 +150,7 @@ class RowPatterns(Parser):
             self.raise_error("MATCH_RECOGNIZE needs PATTERN (...)")
         first, depth = self._curr, 1
         last = first
-        while self._curr:  # ends: the text does
+        while self._curr:  # terminates: the text is finite
             depth += self._curr.token_type is TokenType.L_PAREN
             depth -= self._curr.token_type is TokenType.R_PAREN
             if depth == 0:

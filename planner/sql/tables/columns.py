@@ -75,7 +75,7 @@ class Columns:
 
 
 def is_instant(node: exp.Expr) -> bool:
-    """Whether an expression is ``TO_TIMESTAMP_LTZ(number, digits)``, an instant in any zone."""
+    """Return whether a node is ``TO_TIMESTAMP_LTZ(number, digits)``, an instant in any zone."""
     is_call = isinstance(node, exp.Anonymous) and node.name.upper() == "TO_TIMESTAMP_LTZ"
     digits = node.expressions[1] if is_call and len(node.expressions) == 2 else None
     return isinstance(digits, exp.Literal) and not digits.is_string
@@ -212,7 +212,7 @@ def _read_column(
 
 
 def _is_required(column: exp.Expr) -> bool:
-    """Whether the column is declared NOT NULL; NULL has no effect."""
+    """Return whether the column is declared NOT NULL; NULL has no effect."""
     constraints = [c.args["kind"] for c in column.args.get("constraints") or []]
     return any(type(c) is _NOT_NULL and not c.args.get("allow_null") for c in constraints)
 

@@ -25,7 +25,7 @@ class ConsoleSink:
 
 
 def print_rows(table: Table, options: ConsoleSink, stream: Stream) -> Query:
-    """The query that prints ``stream``."""
+    """Return the query that prints ``stream``."""
     with table.text.located(table.given.name):
         return stream.deliver(sinks.console(), start=options.start, end=options.end)
 

@@ -115,7 +115,7 @@ class Declaration:
         return sink.write(self.table, options, self.table.matched(stream))
 
     def _is_source(self) -> bool:
-        """Whether ``type = 'source'`` is given."""
+        """Return whether ``type = 'source'`` is given."""
         value = self.table.given.values["type"]
         return value.name.lower() == "source"
 

@@ -190,7 +190,7 @@ def _take_defaults(create: exp.Create) -> None:
 
 
 def _is_filled(statement: exp.Create) -> bool:
-    """Whether INSERT INTO may fill what this statement creates."""
+    """Return whether INSERT INTO may fill what this statement creates."""
     if statement.args.get("expression") is not None:
         return str(statement.args.get("kind")).upper() in ("STREAM", "TABLE")
     properties = statement.args.get("properties")
@@ -204,7 +204,7 @@ def _target(statement: exp.Expr) -> str:
 
 
 def _reads(statement: exp.Expr, name: str) -> bool:
-    """Whether a query in the statement has the table in FROM."""
+    """Return whether a query in the statement has the table in FROM."""
     parts = [statement.args.get(part) for part in ("expression", "with_", "query")]
     held = [statement] if isinstance(statement, exp.Query) else parts
     tables = [t for part in held if isinstance(part, exp.Expr) for t in part.find_all(exp.Table)]

@@ -39,7 +39,7 @@ _TWICE = (
 
 
 def is_keyed(table: Table, format: Format, path: str, delimiter: str) -> bool:
-    """Whether each row of a ksqlDB table without a time has its own key, so rows never end.
+    """Return whether each row of a ksqlDB table without a time has its own key, so rows never end.
 
     Raises:
         SqlError: a key is there twice.

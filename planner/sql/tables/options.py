@@ -84,7 +84,7 @@ def spellings(record: type[Any]) -> tuple[str, ...]:
 
 
 def knows(record: type[Any], name: str) -> bool:
-    """Whether the record has an option of that name."""
+    """Return whether the record has an option of that name."""
     return any(_is_spelled(name, spelling) for spelling in spellings(record))
 
 

@@ -172,7 +172,7 @@ class Table:
         return stream.select(*columns)
 
     def _is_assigned(self, kind: pa.DataType, wanted: pa.DataType) -> bool:
-        """Whether the dialect casts a number on its way into a column of another type."""
+        """Return whether the dialect casts a number on its way into a column of another type."""
         engine = self.text.engine.name
         if pa.types.is_decimal(wanted):
             is_exact = pa.types.is_decimal(kind) or pa.types.is_integer(kind)
@@ -233,7 +233,7 @@ class _Columns:
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a type has an equal value in another."""
+    """Return whether every value of a type has an equal value in another."""
     from planner.expressions.types import common_type
 
     try:

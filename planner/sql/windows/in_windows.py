@@ -78,12 +78,12 @@ _MIXED = (
 
 
 def is_any_bound(nodes: Iterable[exp.Expr], relation: str) -> bool:
-    """Whether one of the nodes is a bound of the windows of ``relation``, by its name."""
+    """Return whether one of the nodes is a bound of the windows of ``relation``, by its name."""
     return any(is_bound_of(node, relation) for node in nodes)
 
 
 def is_bound_of(node: exp.Expr, relation: str) -> bool:
-    """Whether a node is a bound of the windows of ``relation``, by its name."""
+    """Return whether a node is a bound of the windows of ``relation``, by its name."""
     if not isinstance(node, exp.Column) or node.name not in BOUNDS:
         return False
     return node.table in ("", relation)
@@ -91,7 +91,7 @@ def is_bound_of(node: exp.Expr, relation: str) -> bool:
 
 def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
     """Return the bounds that a key equals: a column, or COALESCE over both sides of a FULL JOIN."""
-    while isinstance(node, exp.Paren):  # ends: a tree is finite
+    while isinstance(node, exp.Paren):  # terminates: a tree is finite
         node = node.this
     if isinstance(node, exp.Column):
         columns = scope.candidates(node)
@@ -182,7 +182,7 @@ def _of_lifetimes(
 
 
 def joins_previous_windows(part: exp.Expr, left: Scope, right: Scope) -> bool:
-    """Whether a condition joins the windows of one side with the preceding windows."""
+    """Return whether a condition joins the windows of one side with the preceding windows."""
     if not isinstance(part, exp.EQ):
         return False
     kinds = [
@@ -193,7 +193,7 @@ def joins_previous_windows(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def has_bounds(scope: Scope) -> bool:
-    """Whether some rows are input rows of windows (not only results) with bound columns."""
+    """Return whether some rows are input rows of windows (not only results) with bound columns."""
     return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
 
 
@@ -307,7 +307,7 @@ def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
 
 
 def _is_life(bound: Bound, rows: Rows) -> bool:
-    """Whether the rows' lifetimes are the window of this bound, and no other."""
+    """Return whether the rows' lifetimes are the window of this bound, and no other."""
     lives = rows.in_windows
     is_alone = lives.is_whole and set(lives.windows) <= {bound.window}
     return is_alone and bound.is_life and bound.steps is None
@@ -328,7 +328,7 @@ def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
 
 
 def _same(a: Bound, b: Bound) -> bool:
-    """Whether equal values of both mean the same window."""
+    """Return whether equal values of both mean the same window."""
     if a.window is None and not (a.is_life and b.is_life):
         return False
     return (a.kind, a.window, a.steps) == (b.kind, b.window, b.steps)
@@ -345,7 +345,7 @@ def _is_nullable(column: Visible) -> bool:
 
 
 def is_always_alive(plan: LogicalNode) -> bool:
-    """Whether its rows are always valid, as rows of a table without times are."""
+    """Return whether its rows are always valid, as rows of a table without times are."""
     if not isinstance(plan, Source):
         is_kept = plan.keeps_lifetimes or isinstance(plan, Join | Union)
         return is_kept and all(map(is_always_alive, plan.inputs))
@@ -361,7 +361,7 @@ def _overlaps(window: Window | None) -> bool:
 
 
 def fits_within(window: Window, other: Window | None) -> bool:
-    """Whether each window is within the windows of ``other`` that it overlaps."""
+    """Return whether each window is within the windows of ``other`` that it overlaps."""
     if window == other:
         return True
     if other is None:

@@ -81,7 +81,7 @@ def _kept_beside(scope: Scope, other: Scope, names: Names, *, may_be_points: boo
 
 
 def _is_of_times(clause: exp.Join | None) -> bool:
-    """Whether a join itself defines the time at which rows match."""
+    """Return whether a join itself defines the time at which rows match."""
     if clause is None:
         return False
     return bool(clause.method) or clause.this.args.get("version") is not None

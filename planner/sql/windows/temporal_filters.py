@@ -35,7 +35,7 @@ _FORM = (
 
 
 def reads_now(node: exp.Expr) -> bool:
-    """Whether a condition reads the current time."""
+    """Return whether a condition reads the current time."""
     return any(_is_now(part) for part in node.walk())
 
 
@@ -114,5 +114,5 @@ def _moved(node: exp.Expr, names: Names) -> tuple[exp.Expr, int]:
 
 
 def _is_same_time(node: exp.Expr) -> bool:
-    """Whether it is a cast that keeps the time; a cast to DATE moves it to midnight."""
+    """Return whether it is a cast that keeps the time; a cast to DATE moves it to midnight."""
     return isinstance(node, exp.Cast) and node.to.this in _TIMES and not node.to.expressions

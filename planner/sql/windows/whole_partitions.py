@@ -112,14 +112,14 @@ def _needs_all(window: exp.Window, is_by_time: Callable[[exp.Window], bool]) -> 
 
 
 def _is_end(window: exp.Window) -> bool:
-    """Whether it is FIRST_VALUE or LAST_VALUE up to a row."""
+    """Return whether it is FIRST_VALUE or LAST_VALUE up to a row."""
     function = _function(window)
     return isinstance(function, (*_FIRST, *_LAST)) and window.args.get("spec") is None
 
 
 def _function(window: exp.Window) -> exp.Expr:
     function = window.this
-    while isinstance(function, _AROUND):  # ends: a tree is finite
+    while isinstance(function, _AROUND):  # terminates: a tree is finite
         function = function.this
     call: exp.Expr = function
     return call
@@ -130,7 +130,7 @@ def _skips_nulls(window: exp.Window) -> bool:
 
 
 def _is_whole(window: exp.Window) -> bool:
-    """Whether its frame is all rows of the partition."""
+    """Return whether its frame is all rows of the partition."""
     spec = window.args.get("spec")
     if spec is None:
         return False
@@ -138,7 +138,7 @@ def _is_whole(window: exp.Window) -> bool:
 
 
 def _is_default(spec: exp.Expr) -> bool:
-    """Whether a frame equals the default frame, in RANGE or in ROWS."""
+    """Return whether a frame equals the default frame, in RANGE or in ROWS."""
     start, end = spec.args.get("start"), spec.args.get("end")
     return start == "UNBOUNDED" and end in (None, "CURRENT ROW")
 

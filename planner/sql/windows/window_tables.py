@@ -271,7 +271,7 @@ def _floored(time: Expr, size_us: int, offset_us: int) -> Expr:
 
 
 def _is_zoned(call: _Call, stream: Stream) -> bool:
-    """Whether the time of the windows is an instant, as TIMESTAMP_LTZ is."""
+    """Return whether the time of the windows is an instant, as TIMESTAMP_LTZ is."""
     kinds = {field.name: field.type for field in stream.schema}
     kind = kinds.get(call.time.name)
     return kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
@@ -355,7 +355,7 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
 
 
 def _are_within(rows: Rows, spec: AnyWindow) -> bool:
-    """Whether rows of other windows end in the windows of ``spec`` in which they start."""
+    """Return whether rows of other windows end in the windows of ``spec`` in which they start."""
     if isinstance(spec, CumulatingWindow):
         spec = tumbling(spec.step_us, spec.offset_us)
     windows = rows.in_windows.windows
@@ -363,7 +363,7 @@ def _are_within(rows: Rows, spec: AnyWindow) -> bool:
 
 
 def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
-    """Whether a column is window_time of results whose windows are within those of ``spec``."""
+    """Return whether a column is window_time of windows that are within those of ``spec``."""
     bound, lives = rows.bounds.get(column), rows.in_windows
     if bound is None or bound.kind != "window_time" or bound.window is None:
         return False
@@ -372,7 +372,7 @@ def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
 
 
 def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
-    """Whether ``spec`` counts each row of windows once, in the window in which it starts."""
+    """Return whether ``spec`` counts each row of windows once, in the window in which it starts."""
     if not lives.has_rows:
         return True
     if not isinstance(spec, Window) or spec.size_us != spec.every_us:

@@ -61,7 +61,7 @@ class Record:
 
 
 def program() -> Path | None:
-    """The broker's program; None if it is not installed."""
+    """Return the broker's program; None if it is not installed."""
     spec = importlib.util.find_spec("noida_db")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "noida-db"
 
@@ -164,7 +164,7 @@ class Broker:
         admin.delete_topics([topic])[topic].result(ANSWER_S_MAX)
 
     def end_of(self, topic: str, partition: int) -> int:
-        """The offset after the last record."""
+        """Return the offset after the last record."""
         from confluent_kafka import TopicPartition
 
         with self.consumer() as consumer:
@@ -181,7 +181,7 @@ class Broker:
             answer.result(ANSWER_S_MAX)
 
     def producer(self, **config: Any) -> Producer:
-        """A producer; ``config``: client options with underscores instead of dots."""
+        """Return a producer; ``config``: client options with underscores instead of dots."""
         from confluent_kafka import Producer
 
         return Producer({"bootstrap.servers": self.servers, **QUIET, **_dotted(config)})
@@ -203,11 +203,11 @@ class Broker:
         assert not failed, failed
 
     def read_committed(self, topic: str) -> list[Record]:
-        """All committed records, by partition and offset."""
+        """Return all committed records, by partition and offset."""
         return self._read(topic, "read_committed")
 
     def read_all(self, topic: str) -> list[Record]:
-        """All records before the first open transaction, aborted ones included."""
+        """Return all records before the first open transaction, aborted ones included."""
         return self._read(topic, "read_uncommitted")
 
     def partitions(self, topic: str) -> list[int]:
@@ -288,7 +288,7 @@ def _started(*command: str | Path) -> subprocess.Popen[bytes]:
 
 
 def free_port() -> int:
-    """A free port of this machine that the system gives to no outgoing connection.
+    """Return a free port of this machine that the system gives to no outgoing connection.
 
     Otherwise a connection may take it before the server that it is for has started.
     """
@@ -338,7 +338,7 @@ def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_suspended(thread: Path) -> bool:
-    """Whether a thread, by its ``stat`` file, is stopped or has ended."""
+    """Return whether a thread, by its ``stat`` file, is stopped or has ended."""
     try:
         return thread.read_text().rpartition(")")[2].split()[0] in "TtZX"
     except OSError:

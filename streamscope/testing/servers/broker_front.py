@@ -312,7 +312,7 @@ def _read_aborts(frame: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _address(port: int) -> bytes:
-    """A broker's address in metadata responses; the encoding is the same in all versions."""
+    """Return a broker's address in metadata responses; the encoding is the same in all versions."""
     return HOST.encode() + _SIZE.pack(port)
 
 

@@ -27,7 +27,7 @@ _USER = "nobody"
 
 
 def programs() -> Path | None:
-    """The folder of the server's programs; None if the package is not installed."""
+    """Return the folder of the server's programs; None if the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -132,7 +132,7 @@ class PostgresServer:
         self._process = None
 
     def _is_ready(self) -> bool:
-        """Whether the last line of its pid file is "ready"."""
+        """Return whether the last line of its pid file is "ready"."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:

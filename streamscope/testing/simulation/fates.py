@@ -33,7 +33,7 @@ class Fates:
         self._due[fate] += frames
 
     def late_s(self, line: str) -> list[float]:
-        """The extra delay of each copy of one frame, s; empty if the frame is lost."""
+        """Return the extra delay of each copy of one frame, s; empty if the frame is lost."""
         if self._befalls(f"{line} loss"):
             return []
         first_s = self._some_s() if self._befalls(f"{line} late") else 0.0

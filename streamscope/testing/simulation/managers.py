@@ -139,7 +139,7 @@ class ManagerProcess:
     # ---- what jobs have that read logs or deliver
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
-        """The vertices of the plan that this job manager uses."""
+        """Return the vertices of the plan that this job manager uses."""
         del root
         return self._world.workload.vertices
 
@@ -150,7 +150,7 @@ class ManagerProcess:
         """Called at each tick of the driver."""
 
     def state_of(self, status: dict[str, Any]) -> str:
-        """The job's state in a status."""
+        """Return the job's state in a status."""
         return str(status["state"])
 
     def ended(self) -> None:

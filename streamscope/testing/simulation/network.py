@@ -58,7 +58,7 @@ class Network:
         self._cut_until_s[_pair(one, other)] = self.world.now_s + seconds
 
     def delay(self, one: Process, other: Process) -> float:
-        """The delay of a message that is sent now, s."""
+        """Return the delay of a message that is sent now, s."""
         cut_s = self._cut_until_s.get(_pair(one, other), 0.0) - self.world.now_s
         return max(cut_s, 0.0) + self.world.between(0.0, self.delay_s)
 
@@ -177,13 +177,13 @@ class ControlLink:
         self.world.at(at_s, self.manager, self._end_up)
 
     def _notice_s(self) -> float:
-        """The time until an end notices a break: mostly 0, sometimes the silence limit."""
+        """Return the time until an end notices a break: mostly 0, sometimes the silence limit."""
         if self.world.chance(0.1):
             return self.world.between(1.0, SILENCE_S)
         return self.world.between(0.0, 0.1)
 
     def arrival_s(self, last_s: float) -> float:
-        """The arrival time of a frame sent now, after the previous one; may break the line."""
+        """Return when a frame sent now arrives, after the previous one; may break the line."""
         delay_s = self.network.delay(self.host, self.manager)
         if delay_s > SILENCE_S:
             self.cut()
@@ -234,7 +234,7 @@ class StreamService:
         self._streams.pop((stream_id, epoch), None)
 
     def find(self, stream_id: str, epoch: int) -> RStream | None:
-        """The published stream, or None."""
+        """Return the published stream, or None."""
         return self._streams.get((stream_id, epoch))
 
     def close(self) -> None:

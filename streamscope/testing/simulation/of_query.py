@@ -52,7 +52,7 @@ def assert_survives(
 
 
 def query_workload(seed: int, query: QueryLike, inputs: Mapping[str, Any]) -> Workload:
-    """The job of a seed over a user's query, with the expected result."""
+    """Return the job of a seed over a user's query, with the expected result."""
     random = Random(seed * 7_919 + 1)
     test, rows = bound_to_rows(query, inputs)
     for code in codes_of(test.plan()):

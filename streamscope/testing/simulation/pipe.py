@@ -26,7 +26,7 @@ class Line(Protocol):
     is_cut: bool
 
     def arrival_s(self, not_before_s: float) -> float:
-        """The arrival time of a frame that is sent now."""
+        """Return the arrival time of a frame that is sent now."""
         ...
 
 

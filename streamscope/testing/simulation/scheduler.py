@@ -37,7 +37,7 @@ IDLE_S, IDLE_MAX_S = 0.05, 0.5
 
 
 def idle_s(times: int) -> float:
-    """The longest pause after ``times`` consecutive polls without work."""
+    """Return the longest pause after ``times`` consecutive polls without work."""
     return min(IDLE_S * max(1.0, times / 10), IDLE_MAX_S)
 
 

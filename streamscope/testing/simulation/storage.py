@@ -192,7 +192,7 @@ class FaultyBlobs(MemoryBlobs):
 
 
 def root_of(uri: str) -> str:
-    """The key prefix of a simulated uri."""
+    """Return the key prefix of a simulated uri."""
     assert uri.startswith(SCHEME), uri
     root = uri.removeprefix(SCHEME).strip("/")
     return f"{root}/" if root else ""

@@ -37,7 +37,7 @@ class Surroundings(Protocol):
     disk: Disk
 
     def background(self, process: Process) -> SimBackground:
-        """The background threads of a process."""
+        """Return the background threads of a process."""
         ...
 
     def open_log(

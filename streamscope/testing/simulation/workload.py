@@ -52,7 +52,7 @@ class Workload:
     answers: dict[str, list[Items]] = field(default_factory=dict)
 
     def features(self) -> set[str]:
-        """The job's strategies, durabilities, and other features that not every job has."""
+        """Return the job's strategies, durabilities, and other features that not every job has."""
         features = {f"strategy {v.recovery.strategy}" for v in self.vertices}
         features |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
         features |= {"retention"} if self.config.retain_us else set()
@@ -63,7 +63,7 @@ class Workload:
 
 
 def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Workload:
-    """A job that runs ``plan`` with random options, and its expected result."""
+    """Return a job that runs ``plan`` with random options, and its expected result."""
     streams = run_plan(plan)
     expected = {
         stream: [h for items in pieces for h in hashes(items.batch)]
@@ -175,7 +175,7 @@ def mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[Vert
 
 
 def hashes(batch: pa.RecordBatch) -> list[int]:
-    """The content hash of each item."""
+    """Return the content hash of each item."""
     return [int(h) for h in content_hashes(batch)]
 
 

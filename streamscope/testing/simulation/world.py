@@ -303,12 +303,12 @@ class World:
     # ---- processes
 
     def fresh_name(self, name: str) -> str:
-        """A process name that was not used before."""
+        """Return a process name that was not used before."""
         self._names += 1
         return f"{name}~{self._names}"
 
     def background(self, process: Process) -> SimBackground:
-        """The background threads of a process."""
+        """Return the background threads of a process."""
         return SimBackground(self.scheduler, process, slow_s=self.slow_store_s)
 
     def bug(self, process: Process, error: Exception) -> None:
@@ -317,7 +317,7 @@ class World:
         self.scheduler.violate("no bug", f"{process.name}: {error!r}\n{where}")
 
     def live_hosts(self) -> list[HostProcess]:
-        """The hosts that have not ended."""
+        """Return the hosts that have not ended."""
         return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
 
     def open_manager(self, *, is_resumed: bool, is_rival: bool = False) -> AnyManager:
@@ -325,7 +325,7 @@ class World:
         raise NotImplementedError
 
     def open_executor(self, manager: AnyManager) -> SimExecutor:
-        """The executor that starts a job manager's hosts."""
+        """Return the executor that starts a job manager's hosts."""
         return SimExecutor(self, manager)
 
     # ---- job managers

@@ -38,7 +38,7 @@ _LENGTH_BYTES = 8
 
 
 def has_user_code(plan: bytes) -> bool:
-    """Whether a pickled plan has user code."""
+    """Return whether a pickled plan has user code."""
     return UserCode.__module__.rpartition(".")[0].encode() in plan
 
 

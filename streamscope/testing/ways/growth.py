@@ -66,7 +66,7 @@ def growth_of(plan: PhysicalPlan, feeds: Feeds) -> Growth | None:
 
 
 def _user_operators(plan: PhysicalPlan, vertex: str) -> list[int]:
-    """The indexes of a vertex's operators that have state of user code."""
+    """Return the indexes of a vertex's operators that have state of user code."""
     kinds = (KeyedProcessing, UserOperator)
     return [k for k, spec in enumerate(plan.vertex(vertex).operators) if isinstance(spec, kinds)]
 

@@ -181,7 +181,7 @@ class _Variables:
 
 @dataclass
 class _Reading:
-    """The values of rows that conditions and measures read."""
+    """Collects the row values that conditions and measures read; each becomes a *leaf* column."""
 
     below: LogicalNode
     names: _Variables
@@ -192,7 +192,7 @@ class _Reading:
         self.inputs = dict(identity_columns(self.below.schema))
 
     def condition(self, name: str, value: Expr) -> Condition:
-        """Return the condition of a variable, over the values that it reads."""
+        """Return the condition of variable ``name``, with leaf columns for the row values."""
         node = naming.resolved(value, self.below.schema)
         if node.type == pa.null():
             node = cast_to(node, pa.bool_())
@@ -203,7 +203,7 @@ class _Reading:
         return Condition(test, tuple(used))
 
     def measure(self, name: str, value: ExprLike) -> Measure:
-        """Return a measure, over the values that it reads."""
+        """Return the measure ``name``, with leaf columns for the row values."""
         checked_name(name)
         node = naming.resolved(value, self.below.schema)
         if node.type is None or pa.types.is_null(node.type):
@@ -212,7 +212,7 @@ class _Reading:
         return Measure(name, node.type, read)
 
     def _read(self, node: Node, where: str, *, is_condition: bool) -> Node:
-        """Replace each value of a row in an expression by a leaf."""
+        """Replace each reference to a row's value in an expression by a leaf column."""
         if isinstance(node, Column):
             return self._leaf(Leaf("row", _type_of(node), None, node.name))
         if not isinstance(node, Call):
@@ -256,7 +256,7 @@ class _Reading:
         )
 
     def _column(self, node: Node, where: str) -> str:
-        """Return the column with a value of a row; a missing column is added to the inputs."""
+        """Return the input column with the value of ``node`` per row; add it if it is missing."""
         if _reads_pattern(node):
             raise InvalidPlanError(f"{where}: {node} is nested in another value of a row")
         if isinstance(node, Column):

@@ -26,27 +26,27 @@ class PatternRows:
         self._variable = variable
 
     def __getitem__(self, column: str | Expr) -> Expr:
-        """The value of the last row; in ``define`` of the same variable, of the current row."""
+        """Return the value of the last row; in the variable's ``define``, of the current row."""
         return self.last(column)
 
     def last(self, column: str | Expr, offset: int = 0) -> Expr:
-        """The value of the last row, or of the row ``offset`` rows of the variable before it."""
+        """Return the value of the last row, or ``offset`` rows of the variable before it."""
         return self._row(column, offset, from_first=False)
 
     def first(self, column: str | Expr, offset: int = 0) -> Expr:
-        """The value of the first row, or of the row ``offset`` rows of the variable after it."""
+        """Return the value of the first row, or ``offset`` rows of the variable after it."""
         return self._row(column, offset, from_first=True)
 
     def prev(self, column: str | Expr, rows: int = 1) -> Expr:
-        """The value of the row of the key that is ``rows`` rows before the last row."""
+        """Return the value of the row of the key that is ``rows`` rows before the last row."""
         return prev(self.last(column), rows)
 
     def next(self, column: str | Expr, rows: int = 1) -> Expr:
-        """The value of the row of the key that is ``rows`` rows after the last row."""
+        """Return the value of the row of the key that is ``rows`` rows after the last row."""
         return next_row(self.last(column), rows)
 
     def agg(self, aggregate: Agg) -> Expr:
-        """An aggregate over the rows, such as ``agg.sum("x")``."""
+        """Return an aggregate over the rows, such as ``agg.sum("x")``."""
         if aggregate.of_rows is not None:
             raise InvalidPlanError("match() does not support aggregates of whole rows")
         options = (
@@ -60,7 +60,7 @@ class PatternRows:
         return Expr(Call(ROW_PATTERN, args, options))
 
     def classifier(self) -> Expr:
-        """The name of the variable of the last row."""
+        """Return the name of the variable of the last row."""
         options = (("kind", "classifier"), ("variable", self._variable), ("semantics", None))
         return Expr(Call(ROW_PATTERN, (), options))
 
@@ -78,7 +78,7 @@ class PatternRows:
 
 
 def rows_of(variable: str | None = None) -> PatternRows:
-    """The rows of a match that are mapped to a variable or to a subset; None: all rows.
+    """Return the rows of a match that are mapped to a variable or to a subset; None: all rows.
 
     ``rows_of("A")["price"]`` is the price of the last row so far that is mapped to A.
     """
@@ -86,22 +86,22 @@ def rows_of(variable: str | None = None) -> PatternRows:
 
 
 def prev(value: str | Expr, rows: int = 1) -> Expr:
-    """The value ``rows`` rows earlier in the key; a column name means the current row's column."""
+    """Return the value ``rows`` rows earlier in the key; a name is the current row's column."""
     return _moved(value, -_checked("prev", rows, 0))
 
 
 def next_row(value: str | Expr, rows: int = 1) -> Expr:
-    """The value ``rows`` rows later in the key; the match is known only when that row arrives."""
+    """Return the value ``rows`` rows later in the key; the match is known when that row arrives."""
     return _moved(value, _checked("next_row", rows, 0))
 
 
 def classifier() -> Expr:
-    """The name of the variable that the current row is mapped to."""
+    """Return the name of the variable that the current row is mapped to."""
     return rows_of().classifier()
 
 
 def match_number() -> Expr:
-    """The number of the match in its partition, from 1."""
+    """Return the number of the match in its partition, from 1."""
     return Expr(Call(ROW_PATTERN, (), (("kind", "match_number"),)))
 
 

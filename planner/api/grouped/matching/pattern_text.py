@@ -57,14 +57,14 @@ class _Reader:
     def alternation(self) -> Pattern:
         """Parse parts between bars."""
         parts = [self.sequence()]
-        while self.take("|"):  # ends: tokens do
+        while self.take("|"):  # terminates: each pass skips a token
             parts.append(self.sequence())
         return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
 
     def sequence(self) -> Pattern:
         """Parse parts one after the other."""
         parts: list[Pattern] = []
-        while self.next and self.next not in ("|", ")", "-}", ","):  # ends: tokens do
+        while self.next and self.next not in ("|", ")", "-}", ","):  # ends: each pass skips a token
             parts.append(self.quantified())
         if not parts:
             raise self.error("a part is missing; the empty pattern is ()")
@@ -125,7 +125,7 @@ class _Reader:
         self.at += 1
         if token.upper() == "PERMUTE" and self.take("("):
             parts = [self.alternation()]
-            while self.take(","):  # ends: tokens do
+            while self.take(","):  # terminates: each pass skips a token
                 parts.append(self.alternation())
             self.expect(")")
             return Permutation(tuple(parts))
@@ -142,7 +142,7 @@ def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
         raise InvalidPlanError(f"a pattern is text such as 'A B+ C', not {text!r:.80}")
     tokens: list[str] = []
     at = 0
-    while text[at:].strip():  # ends: at grows
+    while text[at:].strip():  # terminates: ``at`` grows
         match = _TOKEN.match(text, at)
         if match is None:
             sign = text[at:].strip()[0]

@@ -89,7 +89,7 @@ def _evaluate(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _kept(keys: pa.Array, wanted: np.ndarray, owners: np.ndarray, excluded: str) -> np.ndarray:
-    """EXCLUDE: whether a row of a frame remains in the frame of its owner."""
+    """Return which rows ``wanted`` EXCLUDE keeps in the frames of their rows ``owners``."""
     is_other: np.ndarray = wanted != owners
     if excluded == "row":
         return is_other
@@ -102,7 +102,7 @@ def _kept(keys: pa.Array, wanted: np.ndarray, owners: np.ndarray, excluded: str)
 def _of_groups(
     keys: pa.Array, at: np.ndarray, count: np.ndarray, frame: Frame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """GROUPS: the positions of each frame's first and last row, counted in groups of peers."""
+    """Return the positions of each frame's first and last row for GROUPS: groups of peers count."""
     texts, rows = flat(keys)
     codes = texts.dictionary_encode(null_encoding="encode").indices.to_numpy()
     is_new = np.ones(len(rows), bool)
@@ -121,7 +121,7 @@ def _of_groups(
 def _of_distances(
     keys: pa.Array, starts: np.ndarray, lengths: np.ndarray, frame: Frame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """RANGE: the positions of each frame's first and last row, by distance of the sort key."""
+    """Return the positions of each frame's first and last row for RANGE: distances of sort keys."""
     values, _ = flat(keys)
     is_null = values.is_null().to_numpy(zero_copy_only=False)
     numbers = _numbers(values)
@@ -152,7 +152,7 @@ def _moved(keys: np.ndarray, distance: float) -> np.ndarray:
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
-    """Sort keys as numbers, times in microseconds; nulls are 0."""
+    """Return sort keys as numbers; times in microseconds, nulls as 0."""
     kind = values.type
     if pa.types.is_date(kind):
         days = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())

@@ -69,7 +69,7 @@ def lambda_call(
 
 
 def body_of(call: Call) -> Node:
-    """The expression that is evaluated for each element."""
+    """Return the expression that is evaluated for each element."""
     body: Node = call.option("body")
     return body
 
@@ -129,14 +129,14 @@ def _resolve_reduce(call: Call) -> Node | None:
 def _batch(
     call: Call, values: Sequence[pa.Array], captured: Sequence[pa.Array], rows: np.ndarray
 ) -> pa.RecordBatch:
-    """The batch that the body reads; ``rows``: the row number of each of ``values``."""
+    """Return the batch that the body reads; ``rows``: the row number of each of ``values``."""
     at = pa.array(rows)
     names = [*call.option("names"), *(f"@{k}" for k in range(len(captured)))]
     return pa.RecordBatch.from_arrays([*values, *(c.take(at) for c in captured)], names=names)
 
 
 def _of_elements(arrays: list[pa.Array], call: Call) -> tuple[pa.Array, pa.Array, np.ndarray, Any]:
-    """The lists, their elements, the row of each element, and the body's value for each."""
+    """Return the lists, their elements, the row of each element, and the body's value for each."""
     lists = as_list(arrays[0])
     elements, rows = flat(lists)
     lengths = lengths_of(lists)

@@ -90,7 +90,7 @@ def _resolve_join(call: Call) -> Node | None:
 
 
 def list_bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Length, first position and end position of each list in the flattened elements."""
+    """Return length, first position and end position of each list in the flattened elements."""
     lengths = lengths_of(lists)
     ends = np.cumsum(lengths)
     return lengths, ends - lengths, ends
@@ -143,7 +143,7 @@ def _concat(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _slice(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Elements ``[first, end)``, counted from 0; negative positions count from the list's end."""
+    """Return elements ``[first, end)`` from 0; negative positions count from the list's end."""
     lists = as_list(arrays[0])
     lengths, starts, _ = list_bounds(lists)
     given = [array.fill_null(0).to_numpy() for array in arrays[1:]]
@@ -168,7 +168,7 @@ def _flatten(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _position(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """The position of the first equal element, from 1; 0 if there is none."""
+    """Return the position of the first equal element, from 1; 0 if there is none."""
     held, values = arrays
     lists = as_list(held)
     elements, rows = flat(lists)
@@ -193,7 +193,7 @@ def _join(arrays: list[pa.Array], _call: Call) -> pa.Array:
 
 
 def _spark_slice(_call: Call, items: str, first: str, last: str) -> str:
-    """Slice from a place that is in the list, as Spark counts from 1 and refuses places before."""
+    """Return a slice in SQL whose start is within the list: Spark counts from 1, not below."""
 
     def place(x: str, at: str) -> str:
         inside = f"greatest(if({at} < 0, size({x}) + {at}, {at}), 0)"
@@ -252,7 +252,7 @@ FUNCTIONS = {
 
 
 def _resolve_over(call: Call) -> Node | None:
-    """Options: ``kind`` and ``n``. Arguments: the list, then sort keys or a default."""
+    """Type a window function. Options: ``kind``, ``n``. Args: the list, then keys or a default."""
     values, *others = call.args
     assert values.type is not None
     if not is_list(values.type):
@@ -295,7 +295,7 @@ def _over(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _peers(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per row: the positions of its first and last peer, and the number of its peer group."""
+    """Return per row the positions of its first and last peer, and the number of its group."""
     elements, rows = flat(lists)
     _, starts, _ = list_bounds(lists)
     codes = elements.dictionary_encode(null_encoding="encode").indices.to_numpy()
@@ -309,7 +309,7 @@ def _peers(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _tiles(place: np.ndarray, count: np.ndarray, n: object) -> np.ndarray:
-    """``NTILE(n)``: if the rows do not divide evenly, the first tiles have one row more."""
+    """Return the tile of each row for ``NTILE(n)``; the first tiles take the remaining rows."""
     assert isinstance(n, int)
     size, more = count // n, count % n
     whole = more * (size + 1)
@@ -319,7 +319,7 @@ def _tiles(place: np.ndarray, count: np.ndarray, n: object) -> np.ndarray:
 
 
 def _shifted(lists: pa.Array, default: list[pa.Array], wanted: np.ndarray, call: Call) -> pa.Array:
-    """The elements at positions ``wanted`` of the same lists; ``default`` outside of the list."""
+    """Return the elements at positions ``wanted`` of their lists; ``default`` outside of a list."""
     lengths, starts, _ = list_bounds(lists)
     elements, rows = flat(lists)
     is_there = (wanted >= 0) & (wanted < lengths[rows])
@@ -339,7 +339,7 @@ def _resolve_zip(call: Call) -> Node | None:
 
 
 def _zip(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Combine lists to a list of structs; shorter lists are filled with nulls."""
+    """Zip lists to a list of structs; shorter lists are filled with nulls."""
     assert call.type is not None
     lists = [as_list(array) for array in arrays]
     sizes = [lengths_of(one) for one in lists]

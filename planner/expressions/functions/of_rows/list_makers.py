@@ -38,7 +38,7 @@ def _resolve_sequence(call: Call) -> Node | None:
 
 
 def _sequence(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """From ``first`` to ``last``, both inclusive; empty if the steps lead away from ``last``.
+    """Return the numbers from ``first`` to ``last``, inclusive; none if the steps lead away.
 
     Raises:
         pa.ArrowInvalid: a step is 0, or a list has more than ``ELEMENTS_MAX`` elements.
@@ -71,7 +71,7 @@ def _resolve_map(call: Call) -> Node | None:
 
 
 def _map(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """If a key occurs twice, its last value is used, at the position of the first.
+    """Make a map of a list of pairs; a repeated key has its last value, at its first position.
 
     Raises:
         pa.ArrowInvalid: a key is null.

@@ -41,19 +41,19 @@ def as_list(array: pa.Array) -> pa.Array:
 
 
 def lengths_of(lists: pa.Array) -> np.ndarray:
-    """The length of each list; 0 for null."""
+    """Return the length of each list; 0 for null."""
     lengths = np.diff(lists.offsets.to_numpy().astype(np.int64))
     return np.where(null_mask(lists), 0, lengths)
 
 
 def null_mask(array: pa.Array) -> np.ndarray:
-    """Which values are null, bool[n]."""
+    """Return which values are null, bool[n]."""
     is_null: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
     return is_null
 
 
 def flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The elements of all lists, and the row number of each; a null list has no elements."""
+    """Return the elements of all lists, and the row number of each; a null list has no elements."""
     lengths = lengths_of(lists)
     starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
     rows = np.repeat(np.arange(len(lengths)), lengths)

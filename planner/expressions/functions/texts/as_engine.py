@@ -42,7 +42,7 @@ class _Style:
     #: Powers of ten from which, and up to which (exclusive), there is no exponent.
     low: int
     high: int
-    #: Behind a whole number, and behind a single digit before an exponent.
+    #: The text after a whole number, and after a single digit before an exponent.
     whole: str
     single: str
     exponent: str
@@ -107,7 +107,7 @@ def _resolve_case(call: Call) -> Node | None:
 
 
 def _cased(values: Sequence[Value], call: Call) -> Value:
-    """Convert as Java does; Arrow, which maps letters one by one, only where that is the same."""
+    """Change case as Java does; by Arrow, which maps letters one by one, only if that is equal."""
     (value,) = values
     case: str = call.option("case")
     is_special: Any = pc.match_substring_regex(value, _SPECIAL[case])

@@ -48,7 +48,7 @@ def _resolve_chr(call: Call) -> Node | None:
 
 
 def _digest(values: Sequence[Value], call: Call) -> Value:
-    """The digest of the UTF-8 bytes, in lower-case hexadecimal digits."""
+    """Return the digest of the UTF-8 bytes, in lower-case hexadecimal digits."""
     new = getattr(hashlib, call.option("algorithm"))
 
     def digest(text: str) -> str:
@@ -65,7 +65,7 @@ def _spark_digest(call: Call, a: str) -> str:
 
 
 def _spark_character(call: Call, a: str) -> str:
-    """Decode UTF-32, as Spark's ``chr`` has 256 characters; a byte order mark comes first."""
+    """Return SQL that decodes UTF-32 after a byte order mark: Spark's ``chr`` ends at 256."""
     wrong = failure(f"cannot evaluate {str(call).replace(MARK, '')}: not the code of a character")
     is_code = "{0} between 0 and 55295 or {0} between 57344 and 1114111"
     made = "decode(unhex(concat('0000FEFF', lpad(hex({0}), 8, '0'))), 'UTF-32')"
@@ -101,7 +101,7 @@ class Codes(Functions[E]):
         ),
     )
     def digest(self, algorithm: str) -> E:
-        """The digest ``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``, in hexadecimal digits."""
+        """Return the digest ``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"`` as hex digits."""
         if algorithm not in ("md5", "sha1", "sha256", "sha512"):
             raise InvalidPlanError(
                 f"digest({algorithm!r}): choose one of md5, sha1, sha256, sha512"
@@ -116,7 +116,7 @@ class Codes(Functions[E]):
         bounds=LENGTHS,
     )
     def ascii(self) -> E:
-        """The code point of the first character; 0 for an empty text."""
+        """Return the code point of the first character; 0 for an empty text."""
         return self._call("ascii")
 
     @CODES.function(
@@ -127,7 +127,7 @@ class Codes(Functions[E]):
         bounds=LENGTHS,
     )
     def byte_length(self) -> E:
-        """The length in bytes of UTF-8."""
+        """Return the length in bytes of UTF-8."""
         return self._call("byte_length")
 
 

@@ -54,7 +54,7 @@ def _json_type(text: str) -> str | None:
 
 
 def _digits(values: Sequence[Value], call: Call) -> Value:
-    """Digits of integers; a negative number is written in 64-bit two's complement, as in Spark."""
+    """Return the digits of integers; negative numbers in 64-bit two's complement, as in Spark."""
     form = "X" if call.option("base") == _HEXADECIMAL else "b"
 
     def one(number: int | None) -> str | None:
@@ -127,7 +127,7 @@ class Encodings(Functions[E]):
         sql="CRC32",
     )
     def crc32(self) -> E:
-        """The CRC-32 checksum of the UTF-8 bytes."""
+        """Return the CRC-32 checksum of the UTF-8 bytes."""
         return self._call("crc32")
 
     @ENCODINGS.function(
@@ -159,7 +159,7 @@ class Encodings(Functions[E]):
         sql="JSON_TYPEOF JSONB_TYPEOF",
     )
     def json_type(self) -> E:
-        """The type of a JSON value: ``"object"``, ``"array"``, ``"number"`` and so on."""
+        """Return the type of a JSON value: ``"object"``, ``"array"``, ``"number"`` and so on."""
         return self._call("json_type")
 
     @ENCODINGS.function(
@@ -171,7 +171,7 @@ class Encodings(Functions[E]):
         sql=Sql("REGEXP_COUNT", parts=("this", "expression")),
     )
     def count_matches(self, pattern: str) -> E:
-        """The number of matches of a regular expression."""
+        """Return the number of matches of a regular expression."""
         return self._call("count_matches", pattern=pattern)
 
 

@@ -22,7 +22,7 @@ _TEXTS = pa.list_(pa.string())
 
 
 def _read(text: str) -> Any:
-    """The value; None for invalid JSON."""
+    """Return the value of a JSON text; None for invalid JSON."""
     try:
         return read_json(text)
     except (ValueError, RecursionError):
@@ -47,7 +47,7 @@ def _elements(text: str) -> list[str] | None:
 
 
 def _has(held: Any, part: Any) -> bool:
-    """Whether it has all of ``part``: order in lists, and repeated elements, do not count."""
+    """Return whether ``held`` has all of ``part``, in any order and any number in lists."""
     if isinstance(held, dict) and isinstance(part, dict):
         return all(key in held and _has(held[key], value) for key, value in part.items())
     if isinstance(held, list) and isinstance(part, list):
@@ -57,7 +57,10 @@ def _has(held: Any, part: Any) -> bool:
 
 
 def _has_text(held: str, part: str) -> bool | None:
-    """As ``@>`` of PostgreSQL, where a whole list contains a plain value; None: invalid JSON."""
+    """Return whether JSON contains ``part``, as PostgreSQL's ``@>``; None: invalid JSON.
+
+    A list contains a plain value that is one of its elements.
+    """
     try:
         whole, wanted = read_json(held), read_json(part)
         is_element = isinstance(whole, list) and not isinstance(wanted, dict | list)
@@ -67,7 +70,7 @@ def _has_text(held: str, part: str) -> bool | None:
 
 
 def _merged(held: str, more: str) -> str | None:
-    """As ``||`` of PostgreSQL: fields of objects, or elements of lists; None: invalid JSON."""
+    """Concatenate objects or lists as PostgreSQL's ``||`` does; None: invalid JSON."""
     try:
         a, b = read_json(held), read_json(more)
     except (ValueError, RecursionError):
@@ -79,7 +82,7 @@ def _merged(held: str, more: str) -> str | None:
 
 
 def _without(held: str, key: str) -> str | None:
-    """Remove a field, or the elements that are this text; None: it has neither."""
+    """Remove a field, or the list elements equal to ``key``; None: neither object nor list."""
     value = _read(held)
     if isinstance(value, dict):
         return written_json({name: part for name, part in value.items() if name != key})
@@ -87,7 +90,7 @@ def _without(held: str, key: str) -> str | None:
 
 
 def _steps(path: str) -> list[str] | None:
-    """Return the steps of ``{a,0}``; None: it is no path."""
+    """Return the steps of a path such as ``{a,0}``; None: the text is no path."""
     inner = path.strip()
     if not (inner.startswith("{") and inner.endswith("}")):
         return None
@@ -237,7 +240,7 @@ class JsonParts(Functions[E]):
         sql="JSON_CONCAT",
     )
     def json_concat(self, other: object) -> E:
-        """The fields of two objects, or the elements of two lists, as ``||`` of PostgreSQL."""
+        """Concatenate two objects or two lists as PostgreSQL's ``||`` does."""
         return self._call("json_concat", other)
 
     @PARTS.function(
@@ -276,5 +279,5 @@ class JsonParts(Functions[E]):
         pa.bool_(), _by_rows(_has_text, pa.bool_()), spark=not_in_batch, sql="JSON_CONTAINS"
     )
     def json_contains(self, part: object) -> E:
-        """Whether JSON has all keys and elements of another JSON, as ``@>`` of PostgreSQL."""
+        """Return whether JSON has all keys and elements of ``part``, as PostgreSQL's ``@>``."""
         return self._call("json_contains", part)

@@ -44,7 +44,7 @@ def json_steps(path: str) -> list[Step]:
     steps: list[Step] = []
     if not path.startswith("$"):
         rest = f".{path}"
-    while rest:  # ends: each turn removes a step
+    while rest:  # terminates: each pass removes a step
         match = _STEP.match(rest)
         if match is None:
             raise InvalidPlanError(f"{path!r} is not a JSON path, such as '$.a.b' or '$.list[0]'")
@@ -72,7 +72,7 @@ def json_key(name: str) -> str:
 
 
 def json_paths(keys: Sequence[str]) -> list[str]:
-    """Write the paths that a list of keys may name: digits are a place in a list, or a name."""
+    """Return the paths that a list of keys may mean: digits are a list index or a field's name."""
     steps = [
         [f"[{int(key)}]", json_key(key)] if key.isascii() and key.isdigit() else [json_key(key)]
         for key in keys
@@ -101,7 +101,7 @@ def json_operand(written: str, engine: str) -> str:
 
 
 def is_wild(steps: Sequence[Step]) -> bool:
-    """Whether a path may have several values."""
+    """Return whether a path may have several values."""
     return any(isinstance(step, tuple) for step in steps)
 
 
@@ -133,7 +133,7 @@ def written_json(value: Any) -> str:
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: the text is not JSON, or a text in it is half of a surrogate pair.
@@ -146,7 +146,7 @@ def read_json(text: str) -> Any:
 
 
 def _matches(steps: Sequence[Step], text: str) -> list[Any] | None:
-    """The values at a path; None for invalid JSON."""
+    """Return the values at a path; None for invalid JSON."""
     try:
         values = [read_json(text)]
     except (ValueError, RecursionError):
@@ -169,13 +169,13 @@ def _below(held: Any, step: Step) -> Iterable[Any]:
 
 
 def _value(steps: Sequence[Step], text: str) -> str | None:
-    """The value as text; None for a missing value, JSON's null and invalid JSON."""
+    """Return the value as text; None for a missing value, JSON's null and invalid JSON."""
     (value,) = _matches(steps, text) or [None]
     return value if value is None or isinstance(value, str) else written_json(value)
 
 
 def _extracted(steps: Sequence[Step], text: str) -> str | None:
-    """The value as JSON; with wildcards, a list of all values. None for a missing value."""
+    """Return the value as JSON; with wildcards, a list of all values. None for a missing value."""
     values = _matches(steps, text)
     if values is None or is_wild(steps):
         return None if values is None else written_json(values)
@@ -183,7 +183,7 @@ def _extracted(steps: Sequence[Step], text: str) -> str | None:
 
 
 def _query(steps: Sequence[Step], text: str) -> str | None:
-    """As :func:`_extracted`, but None unless the value is an object or a list."""
+    """Return :func:`_extracted` if the value is an object or a list, else None."""
     value = _extracted(steps, text)
     return value if value is not None and value[0] in "{[" else None
 
@@ -202,7 +202,7 @@ def _of(
 
 
 def _one_value(call: Call) -> Node | None:
-    """A path to one value."""
+    """Type a function of a path to one value."""
     path = call.option("path")
     if is_wild(json_steps(path)):
         raise InvalidPlanError(
@@ -252,7 +252,7 @@ class JsonPaths(Functions[E]):
         sql=Sql("JSON_VALUE GET_JSON_OBJECT JSON_EXTRACT_STRING"),
     )
     def json_value(self, path: Text) -> E:
-        """The value at a path such as ``"$.a.b[0]"`` in a JSON text, as text."""
+        """Return the value at a path such as ``"$.a.b[0]"`` in a JSON text, as text."""
         if isinstance(path, str):
             json_steps(path)
         return self._call("json_value", path=path)
@@ -266,7 +266,7 @@ class JsonPaths(Functions[E]):
         sql="JSON_EXTRACT",
     )
     def json_extract(self, path: Text) -> E:
-        """The value at a path as JSON; with ``[*]`` or ``.*`` the list of all values."""
+        """Return the value at a path as JSON; with ``[*]`` or ``.*`` the list of all values."""
         return self._call("json_extract", path=path)
 
     @JSON.function(
@@ -278,7 +278,7 @@ class JsonPaths(Functions[E]):
         examples={"""JSON_QUERY('{"a": {"b": 1}}', '$.a')""": '{"b":1}'},
     )
     def json_query(self, path: Text) -> E:
-        """The object or list at a path as JSON; null for any other value."""
+        """Return the object or list at a path as JSON; null for any other value."""
         return self._call("json_query", path=path)
 
     @JSON.function(
@@ -290,5 +290,5 @@ class JsonPaths(Functions[E]):
         examples={"""JSON_EXISTS('{"a": null}', '$.a')""": True},
     )
     def json_exists(self, path: Text) -> E:
-        """Whether a value exists at a path, JSON's null included; false for invalid JSON."""
+        """Return whether a value exists at a path, JSON's null included; false for invalid JSON."""
         return self._call("json_exists", path=path)

@@ -27,7 +27,7 @@ _SOUNDS_MAX = 4
 
 
 def edits(one: str, other: str) -> int:
-    """The number of characters to insert, delete or replace to turn ``one`` into ``other``.
+    """Return the number of characters to insert, delete or replace to turn ``one`` into ``other``.
 
     Source: Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances":
     a column of the table of distances is kept as the bits of its steps up and of its steps down.
@@ -51,7 +51,7 @@ def edits(one: str, other: str) -> int:
 
 
 def soundex(text: str) -> str:
-    """The Soundex code, "R163" for Robert; text that does not begin with A to Z is unchanged."""
+    """Return the Soundex code: "R163" for Robert; a text without A to Z in front is unchanged."""
     if not text or not _is_letter(text[0]):
         return text
     code = text[0].upper()
@@ -110,7 +110,7 @@ class Likeness(Functions[E]):
         examples={"LEVENSHTEIN('kitten', 'sitting')": 3},
     )
     def levenshtein(self, other: object) -> E:
-        """The number of characters to insert, delete or replace to turn the text into ``other``."""
+        """Return the edit distance: the characters to insert, delete or replace for ``other``."""
         return self._call("levenshtein", other)
 
     @LIKENESS.function(
@@ -121,5 +121,5 @@ class Likeness(Functions[E]):
         examples={"SOUNDEX('Robert')": "R163"},
     )
     def soundex(self) -> E:
-        """The Soundex code, such as ``"R163"``; equal for English names that sound alike."""
+        """Return the Soundex code, such as ``"R163"``; equal for English names that sound alike."""
         return self._call("soundex")

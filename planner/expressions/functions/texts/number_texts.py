@@ -28,7 +28,7 @@ def _resolve_grouped(call: Call) -> Node | None:
 
 
 def _grouped(values: Sequence[Value], call: Call) -> Value:
-    """``12,345.68``: halves of the exact value are rounded to even, as in Java."""
+    """Format numbers as ``12,345.68``; halves of the exact value go to even, as in Java."""
     form = f",.{call.option('digits')}f"
     return _each(values[0], lambda number: format(number, form).replace("nan", "NaN"))
 
@@ -40,7 +40,7 @@ def _resolve_based(call: Call) -> Node | None:
 
 
 def _based(values: Sequence[Value], call: Call) -> Value:
-    """Convert an integer to another base; the first invalid digit ends it."""
+    """Convert an integer to another base; its text ends at the first invalid digit."""
     base, to = call.option("base"), call.option("to")
     return mapped(values[0], lambda text: _in_base(text.strip(), base, to), _TEXT)
 
@@ -60,14 +60,14 @@ def _in_base(text: str, base: int, to: int) -> str | None:
     elif to < 0 and number >= _WORD // 2:
         number -= _WORD
     rest, written = abs(number), ""
-    while rest or not written:  # ends: the rest gets smaller
+    while rest or not written:  # terminates: ``rest`` shrinks
         written = _DIGITS[rest % abs(to)] + written
         rest //= abs(to)
     return f"-{written}" if number < 0 else written
 
 
 def _bytes_of(text: str) -> bytes | None:
-    """The bytes of hexadecimal digits; a half byte is the last of a byte."""
+    """Return the bytes of hexadecimal digits; an odd number of digits gets a 0 in front."""
     try:
         return bytes.fromhex(text.zfill(len(text) + len(text) % 2))
     except ValueError:

@@ -66,7 +66,7 @@ _CENTURY = 69
 
 
 def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
-    """The regular expression of a format, and the codes of its groups, in order.
+    """Return the regular expression of a format, and the codes of its groups, in order.
 
     Raises:
         InvalidPlanError: the format has an unknown code, a repeated code, or no year.
@@ -97,7 +97,7 @@ def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
 
 
 def month_names(code: str) -> tuple[str, ...]:
-    """The names of ``%b`` or ``%B``, in lower case."""
+    """Return the names of ``%b`` or ``%B``, in lower case."""
     return tuple(name.lower()[: _SHORT if code == "b" else None] for name in _MONTHS)
 
 
@@ -160,7 +160,7 @@ def _hour(groups: dict[str, pa.Array]) -> np.ndarray:
 
 
 def _offset(zones: pa.Array | None, rows: int) -> np.ndarray:
-    """The zone offset in seconds east of UTC."""
+    """Return the zone offset in seconds east of UTC."""
     if zones is None:
         return np.zeros(rows, np.int64)
     plain = pc.if_else(pc.equal(zones, "Z"), "+0000", pc.replace_substring(zones, ":", ""))
@@ -221,7 +221,7 @@ def _spark_try_time(call: Call, a: str) -> str:
 
 
 def _spark_east(zone: str) -> str:
-    """Spark text for the zone offset in microseconds east of UTC, of ``Z`` or ``+0130``."""
+    """Return SQL for the offset of a zone such as ``Z`` or ``+0130``, us east of UTC."""
     hours, minutes = (f"cast(substring({zone}, {at}, 2) as bigint)" for at in (2, 4))
     size = f"({hours} * 3600000000L + {minutes} * 60000000L)"
     return f"if({zone} = 'Z', 0L, if({zone} like '-%', -1L, 1L) * {size})"

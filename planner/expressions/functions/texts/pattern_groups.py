@@ -43,7 +43,7 @@ def group_count(pattern: str) -> int:
 
 
 def absent_as_empty(pattern: str, group: int) -> bool:
-    """Whether an empty group always means that the match left it out, as in ``(a)(b)?``.
+    """Return whether an empty group always means that the match left it out, as in ``(a)(b)?``.
 
     Raises:
         InvalidPlanError: an empty group may be of either kind.

@@ -44,7 +44,7 @@ def checked(check: Callable[[Call], object], result: pa.DataType) -> Callable[[C
 
 
 def bounds_of(start: int, length: int | None) -> tuple[int, int | None]:
-    """The slice ``[start, stop)`` of ``SUBSTRING(s, start, length)``.
+    """Return the slice ``[start, stop)`` of ``SUBSTRING(s, start, length)``.
 
     Raises:
         InvalidPlanError: the length is negative.
@@ -76,7 +76,7 @@ def _place(call: Call) -> int:
 
 
 def _split_part(values: Sequence[Value], call: Call) -> Value:
-    """The part at a position; an empty text if there is none."""
+    """Return the part at a position; an empty text if there is none."""
     (value,) = values
     if isinstance(value, pa.Scalar):
         return _split_part([pa.array([value.as_py()], _TEXT)], call)[0]
@@ -97,7 +97,7 @@ def _split_part(values: Sequence[Value], call: Call) -> Value:
 
 
 def like_pieces(pattern: str, escape: str) -> list[tuple[str, bool]]:
-    """The characters of a LIKE pattern, each with whether it is a wildcard.
+    """Return the characters of a LIKE pattern, each with whether it is a wildcard.
 
     Raises:
         InvalidPlanError: nothing follows the last ``escape``.
@@ -116,7 +116,7 @@ def like_pieces(pattern: str, escape: str) -> list[tuple[str, bool]]:
 
 
 def like_regex(pieces: Sequence[tuple[str, bool]]) -> str:
-    """The regular expression of a LIKE pattern."""
+    """Return the regular expression of a LIKE pattern."""
     parts = (_WILD[c] if is_wild else re.escape(c) for c, is_wild in pieces)
     return rf"(?s)\A{''.join(parts)}\z"
 
@@ -130,7 +130,7 @@ def _like(values: Sequence[Value], call: Call) -> Value:
 
 
 def _sql_substring(text: Any, start: Any = 1, length: Any = None) -> Any:
-    """SUBSTRING; with literal positions it becomes a slice."""
+    """Compile SUBSTRING; literal positions make it a slice."""
     first, count = plain_value(start), plain_value(length)
     literals = [value for value in (first, count) if operand_node(value) is None]
     if any(not isinstance(value, int | None) or isinstance(value, bool) for value in literals):
@@ -174,7 +174,7 @@ class Places(Functions[E]):
         examples={"SUBSTRING('stream', 2, 3)": "tre", "RIGHT('stream', 2)": "am"},
     )
     def substring(self, start: Whole, length: Whole | None = None) -> E:
-        """``length`` characters from position ``start``, from 1, or from the end if negative."""
+        """Return ``length`` characters from position ``start``, from 1; negative: from the end."""
         if length is None:
             length = 2**30
         return self._call("substring", start=start, length=length)
@@ -190,7 +190,7 @@ class Places(Functions[E]):
         examples={"SPLIT_PART('a,b,c', ',', 2)": "b", "SPLIT_PART('a,b,c', ',', -1)": "c"},
     )
     def split_part(self, separator: Text, place: Whole) -> E:
-        """The part at a position, from 1, or from the end at -1; ``""`` if there is none."""
+        """Return the part at a position, from 1, or -1 for the last; ``""`` if there is none."""
         return self._call("split_part", separator=separator, place=place)
 
     @PLACES.function(
@@ -200,7 +200,7 @@ class Places(Functions[E]):
         spark="({0} like {pattern} escape {escape})",
     )
     def like(self, pattern: Text, escape: str = "\\") -> E:
-        """Whether the text matches: ``%`` is any text, ``_`` any character.
+        """Return whether the text matches: ``%`` is any text, ``_`` any character.
 
         After ``escape``, the next character has no special meaning.
         """

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Value
 
 _TEXTS = pa.list_(pa.string())
-#: Around matches. Texts with these control characters are an error.
+#: Marks around matches; a text that contains these control characters is an error.
 _BEGIN, _END = "\x01", "\x02"
 
 
 def _marked(text: str, pattern: str, group: int) -> str:
-    """The text, with marks around the group of each match, in place of the match.
+    """Return the text, with marks around the group of each match, in place of the match.
 
     Raises:
         pa.ArrowInvalid: the text has such marks.
@@ -88,7 +88,7 @@ class RegexpLists(Functions[E]):
         examples={"REGEXP_EXTRACT_ALL('a1b22', '[0-9]+')": ["1", "22"]},
     )
     def extract_all(self, pattern: Text, group: Whole = 0) -> E:
-        """List all matches of a pattern, or the groups of that number."""
+        """Return all matches of a pattern as a list, or of each match the group ``group``."""
         return self._call("extract_all", pattern=pattern, group=group)
 
     @LISTS.function(

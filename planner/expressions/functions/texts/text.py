@@ -46,7 +46,7 @@ def _resolver(result: pa.DataType | None) -> Callable[[Call], Node | None]:
 
 
 def _check_patterns(call: Call) -> None:
-    """Refuse options that are wrong for every row when the query is built, not at run time."""
+    """Raise, when the query is built, for options that are wrong for every row."""
     options = dict(call.options)
     pattern = options.get("pattern")
     if call.function == "replace" and pattern == "":
@@ -226,7 +226,7 @@ class Texts(Functions[E]):
         examples={"LENGTH('crème')": 5},
     )
     def length(self) -> E:
-        """The number of characters."""
+        """Return the number of characters."""
         return self._call("length")
 
     @TEXT.function(
@@ -241,7 +241,7 @@ class Texts(Functions[E]):
         examples={"CONTAINS('stream', 'rea')": True},
     )
     def contains(self, pattern: Text, *, regex: bool = False) -> E:
-        """Whether ``pattern`` occurs in the text."""
+        """Return whether ``pattern`` occurs in the text."""
         return self._call("contains", pattern=pattern, regex=regex)
 
     @TEXT.function(
@@ -251,7 +251,7 @@ class Texts(Functions[E]):
         sql=Sql("STARTS_WITH STARTSWITH", parts=_PAIR),
     )
     def starts_with(self, pattern: Text) -> E:
-        """Whether the text begins with ``pattern``."""
+        """Return whether the text begins with ``pattern``."""
         return self._call("starts_with", pattern=pattern)
 
     @TEXT.function(
@@ -261,7 +261,7 @@ class Texts(Functions[E]):
         sql=Sql("ENDS_WITH ENDSWITH", parts=_PAIR),
     )
     def ends_with(self, pattern: Text) -> E:
-        """Whether the text ends with ``pattern``."""
+        """Return whether the text ends with ``pattern``."""
         return self._call("ends_with", pattern=pattern)
 
     @TEXT.function(
@@ -289,7 +289,7 @@ class Texts(Functions[E]):
 
     @TEXT.function(_TEXT, _slice, spark=_spark_slice)
     def slice(self, start: Whole, stop: Whole | None = None) -> E:
-        """Characters ``[start, stop)``; negative positions count from the end."""
+        """Return the characters ``[start, stop)``; negative positions count from the end."""
         return self._call("slice", start=_within(start), stop=_within(stop))
 
     @TEXT.function(_TEXT, _strip, spark=_spark_strip, sql=Sql("BTRIM"))

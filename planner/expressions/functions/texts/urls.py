@@ -34,12 +34,12 @@ URL_PARTS = {
 
 
 def url_pattern(key: str | None) -> str:
-    """The regular expression of a URL, or of a value of its query."""
+    """Return the regular expression of a URL, or of a value of its query."""
     return _URL if key is None else rf"(?:\A|&){re.escape(key)}=([^&]*)"
 
 
 def _url(texts: pa.Array, call: Call) -> pa.Array:
-    """A part of a URL, not decoded; null for a missing part and for invalid URLs."""
+    """Return a part of a URL, not decoded; null for a missing part and for invalid URLs."""
     part, key = str(call.option("part")), call.option("key")
     groups = pc.extract_regex(texts, named_groups(_URL))
     made = pc.struct_field(groups, f"g{URL_PARTS[part]}").cast(_TEXT)
@@ -88,7 +88,7 @@ class Urls(Functions[E]):
         examples={"PARSE_URL('https://a.org/x?n=7', 'QUERY', 'n')": "7"},
     )
     def url(self, part: str, key: str | None = None) -> E:
-        """A part of a URL, not decoded: ``"host"``, ``"path"``, ``"query"`` and others.
+        """Return a part of a URL, not decoded: ``"host"``, ``"path"``, ``"query"`` and others.
 
         With ``key``: the value of that name in the query. Null for a missing part and for invalid
         URLs.

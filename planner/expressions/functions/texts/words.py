@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node, Value
 
 _TEXT, _INTEGER = pa.string(), pa.int64()
-#: Longer padding and repetition is refused.
+#: Longer padding and repetition is an error.
 CHARACTERS_MAX = 10_000
 _RUNS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 
@@ -77,13 +77,13 @@ def _trim(side: str, values: Sequence[Value], call: Call) -> Value:
 
 
 def _position(values: Sequence[Value], call: Call) -> Value:
-    """The position of the first occurrence, from 1; 0 if there is none."""
+    """Return the position of the first occurrence, from 1; 0 if there is none."""
     pattern = call.option("pattern")
     return mapped(values[0], lambda text: text.find(pattern) + 1, _INTEGER)
 
 
 def _initcap(text: str) -> str:
-    """Upper case for the first of each run of letters and digits, lower case for the others."""
+    """Convert the first letter of each run of letters and digits to upper, others to lower case."""
     return re.sub(r"[^\W_]+", lambda word: word[0][:1].upper() + word[0][1:].lower(), text)
 
 
@@ -108,7 +108,7 @@ def _resolve_extract(call: Call) -> Node | None:
 
 
 def _extract(values: Sequence[Value], call: Call) -> Value:
-    """The group of the first match; an empty text if nothing matches."""
+    """Return the group of the first match; an empty text if nothing matches."""
     groups = pc.extract_regex(values[0], named_groups(call.option("pattern")))
     if isinstance(groups, pa.Scalar):
         text = groups.as_py()[f"g{call.option('group')}"] if groups.is_valid else ""
@@ -153,7 +153,7 @@ def _show_concat_ws(call: Call) -> str:
 
 
 def _counted(name: str) -> Callable[[Call], Node | None]:
-    """Resolve a call with a number of characters, also one of a row."""
+    """Return the typing rule of a function of a number of characters, which may be a column."""
 
     def resolve(call: Call) -> Node | None:
         count_of(call.function, call.option(name))
@@ -269,7 +269,7 @@ class Words(Functions[E]):
         examples={"STRPOS('stream', 'r')": 3},
     )
     def position(self, pattern: Text) -> E:
-        """The position at which ``pattern`` first occurs, from 1; 0 if it does not occur."""
+        """Return the position at which ``pattern`` first occurs, from 1; 0 if it does not occur."""
         return self._call("position", pattern=pattern)
 
     @WORDS.function(_TEXT, per_text(_initcap, _TEXT), spark=_spark_initcap, sql="INITCAP")
@@ -325,7 +325,7 @@ class Words(Functions[E]):
         sql=(Sql("REGEXP_EXTRACT"), Sql("REGEXP_SUBSTR", lambda s, p: s.str.extract(p))),
     )
     def extract(self, pattern: Text, group: Whole = 0) -> E:
-        """A group of the first match of a regular expression; ``""`` if nothing matches."""
+        """Return a group of the first match of a regular expression; ``""`` if nothing matches."""
         return self._call("extract", pattern=pattern, group=count_of("extract", group))
 
     @WORDS.function(

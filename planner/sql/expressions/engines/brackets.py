@@ -76,7 +76,7 @@ def bracket(
 
 
 def _characters(held: Expr, first: Expr | None, last: Expr | None) -> Expr:
-    """The characters of a text from ``first`` to ``last``, from 1, or from the end below 0."""
+    """Return the characters ``first`` to ``last`` of a text, from 1; below 0 from the end."""
     size = held.str.length()
     begin = 0 if first is None else when(first > 0).then(first - 1).otherwise(_at(first, size))
     end = size if last is None else when(last >= 0).then(last).otherwise(size + last + 1)
@@ -85,7 +85,7 @@ def _characters(held: Expr, first: Expr | None, last: Expr | None) -> Expr:
 
 
 def _at(place: Expr, size: Expr) -> Expr:
-    """The index of a place below 0, from the end; 0 is before the first."""
+    """Return the index of a place below 0, from the end; 0 is before the first."""
     at = when(place < 0).then(size + place).otherwise(0)
     return when(at > 0).then(at).otherwise(0)
 

@@ -57,7 +57,7 @@ def by_type(
 
 def _of_all(build: Callable[..., Expr], held: Expr, kind: pa.DataType) -> Expr:
     """Count the elements of all dimensions of a list."""
-    while is_list(kind.value_type):  # ends: types have a depth
+    while is_list(kind.value_type):  # terminates: a type has a finite depth
         held, kind = held.list.flatten(), kind.value_type
     return build(held)
 

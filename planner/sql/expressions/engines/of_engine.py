@@ -255,7 +255,7 @@ def check_written(node: exp.Expr, kind: pa.DataType, compiler: Compiler) -> None
 
 
 def is_written(kind: pa.DataType, engine: str) -> bool:
-    """Whether the dialect writes such a value as text between other texts."""
+    """Return whether the dialect writes such a value as text between other texts."""
     types = pa.types
     is_plain = types.is_integer(kind) or types.is_boolean(kind)
     is_other = is_number(kind) or types.is_date(kind) or types.is_timestamp(kind)
@@ -263,7 +263,7 @@ def is_written(kind: pa.DataType, engine: str) -> bool:
 
 
 def _is_decimal(node: exp.Expr, compiler: Compiler) -> bool:
-    """Whether PostgreSQL and DuckDB compute a number as a decimal: all its parts are exact."""
+    """Return whether PostgreSQL and DuckDB compute a number as a decimal: all parts are exact."""
     name = compiler.text.engine.name
     if isinstance(node, exp.Literal):
         return not node.is_string and (name == "postgres" or "e" not in node.name.lower())

@@ -174,7 +174,7 @@ def _of_spark(compiler: Compiler) -> bool:
 
 
 def _unless_unknown(node: exp.Expr, compiler: Compiler, value: bool) -> Expr:
-    """The value; null if the condition is null for an element."""
+    """Return the value; null if the condition is null for an element."""
     unknown = _matching(node, compiler, _is_null)
     assert unknown is not None
     return when(unknown.list.length() > 0).then(None).otherwise(value)
@@ -331,7 +331,7 @@ def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _length(node: exp.Expr, compiler: Compiler) -> Expr:
-    """The elements of a list, or the characters of a text."""
+    """Return the elements of a list, or the characters of a text."""
     (value,) = (compiler.compile(part) for part in node.expressions)
     with compiler.text.located(node):
         is_held = is_list(value.output_type(compiler.schema))

@@ -57,7 +57,7 @@ def json_value(parser: Any) -> exp.Expr:
     given = [parser._parse_assignment()]
     if given[0] is None:
         parser.raise_error("JSON_VALUE takes a text and a path")
-    while parser._match(TokenType.COMMA):  # ends: each turn reads a token
+    while parser._match(TokenType.COMMA):  # terminates: each pass reads a token
         given.append(parser._parse_assignment())
     is_strict = True  # as Flink reads a path without a mode
     if len(given) == 2 and isinstance(given[1], exp.Literal):
@@ -139,7 +139,7 @@ def _with_others(
 def json_query(parser: Any) -> exp.Expr:
     """Parse ``JSON_QUERY(s, path WITH WRAPPER EMPTY ARRAY ON EMPTY NULL ON ERROR)``."""
     given = [parser._parse_assignment()]
-    while parser._match(TokenType.COMMA):  # ends: each turn reads a token
+    while parser._match(TokenType.COMMA):  # terminates: each pass reads a token
         given.append(parser._parse_assignment())
     given = [part for part in given if part is not None]
     plain: exp.Expr = exp.Anonymous(this="JSON_QUERY", expressions=given)
@@ -236,7 +236,7 @@ def generated(parser: Any, column: exp.Expr | None) -> None:
 
 
 def counts_from_zero(tokens: Sequence[Token]) -> bool:
-    """Whether these tokens of an UNNEST end with ``WITH OFFSET``."""
+    """Return whether these tokens of an UNNEST end with ``WITH OFFSET``."""
     return (TokenType.WITH, TokenType.OFFSET) in itertools.pairwise(t.token_type for t in tokens)
 
 

@@ -224,7 +224,7 @@ def _named_groups(names: exp.Array) -> str:
 
 
 def _is_unknown_list(name: str, given: list[exp.Expr]) -> bool:
-    """Whether a list is filled in more than one dimension, or extended at position 0."""
+    """Return whether a list is filled in more than one dimension, or extended at position 0."""
     if name == "ARRAY_FILL" and len(given) == 2:
         return not (isinstance(given[1], exp.Array) and len(given[1].expressions) == 1)
     is_insert = name == "ARRAY_INSERT" and len(given) == 3
@@ -232,7 +232,7 @@ def _is_unknown_list(name: str, given: list[exp.Expr]) -> bool:
 
 
 def _is_key(given: list[exp.Expr]) -> bool:
-    """Whether the path of ``JSON_VALUE(j, 'a.b')`` is a key, which it is without ``$``."""
+    """Return whether the path of ``JSON_VALUE(j, 'a.b')`` is a key, which it is without ``$``."""
     return len(given) > 1 and given[1].is_string and not given[1].name.startswith("$")
 
 

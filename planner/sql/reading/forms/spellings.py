@@ -188,7 +188,7 @@ def _moments(ends: list[exp.Expr | None]) -> list[str]:
         return []
     made: list[str] = []
     day, number = at, 0
-    while day <= end and (months or us) and number < _ROWS_MAX:  # ends: the count of rows
+    while day <= end and (months or us) and number < _ROWS_MAX:  # ends: at most _ROWS_MAX rows
         made.append(day.isoformat(sep=" "))
         number += 1
         day = _months_later(day, months) + timedelta(microseconds=us)

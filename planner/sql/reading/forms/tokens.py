@@ -158,7 +158,7 @@ def _with_first_aliases(tokens: list[Token]) -> list[Token]:
     listed: list[bool] = [False]
     waiting: list[Token | None] = [None]
     at = 0
-    while at < len(tokens):  # ends: each pass takes a token
+    while at < len(tokens):  # terminates: each pass reads a token
         token, word = tokens[at], tokens[at].text.upper()
         token = _like(token, TokenType.VAR, "DATE_TRUNC") if word == "DATETRUNC" else token
         is_end = token.token_type in (*_CLOSING, TokenType.COMMA, TokenType.SEMICOLON)
@@ -203,7 +203,7 @@ def _with_absolutes(tokens: list[Token]) -> list[Token]:
         if is_call and behind in (TokenType.SELECT, TokenType.COMMA, TokenType.L_PAREN):
             token = _like(token, TokenType.VAR, "WHOLE_DIV")
         out.append(token)
-        while at in closing:  # ends: each pass takes a place
+        while at in closing:  # terminates: each pass removes a position
             closing.remove(at)
             out.append(_like(token, TokenType.R_PAREN, ")"))
     return out
@@ -241,7 +241,7 @@ def _with_pipes(tokens: list[Token]) -> list[Token]:
     """Rewrite ``|> SET a = x`` as ``|> SELECT * REPLACE (x AS a)``; DROP and RENAME likewise."""
     out: list[Token] = []
     at = 0
-    while at < len(tokens):  # ends: each pass takes a token
+    while at < len(tokens):  # terminates: each pass reads a token
         token = tokens[at]
         word = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
         if token.token_type is not TokenType.PIPE_GT or word not in _PIPED:
@@ -293,7 +293,7 @@ def _with_lambdas(tokens: list[Token]) -> list[Token]:
     """Rewrite RisingWave's ``|x| x * 2`` as ``x -> x * 2``, and ``|a, b|`` as ``(a, b) ->``."""
     out: list[Token] = []
     at = 0
-    while at < len(tokens):  # ends: each pass takes a token
+    while at < len(tokens):  # terminates: each pass reads a token
         begins = tokens[at].token_type is TokenType.PIPE and tokens[at - 1].text in ("(", ",")
         kinds = [token.token_type for token in tokens[at + 1 : at + 5]]
         end = kinds.index(TokenType.PIPE) + at + 1 if begins and TokenType.PIPE in kinds else 0
@@ -318,7 +318,7 @@ def _with_statements(tokens: list[Token]) -> list[Token]:
     """Rewrite Materialize's statements, and drop clauses that do not change rows."""
     out: list[Token] = []
     at = 0
-    while at < len(tokens):  # ends: each pass takes a token
+    while at < len(tokens):  # terminates: each pass reads a token
         token, word = tokens[at], tokens[at].text.upper()
         is_first = at == 0 or tokens[at - 1].token_type is TokenType.SEMICOLON
         words = [one.text.upper() for one in tokens[at : at + 4]]

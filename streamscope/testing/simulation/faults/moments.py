@@ -25,7 +25,7 @@ WAYS_TO_DIE = ("before", "torn", "after")
 
 
 def _vertices(world: World) -> list[VertexState]:
-    """The running vertices of the current job manager."""
+    """Return the running vertices of the current job manager."""
     core = world.core
     return [] if core is None else [v for v in core.vertices.values() if not v.is_finished]
 

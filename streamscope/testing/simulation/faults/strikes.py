@@ -30,12 +30,12 @@ Target = TypeVar("Target")
 
 
 def slot_of(host: HostProcess) -> int:
-    """The slot of a host."""
+    """Return the slot of a host."""
     return int(host.spec.host.removeprefix("h").split(".")[0])
 
 
 def user_root(world: World) -> FaultyBlobs:
-    """The job's root as its user sees it: this store never fails."""
+    """Return the job's root as its user sees it: this store never fails."""
     user = Process("user", lambda reason: None)
     return FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
 
@@ -52,7 +52,7 @@ def volatile_streams(world: World) -> dict[str, str]:
 
 
 def spilled(world: World) -> set[str]:
-    """The files that volatile streams have spilled."""
+    """Return the files that volatile streams have spilled."""
     roots = tuple(volatile_streams(world))
     return {n for n in world.disk.blobs if n.endswith(".parquet") and n.startswith(roots)}
 
@@ -88,7 +88,7 @@ def crash_reader(world: World) -> None:
 
 
 def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
-    """Whether the death of its only instance would restart a live writer on another host."""
+    """Return whether the death of its only instance would restart a live writer on another host."""
     core = world.core
     assert core is not None
     if len(vertex.instances) != 1 or vertex.is_finished:
@@ -124,7 +124,7 @@ def crash_spilled(world: World) -> None:
 
 
 def _slots_that_may_ask(world: World, name: str) -> list[int]:
-    """The slots of readers that would need a spilled file again if it were lost now."""
+    """Return the slots of readers that would need a spilled file again if it were lost now."""
     match, core = SPILLED.fullmatch(name), world.core
     if match is None or core is None:
         return []

@@ -119,7 +119,7 @@ class Checkers:
     # ---- what jobs have that read logs or deliver
 
     def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:
-        """The vertices in the plan that a successor would read from the store."""
+        """Return the vertices in the plan that a successor would read from the store."""
         del blobs
         return self.workload.vertices
 
@@ -132,14 +132,14 @@ class Checkers:
         return {}
 
     def end_of(self, stream: str) -> int:
-        """The end of a stream whose writer has finished."""
+        """Return the end of a stream whose writer has finished."""
         return len(self.workload.expected.get(stream, []))
 
     def has_ended(self) -> None:
         """Called when the job has ended and no law is broken."""
 
     def beginning(self, root: str) -> int:
-        """The first item of an output that must exist."""
+        """Return the first item of an output that must exist."""
         del root
         return 0
 
@@ -236,7 +236,7 @@ class Checkers:
                     self._world.violate("nothing live collected", detail)
 
     def _all_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """The durable ranges of each stream, sorted; also notes where outputs begin."""
+        """Return the durable ranges of each stream, sorted; also notes where outputs begin."""
         found: dict[str, list[tuple[int, int]]] = {}
         self._begins.clear()
         for name, data in self.blobs.items():
@@ -274,7 +274,7 @@ class Checkers:
             self._world.violate("nothing live collected", detail)
 
     def _durable(self, stream: str, seq: int) -> tuple[int, int]:
-        """The durable range that contains ``seq``."""
+        """Return the durable range that contains ``seq``."""
         root = self._roots[stream]
         mark = int(self.blobs.get(root + MARK) or b"0")  # after a power failure it may be empty
         mark = max(mark, self._begins.get(root, 0))
@@ -320,7 +320,7 @@ class Checkers:
 
 
 def _is_within(name: str, match: re.Match[str]) -> bool:
-    """Whether a file is a segment within the matched one."""
+    """Return whether a file is a segment within the matched one."""
     other = SEGMENT.fullmatch(name)
     return other is not None and int(other[2]) >= int(match[2]) and int(other[3]) < int(match[3])
 

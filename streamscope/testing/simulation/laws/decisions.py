@@ -34,7 +34,7 @@ class Decision:
         self._answered = self._joins_answered()
 
     def broken(self, out: Iterable[Instruction]) -> Iterator[Broken]:
-        """The laws that the decision breaks, each with details."""
+        """Return the laws that the decision breaks, each with details."""
         notice = self._notice
         if isinstance(notice, HostReady) and self._is_refused:
             host = self._core.job.current(notice.host)

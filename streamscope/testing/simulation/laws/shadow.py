@@ -82,7 +82,7 @@ class Shadow:
         return self.chosen
 
     def known(self) -> list[tuple[str, CheckpointRef]]:
-        """The checkpoints of all vertices that may be restarted."""
+        """Return the checkpoints of all vertices that may be restarted."""
         rows = [v for v in self.core.vertices if not self.core.job.is_retired(v)]
         return [(v, ref) for v in rows for ref in self.core.tracker.refs(v)]
 

@@ -63,7 +63,7 @@ def _shifted(kind: type[exp.Expr], held: exp.Expr, months: int, us: int) -> exp.
 
 
 def _length(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """An interval of days to seconds, in microseconds."""
+    """Return an interval of days to seconds, in microseconds."""
     moved = None if _is_plain(node) else lengths(node)
     if moved is None or moved[0]:
         return None
@@ -71,7 +71,7 @@ def _length(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _is_plain(node: exp.Expr) -> bool:
-    """Whether an interval is one number with one unit."""
+    """Return whether an interval is one number with one unit."""
     unit = node.args.get("unit")
     return isinstance(node, exp.Interval) and (unit is None or type(unit) is exp.Var)
 
@@ -89,7 +89,7 @@ def _any(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _distinct_count(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """The count is exact, so an allowed error has no effect."""
+    """Return the count is exact, so an allowed error has no effect."""
     if isinstance(node.args.get("accuracy"), exp.Literal):
         node.set("accuracy", None)
     return None
@@ -234,7 +234,7 @@ def _not_in(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _is_correlated(inner: exp.Expr) -> bool:
-    """Whether a condition names a relation that is not in FROM."""
+    """Return whether a condition names a relation that is not in FROM."""
     where = inner.args.get("where")
     known = {part.alias_or_name for part in inner.find_all(exp.Table, exp.Subquery)}
     columns = where.find_all(exp.Column) if where else ()

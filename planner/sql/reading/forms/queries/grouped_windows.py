@@ -86,7 +86,7 @@ class _Split:
         """Replace keys and aggregates in a part of the outer SELECT by columns."""
         own = [_function(window) for window in whole.find_all(exp.Window)]
         waiting = list(whole.iter_expressions())
-        while waiting:  # ends: a tree is finite
+        while waiting:  # terminates: a tree is finite
             node = waiting.pop()
             if isinstance(node, exp.Query):
                 continue
@@ -95,7 +95,7 @@ class _Split:
             if keeps_names and is_alone and node.name in self._listed:
                 continue
             call = node
-            while isinstance(call, _WRAPPERS):  # ends: a tree is finite
+            while isinstance(call, _WRAPPERS):  # terminates: a tree is finite
                 call = call.this
             is_own = any(call is function for function in own)
             is_aggregate = isinstance(call, exp.AggFunc) and not is_own
@@ -118,6 +118,6 @@ class _Split:
 
 def _function(window: exp.Window) -> exp.Expr:
     call: exp.Expr = window.this
-    while isinstance(call, _WRAPPERS):  # ends: a tree is finite
+    while isinstance(call, _WRAPPERS):  # terminates: a tree is finite
         call = call.this
     return call

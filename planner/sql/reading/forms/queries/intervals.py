@@ -63,7 +63,7 @@ def _is_age(node: exp.Expr) -> bool:
 
 
 def _is_short(interval: exp.Interval) -> bool:
-    """Whether an interval of one unit is shorter than each month."""
+    """Return whether an interval of one unit is shorter than each month."""
     unit = str(interval.args.get("unit") or "").upper().removesuffix("S")
     value = interval.this
     if unit not in _US or not isinstance(value, exp.Literal):

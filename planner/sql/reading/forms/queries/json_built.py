@@ -32,9 +32,9 @@ def _is_built(node: exp.Expr) -> bool:
 
 
 def _is_inside(node: exp.Expr) -> bool:
-    """Whether an enclosing aggregate or constructor reads it."""
+    """Return whether an enclosing aggregate or constructor reads it."""
     around = node.parent
-    while around is not None:  # ends: a tree is finite
+    while around is not None:  # terminates: a tree is finite
         is_named = isinstance(around, exp.Anonymous) and around.name.upper() in _AGGREGATES
         if is_named or isinstance(around, exp.JSONObjectAgg) or _is_built(around):
             return True

@@ -95,7 +95,7 @@ def _list_bounds(select: exp.Select) -> None:
 
 
 def _with_text(node: exp.Expr, *, as_number: bool = False) -> bool:
-    """Whether ROWTIME is compared with a text, which is then parsed as a time."""
+    """Return whether ROWTIME is compared with a text, which is then parsed as a time."""
     around = node.parent
     sides = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
     if type(around) not in sides:

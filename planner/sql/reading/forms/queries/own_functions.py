@@ -58,7 +58,7 @@ def own_function(parser: Any) -> exp.Expr | None:
     if not parser._match(TokenType.L_PAREN):
         parser.raise_error(_OTHER.format(name.name))
     parameters: list[exp.Expr] = []
-    while not parser._match(TokenType.R_PAREN):  # ends: each pass takes a parameter
+    while not parser._match(TokenType.R_PAREN):  # terminates: each pass reads a parameter
         parameters.append(_parameter(parser, len(parameters)))
         if not parser._match(TokenType.COMMA) and parser._curr.text != ")":
             parser.raise_error("expected ) or a comma")
@@ -117,7 +117,7 @@ def _parameter(parser: Any, place: int) -> exp.Expr:
 
 def _body(parser: Any, name: str) -> exp.Expr:
     text, language, body = "", "SQL", None
-    while parser._curr:  # ends: each pass takes a token
+    while parser._curr:  # terminates: each pass reads a token
         token = parser._curr
         parser._advance()
         word = token.text.upper()
@@ -170,7 +170,7 @@ def _strict(body: exp.Expr, parameters: Sequence[exp.Expr]) -> exp.Expr:
 
 def _quoted(parser: Any, opened: Token) -> str:
     """Return the text up to the next ``$$``."""
-    while parser._curr:  # ends: each pass takes a token
+    while parser._curr:  # terminates: each pass reads a token
         token = parser._curr
         parser._advance()
         if token.text == opened.text:

@@ -13,7 +13,7 @@ _CLOSED = (TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET)
 
 
 def has_lists(parser: Any) -> bool:
-    """Whether the CASE that begins here has ``WHEN a, b THEN``."""
+    """Return whether the CASE that begins here has ``WHEN a, b THEN``."""
     depth, is_test = 0, False
     for token in parser._tokens[parser._index :]:
         kind = token.token_type
@@ -32,7 +32,7 @@ def case_of_lists(parser: Any) -> exp.Expr:
     """Parse ``CASE x WHEN a, b THEN r ELSE s END``; each value has a branch."""
     value = parser._parse_disjunction()
     branches: list[exp.Expr] = []
-    while parser._match(TokenType.WHEN):  # ends: each pass takes a token
+    while parser._match(TokenType.WHEN):  # terminates: each pass reads a token
         tests = parser._parse_csv(parser._parse_disjunction)
         if not parser._match(TokenType.THEN):
             parser.raise_error("expected THEN")

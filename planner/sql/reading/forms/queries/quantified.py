@@ -101,15 +101,15 @@ def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
 
 
 def _is_condition(node: exp.Expr) -> bool:
-    """Whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
+    """Return whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
     around = node.parent
-    while isinstance(around, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
+    while isinstance(around, exp.And | exp.Or | exp.Paren):  # terminates: a tree is finite
         around = around.parent
     return isinstance(around, exp.Where)
 
 
 def _without_parens(node: exp.Expr) -> exp.Expr:
-    while isinstance(node.parent, exp.Paren):  # ends: a tree is finite
+    while isinstance(node.parent, exp.Paren):  # terminates: a tree is finite
         node = node.parent
     return node
 

@@ -38,7 +38,7 @@ class RefusedTokenError(ValueError):
 def with_variables(text: str) -> str:
     """Replace the variables of DEFINE, each in the text behind its definition."""
     at, starts = 0, True
-    while match := _PART.match(text, at):  # ends: each pass goes behind a part
+    while match := _PART.match(text, at):  # terminates: ``at`` grows
         at = match.end()
         if starts and match["define"]:
             value = match["value"].replace("''", "'")

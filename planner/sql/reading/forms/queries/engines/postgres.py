@@ -129,7 +129,7 @@ _PARTS = {
 
 
 def is_json(node: exp.Expr) -> bool:
-    """Whether the text shows that the value is JSON."""
+    """Return whether the text shows that the value is JSON."""
     if isinstance(node, exp.Paren):
         return is_json(node.this)
     if isinstance(node, exp.Cast):

@@ -89,7 +89,7 @@ def _exists(node: exp.In, values: list[exp.Expr], error: Error) -> exp.Expr:
     """Return EXISTS of a row of the query that is equal."""
     query = node.args["query"]
     around = node.parent
-    while isinstance(around, exp.Paren | exp.And | exp.Or):  # ends: a tree is finite
+    while isinstance(around, exp.Paren | exp.And | exp.Or):  # terminates: a tree is finite
         around = around.parent
     if not isinstance(around, exp.Where) or node.args.get("negate"):
         raise error(node, _PAIRS)
