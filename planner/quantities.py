@@ -9,13 +9,13 @@ _COUNTS = ("", "k", "M", "G", "T", "P")
 
 
 def format_count(count: float) -> str:
-    """1234567 is "1.23M"; below a thousand whole numbers, below ten one digit more."""
+    """Format a count: 1234567 is "1.23M"; below 1000 as a whole number, or "1.5"."""
     scaled, unit = _scaled(count, 1000.0, _COUNTS)
     return f"{scaled}{unit}"
 
 
 def format_bytes(size: float) -> str:
-    """2048 is "2 KiB"."""
+    """Format a number of bytes: 2048 is "2 KiB"."""
     scaled, unit = _scaled(size, 1024.0, _BYTES)
     return f"{scaled} {unit}"
 
@@ -38,7 +38,7 @@ def _scaled(value: float, base: float, units: tuple[str, ...]) -> tuple[str, str
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, without zeros after the point."""
+    """Format three significant digits, without zeros after the point."""
     if value >= 100 or value == int(value):
         return f"{value:.0f}"
     text = f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""Finds out whether an expression over the columns of a plan is the start of its events.
+"""Finds whether an expression over the columns of a plan equals the start of its events.
 
 SQL names a time column for windows, but windows here use the event's own start. So the column must
 equal it: it is the column from which the source takes the time, or ``vs()`` by definition.

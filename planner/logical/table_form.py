@@ -136,7 +136,7 @@ def _bound(plan: LogicalNode, time: str, given: str | None, usual: str) -> str |
 
 
 def _is_time(plan: LogicalNode, name: str, time: str) -> bool:
-    """Whether column ``name`` is the start or the end of each event, as ``vs()`` or ``ve()``."""
+    """Return whether column ``name`` is the start (or the end) of each event."""
     match plan:
         case Project(columns=columns):
             expr = dict(columns)[name]

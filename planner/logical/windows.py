@@ -127,7 +127,7 @@ def hopping(
 def hopping(
     size: Duration, every: Duration, offset: Duration = 0, *, zone: str | None = None
 ) -> Window | CalendarWindow:
-    """Windows of length ``size`` that begin every ``every``, one of them at 1970 + ``offset``.
+    """Return windows of length ``size`` that begin every ``every``, aligned to 1970 + ``offset``.
 
     With a ``zone``, such as "Europe/Berlin", lengths are whole calendar periods in its local time:
     days ("1d"), weeks from Monday ("1w"), months ("1mo"), quarters ("1q") or years ("1y").
@@ -153,7 +153,7 @@ def tumbling(size: Duration, offset: Duration = ..., *, zone: str) -> CalendarWi
 def tumbling(
     size: Duration, offset: Duration = 0, *, zone: str | None = None
 ) -> Window | CalendarWindow:
-    """Windows of length ``size`` without gaps; ``offset`` and ``zone`` as in :func:`hopping`."""
+    """Return windows of length ``size`` without gaps; other arguments as in :func:`hopping`."""
     if zone is not None:
         return calendar_window(size, size, offset, zone)
     return hopping(size, size, offset)
@@ -235,7 +235,7 @@ def _release(folder: Path) -> str:
 
 
 def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> CumulatingWindow:
-    """Aggregate from the start of a tumbling window of ``size``, with a result every ``step``.
+    """Return windows that grow: from a window's start of ``size``, with a result every ``step``.
 
     The result of a step covers the events from the window's start to the step's end, and is valid
     in that step. ``size`` is a multiple of ``step``; ``offset`` as in :func:`hopping`.
@@ -251,7 +251,7 @@ def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> Cumulati
 
 
 def snapshot() -> SnapshotWindow:
-    """Windows between neighbouring starts or ends of a key's events.
+    """Return windows between neighbouring starts or ends of a key's events.
 
     A window has the events that are valid in it; a stretch without events is no window.
     """
@@ -261,14 +261,14 @@ def snapshot() -> SnapshotWindow:
 def session(
     gap: Duration, max: Duration | None = None, *, running: bool = False
 ) -> SessionWindow | RunningSession:
-    """See :func:`planner.api.grouped.sessions.session`."""
+    """Return session windows; see :func:`planner.api.grouped.sessions.session`."""
     longest = None if max is None else positive_duration_us(max, what="session max")
     kind = RunningSession if running else SessionWindow
     return kind(positive_duration_us(gap, what="session gap"), longest)
 
 
 def count_window(n: int) -> CountWindow:
-    """Windows of ``n`` events of a key each, from the first one's start to the last one's.
+    """Return windows of ``n`` events of a key each, from the first one's start to the last one's.
 
     Events are counted in stream order. If fewer than ``n`` events are left, they are in no window.
     """

@@ -64,7 +64,7 @@ class PlanOfOutputs(PhysicalPlan):
         return tuple(_of_output(self, part) for part in self.parts)
 
     def sink_streams(self) -> tuple[tuple[str, str], ...]:
-        """Stream id and URI of every sink stream, by number of partition."""
+        """Return stream id and URI of every sink stream, by number of partition."""
         uris = {stream: uri for plan in self.of_outputs for stream, uri in plan.sink_streams()}
         return tuple((stream, uris[stream]) for stream in self.stream_order)
 

@@ -223,7 +223,7 @@ class PhysicalPlan:
         return tuple(dict.fromkeys(readers[s] for s in streams if s in readers))
 
     def sink_streams(self) -> tuple[tuple[str, str], ...]:
-        """Stream id and URI of every stream of the answer, by partition."""
+        """Stream id and URI of every stream of the result, by partition."""
         return tuple(
             pair
             for vertex in self.vertices
@@ -243,7 +243,7 @@ class PhysicalPlan:
         return streams
 
     def _graph(self) -> dict[VertexId, list[VertexId]]:
-        """By vertex the vertices that it reads from."""
+        """Return, for each vertex, the vertices that it reads from."""
         writers = self.writers()
         return {v.id: [writers[channel.stream] for channel in v.inputs] for v in self.vertices}
 

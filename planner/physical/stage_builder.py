@@ -81,12 +81,12 @@ class StageBuilder:
     #: The payload after the operators so far.
     payload: pa.Schema
     partitions: tuple[SourcePartition, ...] = ()
-    #: Whether it has only a source, stateless operators and a partial aggregate.
+    #: Whether the stage has only a source, stateless operators and a partial aggregate.
     is_cheap: bool = False
     is_closed: bool = False
-    #: Whether the query sets the number of its source's partitions.
+    #: Whether the query sets the number of partitions of the stage's source.
     is_fixed: bool = False
-    #: Whether flushing its output costs less than computing it again after failures.
+    #: Whether flushing the stage's output costs less than computing it again after failures.
     flush_is_cheaper: bool = False
     cost: StageCost | None = None
     #: The query's choice for this stage.
@@ -96,7 +96,7 @@ class StageBuilder:
     exits: list[Feed] = field(default_factory=list)
     operators: list[OperatorSpec] = field(default_factory=list)
     shows: list[str] = field(default_factory=list)
-    #: The logical nodes that it computes, in the order of the data.
+    #: The logical nodes that the stage computes, in the order of the data.
     nodes: list[LogicalNode] = field(default_factory=list)
 
     @property

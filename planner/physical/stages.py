@@ -65,7 +65,7 @@ def stateless_spec(
 
 
 def _is_total(predicate: Node) -> bool:
-    """Whether the predicate is true or false for every row, regardless of the row's lifetime."""
+    """Return whether the predicate is true or false for every row, of any lifetime."""
     return not may_fail(predicate) and not set(predicate.columns()) & set(RESERVED)
 
 
@@ -163,7 +163,7 @@ def _vertex(builder: StageBuilder, index: int, root: str, answers: Sequence[Outp
 
 
 def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | None:
-    """Remove the first offset from a log's identity, which retention may move."""
+    """Remove the first offset of a log from its identity, because retention may move it."""
     if source is None or source.spec.log is None or not source.spec.traits.is_numbered:
         return source
     return replace(source, units=tuple(replace(unit, first_seq=0) for unit in source.units))

@@ -75,7 +75,7 @@ _DROPS = tuple(
 
 
 def is_sink_of_query(node: exp.Expr) -> bool:
-    """Whether it is ``CREATE SINK s AS SELECT ...``, or CREATE TABLE with a connector or path."""
+    """Return whether a CREATE writes a query: ``CREATE SINK s AS``, or a TABLE with a connector."""
     kind = str(node.args.get("kind")).upper()
     if not isinstance(node, exp.Create) or node.args.get("expression") is None:
         return False
@@ -101,7 +101,7 @@ def tell(
     declared: Mapping[str, Declaration],
     answer: Callable[[exp.Expr], Query | Stream],
 ) -> str | None:
-    """Run a statement for the client.
+    """Run a statement such as SET, SHOW or EXPLAIN.
 
     Returns:
         The session's time zone if the statement sets it.
@@ -158,7 +158,7 @@ def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Nam
 
 
 def _reads_fields(column: exp.Column) -> bool:
-    """Return whether an instant is compared with a wall clock time, or read as one."""
+    """Return whether an instant is compared with a wall-clock time, or read as one."""
     around = column.parent
     if type(around) in _COMPARED:
         assert around is not None, column

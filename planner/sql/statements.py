@@ -178,7 +178,7 @@ class _Statements:
         return declaration.source()
 
     def _named_query(self, node: exp.Create, table: exp.Expr, kind: str) -> Rows:
-        """``CREATE STREAM | VIEW name [(columns)] AS SELECT ...``."""
+        """Compile ``CREATE STREAM | VIEW name [(columns)] AS SELECT ...``."""
         if kind not in _QUERIES or node.args.get("expression") is None:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
         options = node.args.get("properties")

@@ -107,7 +107,7 @@ def assert_deterministic(
 
 
 def bound_to_rows(query: QueryLike, inputs: Mapping[str, Any]) -> tuple[BoundQuery, dict[str, Any]]:
-    """Bind a query to its inputs; also the rows of each input.
+    """Bind a query to its inputs; return it, and the rows of each input.
 
     Raises:
         UsageError: an input has no rows, or the query does not read it.
@@ -247,7 +247,7 @@ class _Ways:
         same: bool,
         before: Answer | None = None,
     ) -> None:
-        """Compare with result ``before``, or the first one; ``same``: in stream order, too."""
+        """Compare a result with ``before`` or the first one; ``same``: in stream order, too."""
         __tracebackhide__ = True
         head = f"the query gave another answer ({what}, seed={self._seed})"
         try:

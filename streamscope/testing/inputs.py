@@ -113,7 +113,7 @@ class BoundQuery:
     """A query whose sources are test inputs."""
 
     query: Query
-    #: By input: whether its watermark follows its rows (it has a delay).
+    #: For each input: whether it has a delay, so that its watermark follows its rows.
     follows: dict[str, bool]
 
     @property

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 Streams = dict[str, list[Items]]
-#: A number of rows above any test input's: a replaying vertex reads its input in one piece.
+#: More rows than any test input has: a replaying vertex reads its input in one piece.
 _ALL = 1 << 20
 
 
@@ -104,7 +104,7 @@ class Drawing:
         self._journals: dict[int, ValueJournal] = defaultdict(ValueJournal)
 
     def wire(self, index: int, operator: DrawsValues) -> None:
-        """Connect the operator with number ``index``."""
+        """Let the operator with number ``index`` read its external values here."""
         operator.use_values(self._journals[index], self._shell)
 
 
@@ -125,7 +125,7 @@ class VertexRun:
         return RVertex(self.spec, pending_rows_max=1_000_000, values=self._values)
 
     def restore(self, data: bytes | None = None) -> None:
-        """Replace the vertex by a new one loaded from a checkpoint; None: of its current state."""
+        """Replace the vertex by a new one, from a checkpoint or (None) from its current state."""
         data = encode_snapshot(self.vertex.get_snapshot()) if data is None else data
         schema = self.spec.state_schema
         self.load(decode_snapshot(data, name=self.spec.id, state_schema=schema))
@@ -147,7 +147,7 @@ class VertexRun:
                 last = self._position()
 
     def _offer(self, schedule: Schedule) -> bool:
-        """Offer some items of one input, or the end; False if there is nothing to offer."""
+        """Offer some items of one input, or its end; return False if there is nothing to offer."""
         vertex = self.vertex
         reads = vertex.read_positions
         waiting = [k for k, rows in enumerate(self.inputs) if reads[k] < len(rows)]
@@ -303,7 +303,7 @@ def source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:
 def run_plan(
     plan: PhysicalPlan, *, rows_max: int = 1000, schedule: Schedule | None = None
 ) -> Streams:
-    """Run a plan, ``rows_max`` items at a time or by ``schedule``; all items of all streams."""
+    """Run a plan, ``rows_max`` items at a time or by ``schedule``; return all its streams."""
     run = PlanRun(plan)
     run.read_sources()
     run.settle(schedule or Schedule((0,), rows_max))

@@ -141,7 +141,7 @@ def _is_close(a: str, b: str, tolerance: float) -> bool:
 
 
 def answer_of(plan: PhysicalPlan, feeds: Feeds, schedule: Schedule) -> Answer:
-    """Run the plan with these rows for its sources; its result."""
+    """Run the plan with these rows for its sources, and return its result."""
     run = PlanRun(plan, VirtualClock(0, 0))
     for vertex, batches in feeds.items():
         for batch in batches:

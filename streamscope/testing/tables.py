@@ -217,7 +217,7 @@ def show(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def compare(expected: Table, found: pa.Table, *, in_order: bool, what: str) -> str:
-    """Compare events with a literal; a message with the difference, or "" if they are equal.
+    """Compare events with a literal; return a message with the difference, or "" if equal.
 
     Raises:
         UsageError: the literal lacks a column, or has one that the events do not have.

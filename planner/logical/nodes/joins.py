@@ -135,7 +135,7 @@ class Join(SideBySide):
 
     @property
     def partitioning(self) -> Partitioning:
-        """Return its keys, under every name that either side's column has in the output.
+        """Return the partitioning by the keys, under every name of a key in the output.
 
         These are all keys, unless both sides are already partitioned by the same part of them.
         """
@@ -191,13 +191,13 @@ class IntervalJoin(SideBySide):
         return self.how in kinds
 
     def lag_us(self, side: Side) -> tuple[int, int]:
-        """How much later than a row of the side its output row starts, us: least and most."""
+        """Return how much later than a row of the side its output starts, us: least and most."""
         lo, hi = (self.lo_us, self.hi_us) if side == "left" else (-self.hi_us, -self.lo_us)
         return max(lo, 0), max(hi, 0)
 
     @property
     def partitioning(self) -> Partitioning:
-        """Return its keys, under the names of the sides that every row has."""
+        """Return the partitioning by the keys, under the names of the sides that every row has."""
         if self.left.partitioning.is_single and self.right.partitioning.is_single:
             return SINGLE
         pairs = list(zip(self.left_on, self.right_on, strict=True))

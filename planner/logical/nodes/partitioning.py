@@ -28,7 +28,7 @@ class Partitioning:
         return self.keys is not None and all(names & set(group) for names in self.keys)
 
     def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
-        """Which of ``keys``, in which order, decide a row's vertex; None if other columns do."""
+        """Return which of ``keys``, in which order, decide a row's vertex; None: others do."""
         if not self.keys:
             return None
         positions = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]

@@ -72,7 +72,7 @@ class UserStep(Step):
 
     @property
     def partitioning(self) -> Partitioning:
-        """A process keeps the keys, a lookup keeps all columns; other code makes it unknown."""
+        """The keys of a process, all columns of a lookup; unknown for other code."""
         if isinstance(self.spec, CallOnce | Lookup):
             return same_partitioning(self, set(self.input.schema.names))
         keeps = self.keys if isinstance(self.spec, KeyedProcessing) else None
@@ -93,7 +93,7 @@ def code_of(spec: UserSpec) -> UserCode:
 
 
 def lettered(step: UserStep, taken: set[str]) -> UserSpec:
-    """Give the operator a folder for dead letters that no other has; add its name to ``taken``."""
+    """Give an operator an unused folder for dead letters, and add its name to ``taken``."""
     if step.spec.on_error != "dead_letter":
         return step.spec
     base = re.sub(r"[^\w.-]+", "", step.label or step.code.name).strip(".") or "code"

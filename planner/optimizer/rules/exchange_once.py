@@ -118,7 +118,7 @@ def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
 def _is_worth_it(
     node: LogicalNode, demand: tuple[str, ...], estimated: NodeMap[Estimate], parallelism: int
 ) -> bool:
-    """Whether the node has more keys than ``demand``, and the demanded keys have many values."""
+    """Return whether ``node`` has keys beyond ``demand``, and ``demand`` has many values."""
     match node:
         case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
             fewer = set(demand) < set(keys)

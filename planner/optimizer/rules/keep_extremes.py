@@ -112,7 +112,7 @@ def _starts_together(node: LogicalNode) -> bool:
 
 
 def _over(node: LogicalNode, below: LogicalNode, kept: LogicalNode) -> LogicalNode:
-    """Return ``node`` with ``kept`` in place of ``below``, which is under it in a single chain."""
+    """Return ``node`` with ``kept`` in place of ``below``, which is below it in a single chain."""
     if node is below:
         return kept
     (only,) = node.inputs

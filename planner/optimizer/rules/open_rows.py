@@ -233,11 +233,11 @@ class _Opening:
         return replace(node, input=opened, phase="complete", edges=True)
 
     def _lives_on(self, node: LogicalNode) -> bool:
-        """Whether no row ends, in a stream without an end, so that windows need only valid rows."""
+        """Return whether no row of an endless stream ends, so that windows need only valid rows."""
         return self._is_live and never_ends(node)
 
     def _by_begins(self, node: ByBegins) -> LogicalNode | None:
-        """Return the node with edges; the node depends on when the rows of its input began."""
+        """Return the node with edges, if it depends on when the rows of its input began."""
         below = self._of_begins(node.input)
         return None if below is self._closed[node.input] else replace(node, input=below, edges=True)
 

@@ -140,7 +140,7 @@ def _is_column(source: Node) -> bool:
 
 
 def _is_of_payload(predicate: Node) -> bool:
-    """Return whether it reads only payload columns, and cannot fail on additional rows."""
+    """Return whether a predicate reads only payload columns and cannot fail on other rows."""
     reads = predicate.columns()
     return bool(reads) and VS not in reads and VE not in reads and not may_fail(predicate)
 
@@ -152,7 +152,8 @@ def _into_join(node: Join | IntervalJoin, predicate: Node, shared: Shared) -> Lo
         return None
     origins = {name: side for side, _, name in node.columns}
     if not all(node.keeps(origins[name]) for name in reads):
-        return None  # It would get the nulls of rows without a match.
+        # It would get the nulls of rows without a match, which exist only above the join.
+        return None
     sides: dict[Side, LogicalNode] = {"left": node.left, "right": node.right}
     changed: dict[Side, LogicalNode] = {}
     for side, below in sides.items():

@@ -50,7 +50,7 @@ def with_marks(
 ) -> tuple[exp.Expr, Scope]:
     """Replace each EXISTS in a condition by a column; return the condition and its scope.
 
-    If it is not between ANDs, an event is valid while it is false, too.
+    If an EXISTS is not a part of ANDs, an event is also valid while it is false.
     """
     whole = exp.Paren(this=node.copy())
     while True:  # terminates: each pass replaces an EXISTS
@@ -110,13 +110,13 @@ def _marked(
 def _lives(
     test: exp.Expr, outer: Scope, inner: Scope, select: exp.Select, names: Names
 ) -> InWindows:
-    """Return the lifetimes of rows that a subquery keeps or drops."""
+    """Return the windows of the outer rows that an EXISTS or NOT EXISTS keeps."""
     parts = [part for part in _conditions(select) if names_outer(part, inner, outer)]
     return _kept(test, outer, inner, parts, names)
 
 
 def _conditions(select: exp.Select) -> list[exp.Expr]:
-    """Return the sides of the ANDs in its WHERE."""
+    """Return the conditions in a SELECT's WHERE, split at its ANDs."""
     where = select.args.get("where")
     return and_parts(where.this) if where is not None else []
 
@@ -124,7 +124,7 @@ def _conditions(select: exp.Select) -> list[exp.Expr]:
 def _kept(
     test: exp.Expr, outer: Scope, inner: Scope, conditions: Sequence[exp.Expr], names: Names
 ) -> InWindows:
-    """Return the windows of the rows that a subquery keeps or drops for its rows.
+    """Return the windows of the outer rows that a subquery keeps; check that they are comparable.
 
     Raises:
         SqlError: windows overlap and may differ, or one side is in windows and the other is points.
@@ -141,9 +141,10 @@ def _kept(
 def not_in(
     node: exp.In, outer: Scope, names: Names, query: Callable[[exp.Expr, Names], Rows]
 ) -> Scope:
-    """``x NOT IN (SELECT y FROM b)``: never true if a y is null, or if x is null and b has rows.
+    """Compile ``x NOT IN (SELECT y FROM b)``, which is never true if a y is null.
 
-    Three anti joins: with rows equal to x; with null y; and of events with null x with all rows.
+    Nor is it true if x is null and b has rows. So it is three anti joins: with rows equal to x;
+    with null y; and of events with null x with all rows.
     """
     select = select_of_in(node, outer, names)
     (item,) = select.expressions
@@ -253,7 +254,7 @@ def _near(
 
 
 def _owned(part: exp.Expr, inner: Scope) -> exp.Expr:
-    """Return a condition in which a plain name is the subquery's column if it has one."""
+    """Return a condition in which a plain name means a column of the subquery, if it has one."""
     named = part.copy()
     for column in named.find_all(exp.Column):
         owners = [c.relation for c in inner.columns if c.name == column.name]
@@ -263,7 +264,7 @@ def _owned(part: exp.Expr, inner: Scope) -> exp.Expr:
 
 
 def _select_of(test: exp.Exists, names: Names) -> exp.Select:
-    """Return the SELECT of an EXISTS."""
+    """Return the SELECT inside of an EXISTS."""
     text = names.text
     select = test.this.unnest() if isinstance(test.this, exp.Subquery) else test.this
     if not isinstance(select, exp.Select):
@@ -277,7 +278,10 @@ def _select_of(test: exp.Exists, names: Names) -> exp.Select:
 
 
 def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> None:
-    """Check the list. It is ignored, but an aggregate in it would make a row of an empty input."""
+    """Check the SELECT list of an EXISTS.
+
+    It is ignored, but an aggregate in it would make a row of an empty input.
+    """
     for item in select.expressions:
         if has_aggregate(item):
             reason = "an aggregate returns a row even without a match; write EXISTS (SELECT 1 ...)"
@@ -290,7 +294,7 @@ def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) ->
 
 
 def _while_matched(ours: Stream, pairs: Stream, by: list[str], taken: set[str]) -> Stream:
-    """Return each event while it is in a pair; ``by``: columns that decide its pairs."""
+    """Return each event while it is in a pair; ``by``: the columns that decide its pairs."""
     theirs = {free_name("match_value", taken): col(name) for name in by}
     times = pairs.select(**theirs).stitch(on=list(theirs))
     return ours.join(times, left_on=by, right_on=list(theirs))

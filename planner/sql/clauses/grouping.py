@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
 if TYPE_CHECKING:
-    #: Joins subqueries of expressions; returns the stream, the expressions, the added columns.
+    #: Joins the subqueries of expressions; returns the stream, the expressions, the added columns.
     Attach = Callable[[Stream, list[exp.Expr]], tuple[Stream, list[exp.Expr], tuple[str, ...]]]
 
 _OF_ROWS_OF_WINDOWS = (
@@ -177,25 +177,25 @@ class _Grouping:
 
     names: Names
     scope: Scope
-    #: Resolved key -> its name.
+    #: From a resolved key to its name.
     keys: dict[Node, str] = field(default_factory=dict)
     key_columns: list[Expr] = field(default_factory=list)
     key_nodes: list[exp.Expr] = field(default_factory=list)
-    #: Aggregate as written -> its name and itself.
+    #: From an aggregate as written to its name and itself.
     aggregates: dict[exp.Expr, tuple[str, Agg]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {"self"})
     #: The windows of a window function in FROM.
     window: WindowInFrom | None = None
-    #: The key that identifies the windows of the rows, with one result for each.
+    #: The key that identifies the windows of the rows; each window gets one result.
     key: tuple[exp.Expr, Bound] | None = None
-    #: No window: a result is valid until the next row of its key, or the end of a row.
+    #: Whether there is no window: a result is then valid until its key's next row, or a row's end.
     runs: bool = False
     #: The EMIT clause, if there is one; for running sessions the node of their start.
     emit: exp.Expr | None = None
     start: str | None = None
     #: The windows of the results, if the query has windows.
     spec: AnyWindow | SessionBy | None = None
-    #: Columns of subqueries.
+    #: The columns that subqueries of expressions added.
     hidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ class _Grouping:
         return bool(self._own_bounds(node))
 
     def _is_mark(self, node: exp.Expr) -> bool:
-        """Return whether it is the column that marks final results, and no column of the rows."""
+        """Return whether a name means the column that marks final results, and no other column."""
         if not isinstance(node, exp.Column) or node.name != IS_FINAL or node.table:
             return False
         return not self.scope.candidates(node)
@@ -233,7 +233,7 @@ class _Grouping:
         self.key_nodes.append(node)
 
     def add_aggregates(self, node: exp.Expr, wanted: str) -> None:
-        """Add the aggregates inside of ``node``; if ``node`` is one, it is named ``wanted``."""
+        """Add the aggregates inside of ``node``; an aggregate itself is called ``wanted``."""
         if is_aggregate(node):
             if node not in self.aggregates:
                 free = wanted and wanted not in self.taken
@@ -366,7 +366,7 @@ class _Grouping:
         return None if key is None else col(key)
 
     def _is_bound(self, node: exp.Expr) -> bool:
-        """Return whether it is a bound of the result's window."""
+        """Return whether a node is a bound of the result's window."""
         if not isinstance(node, exp.Column):
             return False
         if self.window is not None:
@@ -378,12 +378,12 @@ class _Grouping:
         return not (self.runs and self.scope.candidates(node))
 
     def _kind(self, node: exp.Expr) -> str:
-        """Return which bound a bound column is."""
+        """Return which bound a column is: ``window_start``, ``window_end`` or ``window_time``."""
         own = self._own_bounds(node)
         return own[0].kind if own else node.name
 
     def _own_bounds(self, node: exp.Expr) -> list[Bound]:
-        """Return the bounds that the node is, of the window that a key names."""
+        """Return the bounds that a column is, of the windows that the key identifies."""
         if self.key is None:
             return []
         bounds, window = window_bounds(node, self.scope), self.key[1].window

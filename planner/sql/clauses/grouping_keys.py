@@ -76,7 +76,7 @@ def _split_bounds(
 
 
 def _is_key(node: exp.Expr) -> bool:
-    """Return whether GROUP BY ALL groups by it: it is no aggregate and reads a column."""
+    """Return whether GROUP BY ALL groups by a node: it reads a column, and has no aggregate."""
     return not has_aggregate(node) and node.find(exp.Column) is not None
 
 
@@ -86,7 +86,7 @@ def listed(
     scope: Scope,
     error: Callable[[exp.Expr, str], SqlError],
 ) -> exp.Expr:
-    """Resolve a position, or a name that only the SELECT list has, to its expression."""
+    """Return the expression of a key that is a position, or a name only in the SELECT list."""
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):

@@ -177,7 +177,7 @@ def _key(node: exp.EQ, left: Scope, right: Scope, names: Names) -> Key | None:
 
 
 def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
-    """Return ``left`` or ``right``; something else if it reads columns of both or of none."""
+    """Return the side whose columns a node reads, ``left`` or ``right``; else another text."""
     sides: set[str] = set()
     for column in node.find_all(exp.Column):
         here, there = left.candidates(column), right.candidates(column)

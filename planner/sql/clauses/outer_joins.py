@@ -145,7 +145,7 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
 
 
 def is_without_condition(clause: exp.Join) -> bool:
-    """Return whether it is ``FROM a, b`` or a CROSS JOIN, whose keys are in WHERE."""
+    """Return whether a join is ``FROM a, b`` or a CROSS JOIN, whose keys are in WHERE."""
     if clause.args.get("on") is not None or clause.args.get("using") or clause.method:
         return False
     return not clause.side and clause.kind.upper() in ("", "CROSS")
@@ -195,7 +195,7 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
 
 
 def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> exp.Expr | None:
-    """Return an IN as EXISTS, or None unless its WHERE, and only that, reads the outer query."""
+    """Return an IN as EXISTS; None unless only its WHERE reads the outer query."""
     query = node.args["query"]
     select = query.this if isinstance(query, exp.Subquery) else query
     where = select.args.get("where")
@@ -229,7 +229,7 @@ def _correlated(node: exp.In, value: exp.Expr, outer: Scope, names: Names) -> ex
 
 
 def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
-    """Return IN with its nulls: unless x equals a y, a null x or a null y makes it null."""
+    """Return IN as a CASE: null if x equals no y, and x is null or a y is."""
     from_, select = _queried_by_in(node, outer, names)
     is_null = exp.Is(this=select, expression=exp.Null())
     has_none = exp.Is(this=node.this.copy(), expression=exp.Null())
@@ -283,7 +283,7 @@ def _outer_columns(select: exp.Select, outer: Scope) -> list[exp.Column]:
 
 
 def _in_as_exists(node: exp.In) -> str:
-    """Return how to write an IN that reads the outer query; NOT IN is not true beside a null."""
+    """Return advice on an IN that reads the outer query: an EXISTS, and where nulls differ."""
     is_negated = isinstance(node.parent, exp.Not) or node.args.get("negate")
     if not is_negated:
         return "write EXISTS (SELECT 1 FROM b WHERE ... AND b.y = a.x)"
@@ -403,7 +403,7 @@ def _read(part: exp.Expr, nearest: _Nearest, left: Scope, right: Scope, names: N
 
 
 def _is_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Return whether it is the start of the stream's rows."""
+    """Return whether a node is the start of the stream's rows."""
     if not isinstance(node, exp.Column) or not scope.candidates(node):
         return False
     return is_event_time(scope.stream.plan, scope.column(node, names.text))

@@ -58,7 +58,7 @@ _RANGE_ENDS_BEFORE = (
 
 
 def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether the rows of a window function are ordered by the time of the stream, ascending."""
+    """Return whether a window function orders rows by the stream's time, ascending."""
     order = node.args.get("order")
     if order is None or order.expressions[0].args.get("desc"):
         return False
@@ -69,7 +69,7 @@ def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
 def timed(
     node: exp.Select, names: Names, from_: Callable[[exp.Select, Names, list[exp.Expr]], Scope]
 ) -> Callable[[exp.Window], bool]:
-    """Return whether a window of the SELECT has its rows in the order of the stream, ascending."""
+    """Return a test: does a window function order its rows by the stream's time, ascending?"""
     scopes: list[Scope] = []
 
     def is_by_time(window: exp.Window) -> bool:

@@ -48,7 +48,7 @@ _BOUND = "the row number needs a bound: WHERE {0} <= 10 around it, or QUALIFY {0
 
 
 def is_ranking(node: exp.Expr) -> bool:
-    """Return whether it is the rank of a row by some order."""
+    """Return whether a node is ROW_NUMBER, RANK or DENSE_RANK over some order."""
     return isinstance(node, exp.Window) and type(node.this) in _KINDS
 
 
@@ -110,7 +110,7 @@ def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
 
 
 def _is_data(node: exp.Column) -> bool:
-    """Return whether it is a column that a window function reads."""
+    """Return whether a column is the time argument of a window function in FROM."""
     place = node.parent.parent if isinstance(node.parent, exp.Kwarg) else node.parent
     return isinstance(place, WindowTable)
 
@@ -155,7 +155,7 @@ def ranked(
         known |= bounds_in(and_parts(qualify.this), "")
     rows = known.get(called, known.get(as_sql(first)))
     if rows is None and qualify is None and type(first.this) is exp.RowNumber and is_by_time(first):
-        return items, scope  # the number of a row never changes
+        return items, scope  # the numbers of rows by time never change
     if rows is None:
         raise names.text.error(first, _BOUND.format(called or "it"))
     source = scope
@@ -183,12 +183,12 @@ def ranked(
 
 
 def _is_cut(node: exp.Select) -> bool:
-    """Return whether its LIMIT would keep other rows if the outer conditions were applied first."""
+    """Return whether a SELECT has a LIMIT that would keep other rows after the outer conditions."""
     return any(node.args.get(part) is not None for part in ("limit", "offset"))
 
 
 def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
-    """Return a column that represents the text at ``place``."""
+    """Return a column whose place in messages is ``place``."""
     made = exp.column(exp.to_identifier(name, quoted=True))
     for part in made.walk():
         part.meta.update({"start": place[0], "end": place[1] - 1})
@@ -248,7 +248,7 @@ def _is_newest_first(order: exp.Expr, scope: Scope, names: Names) -> bool:
 
 
 def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
-    """Return the columns of the lifetime of rows that are valid as long as a window."""
+    """Return the start and the end of rows that are valid as long as a window, as columns."""
     return {
         c.column: bound_of(of.window, c.bound.kind)
         for c in scope.columns

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     #: Compiles the relation of a node in FROM.
     Relation = Callable[[exp.Expr, Names], Scope]
-    #: Applies a SEMI JOIN to the relations before it.
+    #: Applies a SEMI JOIN to the relations in front of it.
     Semi = Callable[[exp.Join, Scope, Names], Scope]
 
 _APART = (
@@ -143,7 +143,7 @@ def _of_where(conditions: list[exp.Expr], clauses: list[exp.Join]) -> list[exp.E
 def _lasting(
     clause: exp.Join, scope: Scope, right: Scope, conditions: list[exp.Expr], names: Names
 ) -> tuple[exp.Join, Scope, Scope]:
-    """Return the join and its sides; rows last if the dialect's tables keep their rows."""
+    """Return the join and its sides; rows get no end if the dialect's tables keep their rows."""
     clause = with_time_bounds(clause, scope, right, names)
     all_conditions = [*_conditions_of(clause), *([] if clause.side else conditions)]
     return clause, *kept_sides(scope, right, all_conditions, names, clause)
@@ -232,7 +232,7 @@ def _alone(
     conditions: list[exp.Expr],
     names: Names,
 ) -> int | None:
-    """Return the position of the relation whose windows are exactly those of GROUP BY."""
+    """Return the index of the only relation with windows, if GROUP BY uses them, else None."""
     group, clauses = node.args.get("group"), node.args.get("joins") or ()
     windowed = [(at, s) for at, s in enumerate(scopes) if s is not None and s.window is not None]
     if group is None or len(windowed) != 1:

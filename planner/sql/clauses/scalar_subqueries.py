@@ -182,7 +182,7 @@ def _is_null_of_null(node: exp.Expr) -> bool:
 def _split(
     select: exp.Select, inner: Scope, outer: Scope, names: Names
 ) -> tuple[list[exp.Expr], list[tuple[exp.Expr, exp.Expr]]]:
-    """Return its own conditions, and the outer and inner sides of its equations with ``outer``."""
+    """Return the subquery's own conditions, and its equations with ``outer`` as pairs of sides."""
     own: list[exp.Expr] = []
     keys: list[tuple[exp.Expr, exp.Expr]] = []
     where = select.args.get("where")
@@ -213,7 +213,7 @@ def _key(part: exp.Expr, inner: Scope, outer: Scope) -> tuple[exp.Expr, exp.Expr
 
 
 def names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Whether ``node`` reads a column of the outer query (that the inner query does not have)."""
+    """Return whether ``node`` reads a column that only the outer query has."""
     theirs = set(outer.relations) - set(inner.relations)
     columns = node.find_all(exp.Column)
     return any(

@@ -81,14 +81,14 @@ _TABLE_PARTS = ("this", "alias", "joins", "version")
 
 
 def compile_query(node: exp.Expr, names: Names) -> Stream:
-    """Return the stream of a SELECT, or of several with UNION ALL, in parentheses or not."""
+    """Return the stream of a SELECT or of a UNION ALL, in parentheses or not."""
     return rows_of_query(node, names).stream
 
 
 def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
     """Return the rows of a query, with the windows that they belong to.
 
-    ``named``: columns need names; those of all but the first SELECT of a UNION ALL do not.
+    ``named``: columns need names; in a UNION ALL only the columns of the first SELECT do.
     """
     bounds = names.bounds
     names = _with_definitions(node, replace(names, bounds={}))
@@ -134,7 +134,7 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
 
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
-    """Match columns by position, as SQL does; the first SELECT names them."""
+    """Compile a union; columns are matched by position, and the first SELECT names them."""
     known = ("this", "expression", "with_", "distinct", "order", "limit", "offset")
     is_by_name = isinstance(node, exp.Union) and bool(node.args.get("by_name"))
     reject(node, (*known, "by_name") if is_by_name else known, names)
@@ -362,7 +362,7 @@ def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
 
 
 def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
-    """Return whether null in this place passes no event that false would drop."""
+    """Return whether a null at this place keeps no event that false would drop."""
     while node is not whole:  # terminates: a tree is finite
         assert node.parent is not None
         node = node.parent
@@ -372,7 +372,7 @@ def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
 
 
 def has_subquery(node: exp.Expr) -> bool:
-    """Return whether there is a subquery in a condition."""
+    """Return whether a condition has a subquery."""
     return node.find(exp.Subquery, exp.Exists) is not None or any(
         part.args.get("query") is not None for part in node.find_all(exp.In)
     )

@@ -140,7 +140,7 @@ def _counted(left: Stream, right: Stream, *, is_except: bool) -> Stream:
 
 
 def _row_text(schema: pa.Schema) -> Expr:
-    """Return a text that is equal for equal rows only."""
+    """Return an expression whose text is equal for equal rows only."""
     made: Expr = lit("")
     for name in schema.names:
         made = made + when(col(name).is_null()).then("-").otherwise(text_of(col(name), schema))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rvertex.aggregates.user_defined import UserAggregate
 
 
-#: Aggregates of one value, by sqlglot's node: SQL's name ("" for a second one), and ours.
+#: Aggregates of one value, by sqlglot's node: SQL's name ("" for a second node), and our name.
 _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.Sum: ("SUM", agg.sum),
     exp.Avg: ("AVG", agg.mean),
@@ -45,7 +45,7 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.CountIf: ("COUNT_IF", agg.count_if),
     exp.ApproxDistinct: ("APPROX_COUNT_DISTINCT", agg.count_distinct),
 }
-#: Aggregates without a node in sqlglot, their numbers of required and of optional literals.
+#: Aggregates without a node in sqlglot: how many literals they require, and how many are optional.
 _NAMED: dict[str, tuple[Callable[..., Agg], int, int]] = {
     "product": (agg.product, 0, 0),
     "latest_by_offset": (lambda x: agg.last(x, where=x.is_not_null()), 0, 0),
@@ -121,7 +121,7 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 
 def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.Expr:
-    """Return the statement with calls of user aggregates marked as aggregates."""
+    """Return the statement with each call of a user's aggregate as a node for aggregates."""
     named = (*_NAMED, *_IN_ORDER_NAMED, *aggregates)
 
     def mark(node: exp.Expr) -> exp.Expr:
@@ -349,7 +349,7 @@ def called(node: exp.Expr) -> str:
 
 
 def averages_whole(node: exp.Expr, compiler: Expressions) -> bool:
-    """Return whether it is an average of integers, which is an integer in this dialect."""
+    """Return whether a node is an average of integers that is an integer in this dialect."""
     inner = node.this if isinstance(node, exp.Filter | exp.Window) else node
     inner = inner.this if isinstance(inner, exp.Filter) else inner
     if not isinstance(inner, exp.Avg) or not compiler.text.engine.averages_whole:

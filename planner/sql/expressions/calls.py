@@ -50,7 +50,7 @@ def _shifted(value: Expr, bits: Expr, *, is_left: bool) -> Expr:
 
 
 def _log(base: Expr, value: Expr | None = None) -> Expr:
-    """``LOG(x)`` is the natural logarithm, as in Spark and Flink; ``LOG(base, x)`` has a base."""
+    """Compile ``LOG(x)``, the natural logarithm as in Spark and Flink, or ``LOG(base, x)``."""
     if value is None:
         return base.ln()
     known = base.node.literal if isinstance(base.node, Literal) else None
@@ -80,7 +80,7 @@ def _bucket(value: Expr, low: Expr, high: Expr, buckets: Expr) -> Expr:
 
 
 def _decoded(value: Expr, *pairs: Expr) -> Expr:
-    """``DECODE(x, 1, 'a', 2, 'b', 'other')``; it also matches null."""
+    """Compile ``DECODE(x, 1, 'a', 2, 'b', 'other')``; a null matches a null."""
     if len(pairs) < 2:
         raise InvalidPlanError(
             "DECODE takes a value, then pairs of a value to compare and a result"
@@ -100,7 +100,7 @@ def _nth(at: Expr, *values: Expr) -> Expr:
 
 
 def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
-    """Return the text up to the n-th separator; below 0, after the n-th separator from the end."""
+    """Return the text before the n-th separator; below 0, after the n-th from the end."""
     by, n = words(separator, "a separator"), whole(count)
     parts = text.str.split(by)
     size = parts.list.length()

@@ -35,7 +35,7 @@ def _from_zero(place: Expr) -> Expr:
 
 
 def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
-    """``list[first:last]``, both inclusive."""
+    """Compile ``list[first:last]``, both inclusive."""
     begin = lit(0) if first is None else _from_zero(first)
     size = items.list.length()
     if last is None:
@@ -44,7 +44,7 @@ def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
 
 
 def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
-    """``SLICE(list, first, count)`` of Spark."""
+    """Compile Spark's ``SLICE(list, first, count)``."""
     known = count.node.literal if isinstance(count.node, Literal) else None
     if isinstance(known, int) and known < 0:
         raise InvalidPlanError(f"SLICE takes a length of 0 or more, not {known}")
@@ -69,7 +69,7 @@ def _median(items: Expr) -> Expr:
 
 
 def _grade(items: Expr) -> Expr:
-    """Return the places of the values in their order, nulls last."""
+    """Return the positions of the values in sorted order, nulls last."""
     places = call("sequence", lit(1), items.list.length(), lit(1))
 
     def is_before(one: Expr, other: Expr) -> Expr:
@@ -85,7 +85,7 @@ def _grade(items: Expr) -> Expr:
 
 
 def _variance(items: Expr, ddof: Expr) -> Expr:
-    """The mean square distance from the mean, divided by ``ddof`` fewer than there are values."""
+    """Return the variance: the squared distances from the mean, over ``n - ddof``."""
     some = items.list.filter(lambda x: x.is_not_null()).list.transform(lambda x: x * 1.0)
     size = some.list.length()
     mean = _total(some) / size
@@ -94,7 +94,10 @@ def _variance(items: Expr, ddof: Expr) -> Expr:
 
 
 def _gcd(a: Expr, b: Expr) -> Expr:
-    """Euclid's steps: 92 are enough for numbers of 64 bits."""
+    """Return the greatest common divisor, by Euclid's algorithm.
+
+    Its steps are unrolled: 92 are enough for numbers of 64 bits.
+    """
     steps = call("sequence", lit(1), lit(92), lit(1))
 
     def step(pair: Expr, _number: Expr) -> Expr:
@@ -149,12 +152,12 @@ def _pairs(values: tuple[Expr, ...], what: str) -> dict[str, Expr]:
 
 
 def named_struct(*values: Expr) -> Expr:
-    """``NAMED_STRUCT('a', x, 'b', y)``."""
+    """Compile ``NAMED_STRUCT('a', x, 'b', y)``."""
     return struct(**_pairs(values, "NAMED_STRUCT"))
 
 
 def json_object(*values: Expr) -> Expr:
-    """``JSON_BUILD_OBJECT('a', x, 'b', y)`` as text; a null value is JSON's null."""
+    """Compile ``JSON_BUILD_OBJECT('a', x, 'b', y)`` as text; a null value is JSON's null."""
     pairs = _pairs(values, "JSON_BUILD_OBJECT")
     return call("to_json", struct(**{name: json_value(value) for name, value in pairs.items()}))
 
@@ -171,7 +174,7 @@ def _frames(values: Expr, keys: Expr, frame: Expr) -> Expr:
 
 
 def _matched(text: Expr, pattern: Expr) -> Expr:
-    """``REGEXP_MATCH``: the groups of the first match, or the match; null if there is none."""
+    """Compile ``REGEXP_MATCH``: the groups of the first match, or the match; null for none."""
     written = words(pattern)
     count = group_count(written)
     groups = [_group(text, written, n) for n in (range(1, count + 1) if count else (0,))]
@@ -179,7 +182,7 @@ def _matched(text: Expr, pattern: Expr) -> Expr:
 
 
 def _place_of(text: Expr, pattern: Expr) -> Expr:
-    """``REGEXP_INSTR``: the place of the first match, from 1; 0 if there is none."""
+    """Compile ``REGEXP_INSTR``: the position of the first match, from 1; 0 for none."""
     written = words(pattern)
     before = text.str.extract(rf"^([\s\S]*?)(?:{written})", 1).str.length()
     is_there = text.str.contains(written, regex=True)
@@ -187,13 +190,13 @@ def _place_of(text: Expr, pattern: Expr) -> Expr:
 
 
 def _part_of(text: Expr, pattern: Expr) -> Expr:
-    """``SUBSTRING(s FROM pattern)``: the first group of the first match, or all of it."""
+    """Compile ``SUBSTRING(s FROM pattern)``: the first group of the first match, or all of it."""
     written = words(pattern)
     return _group_of(text, pattern, lit(min(1, group_count(written))))
 
 
 def _group_of(text: Expr, pattern: Expr, group: Expr) -> Expr:
-    """A group of the first match; null if nothing matches, or the match leaves the group out."""
+    """Return a group of the first match; null without a match, or if it leaves the group out."""
     written = words(pattern)
     extracted = _group(text, written, whole(group, "a group"))
     return when(text.str.contains(written, regex=True)).then(extracted).otherwise(None)

@@ -125,12 +125,12 @@ _WORDS = frozenset(("expression", "replacement", "delimiter"))
 
 
 def takes_literals(node: exp.Expr) -> bool:
-    """Return whether it is a function of one value whose other arguments are literals."""
+    """Return whether a node is a function of one value whose other arguments are literals."""
     return type(node) in _WITH_LITERALS
 
 
 def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
-    """Apply such a function to ``value``."""
+    """Apply a function for which :func:`takes_literals` holds to ``value``."""
     known = (
         *("this", "expression", "replacement", "start", "length", "decimals"),
         *("delimiter", "part_index", "unit", "position"),

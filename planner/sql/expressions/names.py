@@ -28,7 +28,7 @@ class Names:
     streams: Mapping[str, Callable[[], Stream]]
     functions: Mapping[str, Callable[..., Expr]]
     aggregates: Mapping[str, UserAggregate]
-    #: By column of a SELECT: the greatest value that passes the conditions of the outer query.
+    #: For columns of a SELECT: the greatest value that passes the conditions of the outer query.
     bounds: Mapping[str, int] = field(default_factory=dict)
     #: The time zone of the session; "" is UTC.
     zone: str = ""
@@ -50,7 +50,7 @@ class Names:
         return make()
 
     def called(self, node: exp.Table) -> str:
-        """Return the name that a table of a statement refers to; its own if there is none."""
+        """Return the stream's name that a table means, in any case; if none, the table's own."""
         name = node.name
         if name in self.streams or not node.meta.get(ANY_CASE):
             return name

@@ -302,7 +302,7 @@ class Expressions:
             return patterns.trim(self.compile(node.this), characters, node.args.get("position"))
 
     def _json(self, node: exp.Expr) -> Expr:
-        """``s ->> '$.a'`` and ``s ->> 'a.b'`` as text, ``s -> 'a'`` and ``s -> 0`` as JSON."""
+        """Compile JSON arrows: ``s ->> '$.a'`` and ``s ->> 'a.b'`` as text, ``s -> 0`` as JSON."""
         path, value = plain_value(node.args["expression"], self.text), self.compile(node.this)
         kind = value.output_type(self.schema)
         if pa.types.is_struct(kind) or pa.types.is_map(kind):

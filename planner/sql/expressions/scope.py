@@ -33,8 +33,8 @@ class Bound:
     is_life: bool = False
     #: For CUMULATE: results are valid in the last step of their window, not in all of it.
     steps: CumulatingWindow | None = None
-    #: Outer joins whose unmatched rows have null here: the relation that is joined, and the
-    #: missing side; "": within that relation.
+    #: If it comes from outer joins: for each, the joined relation and the side that may be missing
+    #: ("": within that relation). Rows without a match have null here.
     null_when: frozenset[tuple[str, str]] = frozenset()
 
     @property

@@ -104,7 +104,7 @@ def within(
     at: exp.Expr,
     names: Names,
 ) -> Within:
-    """Return the bounds that follow from conditions and equal times.
+    """Return the bounds between two streams that follow from conditions and equal times.
 
     Raises:
         SqlError: there is no bound, or only one.
@@ -137,7 +137,7 @@ def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead
 
 
 def _other_times(at: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
-    """Return the reason if times of both sides are compared that are not both event times."""
+    """Return why two compared times of both sides set no bound: not both are event times."""
     for part in at.find_all(*_PLAIN[:6]):
         columns = list(part.find_all(exp.Column))
         sides = [[c for c in columns if _is_time_of(c, scope)] for scope in (left, right)]
@@ -154,7 +154,7 @@ def _is_time_of(column: exp.Column, scope: Scope) -> bool:
 
 
 def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
-    """Return whether it compares columns of both sides and reads nothing else."""
+    """Return whether a condition compares columns of both sides and reads nothing else."""
     if not isinstance(part, _PLAIN) or part.find(exp.Query, exp.Subquery, exp.Exists):
         return False
     columns = list(part.find_all(exp.Column))
@@ -165,7 +165,7 @@ def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def _pairs(left: Scope, right: Scope) -> Scope:
-    """Return a join of both, to resolve conditions."""
+    """Return a join of both sides, against which conditions are resolved."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     renamed = {
         name: free_name(f"{name}_right", taken)

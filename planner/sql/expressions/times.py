@@ -77,7 +77,7 @@ def _whole_months(size: int, earlier: Expr, later: Expr) -> Expr:
 
 
 def _java_between(unit: Expr, earlier: Expr, later: Expr) -> Expr:
-    """As :func:`_between_times`, but only the same day completes a month, as in Java."""
+    """Return :func:`_between_times`, where only the same day completes a month, as in Java."""
     name = words(unit, "a unit").upper().removesuffix("S")
     if name not in _MONTHS:
         return _between_times(unit, earlier, later)
@@ -102,7 +102,7 @@ def _minus_days(time: Expr, days: Expr) -> Expr:
 
 
 def _packed(time: Expr) -> Expr:
-    """Return the months times 32, plus the day: whole months apart are quotients by 32."""
+    """Return the months times 32, plus the day, so that dividing by 32 gives whole months."""
     return (time.dt.year() * 12 + time.dt.month()) * 32 + time.dt.day()
 
 
@@ -135,14 +135,14 @@ def interval_months(node: exp.Expr) -> int | None:
 
 
 def _read_time(text: Expr, format: Expr | None = None, *, strict: bool = True) -> Expr:
-    """``TO_TIMESTAMP(s[, 'yyyy-MM-dd HH:mm:ss'])``; ISO-8601 without a format."""
+    """Compile ``TO_TIMESTAMP(s[, 'yyyy-MM-dd HH:mm:ss'])``; without a format it is ISO 8601."""
     if format is None:
         return text.cast("timestamp") if strict else text.try_cast("timestamp")
     return text.str.to_timestamp(_read_format(format), strict=strict)
 
 
 def _of_seconds(seconds: Expr) -> Expr:
-    """``TO_TIMESTAMP(1609646706)``; a fraction is kept to the microsecond."""
+    """Compile ``TO_TIMESTAMP(1609646706)``; a fraction is kept to the microsecond."""
     return (seconds * _SECOND_US).round().cast("int64").cast("timestamp")
 
 
@@ -165,7 +165,7 @@ def _from_seconds(seconds: Expr, format: Expr | None = None) -> Expr:
 
 
 def _from_number(number: Expr, digits: Expr | None = None) -> Expr:
-    """``TO_TIMESTAMP_LTZ(n, 0)`` is of seconds, ``TO_TIMESTAMP_LTZ(n, 3)`` of milliseconds."""
+    """Compile ``TO_TIMESTAMP_LTZ(n, 0)``, in seconds, and ``(n, 3)``, in milliseconds."""
     scale = 3 if digits is None else whole(digits, "0 or 3")
     if scale not in (0, 3):
         raise InvalidPlanError("TO_TIMESTAMP_LTZ(n, digits): digits must be 0 or 3")
@@ -204,7 +204,7 @@ def _months_between(later: Expr, earlier: Expr) -> Expr:
 
 
 def date_part(part: str, time: Expr) -> Expr:
-    """``DATE_PART('week', t)``."""
+    """Compile ``DATE_PART('week', t)``."""
     known = {
         **dict.fromkeys(
             ("year", "month", "day", "hour", "minute", "second", "week", "quarter"), ""

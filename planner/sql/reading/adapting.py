@@ -53,13 +53,13 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
 
 
 def _defines_windows(tokens: list[Token], at: int) -> bool:
-    """Return whether it is the clause ``WINDOW name AS``."""
+    """Return whether the clause ``WINDOW name AS`` begins at a position."""
     behind = tokens[at + 2] if at + 2 < len(tokens) else None
     return behind is not None and behind.token_type is TokenType.ALIAS
 
 
 def _of_ksqldb(tokens: Sequence[Token]) -> list[Token]:
-    """Rewrite lambdas with ``=>`` and fields with ``->``; PARTITION BY does not change rows."""
+    """Rewrite ksqlDB's lambdas with ``=>`` and fields with ``->``; drop PARTITION BY."""
     out: list[Token] = []
     depth = 0
     is_left_out = False

@@ -159,7 +159,7 @@ def _one_number(node: exp.DataType) -> int | None:
 
 
 def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
-    """``ARRAY<T>``, ``MAP<K, V>``, ``ROW<a T, b U>`` or ``STRUCT<...>``."""
+    """Return the type ``ARRAY<T>``, ``MAP<K, V>``, ``ROW<a T, b U>`` or ``STRUCT<...>``."""
     parts = node.expressions
     if not isinstance(at, exp.ColumnDef):
         _check_uncut(node, at, text)
@@ -187,7 +187,7 @@ def _check_uncut(node: exp.DataType, at: exp.Expr, text: SqlText) -> None:
 
 
 def _decimal(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
-    """``DECIMAL``, which has 38 digits and no fraction, ``DECIMAL(p)`` or ``DECIMAL(p, s)``."""
+    """Return the type ``DECIMAL`` (38 digits, no fraction), ``DECIMAL(p)`` or ``DECIMAL(p, s)``."""
     written = [part.name for part in node.expressions]
     if not written:
         return pa.decimal128(_DIGITS_MAX)
@@ -258,7 +258,7 @@ def as_double(node: exp.Expr, number: str, text: SqlText) -> float:
 
 
 def fraction_of(node: exp.Expr, text: SqlText) -> float | None:
-    """Return the double that literals with + - * make, or None: it is whole, or no literal."""
+    """Return the double that literals with + - * make; None: it is whole, or no literal."""
     exact = exact_number(node)
     if exact is None or exact == exact.to_integral_value():
         return None

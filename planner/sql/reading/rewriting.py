@@ -166,7 +166,7 @@ def _distinct_on(select: exp.Select, text: SqlText) -> None:
 
 
 def _windows_of_list(select: exp.Select) -> None:
-    """``SELECT TUMBLE('5s') AS w ... GROUP BY w`` groups by the call; w is a struct of bounds."""
+    """Group by the call in ``SELECT TUMBLE('5s') AS w ... GROUP BY w``; w is a struct."""
     group = select.args.get("group")
     for at, part in enumerate(select.expressions if group is not None else ()):
         call = part.unalias()
@@ -253,7 +253,7 @@ def _over_values(
 
 
 def _is_timed(node: exp.Expr) -> bool:
-    """Return whether it is a window that names its time."""
+    """Return whether a node is a window that names its time."""
     return (
         is_window_call(node)
         and len(node.expressions) > 1
@@ -305,7 +305,7 @@ def _struct_of(node: exp.Expr, own: str) -> exp.Expr:
 
 
 def _bound_named(node: exp.Expr, window: exp.Expr, own: str) -> str | None:
-    """Return the bound that a part of the list is; "" for the whole window, None for neither."""
+    """Return which bound of the window a SELECT item is; "": the whole window; None: neither."""
     fields = {"start": "window_start", "end": "window_end"}
     if isinstance(node, exp.Anonymous):
         word = node.name.upper()

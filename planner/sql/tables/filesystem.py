@@ -200,7 +200,7 @@ def _fixed_source(table: Table, options: FileSource, format_: Format) -> Stream:
 
 
 def _as_written(inferred: pa.Schema, name: str, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column; a time that is written without a zone is read without one."""
+    """Return the type of a column; a time that was written without a zone stays without one."""
     there = inferred.field(name).type if name in inferred.names else kind
     is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(there)
     return pa.timestamp("us") if is_time and there.tz is None else kind

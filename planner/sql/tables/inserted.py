@@ -130,7 +130,7 @@ def _check_plain(insert: exp.Insert, error: Error) -> None:
 
 
 def with_times(statements: Sequence[exp.Expr]) -> None:
-    """Let the column over which the text has windows be the time of a table that declares none."""
+    """Make the column over which the text has windows the time of a table that declares none."""
     times: dict[str, set[str]] = {}
     for statement in statements:
         for node in statement.find_all(WindowTable):

@@ -62,7 +62,7 @@ def _choice_of(*known: str) -> Any:
 
 
 def _offsets(given: Given, name: str) -> dict[int, int]:
-    """``partition:0,offset:42;partition:1,offset:300``."""
+    """Parse ``partition:0,offset:42;partition:1,offset:300``."""
     offsets = {}
     for part in given.text_of(name).split(";"):
         pairs = dict(pair.split(":", 1) for pair in part.split(",") if ":" in pair)

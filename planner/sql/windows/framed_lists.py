@@ -61,7 +61,7 @@ _DISTANCE = "RANGE with a distance takes ORDER BY one column"
 
 
 def follows(window: exp.Window) -> bool:
-    """Return whether its frame has later rows, counts groups of rows, or excludes rows."""
+    """Return whether a frame has later rows, counts groups of rows, or excludes rows."""
     spec = window.args.get("spec")
     if spec is None:
         return False

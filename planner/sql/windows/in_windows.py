@@ -123,7 +123,7 @@ def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 
 def _may_meet(nulls: Sequence[frozenset[tuple[str, str]]]) -> bool:
-    """Whether a row may have all these nulls: both sides of a join are never missing at once."""
+    """Return whether a row may have all these nulls: one side of a join is always there."""
     return any(
         not any(side == "LEFT" and (name, "RIGHT") in one for name, side in one)
         for one in itertools.product(*nulls)
@@ -345,7 +345,7 @@ def _is_nullable(column: Visible) -> bool:
 
 
 def is_always_alive(plan: LogicalNode) -> bool:
-    """Return whether its rows are always valid, as rows of a table without times are."""
+    """Return whether the rows of a plan are always valid, as rows of a table without times."""
     if not isinstance(plan, Source):
         is_kept = plan.keeps_lifetimes or isinstance(plan, Join | Union)
         return is_kept and all(map(is_always_alive, plan.inputs))

@@ -114,5 +114,5 @@ def _moved(node: exp.Expr, names: Names) -> tuple[exp.Expr, int]:
 
 
 def _is_same_time(node: exp.Expr) -> bool:
-    """Return whether it is a cast that keeps the time; a cast to DATE moves it to midnight."""
+    """Return whether a node is a cast that keeps the time; a cast to DATE does not."""
     return isinstance(node, exp.Cast) and node.to.this in _TIMES and not node.to.expressions

@@ -80,13 +80,13 @@ def whole_windows(
 
 
 def _is_count(window: exp.Window, is_by_time: Callable[[exp.Window], bool]) -> bool:
-    """Whether it numbers the rows in the order of the stream, so that later rows change nothing."""
+    """Return whether a window numbers rows in stream order: later rows change nothing."""
     is_number = isinstance(window.this, exp.RowNumber)
     return window.args.get("order") is None or (is_number and is_by_time(window))
 
 
 def _windows(node: exp.Select) -> list[exp.Window]:
-    """Return the window functions of a SELECT, without those of its subqueries."""
+    """Return the window functions of a SELECT; its subqueries have their own."""
     parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
     return [
         window
@@ -112,7 +112,7 @@ def _needs_all(window: exp.Window, is_by_time: Callable[[exp.Window], bool]) -> 
 
 
 def _is_end(window: exp.Window) -> bool:
-    """Return whether it is FIRST_VALUE or LAST_VALUE up to a row."""
+    """Return whether a window is FIRST_VALUE or LAST_VALUE up to a row."""
     function = _function(window)
     return isinstance(function, (*_FIRST, *_LAST)) and window.args.get("spec") is None
 
@@ -130,7 +130,7 @@ def _skips_nulls(window: exp.Window) -> bool:
 
 
 def _is_whole(window: exp.Window) -> bool:
-    """Return whether its frame is all rows of the partition."""
+    """Return whether a window's frame is all rows of the partition."""
     spec = window.args.get("spec")
     if spec is None:
         return False

@@ -252,7 +252,7 @@ def of_each_window(
 
 
 def _in_windows(stream: Stream, size_us: int, offset_us: int) -> Stream:
-    """Extend rows to the end of their tumbling window; cut those that are in several windows."""
+    """Extend rows to the end of their tumbling window; split rows that overlap several windows."""
     pieces = stream if stream.plan.is_point else stream.chop(size_us, offset_us)
     start = _floored(vs(), size_us, offset_us)
     end = start + lit(timedelta(microseconds=size_us))
@@ -363,7 +363,7 @@ def _are_within(rows: Rows, spec: AnyWindow) -> bool:
 
 
 def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
-    """Return whether a column is window_time of windows that are within those of ``spec``."""
+    """Return whether a column is window_time of windows within the windows of ``spec``."""
     bound, lives = rows.bounds.get(column), rows.in_windows
     if bound is None or bound.kind != "window_time" or bound.window is None:
         return False
@@ -381,5 +381,8 @@ def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
 
 
 def _ends_within(window: Window, spec: Window) -> bool:
-    """Whether each window ends in the windows of ``spec`` in which it starts; never with HOP."""
+    """Return whether each window ends in the window of ``spec`` in which it starts.
+
+    A HOP never does, since its rows are in several windows.
+    """
     return window.size_us == window.every_us and fits_within(window, spec)

@@ -39,7 +39,7 @@ _CONNECT_S = 0.5
 #: Below the ports that Linux gives to outgoing connections (32768 to 60999).
 _PORTS, _PORTS_TRIED = range(10_000, 32_000), 100
 _POLL_S = 0.005
-#: Wait of an empty fetch at the end of a partition.
+#: How long a fetch at the end of a partition waits for rows.
 _END_WAIT_MS = 10
 _BATCH = 1000
 #: Client options that suppress log messages about brokers that a test stops.
@@ -72,7 +72,7 @@ class Broker:
     def __init__(
         self, folder: Path, *, answer_s_max: float = ANSWER_S_MAX, waits: bool = False
     ) -> None:
-        """``answer_s_max``: longest time to read a topic.
+        """Prepare a broker; ``answer_s_max``: the longest time to read a topic, s.
 
         ``waits``: run a proxy in front of the broker, which responds to fetches as Kafka does.
         """
@@ -144,10 +144,13 @@ class Broker:
             self.thaw()
 
     def create_topic(self, topic: str, partitions: int = 1) -> str:
-        """Create a topic; its name. The broker keeps it in memory, over 300 bytes per record."""
+        """Create a topic and return its name.
+
+        The broker keeps the topic in memory, in over 300 bytes per record.
+        """
         from confluent_kafka.admin import NewTopic
 
-        admin = self._admin()  # keep it until its answers have arrived
+        admin = self._admin()  # kept in a variable, since its requests end with it
         made = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
         admin.create_topics([made])[topic].result(ANSWER_S_MAX)
         return topic

@@ -240,7 +240,7 @@ class Fetch:
     """A fetch request: its longest wait, and the offsets to read from."""
 
     def __init__(self, frame: bytes, version: int, at: int) -> None:
-        """``at``: the offset of the request's body in ``frame``."""
+        """Parse a request; ``at``: the offset of the request's body in ``frame``."""
         self._version = version
         self.wait_ms: int = _SIZE.unpack_from(frame, at + 4)[0]
         self._offsets: dict[tuple[bytes, int], int] = {}
@@ -255,7 +255,7 @@ class Fetch:
                 at += 24 + skipped
 
     def answer(self, frame: bytes, aborts: Aborts) -> tuple[bytes, bool]:
-        """Correct a response to Kafka's form; also whether it has neither rows nor an error.
+        """Correct a response to Kafka's form; return it, and whether it has no rows and no error.
 
         Adds the aborts in the response to ``aborts``.
         """
@@ -298,7 +298,7 @@ def _topic(frame: bytes, at: int) -> tuple[bytes, int, int]:
 
 
 def _read_aborts(frame: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Offset and producer of each abort marker in batches of records."""
+    """Yield the offset and the producer of each abort marker in batches of records."""
     while at + _BATCH_BYTES_MIN <= end:
         offset, batch_bytes = struct.unpack_from(">qi", frame, at)
         (attributes,) = struct.unpack_from(">h", frame, at + 21)

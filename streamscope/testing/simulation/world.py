@@ -98,7 +98,7 @@ class HostProcess:
         self._next(bool(worked))
 
     def _park(self) -> None:
-        """Wait for the next host; nothing of the former one may act any more."""
+        """Wait for the next host, while the former one may do nothing any more."""
         world, self.is_parked = self._world, True
         world.scheduler.note(f"{self.process.name} waits for another host")
         world.scheduler.met["a process waits for another host"] += 1
@@ -270,7 +270,7 @@ class World:
         self.prepare()
         self.current = self.open_manager(is_resumed=False)
 
-    # ---- what jobs have that read logs or deliver
+    # ---- replaced by jobs that read logs or deliver
 
     def prepare(self) -> None:
         """Called before the first job manager begins."""

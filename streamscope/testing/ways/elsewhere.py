@@ -43,7 +43,7 @@ def has_user_code(plan: bytes) -> bool:
 
 
 def answer_elsewhere(plan: bytes, feeds: Feeds, schedule: Schedule) -> Answer:
-    """Run a plan in the other process, with new copies of the user's modules; its result.
+    """Run a plan in the other process, with new copies of the user's modules; return its result.
 
     ``plan``: pickled before its first run, because a pickle has the globals of a main module.
 
@@ -117,7 +117,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    """Run a plan; its result, or the error that the query raised."""
+    """Run a plan; return its result, or the error that the query raised."""
     try:
         plan, feeds, schedule = pickle.loads(request)
         return pickled(answer_of(pickle.loads(plan), feeds, schedule))

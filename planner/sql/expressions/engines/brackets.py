@@ -85,13 +85,13 @@ def _characters(held: Expr, first: Expr | None, last: Expr | None) -> Expr:
 
 
 def _at(place: Expr, size: Expr) -> Expr:
-    """Return the index of a place below 0, from the end; 0 is before the first."""
+    """Return the index of a place that counts from the end (-1: last); 0: before the first."""
     at = when(place < 0).then(size + place).otherwise(0)
     return when(at > 0).then(at).otherwise(0)
 
 
 def keys_path(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``s #>> '{a,"b c",0}'``."""
+    """Compile PostgreSQL's ``s #>> '{a,"b c",0}'``."""
     value = compiler.compile(node.this)
     written = str(plain_value(node.expression, compiler.text)).strip()
     parts = list(_KEY.finditer(written[1:-1])) if _KEYS.fullmatch(written) else []

@@ -30,7 +30,7 @@ _WORDS = {str: "a text", int: "a whole number", float: "a number"}
 
 
 def _method(function: Function) -> Callable[..., Expr]:
-    """Build a call of the Python method, with the same parameters."""
+    """Return a function that calls the Python method, with the same parameters."""
     made = function.python
     namespace = function.symbol.rpartition(".")[0]
     (_, *parameters) = inspect.signature(made).parameters.values()

@@ -60,7 +60,7 @@ def _struct(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _extended(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``STRUCT_INSERT(s, x := 1)``: a struct with more fields."""
+    """Compile ``STRUCT_INSERT(s, x := 1)``: a struct with more fields."""
     first, *more = node.expressions
     held = compiler.compile(first)
     kind = held.output_type(compiler.schema)
@@ -103,7 +103,7 @@ def _json_object(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _rounded(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """``FLOOR(t TO HOUR)`` and ``CEIL(t TO HOUR)``."""
+    """Compile ``FLOOR(t TO HOUR)`` and ``CEIL(t TO HOUR)``."""
     unit = node.args.get("to")
     if unit is None:
         return None
@@ -121,7 +121,7 @@ def _rounded(node: exp.Expr, compiler: Compiler) -> Expr | None:
 
 
 def _bin(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``TIME_BUCKET(width, t[, origin])`` and ``DATE_BIN(width, t, origin)``."""
+    """Compile ``TIME_BUCKET(width, t[, origin])`` and ``DATE_BIN(width, t, origin)``."""
     if isinstance(node, exp.Anonymous):
         given = list(node.expressions)
     else:
@@ -141,13 +141,13 @@ def _bin(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _as_time(node: exp.Expr) -> exp.Expr:
-    """Return an origin; the grammar reads a text as a unit."""
+    """Return the origin as a time; the grammar has parsed its text as a unit."""
     is_text = isinstance(node, exp.Var) or (isinstance(node, exp.Literal) and node.is_string)
     return exp.cast(exp.Literal.string(node.name), "TIMESTAMP") if is_text else node
 
 
 def _any(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """``ANY_MATCH(list, x -> condition)``: whether the condition holds for an element."""
+    """Compile ``ANY_MATCH(list, x -> condition)``: does the condition hold for an element?"""
     match = _matching(node, compiler)
     if match is None:
         return None
@@ -174,7 +174,7 @@ def _of_spark(compiler: Compiler) -> bool:
 
 
 def _unless_unknown(node: exp.Expr, compiler: Compiler, value: bool) -> Expr:
-    """Return the value; null if the condition is null for an element."""
+    """Return the value, or null if the condition is null for an element."""
     unknown = _matching(node, compiler, _is_null)
     assert unknown is not None
     return when(unknown.list.length() > 0).then(None).otherwise(value)
@@ -254,7 +254,7 @@ def _binary_digits(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _grouped(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """``FORMAT_NUMBER(x, 2)``, with commas between thousands; the digits are a literal."""
+    """Compile ``FORMAT_NUMBER(x, 2)``, with commas between thousands; digits are a literal."""
     if len(node.expressions) != 2:
         return None
     digits = plain_value(node.expressions[1], compiler.text)
@@ -266,14 +266,14 @@ def _grouped(node: exp.Expr, compiler: Compiler) -> Expr | None:
 
 
 def _bytes_of(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``UNHEX('6869')``: the bytes; write ``DECODE(b, 'UTF-8')`` for a text."""
+    """Compile ``UNHEX('6869')`` to bytes; for a text write ``DECODE(b, 'UTF-8')``."""
     held = node.this if isinstance(node, exp.Unhex) else node.expressions[0]
     with compiler.text.located(node):
         return call("unhex", compiler.compile(held))
 
 
 def _in_base(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """``CONV('ff', 16, 10)``: the bases are literals."""
+    """Compile ``CONV('ff', 16, 10)``; the bases are literals."""
     if len(node.expressions) != 3:
         return None
     held, *bases = node.expressions
@@ -290,7 +290,7 @@ def _in_base(node: exp.Expr, compiler: Compiler) -> Expr | None:
 
 
 def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``FORMAT_STRING('%s-%03d', a, n)``: the format is a literal."""
+    """Compile ``FORMAT_STRING('%s-%03d', a, n)``; the format is a literal."""
     format_, *given = (
         node.expressions
         if isinstance(node, exp.Anonymous)
@@ -331,7 +331,7 @@ def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _length(node: exp.Expr, compiler: Compiler) -> Expr:
-    """Return the elements of a list, or the characters of a text."""
+    """Return the number of elements of a list, or of characters of a text."""
     (value,) = (compiler.compile(part) for part in node.expressions)
     with compiler.text.located(node):
         is_held = is_list(value.output_type(compiler.schema))
@@ -339,7 +339,7 @@ def _length(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _has_all(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``a @> b``: all elements of a list, or all parts of a JSON."""
+    """Compile ``a @> b``: whether a has all elements of a list, or all parts of a JSON."""
     held, others = compiler.compile(node.this), compiler.compile(node.expression)
     with compiler.text.located(node):
         if is_text(held.output_type(compiler.schema)):

@@ -31,7 +31,7 @@ _OF_UNIT = (
 
 
 def bracket(arguments: list[exp.Expr]) -> exp.Expr:
-    """``ELEMENT_AT(a, b)`` is ``a[b]``."""
+    """Return ``a[b]`` for ``ELEMENT_AT(a, b)``."""
     held, place = arguments
     return exp.Bracket(this=held, expressions=[place], offset=1)
 
@@ -111,7 +111,7 @@ def _with_others(
 ) -> exp.Expr:
     """Return the value, or ``empty`` or ``error`` instead.
 
-    In strict mode ``empty`` is for a JSON null, ``error`` for an object, list, missing path or no
+    In strict mode ``empty`` replaces a JSON null, ``error`` for an object, list, missing path or no
     JSON. In lax mode ``empty`` is for all of these.
     """
     held, path = call.expressions

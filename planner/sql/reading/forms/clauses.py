@@ -53,9 +53,10 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
 
 
 def _as_spark(whole: exp.Expr) -> None:
-    """LISTAGG takes values of all types; a subquery without LIMIT has no order.
+    """Rewrite three habits of Spark.
 
-    Functions of dates read texts such as ``'2016-08-31'``.
+    LISTAGG takes values of all types, functions of dates read texts such as ``'2016-08-31'``, and a
+    subquery without LIMIT has no order.
     """
     for call in list(whole.find_all(exp.Func)):
         name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
@@ -80,7 +81,7 @@ def _as_spark(whole: exp.Expr) -> None:
 
 
 def _last_instant(call: exp.Anonymous) -> exp.Expr:
-    """``window_time(window)`` of Spark is 1 us before the end of the window."""
+    """Return the expression for Spark's ``window_time(window)``: 1 us before the window's end."""
     (window,) = call.expressions
     end: exp.Expr = exp.Dot(this=window.copy(), expression=exp.to_identifier("end"))
     if not window.table:
@@ -92,7 +93,7 @@ def _last_instant(call: exp.Anonymous) -> exp.Expr:
 
 
 def _order_all(select: exp.Select) -> None:
-    """``ORDER BY ALL`` is all columns of the list, from left to right."""
+    """Replace ``ORDER BY ALL`` by all columns of the list, from left to right."""
     order = select.args.get("order")
     parts = order.expressions if order is not None else []
     if order is None or len(parts) != 1 or not isinstance(parts[0].this, exp.Column):
@@ -111,7 +112,7 @@ def _order_all(select: exp.Select) -> None:
 
 
 def _unnested(join: exp.Join, select: exp.Select) -> None:
-    """``FROM t, JSONB_EACH(x) AS e (k, v)`` is ``CROSS JOIN UNNEST(JSONB_EACH(x)) AS e (k, v)``."""
+    """Rewrite ``FROM t, JSONB_EACH(x) AS e (k, v)`` as ``CROSS JOIN UNNEST(...) AS e (k, v)``."""
     held = join.this
     call = held.this if isinstance(held, exp.Table | exp.Lateral) else None
     if not isinstance(call, exp.Func) or (isinstance(held, exp.Lateral) and held.args.get("view")):
@@ -137,7 +138,7 @@ def _unnested(join: exp.Join, select: exp.Select) -> None:
 
 
 def _name_element(select: exp.Select, name: str) -> None:
-    """``e`` of ``JSONB_ARRAY_ELEMENTS(x) AS e`` is its column ``value``."""
+    """Replace ``e`` of ``JSONB_ARRAY_ELEMENTS(x) AS e`` by its column ``value``."""
     for column in list(select.find_all(exp.Column)):
         if column.name == name and not column.table and column.find_ancestor(exp.Select) is select:
             made = exp.column("value", table=name)
@@ -147,7 +148,7 @@ def _name_element(select: exp.Select, name: str) -> None:
 
 
 def _using(join: exp.Join, select: exp.Select) -> None:
-    """``a SEMI JOIN b USING (k)`` is ``a SEMI JOIN b ON a.k = b.k``."""
+    """Rewrite ``a SEMI JOIN b USING (k)`` as ``a SEMI JOIN b ON a.k = b.k``."""
     names = join.args.get("using")
     if not names or join.kind.upper() not in ("SEMI", "ANTI") or len(select.args["joins"]) > 1:
         return
@@ -166,7 +167,7 @@ def _using(join: exp.Join, select: exp.Select) -> None:
 
 
 def _first_rows(select: exp.Select) -> None:
-    """``LIMIT n`` of ksqlDB keeps the first rows of a stream."""
+    """Let ksqlDB's ``LIMIT n`` keep the first rows of a stream: order it by time."""
     if select.args.get("limit") is None or select.args.get("order") or select.args.get("group"):
         return
     ordered = exp.Ordered(this=exp.Anonymous(this="vs"), nulls_first=False)

@@ -84,7 +84,7 @@ def _unwrap(value: exp.Expr) -> None:
 
 
 def _is_pair(node: exp.Expr) -> bool:
-    """Return whether a regression has both arguments; otherwise it is an error later."""
+    """Return whether a regression has both arguments; if not, a later step reports it."""
     return isinstance(node.this, exp.Expr) and isinstance(node.args.get("expression"), exp.Expr)
 
 

@@ -60,7 +60,7 @@ def _listed(node: exp.Comprehension) -> exp.Expr:
 
 
 def _lambda(body: exp.Expr, name: exp.Expr) -> exp.Lambda:
-    """``name -> body``, where the body names its parameter as a column."""
+    """Return ``name -> body``, where the body names its parameter as a column."""
     body = exp.Paren(this=body.copy())
     for column in list(body.find_all(exp.Column)):
         if column.name == name.name and not column.table:
@@ -69,7 +69,7 @@ def _lambda(body: exp.Expr, name: exp.Expr) -> exp.Lambda:
 
 
 def _of_pair(given: exp.Expr, fields: Sequence[str]) -> exp.Lambda | None:
-    """``(a, b) -> body`` as a lambda of one pair with these fields; None: it is no such lambda."""
+    """Return ``(a, b) -> body`` as a lambda of a pair with these fields; None: another node."""
     if not isinstance(given, exp.Lambda) or len(given.expressions) != len(fields):
         return None
     names = {part.name: field for part, field in zip(given.expressions, fields, strict=True)}
@@ -89,7 +89,7 @@ def _zip_with(given: list[exp.Expr]) -> exp.Expr | None:
 
 
 def _indexed(node: exp.Expr, first: int) -> exp.Expr | None:
-    """``FILTER(l, (x, i) -> condition)``: places count from ``first``."""
+    """Rewrite ``FILTER(l, (x, i) -> condition)``; positions ``i`` count from ``first``."""
     body = _of_pair(node.expression, ("f0", "f1"))
     if body is None:
         return None
@@ -109,7 +109,7 @@ def _indexed(node: exp.Expr, first: int) -> exp.Expr | None:
 
 
 def _reduced_map(given: list[exp.Expr]) -> exp.Expr | None:
-    """``REDUCE(map, start, (s, k, v) => body)`` of ksqlDB."""
+    """Rewrite ksqlDB's ``REDUCE(map, start, (s, k, v) => body)``."""
     held, start, each = given
     if not isinstance(each, exp.Lambda) or len(each.expressions) != len(_ENTRIES) + 1:
         return None
@@ -144,7 +144,7 @@ def _keys(given: list[exp.Expr]) -> exp.Expr | None:
 
 
 def _both(given: list[exp.Expr]) -> exp.Expr | None:
-    """``TRANSFORM(map, (k, v) => key, (k, v) => value)`` of ksqlDB."""
+    """Rewrite ksqlDB's ``TRANSFORM(map, (k, v) => key, (k, v) => value)``."""
     bodies = [_of_pair(part, _ENTRIES) for part in given[1:]]
     made = [body and _call("LIST_TRANSFORM", _entries(given[0]), body) for body in bodies]
     return _call("AS_MAP", *made) if all(made) else None  # type: ignore[arg-type]

@@ -124,7 +124,7 @@ _DIGESTS = (exp.SHA, exp.SHA2, exp.MD5)
 
 
 def _of_bytes(node: exp.Encode) -> exp.Expr | None:
-    """``ENCODE(s::bytea, 'base64')`` of the bytes of a text."""
+    """Rewrite ``ENCODE(s::bytea, 'base64')``, of the bytes of a text."""
     held, form = node.this, node.args.get("charset")
     is_digest = isinstance(held, _DIGESTS) or held.name.upper() in ("SHA256", "SHA512", "SHA224")
     if is_digest and form is not None and form.name.lower() == "hex":
@@ -149,7 +149,7 @@ def _is_text(node: exp.Expr | None) -> bool:
 
 
 def _of_glob(pattern: str) -> exp.Expr:
-    """``a*b?`` as a pattern of LIKE."""
+    """Rewrite a pattern of GLOB, such as ``a*b?``, as a pattern of LIKE."""
     kept = "".join(f"\\{c}" if c in "%_\\" else c for c in pattern)
     return exp.Literal.string(kept.replace("*", "%").replace("?", "_"))
 
@@ -172,7 +172,7 @@ def _any_like(node: exp.Expr) -> exp.Expr | None:
 
 
 def _plain(node: exp.Expr) -> exp.Expr | None:
-    """DuckDB's ``MODE(x ORDER BY x)``, and ``TO_BASE64(s::BLOB)`` of a text."""
+    """Rewrite DuckDB's ``MODE(x ORDER BY x)``, and ``TO_BASE64(s::BLOB)`` of a text."""
     held = node.this
     if isinstance(held, exp.Cast) and held.to.is_type("VARBINARY"):
         return exp.ToBase64(this=held.this.copy()) if isinstance(node, exp.ToBase64) else None
@@ -184,7 +184,7 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
 
 
 def _joined(node: exp.ConcatWs) -> exp.Expr | None:
-    """``CONCAT_WS(',', 'a', NULL, 2)``: without the nulls, and numbers as texts."""
+    """Rewrite ``CONCAT_WS(',', 'a', NULL, 2)`` without nulls, and with numbers as texts."""
     parts = [part for part in node.expressions if not isinstance(part, exp.Null)]
     made = [
         exp.Literal.string(part.name)
@@ -196,7 +196,7 @@ def _joined(node: exp.ConcatWs) -> exp.Expr | None:
 
 
 def _called(node: exp.Dot, read: Callable[[str], exp.Expr]) -> exp.Expr:
-    """``value.function(more)`` is ``function(value, more)``."""
+    """Rewrite ``value.function(more)`` as ``function(value, more)``."""
     call = node.expression
     name = call.name if isinstance(call, exp.Anonymous) else type(call).sql_name()
     held = node.this

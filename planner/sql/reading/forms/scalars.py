@@ -203,7 +203,7 @@ def _digits_of(given: list[exp.Expr]) -> int | None:
 
 
 def _to_digits(name: str, digits: int) -> str:
-    """``CEIL(x, 2)``, computed in decimals, and ``CEIL(x, -2)``."""
+    """Return the template of ``CEIL(x, 2)``, computed in decimals, and of ``CEIL(x, -2)``."""
     if digits < 0:
         return f"@{name}(@1 / 1e{-digits}) * 1e{-digits}"
     scaled = f"@{name}(CAST(@1 AS DECIMAL(28, 10)) * {10**digits})"
@@ -215,7 +215,7 @@ def _is_number(given: list[exp.Expr]) -> bool:
 
 
 def _named_groups(names: exp.Array) -> str:
-    """``REGEXP_EXTRACT(s, p, ['a', 'b'])`` of DuckDB."""
+    """Return the template of DuckDB's ``REGEXP_EXTRACT(s, p, ['a', 'b'])``."""
     groups = [
         f"'{part.name}', @REGEXP_EXTRACT(@1, @2, {at})"
         for at, part in enumerate(names.expressions, 1)
@@ -240,7 +240,10 @@ _PATH_LISTS = ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY")
 
 
 def _of_pair(name: str, second: exp.Expr) -> str | None:
-    """``LATEST_BY_OFFSET(x, FALSE)`` of ksqlDB, ``JSONB_PATH_QUERY_ARRAY(j, path)``."""
+    """Return the template of a call whose second argument decides; None: it is another.
+
+    ``LATEST_BY_OFFSET(x, FALSE)`` of ksqlDB, and ``JSONB_PATH_QUERY_ARRAY(j, path)``.
+    """
     if name in _BY_OFFSET:
         if not isinstance(second, exp.Boolean):
             return None
@@ -251,7 +254,7 @@ def _of_pair(name: str, second: exp.Expr) -> str | None:
 
 
 def _in_charset(name: str, given: list[exp.Expr]) -> str | None:
-    """``ENCODE(s, 'UTF-8')`` and ``DECODE(b, 'UTF-8')``; None: another charset, or other DECODE."""
+    """Return the template of ``ENCODE(s, 'UTF-8')`` or ``DECODE(b, 'UTF-8')``; None: another."""
     charset = given[1] if len(given) == 2 else None
     if not isinstance(charset, exp.Literal) or charset.name.upper() not in ("UTF-8", "UTF8"):
         return None
@@ -259,7 +262,7 @@ def _in_charset(name: str, given: list[exp.Expr]) -> str | None:
 
 
 def _from_json(given: list[exp.Expr]) -> str | None:
-    """``FROM_JSON(s, 'a STRING, b ARRAY<INT>')``; None: the schema is no such literal."""
+    """Return the template of ``FROM_JSON(s, 'a STRING')``; None: the schema is no such literal."""
     if len(given) != 2 or not isinstance(given[1], exp.Literal):
         return None
     schema = str(given[1].this).strip()
@@ -312,7 +315,7 @@ def _of_json(kind: exp.DataType, held: str, path: str, depth: int) -> str | None
 
 
 def _hopping(given: list[exp.Expr]) -> str | None:
-    """``DATE_BIN_HOPPING('5 minutes', '10 minutes', ts)``: the starts of the windows of a time."""
+    """Return the template of ``DATE_BIN_HOPPING(step, size, t)``: the starts of t's windows."""
     if len(given) != 3 or not all(isinstance(p, exp.Literal | exp.Interval) for p in given[:2]):
         return None
     hop, width = (str(p.this.name if isinstance(p, exp.Interval) else p.name) for p in given[:2])
@@ -323,9 +326,10 @@ def _hopping(given: list[exp.Expr]) -> str | None:
 
 
 def _at_path(name: str, given: list[exp.Expr]) -> str | None:
-    """``JSONB_EXTRACT_PATH(j, 'a', '1')``: digits are a place in a list or a name in an object.
+    """Return the template of ``JSONB_EXTRACT_PATH(j, 'a', '1')``.
 
-    None: a step is no literal, counts from the end of a list, or has a quote.
+    A step of digits is a place in a list or a name in an object. None: a step is no literal, counts
+    from the end of a list, or has a quote.
     """
     steps: list[list[str]] = []
     for step in given[1:]:
@@ -340,7 +344,7 @@ def _at_path(name: str, given: list[exp.Expr]) -> str | None:
 
 
 def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Expr]]:
-    """``MAP('a', x, 'b', y)`` and ksqlDB's ``MAP('a' := x)``."""
+    """Return template and arguments of ``MAP('a', x, 'b', y)`` or ksqlDB's ``MAP('a' := x)``."""
     pairs: list[exp.Expr] = []
     for part in given:
         is_pair = isinstance(part, exp.PropertyEQ | exp.Kwarg)

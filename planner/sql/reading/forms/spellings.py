@@ -96,7 +96,7 @@ def _group(match: re.Match[str]) -> str:
 
 
 def _rollup(select: exp.Select) -> None:
-    """``GROUP BY a, b WITH ROLLUP`` is ``GROUP BY ROLLUP (a, b)``."""
+    """Rewrite ``GROUP BY a, b WITH ROLLUP`` as ``GROUP BY ROLLUP (a, b)``."""
     group = select.args.get("group")
     if group is None:
         return
@@ -108,7 +108,7 @@ def _rollup(select: exp.Select) -> None:
 
 
 def _rows_of_list(select: exp.Select, engine: str, error: Error) -> None:
-    """``SELECT UNNEST(l) AS x FROM t`` is ``SELECT x FROM t CROSS JOIN UNNEST(l) AS u (x)``."""
+    """Rewrite ``SELECT UNNEST(l) AS x FROM t`` with ``CROSS JOIN UNNEST(l) AS u (x)``."""
     rows = []
     for part in select.expressions:
         value = part.this if isinstance(part, exp.Alias) else part
@@ -142,7 +142,7 @@ def _rows_of_list(select: exp.Select, engine: str, error: Error) -> None:
 
 
 def _zip(select: exp.Select, pairs: list[tuple[exp.Expr, exp.Expr]]) -> None:
-    """Two lists in the list of a SELECT become rows together; the shorter ends with nulls."""
+    """Turn two lists of a SELECT into rows together; the shorter list ends with nulls."""
     lists = [v.expressions[0] if isinstance(v, exp.Unnest) else v.this for _, v in pairs]
     columns = [exp.to_identifier(f"@element{at}", quoted=True) for at in range(len(pairs))]
     zipped = exp.Anonymous(this="LIST_ZIP", expressions=[one.copy() for one in lists])
@@ -158,7 +158,7 @@ def _zip(select: exp.Select, pairs: list[tuple[exp.Expr, exp.Expr]]) -> None:
 
 
 def _series(table: exp.Table, error: Error) -> exp.Expr:
-    """``GENERATE_SERIES(1, 3) AS t (g)`` of literals as VALUES."""
+    """Rewrite ``GENERATE_SERIES(1, 3) AS t (g)`` of literals as VALUES."""
     call = table.this
     ends = [call.args.get(part) for part in ("start", "end", "step")]
     numbers = [_number(end) for end in ends if end is not None]

@@ -78,7 +78,7 @@ def _place_in_list(held: exp.Bracket) -> None:
 
 
 def _slice(node: exp.TimeSlice) -> None:
-    """``TIME_SLICE(t, 15, 'MINUTE')`` is a bucket of 15 minutes since 1970."""
+    """Rewrite ``TIME_SLICE(t, 15, 'MINUTE')`` as a bucket of 15 minutes since 1970."""
     unit, count = node.args["unit"].name.upper(), node.expression
     if unit in _SLICES and isinstance(count, exp.Literal) and not node.args.get("kind"):
         length = exp.Interval(this=exp.Literal.string(count.name), unit=exp.var(unit))

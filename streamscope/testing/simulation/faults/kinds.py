@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 def inject(world: World, kinds: Mapping[str, Kind]) -> list[str]:
-    """Choose some kinds and schedule each a few times; the names of the chosen kinds."""
+    """Choose some kinds and schedule each a few times; return the names of the chosen kinds."""
     random = world.scheduler.random
     share = max(0.2, min(1.0, 2 / len(kinds)))
     moments = {f.__name__ for f in MOMENTS}

@@ -34,7 +34,7 @@ class Decision:
         self._answered = self._joins_answered()
 
     def broken(self, out: Iterable[Instruction]) -> Iterator[Broken]:
-        """Return the laws that the decision breaks, each with details."""
+        """Yield the laws that the decision breaks, each with details."""
         notice = self._notice
         if isinstance(notice, HostReady) and self._is_refused:
             host = self._core.job.current(notice.host)
@@ -79,7 +79,7 @@ class Decision:
         return any(i.epoch not in notice.writer_epochs for i in writer.instances)
 
     def _joins_answered(self) -> list[tuple[VertexState, Join]]:
-        """Joins that wait for the checkpoint that the notice announces."""
+        """Return the joins that wait for the checkpoint that the notice announces."""
         notice, job = self._notice, self._core.job
         if not isinstance(notice, CheckpointTaken) or not notice.asked:
             return []

@@ -150,7 +150,7 @@ class WatchedManager(JobManager):
         }
 
     def _is_in_order(self, newest: int) -> None:
-        """Laws of instances, of joins, and of new instances' start positions."""
+        """Check the laws of instances, of joins, and of new instances' start positions."""
         for vertex in self.vertices.values():
             name, there = vertex.shape.id, {i.epoch for i in vertex.instances}
             slots = [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]
@@ -191,7 +191,7 @@ class WatchedManager(JobManager):
                 self._world.violate("the input of a new instance exists", detail)
 
     def _is_needed(self, name: str) -> bool:
-        """Whether a vertex was restarted for its readers, or a restarted running vertex reads it.
+        """Return whether a vertex was restarted for its readers, or such a running vertex reads it.
 
         Such a vertex runs to its end even if its own readers finish before.
         """

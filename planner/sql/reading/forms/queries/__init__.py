@@ -1,1 +1,1 @@
-"""Forms of whole queries and statements of other engines."""
+"""Rewrites whole queries and statements of other engines to compiled spellings."""

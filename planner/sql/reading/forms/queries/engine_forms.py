@@ -39,7 +39,7 @@ def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
 
 
 def _sum(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """``t + INTERVAL '1 month 3 days'``: the months first, as Spark and PostgreSQL add them."""
+    """Rewrite ``t + INTERVAL '1 month 3 days'``: months first, as in Spark and PostgreSQL."""
     right = node.args["expression"]
     moved = lengths(right)
     left = node.this
@@ -77,7 +77,7 @@ def _is_plain(node: exp.Expr) -> bool:
 
 
 def _any(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """``ANY(condition)`` as an aggregate."""
+    """Rewrite ``ANY(condition)`` as an aggregate."""
     held = node.this.unnest()
     is_list = isinstance(held, exp.Query | exp.Tuple | exp.Array)
     is_compared = isinstance(node.parent, exp.Binary) and not isinstance(
@@ -89,14 +89,14 @@ def _any(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _distinct_count(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """Return the count is exact, so an allowed error has no effect."""
+    """Drop the allowed error of an approximate count, since the count here is exact."""
     if isinstance(node.args.get("accuracy"), exp.Literal):
         node.set("accuracy", None)
     return None
 
 
 def _extreme(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
-    """``MAX(STRUCT(a, b))``: the struct that is first by a, then b."""
+    """Rewrite ``MAX(STRUCT(a, b))`` as the first struct in the order of a, then b."""
     held = node.this
     is_call = not isinstance(node.parent, exp.Filter | exp.Window) and not node.expressions
     if engine not in ("spark", "duckdb") or not isinstance(held, exp.Struct) or not is_call:
@@ -114,7 +114,7 @@ def _extreme(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _sorted(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
-    """``ARRAY_SORT(l, FALSE)`` of Flink, and Spark's with a comparator."""
+    """Rewrite Flink's ``ARRAY_SORT(l, FALSE)``, and Spark's with a comparator."""
     order = node.args.get("expression")
     if order is None:
         return None
@@ -179,7 +179,7 @@ def _direction(order: exp.Lambda) -> int | None:
 
 
 def _zipped(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
-    """``ARRAYS_ZIP(a, b)`` of Spark has fields with the names of its columns."""
+    """Rewrite Spark's ``ARRAYS_ZIP(a, b)``, whose fields have the names of its columns."""
     if engine != "spark":
         return None
     given = [part for part in (node.this, *node.expressions) if isinstance(part, exp.Expr)]
@@ -202,7 +202,7 @@ def _zipped(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _truncated(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
-    """``DATE_TRUNC('YEAR', '2015-03-05')`` of Spark reads a literal as a time."""
+    """Rewrite Spark's ``DATE_TRUNC('YEAR', '2015-03-05')``, which reads a text as a time."""
     held = node.this
     if engine == "spark" and isinstance(held, exp.Literal) and held.is_string:
         held.replace(exp.cast(held.copy(), "TIMESTAMP"))
@@ -210,7 +210,7 @@ def _truncated(node: exp.Expr, engine: str, _error: Error) -> exp.Expr | None:
 
 
 def _not_in(node: exp.Expr, _engine: str, _error: Error) -> exp.Expr | None:
-    """``x NOT IN (SELECT y ... WHERE b.k = a.k)`` as NOT EXISTS; a null makes it unknown."""
+    """Rewrite ``x NOT IN (SELECT y ... WHERE b.k = a.k)`` as NOT EXISTS, with its nulls."""
     query = node.args.get("query")
     if query is None or isinstance(node.this, exp.Tuple):
         return None

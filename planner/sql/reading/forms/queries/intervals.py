@@ -44,7 +44,7 @@ _MONTH_DAYS_MIN = 28
 
 
 def aged(node: exp.Expr) -> exp.Expr | None:
-    """``AGE(a, b) > INTERVAL '12 hours'`` is ``(a - b) > ...``; with months it would not be."""
+    """Rewrite ``AGE(a, b) > INTERVAL '12 hours'`` as ``(a - b) > ...``; None if months matter."""
     sides = {"this": node.this, "expression": node.args.get("expression")}
     ages = {name: side for name, side in sides.items() if side is not None and _is_age(side)}
     lengths = [side for side in sides.values() if isinstance(side, exp.Interval)]
@@ -63,7 +63,7 @@ def _is_age(node: exp.Expr) -> bool:
 
 
 def _is_short(interval: exp.Interval) -> bool:
-    """Return whether an interval of one unit is shorter than each month."""
+    """Return whether an interval of one unit is shorter than every month."""
     unit = str(interval.args.get("unit") or "").upper().removesuffix("S")
     value = interval.this
     if unit not in _US or not isinstance(value, exp.Literal):

@@ -77,7 +77,7 @@ def _is_function(held: exp.Expr) -> bool:
 
 
 def _call_alone(select: exp.Select, held: exp.Expr) -> None:
-    """``FROM f(x) AS t (a)`` is ``FROM one_row CROSS JOIN UNNEST(f(x)) AS t (a)``."""
+    """Rewrite ``FROM f(x) AS t (a)`` as ``FROM one_row CROSS JOIN UNNEST(f(x)) AS t (a)``."""
     joins = select.args.get("joins") or []
     select.set("from_", _one_row(held))
     held.parent = None

@@ -41,7 +41,7 @@ class OwnFunction(exp.Expression):
 
 
 def own_function(parser: Any) -> exp.Expr | None:
-    """Parse a CREATE FUNCTION of an expression; None: it is another statement."""
+    """Parse a CREATE FUNCTION whose body is an expression; None: it is another statement."""
     words = [token.text.upper() for token in parser._tokens[parser._index :][:5]]
     word = "MACRO" if "MACRO" in words else "FUNCTION"
     if words[:1] != ["CREATE"] or word not in words:

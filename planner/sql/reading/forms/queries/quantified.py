@@ -58,7 +58,7 @@ _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def _of_elements(around: exp.Expr, held: exp.Expr, *, is_any: bool) -> exp.Expr:
-    """``x > ALL (list)``: NULL if no element decides and one comparison is NULL."""
+    """Rewrite ``x > ALL (list)``: NULL if no element decides and a comparison is NULL."""
     name = exp.to_identifier("@one", quoted=True)
     test = type(around)(this=around.this.copy(), expression=name.copy())
 
@@ -101,7 +101,7 @@ def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
 
 
 def _is_condition(node: exp.Expr) -> bool:
-    """Return whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
+    """Return whether a node is a side of ANDs and ORs in WHERE, where null acts as false."""
     around = node.parent
     while isinstance(around, exp.And | exp.Or | exp.Paren):  # terminates: a tree is finite
         around = around.parent
@@ -117,7 +117,7 @@ def _without_parens(node: exp.Expr) -> exp.Expr:
 def _extreme(around: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr | None:
     """Return ``x >= ALL (SELECT y ...)`` as a comparison with the greatest y, for a side of OR.
 
-    It is true without a y, and not true beside a null.
+    The comparison is true if there is no y, and not true if a y is null.
     """
     if not isinstance(query, exp.Select) or len(query.expressions) != 1:
         return None

@@ -62,7 +62,7 @@ def _name(node: exp.Expr) -> str:
 
 
 def _is_unstored(node: exp.Expr) -> bool:
-    """Return whether it is a CREATE TABLE with columns, whose rows no option locates."""
+    """Return whether a node is a CREATE TABLE with columns, whose rows no option locates."""
     if not _has_columns(node):
         return False
     options = node.args.get("properties")
@@ -71,7 +71,7 @@ def _is_unstored(node: exp.Expr) -> bool:
 
 
 def _has_columns(node: exp.Expr) -> bool:
-    """Return whether it is a CREATE of columns with types."""
+    """Return whether a node is a CREATE of columns with types."""
     if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):
         return False
     columns = list(node.this.find_all(exp.ColumnDef))

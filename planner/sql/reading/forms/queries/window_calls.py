@@ -15,5 +15,5 @@ GROUPED = {
 
 
 def is_window_call(node: exp.Expr) -> bool:
-    """Return whether it is a window among the keys."""
+    """Return whether a node is a window among the keys of GROUP BY."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in GROUPED

@@ -19,7 +19,7 @@ _PUT = {"JSONB_SET": ("set", "replace"), "JSONB_INSERT": ("after", "insert")}
 
 
 def of_postgres(node: exp.Expr) -> exp.Expr | None:
-    """Return the tree that is compiled; None: the node already is."""
+    """Return the tree that is compiled for a node; None: the node itself is."""
     value, other = node.this, node.args.get("expression")
     if type(node) in _CALLED:
         name, parts = _CALLED[type(node)]
@@ -59,7 +59,7 @@ def _called(name: str, *given: exp.Expr) -> exp.Expr:
 
 
 def _without(held: exp.Expr, part: exp.Expr) -> exp.Expr:
-    """``j - 'key'``, ``j - ARRAY['a', 'b']``, ``j - 0``."""
+    """Rewrite ``j - 'key'``, ``j - ARRAY['a', 'b']`` and ``j - 0``."""
     if isinstance(part, exp.Array):
         return reduce(lambda a, b: _called("JSON_WITHOUT", a, b), part.expressions, held)
     number = part.this if isinstance(part, exp.Neg) else part
@@ -81,7 +81,7 @@ def _path(node: exp.Expr) -> exp.Expr:
 
 
 def _put(node: exp.Anonymous) -> exp.Expr | None:
-    """``JSONB_SET(j, path, value, FALSE)`` and ``JSONB_INSERT(j, path, value, TRUE)``."""
+    """Rewrite ``JSONB_SET(j, path, value, FALSE)`` and ``JSONB_INSERT(j, path, value, TRUE)``."""
     kinds = _PUT.get(node.name.upper())
     held, *more = node.expressions or [None]
     if kinds is None or len(more) not in (2, 3) or not isinstance(held, exp.Expr):
@@ -94,7 +94,7 @@ def _put(node: exp.Anonymous) -> exp.Expr | None:
 
 
 def _length(node: exp.MakeInterval) -> exp.Expr | None:
-    """``MAKE_INTERVAL(hours => 2, mins => 5)``, a sum of lengths."""
+    """Rewrite ``MAKE_INTERVAL(hours => 2, mins => 5)`` as a sum of lengths."""
     parts: list[exp.Expr] = []
     given = [part for part in node.args.values() if isinstance(part, exp.Expr)]
     for at, part in enumerate(given):
@@ -151,7 +151,7 @@ _JSON_CALLS = (
 
 
 def with_json_columns(statements: list[exp.Expr]) -> None:
-    """Mark the columns whose name only columns of type JSON have in the declarations."""
+    """Mark columns as JSON if all declared columns of their name have the type JSON."""
     kinds: dict[str, set[bool]] = {}
     for statement in statements:
         for column in statement.find_all(exp.ColumnDef):

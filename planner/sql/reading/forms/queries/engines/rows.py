@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Operators between rows of values.
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PAIRS = "(a, b) IN (SELECT ...) belongs in WHERE, without NOT: write EXISTS or NOT EXISTS"
-#: The bounds of ``(@s, @e)``, whose end may be first; a bound that is NULL is the end.
+#: The start and end of the interval ``(@s, @e)``, which may be swapped; a NULL is the end.
 _LOW = 'CASE WHEN "@e" < "@s" OR "@s" IS NULL THEN "@e" ELSE "@s" END'
 _HIGH = 'CASE WHEN "@e" < "@s" OR "@s" IS NULL THEN "@s" ELSE "@e" END'
 #: OVERLAPS of bounds as the standard defines it, which excludes the ends, and as Flink does.
@@ -33,7 +33,10 @@ _SAME = '"@a{0}" IS NOT DISTINCT FROM "@b{0}"'
 
 
 def compared(node: exp.Expr, engine: str) -> exp.Expr | None:
-    """``(a, b) < (c, d)``: the first values that differ decide; in DuckDB two nulls are equal."""
+    """Rewrite ``(a, b) < (c, d)``: the first values that differ decide.
+
+    In DuckDB two nulls are equal.
+    """
     left, right = _row(node.this), _row(node.args.get("expression"))
     if not left or len(left) != len(right):
         return None
@@ -68,7 +71,7 @@ def _compared_by_duckdb(node: exp.Expr, pairs: list[tuple[exp.Expr, exp.Expr]]) 
 
 
 def among(node: exp.In, engine: str, error: Error) -> exp.Expr | None:
-    """``(a, b) IN ((1, 2), (3, 4))`` and ``(a, b) IN (SELECT x, y ...)``.
+    """Rewrite ``(a, b) IN ((1, 2), (3, 4))`` and ``(a, b) IN (SELECT x, y ...)``.
 
     Raises:
         SqlError: made by ``error``; a query is outside WHERE, or in NOT, where nulls matter.
@@ -110,7 +113,10 @@ def _exists(node: exp.In, values: list[exp.Expr], error: Error) -> exp.Expr:
 
 
 def overlaps(node: exp.Overlaps, engine: str) -> exp.Expr | None:
-    """``(a, b) OVERLAPS (c, d)`` of times, where b and d may be lengths; in Flink ends count."""
+    """Rewrite ``(a, b) OVERLAPS (c, d)`` of times; b and d may be lengths.
+
+    In Flink the ends belong to the intervals.
+    """
     sides = (node.this, node.expression)
     if not all(isinstance(side, exp.Tuple) and len(side.expressions) == 2 for side in sides):
         return None
