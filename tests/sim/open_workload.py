@@ -80,7 +80,7 @@ def versions(random: Random) -> Made:
 def left_so_far(random: Random) -> Made:
     """The current row of each key with that of another table, if there is one."""
     left, right = (_versions(random, name).select("k", "x") for name in ("left", "right"))
-    return left.join(right.select("k", y="x"), on="k", how="left"), ("k",)
+    return left.join(right.select("k", y=col("x")), on="k", how="left"), ("k",)
 
 
 def per_version(random: Random) -> Made:

@@ -102,7 +102,7 @@ def interval_joined(path: Path) -> Query:
     events = Stream.from_parquet(str(path), vs="t", delay="1s")
     few, many = events.filter(col("x") > 1), events.filter(col("x") < 1)
     pairs = few.join(many, on="key", within=("-300ms", "0s"), how="left")
-    return pairs.select("key", "x", y="x_right").to_parquet()
+    return pairs.select("key", "x", y=col("x_right")).to_parquet()
 
 
 def rolling(path: Path) -> Query:

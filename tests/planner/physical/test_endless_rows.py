@@ -38,7 +38,7 @@ def test_steps_that_wait_are_named(readings: Stream) -> None:
     (note,) = _notes(readings.upserts("k").to_parquet())
     assert note.startswith("clip on k")
     lasting = readings.for_ever()
-    (note,) = _notes(lasting.join(lasting.select("k", y="x"), on="k", how="left").to_parquet())
+    (note,) = _notes(lasting.join(lasting.select("k", y=col("x")), on="k", how="left").to_parquet())
     assert note.startswith("temporal left join on k")
 
 
@@ -100,7 +100,7 @@ def test_a_session_of_rows_that_live_for_ever_is_named(readings: Stream) -> None
 ANSWERS: dict[str, Callable[[Stream], Stream]] = {
     "chop": lambda rows: rows.chop("1m"),
     "function": lambda rows: rows.chop("1m").apply(_same, {"k": "string", "x": "int64"}),
-    "extend": lambda rows: rows.extend("1s").join(rows.select("k", y="x"), on="k"),
+    "extend": lambda rows: rows.extend("1s").join(rows.select("k", y=col("x")), on="k"),
     "session": lambda rows: (
         rows.group_by("x").window(session("5s", running=True)).agg(k=agg.max("k"))
     ),
@@ -133,7 +133,7 @@ def test_ways_out_are_ways_out(readings: Stream) -> None:
     assert not _notes(totals.to_kafka("t", servers="s", key="k", upsert=True))
     windows = readings.group_by("k").window(tumbling("1s")).agg(n=agg.count())
     assert not _notes(windows.to_parquet())
-    joined = readings.join(readings.upserts("k").select("k", y="x"), on="k")
+    joined = readings.join(readings.upserts("k").select("k", y=col("x")), on="k")
     assert not _notes(joined.to_parquet())
 
 

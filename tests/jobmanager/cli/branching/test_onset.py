@@ -35,7 +35,8 @@ QUERIES = {
     "hopping": (STATEFUL["hopping"], 0),
     "sessions": (STATEFUL["sessions"], 150_000),
     "own_totals": (STATEFUL["own_totals"], 700_000),
-    "two_stages": (STATEFUL["two_stages"], 0),
+    # Results of the first window are valid for 700 ms.
+    "two_stages": (STATEFUL["two_stages"], 700_000),
     "interval": (STATEFUL["interval"], 300_000),
     "union": (STATEFUL["union"], 0),
     "snapshots": (OTHERS["snapshots"], 600_000),

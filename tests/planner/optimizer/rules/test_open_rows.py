@@ -64,11 +64,13 @@ QUERIES: dict[str, Callable[[], Stream]] = {
     "filtered": lambda: versions(3).filter(col("x") > 1).select("k", y=col("x") * 2),
     "per version": lambda: versions(4).group_by("x").agg(n=agg.count(), last=agg.max("k")),
     "mean per version": lambda: versions(4).group_by().agg(m=agg.mean("x")),
-    "join": lambda: versions(5).join(versions(6).select("k", y="x"), on="k"),
-    "left": lambda: versions(5).join(versions(6).select("k", y="x"), on="k", how="left"),
+    "join": lambda: versions(5).join(versions(6).select("k", y=col("x")), on="k"),
+    "left": lambda: versions(5).join(versions(6).select("k", y=col("x")), on="k", how="left"),
     "anti": lambda: versions(5).join(versions(6), on="k", how="anti"),
     "left of all": lambda: (
-        things(7).for_ever().join(things(8, 3).for_ever().select("k", y="x"), on="k", how="left")
+        things(7)
+        .for_ever()
+        .join(things(8, 3).for_ever().select("k", y=col("x")), on="k", how="left")
     ),
     "first rows": lambda: things(9).group_by("k").top(2, by="x"),
     "condition": lambda: versions(18).join(versions(19), on="k", how="left", where=LESS),
@@ -81,9 +83,9 @@ QUERIES: dict[str, Callable[[], Stream]] = {
     "first": lambda: versions(22).deduplicate("x"),
     "first within": lambda: versions(22).deduplicate("x", within="9us"),
     "limit": lambda: versions(23).limit(7),
-    "last before": lambda: versions(24).join_asof(versions(25).select("k", y="x"), by="k"),
+    "last before": lambda: versions(24).join_asof(versions(25).select("k", y=col("x")), by="k"),
     "nearest": lambda: versions(26).join_asof(
-        things(27).select("k", y="x"), by="k", strategy="nearest", tolerance="4us"
+        things(27).select("k", y=col("x")), by="k", strategy="nearest", tolerance="4us"
     ),
     "session so far": lambda: (
         things(29)
@@ -169,7 +171,7 @@ def test_a_reader_that_asks_when_rows_began_gets_no_net_changes(stream: Stream) 
 
 def test_a_point_joined_with_versions_is_whole() -> None:
     """The reader needs no ends: the events are points, and are emitted at once."""
-    stream = things(12).join(versions(13).select("k", y="x"), on="k")
+    stream = things(12).join(versions(13).select("k", y=col("x")), on="k")
     plan = lower(stream.to_parquet(), root="r")
     assert any("rows at once" in line for stage in plan.stages for line in stage.operators)
     found = answer(plan)
@@ -265,7 +267,7 @@ READERS: dict[str, Callable[[], Stream]] = {
     ),
     "interval": lambda: ending(5).join(versions(6), on="k", within=("-5us", "5us")),
     "interval full": lambda: ending(5).join(versions(6), on="k", within=("0s", "5us"), how="full"),
-    "as of": lambda: things(7).join_asof(versions(8).select("k", y="x"), by="k"),
+    "as of": lambda: things(7).join_asof(versions(8).select("k", y=col("x")), by="k"),
     "chop": lambda: ending(14).chop("7us"),
     "chop of a mean": lambda: means(15).join(lasting(15), on="k").chop("7us"),
     "windows of a mean": lambda: (
