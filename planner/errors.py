@@ -12,7 +12,7 @@ class InvalidPlanError(UsageError):
 
     message = "{reason}"
 
-    # The errors below do not call this: they have fields of their own instead of a reason.
+    # Subclasses with fields of their own instead of a reason do not call this.
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason

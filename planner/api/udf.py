@@ -36,7 +36,7 @@ class Udf:
         """Return the expression that calls the function with these values, per row."""
         try:
             inspect.signature(self.code.target).bind(*args)
-        except ValueError:  # written in C, so it has no signature to check
+        except ValueError:  # a function in C without a signature: it cannot be checked
             pass
         except TypeError:
             raise InvalidPlanError(

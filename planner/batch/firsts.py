@@ -1,4 +1,4 @@
-"""The first events in a batch: of all events, and of events that start together.
+"""ORDER BY and LIMIT in a batch: the first events, and the order of events that start together.
 
 The order of the stream is a column where it is known (:data:`PLACE`). Where it is not, a result
 that would depend on it is an error.

@@ -1,4 +1,4 @@
-"""As-of joins in a batch: sort both sides by time, and match each left event with a neighbour.
+"""As-of joins in a batch: both sides are sorted by time, and a left event matches a neighbour.
 
 Of right events that start together the first or the last matches. If their order is unknown in the
 batch, they must be equal.

@@ -1,4 +1,4 @@
-"""The events of a source, all at once: the input of the batch twin.
+"""Reads all events of a source at once, as the input of the batch twin.
 
 Rows come through the stream's readers. The rule for late rows is applied to each partition's rows
 in their order, so the same rows are dropped. The rule is written a second time here, on whole

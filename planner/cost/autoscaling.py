@@ -1,4 +1,4 @@
-"""The decision of an autoscaled job: measured loads of stages -> new numbers of vertices. Pure.
+"""Decides how an autoscaled job is rescaled: from measured loads of stages to numbers of vertices.
 
 A stage gets ``ceil(n * busy / target_busy)`` vertices, where ``busy`` is the share of the time in
 which its ``n`` vertices work. It gets more by the means over ``settle``, so that load in bursts
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: After a stage has lost vertices, their busy share is at most this part of the target.
 IDLE_SHARE = 0.8
-#: Rounding errors do not add a vertex.
+#: A tolerance, so that rounding errors do not add a vertex.
 _EPSILON = 1e-9
 
 

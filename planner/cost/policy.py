@@ -59,7 +59,7 @@ def recorded_policy(given: str | dict[str, Any], name: str) -> str | dict[str, A
         try:
             with open(given, "rb") as file:
                 document = tomllib.load(file)
-        except (OSError, ValueError) as error:  # ValueError: no TOML, or not in UTF-8
+        except (OSError, ValueError) as error:  # ValueError: the file is no TOML, or not in UTF-8
             raise UsageError(f"{name} {given} cannot be read: {error}") from error
         name = given
     stored_policy(document, name)

@@ -18,12 +18,12 @@ _DIGITS = 4
 
 
 def to_json(plan: PhysicalPlan) -> str:
-    """Return the document as indented JSON."""
+    """Return the plan's document as indented JSON."""
     return json.dumps(document(plan), indent=2) + "\n"
 
 
 def document(plan: PhysicalPlan) -> dict[str, Any]:
-    """Return the document as plain dicts and lists."""
+    """Return the plan's document as plain dicts and lists."""
     trace = plan.plan_trace
     return {
         "version": VERSION,
@@ -49,7 +49,7 @@ def document(plan: PhysicalPlan) -> dict[str, Any]:
 
 
 def _outputs(plan: PhysicalPlan) -> dict[str, Any]:
-    """Return the outputs of a job with several, each with the columns of its rows."""
+    """Return the outputs of a job that has several, each with the columns of its rows."""
     if len(plan.of_outputs) == 1:
         return {}
     rows = [

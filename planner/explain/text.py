@@ -1,4 +1,4 @@
-"""Prints a plan: as text for people, as Mermaid for pages, as JSON for programs."""
+"""Prints a plan: as text for people, as Mermaid diagrams for pages, as JSON for programs."""
 
 from __future__ import annotations
 

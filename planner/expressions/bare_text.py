@@ -1,4 +1,4 @@
-"""Expressions as text without the parentheses around the whole."""
+"""Expressions as text, without the parentheses around the whole expression."""
 
 from __future__ import annotations
 

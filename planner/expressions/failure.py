@@ -141,7 +141,8 @@ class FailingRows:
         def convert(places: pa.Array) -> None:
             try:
                 evaluated(places)
-            except EvaluationError as error:  # of a user's function
+            except EvaluationError as error:
+                # raised by a user's function
                 raise pa.ArrowInvalid(str(error)) from None
 
         rows = np.arange(len(self._places))

@@ -1,4 +1,4 @@
-"""The rows of a batch for expressions, and the rows on which an operand is needed.
+"""The rows of a batch on which an expression, or an operand of it, is evaluated.
 
 ``and``, ``or``, ``coalesce`` and ``when`` need an operand only on some rows. As long as no operand
 fails, all are computed on all rows at once: this is fast and gives the same values. If an operand

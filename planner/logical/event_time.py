@@ -128,7 +128,7 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
                 plan.keeps(side) and plan.lag_us(side) == (0, 0) and is_start_of(below, inner)
                 for side, below, inner in of_sides(plan, expr)
             )
-        case Join():  # a point side decides where a pair starts
+        case Join():  # if one side is points, its start is the start of the pair
             return any(
                 plan.keeps(side) and below.is_point and is_start_of(below, inner)
                 for side, below, inner in of_sides(plan, expr)
@@ -181,7 +181,7 @@ def _computed_distance_us(plan: LogicalNode, expr: Call) -> tuple[int, int] | No
             return lo - int(expr.option("every_us")), hi
         case ("add" | "subtract") as function, (base, Literal(literal=timedelta() as added)):
             if base.type is None or _digits(base.type) < _MICROSECONDS:
-                return None  # the time was rounded before
+                return None  # the unit of the base is coarser, so the base was rounded before
             us = added // timedelta(microseconds=1) * (1 if function == "add" else -1)
             return lo + us, hi + us
         case _:

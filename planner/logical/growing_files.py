@@ -1,4 +1,4 @@
-"""Plans a query that runs day by day: it reads folders as logs of files, to which files are added.
+"""Plans a query that runs again, day by day, over folders to which files are added.
 
 The rows of a folder are ordered by the order in which its files were read, in one partition. So the
 runs of several days return the same rows as one run over all files. Files that were read must not

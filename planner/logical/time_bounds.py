@@ -37,7 +37,7 @@ class Span:
 
     lo: int | None = None
     hi: int | None = None
-    #: The condition states these bounds and nothing else, so it need not be checked again.
+    #: Whether the condition states these bounds and nothing else, so it need not be checked again.
     is_exact: bool = False
 
     def meet(self, other: Span) -> Span:
@@ -118,7 +118,7 @@ def _compared(pairs: IntervalJoin, a: Node, b: Node, *, is_strict: bool = False)
     sums = _sum(pairs, a), _sum(pairs, b)
     if sums[0] is None or sums[1] is None:
         return Span()
-    total = sums[0].plus(sums[1].times(-1))  # a - b, which is at most 0
+    total = sums[0].plus(sums[1].times(-1))  # the sum ``a - b``, which is at most 0
     if total.right == 0 or total.left != -total.right:
         return Span()
     bound = -total.lo / total.right
@@ -214,7 +214,7 @@ def _constant(node: Node) -> Fraction | None:
         return None
     try:
         value = node.evaluate(ONE_ROW)[0].as_py()
-    except (ValueError, ArithmeticError):  # the expression fails at run time, if there are rows
+    except (ValueError, ArithmeticError):  # leave it: it fails at run time, if there are rows
         return None
     if isinstance(value, timedelta):
         return Fraction(value // _US)

@@ -40,8 +40,8 @@ class NodeMap(IdentityMap[LogicalNode, T]):
 
 #: The nodes that have several readers.
 Shared = NodeMap[bool]
-#: Texts of nodes by their class and the identities of their values, which an entry keeps alive. A
-#: node with other inputs has the same values.
+#: Texts of nodes by their class and the ids of their field values. An entry keeps the values alive,
+#: so that the ids stay unique. A node with other inputs has the same values.
 Contents = dict[tuple[object, ...], tuple[list[object], str]]
 Change = Callable[[LogicalNode, Shared], LogicalNode]
 
@@ -49,7 +49,8 @@ Change = Callable[[LogicalNode, Shared], LogicalNode]
 def topological(root: LogicalNode) -> list[LogicalNode]:
     """Return all nodes, inputs first, otherwise in the order of the query."""
     order: list[LogicalNode] = []
-    visited: set[int] = set()  # of nodes that the plan keeps alive
+    # ids of nodes, which stay unique because the plan keeps the nodes alive
+    visited: set[int] = set()
 
     def visit(node: LogicalNode) -> None:
         visited.add(id(node))

@@ -1,4 +1,4 @@
-"""The changes of a rule to a plan, as lines that ``explain`` prints."""
+"""Compares a plan before and after a rule, for the lines that ``explain`` prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def step_of(
     """Return the difference between two plans, whose texts differ."""
     old, new = (list(map(describe, topological(root))) for root in (before, after))
     removed, added = _without(old, new), _without(new, old)
-    if not removed and not added:  # a rule has moved nodes without changing them
+    if not removed and not added:  # the nodes are the same, so the rule has only moved them
         added = _without(_places(after, describe), _places(before, describe))
     return RuleStep(rule, why, removed, added)
 

@@ -132,7 +132,8 @@ class Stages:
             reads = [e for e in reader.inputs if e.upstream in self.members(stage)]
             is_split = any(e.routing == "forward" for e in reads) and reader.name not in self.keys
             if is_split and reader.parallelism > 1:
-                # its vertices have reached different times, so a new vertex may be behind them
+                # The vertices have reached different times, so a new vertex may be behind its
+                # readers.
                 reason = f"its vertices read single vertices of {stage} and of another stage"
                 raise NotByKeyError(reader.name, reason)
             if is_split and any(not place.is_stateless for place in self.places(reader.name)):

@@ -178,7 +178,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         sum(builder.parallelism for builder in builders),
         sum(feed.channel_count for builder in builders for feed in builder.feeds),
     )
-    for builder, parts in lowering.dealt:  # reads footers
+    for builder, parts in lowering.dealt:  # ``marked`` reads the footers of files
         marks = [marked(part).units for part in parts]
         builder.partitions = tuple(
             replace(p, units=units) for p, units in zip(builder.partitions, marks, strict=True)
@@ -274,7 +274,7 @@ class _Lowering:
         flow = self._flows[sink.input]
         if sink.changes or flow.exchange is not None or len(flow.builders) > 1:
             writer = self._open(flow)
-        else:  # other stages may read this stage, too
+        else:  # the stage of the input writes the output; other stages may read it, too
             writer = flow.builders[0]
         if sink.changes:
             writer.add(EdgeSpread(), "a start and an end for each row")
@@ -341,7 +341,8 @@ class _Lowering:
 
     def _step(self, node: logical.Step, flow: _Flow) -> StageBuilder:
         is_alone = isinstance(node, logical.UserStep) and isinstance(node.spec, CallOnce)
-        if is_alone:  # the step reads its log of values before its rows
+        # the step reads its log of values before its rows, so it begins another stage
+        if is_alone:
             for upstream in flow.builders:
                 upstream.is_closed = True
         builder = self._open(flow, node.stage_kind)

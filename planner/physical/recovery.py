@@ -100,7 +100,8 @@ def checked(
         InvalidPlanError: it cannot be replayed or have replicas, and why.
     """
     if vertex.source is not None and vertex.source.spec.log is not None:
-        # One instance records the decisions that depend on the clock, so it needs checkpoints.
+        # A log has one instance with checkpoints, since it records decisions that depend on the
+        # clock.
         return replace(vertex.recovery, strategy="checkpoint", replicas=1)
     drawing = any(draws_values(operator) for operator in vertex.operators)
     if drawing and strategy in ("replay", "replication"):
@@ -139,7 +140,7 @@ def durations_of(plan: PhysicalPlan) -> dict[str, Durations]:
     """Return by vertex the longest lifetimes of the events of its ports."""
     lifetimes: dict[str, int | None] = {}
     durations: dict[str, Durations] = {}
-    for vertex in plan.vertices:  # upstream first
+    for vertex in plan.vertices:  # vertices are in topological order: upstream first
         durations[vertex.id] = _durations(vertex, lifetimes)
         longest = chain_output_duration(vertex.operators, durations[vertex.id])
         lifetimes.update(dict.fromkeys(vertex.output_streams, longest))

@@ -175,7 +175,8 @@ def _set(node: ClientStatement, names: Names) -> str | None:
         zone = value or key
         if zone.lower() in _UTC:
             return ""
-        if names.text.engine.name not in ("flink", ""):  # there TIMESTAMP is an instant
+        # in other dialects TIMESTAMP itself is an instant
+        if names.text.engine.name not in ("flink", ""):
             raise names.text.error(node, _ZONE.format(zone))
         with names.text.located(node):
             zone_rules(zone)

@@ -47,7 +47,7 @@ _ROUNDING = (
     "floats differ by rounding: they are added in the order in which they come. Use agg.sum, which "
     "is exact, or collect the values and add them with math.fsum"
 )
-#: Number of orders to try with floats of other magnitudes.
+#: Number of orders of arrival to try with floats of very different magnitudes.
 _FLOAT_ORDERS = 4
 _AGAIN = "the code uses a clock, a random number, or a variable that outlives the run"
 _CUT = "the code depends on how events are cut into batches"

@@ -99,7 +99,8 @@ class KafkaOptions:
     until: Place | None = None
     on_bad_row: OnBadRow = "fail"
     on_lost: OnLost = "fail"
-    #: Some of "key", "headers", "timestamp", "partition", "offset": adds ``kafka_key`` and so on.
+    #: Columns to add, such as ``kafka_key``: some of "key", "headers", "timestamp", "partition",
+    #: "offset".
     metadata: Sequence[str] = ()
     skew: Duration | None = None
     #: How far ahead of the wall clock a row may start; None: no limit.

@@ -89,7 +89,7 @@ def _require_arguments(function: Any, what: str, count: int) -> None:
     given = [None] * (count + isinstance(function, type))
     try:
         inspect.signature(called).bind(*given)
-    except ValueError:  # written in C, without a signature
+    except ValueError:  # a function in C without a signature: it cannot be checked
         pass
     except TypeError:
         values = "1 value" if count == 1 else f"{count} values"

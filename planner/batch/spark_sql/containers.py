@@ -80,7 +80,7 @@ def _item(call: Call, container: str, key_or_index: str) -> str:
             lambda x, p: f"get({x}, try_cast(if({p} < 0, size({x}) + {p}, {p}) as int))",
         )
     key = cast("entry.key", kind.key_type, _type_of(call.args[1]), str(call))
-    # Spark treats NaN as equal to NaN
+    # a NaN key matches nothing here, but Spark treats NaN as equal to NaN
     not_nan = f" and not isnan({key})" if is_float(call.args[1]) else ""
     entries = f"filter({container}, entry -> {key} = {key_or_index}{not_nan})"
     return f"get(transform({entries}, entry -> entry.value), 0)"

@@ -96,7 +96,8 @@ def _between(call: Call, a: str, low: str, high: str) -> str:
 
 def _is_in(call: Call, a: str) -> str:
     kind = call.args[0].type
-    comparable = [v for v in call.option("values") if v == v]  # Spark treats NaN as equal to NaN
+    # leave out NaN: in Spark it would equal NaN
+    comparable = [v for v in call.option("values") if v == v]
     members = ", ".join(literal(Literal(v, kind)) for v in comparable)
     if not members:
         return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")

@@ -1,4 +1,4 @@
-"""The order of a key's events for code that gets them one after the other.
+"""The order in which user code gets the events of a key in a batch.
 
 Events are sorted by ``_vs``. Events that start together keep their place in the stream where it is
 known. Where it is not, the code runs twice, with these events sorted by value, ascending and

@@ -1,1 +1,1 @@
-"""User code in the batch twin."""
+"""User code in the batch twin, which runs the same plan on Spark."""

@@ -1,4 +1,4 @@
-"""Row patterns over all rows of one key, by backtracking, one row and one condition at a time.
+"""Row patterns in a batch, over all rows of a key: backtracking, one row and condition at a time.
 
 It shares only the program of a pattern and the expressions with the stream. A path is followed as
 far as possible, the preferred one first, and abandoned when it fails.

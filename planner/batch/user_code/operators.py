@@ -1,4 +1,4 @@
-"""A user's operator over all its events at once, or one by one if events may be poison.
+"""A user's operator in a batch: it gets all events at once, or one by one if some may be poison.
 
 It gets the events of its key (of the whole stream, if it has none) and the end, CTI(INF). Earlier
 CTIs of the stream are left out: the output of an operator must not depend on them.
@@ -29,7 +29,7 @@ class _Context:
         self._name = name
 
     def now(self) -> Any:
-        """Raise an error, as the next two methods do."""
+        """Raise an error: a batch has no recorded clock, randomness or lookups."""
         raise UnsupportedInBatchError(
             self._name, "a batch would get other outside values than the job recorded"
         )
@@ -37,7 +37,7 @@ class _Context:
     random = now
 
     def lookup(self, function: Any, key: Any) -> Any:
-        """Raise an error."""
+        """Raise an error: a batch has no recorded clock, randomness or lookups."""
         return self.now()
 
 

@@ -1,4 +1,4 @@
-"""A keyed process over all events of one key: a plain loop, with its timers in a dictionary.
+"""A keyed process in a batch: a plain loop over the events of one key, with timers in a dict.
 
 It implements :mod:`rvertex.user_code.keyed.process` a second time, as simply as possible. It shares
 with the stream's operator only the classes of events and timers, and the Python values of columns.
@@ -130,7 +130,7 @@ class _Context:
         return self.vs
 
     def now(self) -> Any:
-        """Raise an error, as the next two methods do."""
+        """Raise an error: a batch has no recorded clock, randomness or lookups."""
         raise UnsupportedInBatchError(
             self._name,
             "ctx.now, ctx.random and ctx.lookup would return other values than the job recorded",
@@ -139,7 +139,7 @@ class _Context:
     random = now
 
     def lookup(self, function: Any, key: Any) -> Any:
-        """Raise an error."""
+        """Raise an error: a batch has no recorded clock, randomness or lookups."""
         return self.now()
 
     def _moment(self, time: Any) -> int:

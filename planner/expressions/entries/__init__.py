@@ -1,1 +1,1 @@
-"""What an entry of a function consists of, and how it is declared."""
+"""The parts of a function's entry in the catalogue, and how they are declared."""

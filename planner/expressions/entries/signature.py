@@ -1,4 +1,4 @@
-"""Types, evaluates and prints functions."""
+"""Determines the types of calls, and prints calls."""
 
 from __future__ import annotations
 

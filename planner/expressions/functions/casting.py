@@ -87,7 +87,8 @@ def convert(value: Value, target: pa.DataType) -> Value:
     if pa.types.is_decimal(source) and pa.types.is_integer(target):
         return _whole_part(value).cast(target)
     if pa.types.is_integer(source) and pa.types.is_floating(target):
-        return value.cast(target, safe=False)  # the nearest float, also above 2**53
+        # an unsafe cast gives the nearest float, also above 2**53
+        return value.cast(target, safe=False)
     if pa.types.is_floating(source) and pa.types.is_integer(target):
         return pc.trunc(value).cast(target)
     if pa.types.is_timestamp(source) and pa.types.is_integer(target):

@@ -61,7 +61,8 @@ def rounded(value: Value, digits: int, target: pa.DataType) -> Value:
     """Round decimals to ``digits`` places, with result type ``target``."""
     if not _has_room(value.type):
         return _by_python(value, target, digits)
-    digits = max(digits, value.type.scale - value.type.precision - 1)  # below this the result is 0
+    # with fewer digits every result is 0
+    digits = max(digits, value.type.scale - value.type.precision - 1)
     return _with_room(value, lambda wide: pc.round(wide, digits, _HALVES), target)
 
 
@@ -191,7 +192,7 @@ def divided_exactly(values: Sequence[Value], which: int) -> Value:
             made = np.divmod(few[0], few[1])[which] / unit
         null = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
         return pa.array(made, pa.float64(), mask=null[0] | null[1] | (few[1] == 0))
-    # Python rounds ``int / int`` once, for integers of any size.
+    # Python rounds the quotient of two integers of any size only once, to the nearest float.
     quotients = [
         None if a is None or not b else divmod(_ticks(a, scale), _ticks(b, scale))[which] / unit
         for a, b in zip(*(column.to_pylist() for column in columns), strict=True)

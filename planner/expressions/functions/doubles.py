@@ -67,7 +67,7 @@ def cube_root(numbers: Doubles) -> Doubles:
     """Return the cube root of each number, as the nearest double; 0, inf and NaN unchanged."""
     has_digits = np.isfinite(numbers) & (numbers != 0)
     mantissas, exponents = np.frexp(np.where(has_digits, numbers, 1.0))
-    thirds = -(-exponents // 3)  # rounded up, so that the scaled numbers are 1/8 to 1
+    thirds = -(-exponents // 3)  # rounded up, so that the scaled numbers are between 1/8 and 1
     scaled = np.ldexp(mantissas, exponents - 3 * thirds)
     guess = np.cbrt(scaled)
     square, square_rest = _product(guess, guess)

@@ -61,7 +61,8 @@ def _with_whole_numbers(call: Call) -> Call:
     first, *rest = call.args
     made = [_whole(arg, call.function, place) for place, arg in enumerate(rest)]
     if call.function == "is_in":
-        made = [arg for arg in made if not _is_fraction(arg)]  # they equal no integer
+        # a fraction equals no integer, so it is no member
+        made = [arg for arg in made if not _is_fraction(arg)]
     args = (_whole(first, call.function, None), *made)
     return call if any(map(_is_fraction, args)) or len(args) == 1 else replace(call, args=args)
 

@@ -217,7 +217,7 @@ def _truncate(call: Call, a: str) -> str:
     sql = f"({floor_divide(a, every)} * {integer(every)})"
     if not may_overflow(call):
         return sql
-    # The multiple below the least time overflows to a later time.
+    # Rounding down near the least time overflows to a later time, which this check finds.
     return let2(a, sql, lambda x, y: f"if({y} > {x}, {_no_room(call)}, {y})")
 
 

@@ -1,4 +1,4 @@
-"""Errors of the batch twin, with alternatives."""
+"""Errors of the batch twin; each message names an alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes a value once that an expression uses several times.
+"""Writes a value that an expression uses several times only once.
 
 Spark SQL has no ``let``; a lambda over an array of one value replaces it. So the size of the text
 is linear in the size of the expression tree.

@@ -87,7 +87,7 @@ class _Grouped(Step):
     @property
     @abstractmethod
     def phase(self) -> Phase:
-        """Which step of the aggregation it is."""
+        """The step of the aggregation that the node computes."""
 
     def __post_init__(self) -> None:
         schema = self.operator().output_schema([self.input.schema])
@@ -132,10 +132,10 @@ class WindowAgg(_Grouped):
     size_us: int
     every_us: int
     aggregates: tuple[Aggregate, ...] = field()
-    #: The input's events are points, so windows may share partial results (panes).
+    #: Whether the input's events are points: then windows may share partial results (panes).
     points: bool
     phase: Phase = "complete"
-    #: The input's rows are emitted when they begin, and their ends later.
+    #: Whether the input's rows are emitted when they begin, and their ends later.
     edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
@@ -196,16 +196,18 @@ class DataWindowAgg(_Grouped):
     keys: tuple[str, ...] = field()
     window: DataWindow
     aggregates: tuple[Aggregate, ...] = field()
-    #: The input's events are points; only snapshots use this.
+    #: Whether the input's events are points; only snapshots use this.
     points: bool
     #: Only sessions have phases; the partial one has panes of ``pane_us``, us.
     phase: Phase = "complete"
     pane_us: int = 0
-    #: The input's events never end; only snapshots use this.
+    #: Whether the input's events never end; only snapshots use this.
     endless: bool = False
-    #: Rows are emitted when they begin, and their ends later; only snapshots and running sessions.
+    #: Whether rows are emitted when they begin, and their ends later; only for snapshots and
+    #: running sessions.
     edges: bool = False
-    #: With edges: each change of a key ends its result and begins a new one, even an equal one.
+    #: Whether, with edges, each change of a key ends its result and begins another, even an equal
+    #: one.
     renews: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
@@ -218,7 +220,7 @@ class DataWindowAgg(_Grouped):
         return (
             isinstance(window, SessionWindow)
             and window.max_us is None
-            and window.gap_us > 1  # a pane would be an instant
+            and window.gap_us > 1  # with a gap of 1 us a pane would be a single instant
             and not any(s.is_holistic or s.definition.needs_sequence for s in specs)
         )
 

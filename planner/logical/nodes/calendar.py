@@ -1,4 +1,4 @@
-"""The logical node around windows by a calendar; part of :mod:`planner.logical.nodes`."""
+"""The logical node for calendar windows; part of :mod:`planner.logical.nodes`."""
 
 from __future__ import annotations
 

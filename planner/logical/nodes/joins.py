@@ -120,7 +120,7 @@ class Join(SideBySide):
     where: Node | None = None
     #: The columns that ``where`` reads, as in ``columns``.
     reads: tuple[tuple[Side, str, str], ...] = ()
-    #: Rows are emitted when they begin, and their ends later (:mod:`rstream.items.edges`).
+    #: Whether rows are emitted when they begin, and their ends later (:mod:`rstream.items.edges`).
     edges: bool = False
     schema: pa.Schema = field(init=False)
 
@@ -220,7 +220,7 @@ class Clip(TwoSided):
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     label: str = ""
-    #: Rows are emitted when they begin, and their ends later.
+    #: Whether rows are emitted when they begin, and their ends later.
     edges: bool = False
 
     @property
@@ -261,7 +261,7 @@ class AsOf(SideBySide):
     tolerance_us: int | None
     how: AsOfKind
     label: str = ""
-    #: Left rows are emitted when they begin, and their ends later.
+    #: Whether left rows are emitted when they begin, and their ends later.
     edges: bool = False
     schema: pa.Schema = field(init=False)
 

@@ -56,8 +56,8 @@ class Lifetime(SameRows):
 
     change: LifetimeChange
     label: str = ""
-    #: Rows are emitted when they begin, and their ends later. A chop reads such rows, but emits
-    #: rows with their ends.
+    #: Whether rows are emitted when they begin, and their ends later. A chop reads such rows, but
+    #: emits rows with their ends.
     edges: bool = False
 
     def operator(self) -> LifetimeChange | EdgeChop | EdgeExtend:
@@ -131,7 +131,7 @@ class Stitch(SameRows):
 
     on: tuple[str, ...]
     label: str = ""
-    #: Rows come when they begin, and may end later.
+    #: Whether rows come when they begin, and their ends later.
     edges: bool = False
 
     def operator(self) -> stitch.Stitch | EdgeAggregate:
@@ -177,7 +177,7 @@ class Distinct(_PickedRows):
     on: tuple[str, ...]
     within_us: int
     label: str = ""
-    #: Rows come when they begin, and may end later.
+    #: Whether rows come when they begin, and their ends later.
     edges: bool = False
 
     def operator(self) -> Deduplicate | EdgeOfBegins:
@@ -240,7 +240,7 @@ class Limited(_PickedRows):
 
     rows: int
     label: str = ""
-    #: Rows come when they begin, and may end later.
+    #: Whether rows come when they begin, and their ends later.
     edges: bool = False
 
     def operator(self) -> Limit | EdgeOfBegins:

@@ -73,7 +73,7 @@ class LogicalNode(ABC):
 
     @property
     def partitioning(self) -> Partitioning:
-        """Which columns decide the vertex of an output row."""
+        """The columns that decide the vertex of an output row."""
         return UNKNOWN
 
     @property

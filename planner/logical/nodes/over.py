@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Over(Step):
-    """Each row with aggregates over rows of its key, from ``first`` to ``last`` before it.
+    """Adds to each row aggregates over rows of its key, from ``first`` to ``last`` before it.
 
     If ``rows`` is true these are numbers of rows, else microseconds. ``first`` None: the frame
     begins with the key's first row. It ends with the rows that have the row's start and are equal
@@ -36,7 +36,7 @@ class Over(Step):
     aggregates: tuple[Aggregate, ...]
     label: str = ""
     peers: tuple[str, ...] = ()
-    #: Rows come when they begin, and may end later.
+    #: Whether rows come when they begin, and their ends later.
     edges: bool = False
     schema: pa.Schema = field(init=False)
 

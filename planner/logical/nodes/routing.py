@@ -98,7 +98,8 @@ class Sink(SameEvents):
     #: The form of the table; None: one row per item, with technical columns.
     form: TableForm | None = None
     label: str = ""
-    #: Its readers accept start and end edges: rows that are emitted before their end is known.
+    #: Whether its readers accept start and end edges: rows that are emitted before their end is
+    #: known.
     changes: bool = False
     #: Rows that are equal in these columns are in one partition; None: in any partition.
     keys: InputKeys = None

@@ -38,7 +38,7 @@ class Filter(_RowStep):
 
     predicate: Node
     label: str = ""
-    #: It reads the start of rows, which are emitted before their end is known.
+    #: Whether it reads the start of rows that are emitted before their end is known.
     edges: bool = False
 
     @property
@@ -66,7 +66,7 @@ class Project(_RowStep):
 
     columns: tuple[tuple[str, Node], ...]
     label: str = ""
-    #: Expressions read the start of rows, which are emitted before their end is known.
+    #: Whether expressions read the start of rows that are emitted before their end is known.
     edges: bool = False
 
     @property

@@ -90,9 +90,10 @@ class _Opening:
         self._closed: NodeMap[LogicalNode] = NodeMap()
         #: Per node its form with edges; None: it has no such form, or it would not be earlier.
         self._opened: Opened = NodeMap()
-        #: The same, with rows that begin when the rows with whole lifetimes do: no net changes.
+        #: Per node its form with edges for readers that depend on when rows begin: no net changes.
         self._renewed: Opened = NodeMap()
-        #: Whether the form with edges emits net changes: an unchanged result is not renewed.
+        #: Per node, whether its form with edges emits net changes: an unchanged result is not
+        #: renewed.
         self._is_net: NodeMap[bool] = NodeMap()
         #: Projections that read starts only to break ties between rows of equal rank.
         self._orders: NodeMap[bool] = NodeMap()
@@ -136,7 +137,8 @@ class _Opening:
                 return node.with_inputs((self._begins(node.input),))
             case Lifetime(change=Extend(duration_us=length)) if length == INF_TIME:
                 return node.with_inputs((self._begins(node.input),))
-            case Lifetime(change=PointAtEnd()):  # it needs only the end edge
+            # a point at the end needs only the end edge of its input
+            case Lifetime(change=PointAtEnd()):
                 return node.with_inputs((self._of_begins(node.input),))
             case Lifetime(change=Chop(), edges=False):
                 below = self._of_begins(node.input)
@@ -176,9 +178,9 @@ class _Opening:
                 return self._by_begins(node)
             case Lifetime(change=Extend(duration_us=by), edges=False) if 0 <= by < INF_TIME:
                 return self._by_begins(node)
-            case Sorted():  # rows with edges are a table, which has no order
+            case Sorted():  # sorting is dropped: rows with edges are a table, which has no order
                 opened = form[node.input]
-                # An exchange or a union may follow, and none may be directly above an exchange.
+                # An exchange or a union that follows may not be directly above an exchange.
                 if isinstance(opened, Exchange):
                     return Project(opened, identity_columns(node.schema))
                 return opened
@@ -288,7 +290,8 @@ def _reads_ends(spec: MatchRows) -> bool:
 
 
 def _goes_by_order(aggregate: Aggregate) -> bool:
-    function = aggregate.spec.definition  # top_rows breaks ties by starts, even of net changes
+    # top_rows breaks ties by starts, even of net changes, so it does not depend on the order
+    function = aggregate.spec.definition
     is_top = function.name == "top_rows"
     return not is_top and (function.needs_sequence or function.shows_order)
 

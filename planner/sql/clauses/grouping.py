@@ -242,7 +242,7 @@ class _Grouping:
                 self.aggregates[node] = (name, self.building.build(node))
             return
         if isinstance(node, exp.Query):
-            return  # a subquery has its own aggregates
+            return  # stop here: a subquery has its own aggregates
         for part in node.iter_expressions():
             self.add_aggregates(part, "")
 
@@ -331,7 +331,7 @@ class _Grouping:
             if self._is_bound(item.node):
                 kind = self._kind(item.node)
                 bounds[item.name] = Bound(kind, window, is_life=True, steps=steps)
-            elif others:  # results of a new window need not be within an input's window
+            elif others:  # a result of a new window may end after the input's window
                 is_within = self.key is not None
                 bounds[item.name] = others[0] if is_within else Bound(others[0].kind, None)
         return Rows(stream, bounds, InWindows((window,), is_whole=True))

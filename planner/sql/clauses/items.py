@@ -196,7 +196,7 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[
         return [item(names[column], column) for column in columns]
     if merges:
         return [item(column, column) for column in columns]
-    taken: set[str] = set()  # other engines return a key of both sides twice
+    taken: set[str] = set()  # without merging, a key of both sides is listed twice, under two names
     every = [c.column for c in visible if c.name not in excluded]
     return [item(free_name(column, taken), column) for column in every]
 

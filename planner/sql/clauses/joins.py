@@ -245,7 +245,8 @@ def _joined(
             how=how,
             where=condition,
         )
-    if how == "left" and same:  # no column of the right side would be null without a match
+    # the shared key is not null without a match, so it is no column of the right side
+    if how == "left" and same:
         theirs = tuple(c for c in theirs if c.column not in right_on)
     return Scope(stream, (*left.columns, *(() if how == "anti" else theirs)))
 

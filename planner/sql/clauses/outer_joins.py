@@ -69,7 +69,8 @@ def join(
         candidates = conditions or [] if kind in ("inner", "left") else []
         bounds = bounds_of_where(candidates, left, right, names)
         if bounds:
-            kind = "inner"  # a null time satisfies no bound
+            # a null time satisfies no bound, so unmatched rows would be dropped anyway
+            kind = "inner"
         for part in bounds:
             candidates.remove(part)
         return join_by(clause, left, right, names, kind, also=bounds)
@@ -276,7 +277,7 @@ def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:
 
 
 def _outer_columns(select: exp.Select, outer: Scope) -> list[exp.Column]:
-    """Return the columns of the outer query that name it."""
+    """Return the columns in a subquery that name a relation of the outer query."""
     own = {table.alias_or_name for table in select.find_all(exp.Table, exp.Subquery)}
     theirs = set(outer.relations) - own
     return [column for column in select.find_all(exp.Column) if column.table in theirs]

@@ -74,7 +74,7 @@ def timed(
 
     def is_by_time(window: exp.Window) -> bool:
         if is_grouped(node):
-            return True  # the error is raised later
+            return True  # an error in a grouped SELECT is raised when it is compiled
         if not scopes:
             copy = node.copy()
             scopes.append(from_(copy, names, flattened(copy.args.get("where"))))

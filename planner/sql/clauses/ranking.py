@@ -216,7 +216,7 @@ def _top(
     number = free_name("@place", taken)
     of_window = window_key(keys, scope, names, "PARTITION BY")
     kind = _KINDS[type(node.this)]
-    # Of rows of a key that start together the last one is the newest, as for upserts.
+    # Of rows of a key that start together the last one counts as the newest, as for upserts.
     ties = "last" if _is_newest_first(order, scope, names) else "first"
 
     def first(stream: Stream, window: Window) -> Stream:
@@ -310,7 +310,7 @@ def _whole(node: exp.Expr, names: Names) -> int:
     of_fetch = isinstance(node, exp.Fetch)
     written = node.args.get("count" if of_fetch else "expression")
     if written is None:
-        return 1  # FETCH FIRST ROW ONLY
+        return 1  # FETCH FIRST ROW ONLY has no number
     value = plain_value(written, names.text)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise names.text.error(node, "LIMIT and OFFSET take a whole number")
@@ -347,7 +347,7 @@ def with_order_columns(
             _of_list(part.this.copy(), items, source, names)
         except SqlError:
             if part.find(exp.Column) is None or part.find(exp.AggFunc) is not None:
-                continue  # raised again when the order is compiled
+                continue  # the error is raised when the order is compiled
             name = free_name("@order", {item.name for item in made})
             made.append(Item(name, part.this))
             part.set("this", column_at(name, names.text.place(part.this)))
@@ -384,11 +384,11 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
                 node, "ORDER BY takes columns of the SELECT list; add this column there"
             )
         listed = tuple(Visible("", item.name, item.name) for item in items)
-        # raises, because there is no such column
+        # Raises an error, because there is no such column.
         Scope(source.stream, listed).column(node, names.text)
         return node
     if isinstance(node, exp.AggFunc):
-        return node  # the error is raised later
+        return node  # the error for an aggregate is raised when the node is compiled
     for part in list(node.iter_expressions()):
         found = _over_list(part, items, source, names)
         if found is not part:

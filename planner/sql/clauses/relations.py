@@ -241,7 +241,7 @@ def _alone(
     if place and (clauses[place - 1].side or clauses[place - 1].kind.upper() in ("SEMI", "ANTI")):
         return None
     if any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses):
-        return None  # rows without a match are in none of these windows
+        return None  # the outer join's rows without a match are in none of these windows
     if any(other is not None and other.in_windows.has_rows for other in scopes):
         return None
     window = scope.window

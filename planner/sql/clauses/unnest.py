@@ -57,7 +57,7 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
     offset = node.args.get("offset")
     if offset and not isinstance(offset, exp.Expr):
         raise text.error(node, "write WITH ORDINALITY AS name (column, place)")
-    if offset:  # sqlglot uses the last name for the positions
+    if offset:  # sqlglot puts the column of positions last among the names
         columns = (*columns, offset.name)
     spec = _Unnest(
         node,
@@ -79,7 +79,7 @@ def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
     is_placed = type(call) is exp.Posexplode
     if is_placed and len(columns) == 1:
         raise names.text.error(view, "write LATERAL VIEW POSEXPLODE(list) name AS place, column")
-    if is_placed:  # Spark names the position first
+    if is_placed:  # Spark puts the column of positions first among the names
         columns = [*columns[1:], columns[0]]
     spec = _Unnest(
         view,

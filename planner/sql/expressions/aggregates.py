@@ -115,7 +115,8 @@ def has_aggregate(node: exp.Expr) -> bool:
     """Return whether the node contains an aggregate outside of subqueries."""
     if isinstance(node, exp.Subquery | exp.Select):
         return False
-    if isinstance(node, exp.Window):  # a window function has a value per row, so it is no aggregate
+    # a window function has a value for each row, so it is no aggregate
+    if isinstance(node, exp.Window):
         return any(has_aggregate(part) for part in node.iter_expressions() if part is not node.this)
     return is_aggregate(node) or any(has_aggregate(part) for part in node.iter_expressions())
 
@@ -305,7 +306,8 @@ class Aggregates:
         value, rank = self.before.compile(node.this), self.before.compile(node.expression)
         if node.args.get("count"):
             raise self.before.text.error(node, f"{called(node)} takes two values")
-        if self.before.text.engine.name == "duckdb":  # DuckDB skips rows without the value
+        # DuckDB ignores rows in which the value is null
+        if self.before.text.engine.name == "duckdb":
             rank = _where(value.is_not_null(), rank)
         with self.before.text.located(node):
             return make(value, _where(condition, rank))

@@ -110,7 +110,7 @@ def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
     return parts.list.slice(first, size).list.join(by)
 
 
-#: By node: the parts that are compiled, and the function that builds the expression.
+#: By sqlglot's node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     # Choices and nulls.
     exp.Greatest: (("this", "expressions"), greatest),

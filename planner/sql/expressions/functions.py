@@ -92,7 +92,7 @@ def as_calls(statement: exp.Expr) -> exp.Expr:
         name = type(node).sql_name().lower()
         if isinstance(node, exp.Anonymous | exp.AggFunc) or type(node) in READ:
             continue
-        # with one name in SQL, it is the name in the query
+        # a node with a single SQL name was written with this name in the query
         is_one = len(type(node).sql_names()) == 1
         if is_one and name in NAMED and type(node) not in CALLS:
             made = exp.Anonymous(this=name.upper(), expressions=arguments(node))
@@ -159,7 +159,7 @@ def _day_of_week(value: Expr) -> Expr:
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
     """Compile ``EXTRACT(part FROM value)``."""
     if part.upper() not in (*_PARTS, *_COMPUTED) and part.upper().removesuffix("S") in _PARTS:
-        part = part[:-1]  # DAYS
+        part = part[:-1]  # DAYS is DAY
     part = _OF_ENGINE.get((text.engine.name, part.upper()), part)
     method = _PARTS.get(part.upper())
     build = calls.NAMED.get(part.lower())

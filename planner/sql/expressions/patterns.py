@@ -63,6 +63,7 @@ def ilike(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
 def trim(text: Expr, characters: Expr | None, side: str | None) -> Expr:
     """Compile ``TRIM(BOTH 'ab' FROM s)``."""
     if isinstance(characters, Expr) and characters.node == Literal(None):
-        characters = characters.cast(str)  # None as an option means white space
+        # a Python None here would mean white space; a NULL must give NULL
+        characters = characters.cast(str)
     named = {"LEADING": text.str.strip_left, "TRAILING": text.str.strip_right}
     return named.get(side or "", text.str.strip)(characters)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The window that a column is a bound of; its row's lifetime depends on that window."""
+    """A bound of a window, as a column has it; the lifetime of its row depends on the window."""
 
     #: ``window_start``, ``window_end`` or ``window_time``, regardless of the column's name.
     kind: str
-    #: None: windows that depend on the data, or of several kinds in one stream.
+    #: The window; None: it depends on the data, or the stream's windows are not all alike.
     window: Window | None
-    #: Rows with equal bounds have equal lifetimes, as the results of windows have.
+    #: Whether rows with equal bounds have equal lifetimes, as the results of windows have.
     is_life: bool = False
     #: For CUMULATE: results are valid in the last step of their window, not in all of it.
     steps: CumulatingWindow | None = None
@@ -58,13 +58,14 @@ class Visible:
 class InWindows:
     """The windows that decide the lifetimes of rows; no ``windows``: no window does."""
 
-    #: A row ends at the latest with a window of each kind; None: windows that depend on the data.
+    #: The kinds of windows: a row ends at the latest with its window of each. None: windows that
+    #: depend on the data.
     windows: tuple[Window | None, ...] = ()
-    #: A row's lifetime equals its window, as for the results of windows.
+    #: Whether a row's lifetime equals its window, as for the results of windows.
     is_whole: bool = False
-    #: Some rows are input rows of windows, not results.
+    #: Whether some rows are input rows of windows, not results.
     has_rows: bool = False
-    #: Rows of different windows that overlap are paired.
+    #: Whether rows of different windows that overlap are paired.
     is_crossed: bool = False
     #: Why a row may have ended before its window does, so that the valid rows at the window's
     #: end are not all of its rows; "": they are.

@@ -223,7 +223,7 @@ def _seconds(time: Expr) -> Expr:
     return time.dt.epoch_us() / float(_SECOND_US)
 
 
-#: By node: the parts that are compiled, and the function that builds the expression.
+#: By sqlglot's node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.Week: (("this",), lambda t: t.dt.week()),
     exp.WeekOfYear: (("this",), lambda t: t.dt.week()),
@@ -253,7 +253,7 @@ OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
     **dict.fromkeys(("date_add", "date_sub", "datediff"), _no_time),
 }
 
-#: By name, lower case.
+#: Functions by their name in lower case.
 NAMED: dict[str, Callable[..., Expr]] = {
     "date_part": lambda part, t: date_part(words(part, "a part"), t),
     "date_format": lambda t, f: java_formatted(t, words(f, "a format")),

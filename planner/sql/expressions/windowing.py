@@ -85,7 +85,7 @@ def window_of(
             for part, what in zip(given, wanted, strict=False)
         ]
     if name == "HOP" and text.engine.name == "postgres" and values[0] < values[1]:
-        values[:2] = values[1::-1]  # Arroyo's HOP(slide, size)
+        values[:2] = values[1::-1]  # Arroyo writes HOP(slide, size): swap them
     with text.located(node):
         made = make(*values)
         if zone and isinstance(made, Window | CumulatingWindow):

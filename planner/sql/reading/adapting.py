@@ -44,7 +44,8 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
         after = words[at + 1] if at + 1 < len(words) else None
         kind = token.token_type
         if kind is TokenType.WINDOW and not _defines_windows(words, at):
-            kind = TokenType.VAR  # the function ``window`` of Spark, and its column
+            # not the clause WINDOW: Spark's function ``window``, or a column of this name
+            kind = TokenType.VAR
         if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
             kind = TokenType.VAR
         if kind is TokenType.ROW and after and after.token_type is TokenType.LT:

@@ -44,7 +44,7 @@ def call_of(node: exp.Expr) -> AggregateCall:
     given = [node.args.get(part) for part in ("this", "expression", "separator", "quantile")]
     if isinstance(node, exp.AnonymousAggFunc):
         given = []
-    more = node.expressions  # a list, or with some aggregates one node
+    more = node.expressions  # sqlglot stores a list, or for some aggregates one node
     values: list[exp.Expr] = []
     is_distinct = False
     for value in [*given, *(more if isinstance(more, list) else [more])]:

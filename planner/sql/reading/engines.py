@@ -26,51 +26,52 @@ class Engine:
     """The settings of one dialect."""
 
     name: str
-    #: ``7 / 2`` of integers is 3.
+    #: Whether ``7 / 2`` of integers is 3.
     divides_whole: bool = False
-    #: ``-7 % 2`` and ``-7 DIV 2`` cut toward zero; else they round down.
+    #: Whether ``-7 % 2`` and ``-7 DIV 2`` cut toward zero; else they round down.
     cuts_to_zero: bool = False
     nulls: Nulls = "nulls_are_last"
-    #: Names without quotes are not case-sensitive.
+    #: Whether names without quotes match in any case.
     ignores_case: bool = False
-    #: Names an unnamed column, from its text, the name of its function, and its position from 1.
+    #: Returns the name of an unnamed column, from its text, the name of its function, and its
+    #: position from 1.
     called: Callable[[str, str, int], str] | None = None
-    #: ``list[0]`` is the first element.
+    #: Whether ``list[0]`` is the first element.
     lists_from_zero: bool = False
     #: The unit of integers that are cast to times, us; None: such casts are an error.
     epoch_us: int | None = 1
-    #: A time as text omits microseconds that are 0, and ``Z``.
+    #: Whether a time as text omits ``Z``, and microseconds that are 0.
     plain_times: bool = False
-    #: A row with a time and no end is valid from that time, as in a table that only grows.
+    #: Whether a row with a time and no end stays valid, as in a table that only grows.
     keeps_rows: bool = False
     #: The type of DECIMAL without digits; None: 38 digits without a fraction.
     decimal: pa.DataType | None = None
-    #: FLOAT has 64 bits.
+    #: Whether FLOAT has 64 bits.
     float_is_double: bool = False
-    #: The effect of ``CAST(x AS VARCHAR(n))``.
+    #: What ``CAST(x AS VARCHAR(n))`` does to a longer text.
     varchar_cast: Literal["refuse", "cut", "ignore"] = "refuse"
     #: The effect of ``CAST(x AS CHAR(n))``; ``pad`` fills with blanks.
     char_cast: Literal["refuse", "pad", "ignore"] = "refuse"
     #: The effect of ``CAST(t AS TIMESTAMP(p))`` on digits after the p-th.
     timestamp_cast: Literal["refuse", "cut", "round"] = "refuse"
-    #: Halves are rounded away from this time.
+    #: When a time is rounded, halves go away from this time (us since 1970).
     zero_time_us: int = 0
     #: The effect of VARCHAR(n) of a declared column; ``check``: a longer text is a bad row, and
     #: CHAR(n) is an error.
     varchar_column: Literal["refuse", "ignore", "check"] = "refuse"
-    #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
+    #: Whether ``REGEXP_REPLACE`` without the flag ``g`` replaces only the first match.
     replaces_first: bool = False
-    #: An expression of the list may name an alias on its left.
+    #: Whether an expression of the SELECT list may name an alias on its left.
     reads_aliases: bool = False
-    #: ``CAST(2.5 AS INT)`` is 3 for a decimal; for a float it is rounded to even.
+    #: Whether ``CAST(2.5 AS INT)`` of a decimal is 3; of a float it is 2, rounded to even.
     rounds_to_whole: bool = False
-    #: Rows exactly the gap apart are in one session.
+    #: Whether rows exactly the gap apart are in one session.
     merges_at_gap: bool = False
     #: The escape character of ``LIKE`` without ``ESCAPE``; empty: none.
     escape: str = "\\"
     #: How doubles are written as text; None: as Arrow does.
     doubles: Literal["java", "duckdb", "postgres"] | None = None
-    #: ``AVG`` of integers is an integer.
+    #: Whether ``AVG`` of integers is an integer.
     averages_whole: bool = False
 
 

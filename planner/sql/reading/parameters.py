@@ -16,7 +16,7 @@ from planner.errors import InvalidPlanError
 if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
-#: By name for ``:name``, in order for ``?``.
+#: Values by name for ``:name``, or in order for ``?``.
 Parameters = Mapping[str, Any] | Sequence[Any]
 _KINDS = "a number, text, truth value, None, date, datetime, timedelta, or in IN a list of them"
 _MICROSECOND = timedelta(microseconds=1)

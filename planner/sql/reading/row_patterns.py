@@ -78,7 +78,7 @@ class RowPatterns(Parser):
         return bool(is_word and after and after.token_type is TokenType.L_PAREN)
 
     def _parse_match_table(self, table: exp.Expr) -> exp.Expr:
-        """Parse the pattern after a table."""
+        """Parse ``MATCH_RECOGNIZE (...)`` after a table."""
         start = self._curr
         self._advance(2)
         node = MatchTable(this=table)

@@ -1,1 +1,1 @@
-"""CREATE: columns, options, and the connectors."""
+"""Tables that CREATE declares: their columns, options and connectors."""

@@ -1,4 +1,4 @@
-"""How long the rows of a source are valid: for ever, or until the next version of their key.
+"""Decides how long rows of a source are valid: for ever, or until the next version of their key.
 
 ``ve = NULL`` means that no row ends. ``'changelog.mode' = 'upsert'`` makes rows versions of the
 ``PRIMARY KEY``, and ``deleted = condition`` marks the versions that end their key.

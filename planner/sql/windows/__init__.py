@@ -1,1 +1,1 @@
-"""Windows in FROM, and what queries around them know of the windows of their rows."""
+"""Windows in FROM, and the windows to which the rows of a query belong."""

@@ -113,7 +113,7 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 
 def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
-    """Return the unknown bound for a value made of bounds only: ``CAST(window_start AS DATE)``."""
+    """Return an unknown bound for a value made of bounds only, as CAST(window_start AS DATE)."""
     columns = list(node.find_all(exp.Column))
     bounds = [window_bounds(column, scope) for column in columns]
     has_times = any(call.name.lower() in ("vs", "ve") for call in node.find_all(exp.Anonymous))

@@ -1,4 +1,4 @@
-"""Rows with a time and no end, which in other engines' tables are kept from their time on.
+"""Rows with a time and no end, which the tables of other engines keep from that time on.
 
 Here such a row is a point in time. In the dialect of an engine whose joins, EXISTS, DISTINCT and
 set operations work on growing tables, its points get no end before these clauses. Points whose

@@ -1,4 +1,4 @@
-"""One direction of a control connection: production's message numbers over a faulty transport.
+"""One direction of a simulated control connection, with production's message numbers.
 
 Law: each message arrives once and in order.
 """

@@ -1,4 +1,4 @@
-"""The environment of a simulated host."""
+"""The environment of a simulated host: its clock, store, streams and connections."""
 
 from __future__ import annotations
 

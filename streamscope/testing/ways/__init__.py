@@ -1,1 +1,1 @@
-"""Runs of a query that need more than a schedule: another process, a growing input."""
+"""Test runs that need another process, or an input that grows."""

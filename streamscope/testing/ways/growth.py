@@ -97,7 +97,7 @@ def _grown(plan: PhysicalPlan, feeds: Feeds, pause_us: int, copies: int) -> Grow
 
 
 def _sizes(plan: PhysicalPlan, run: PlanRun) -> dict[str, int]:
-    """By vertex: the bytes of its user code's state."""
+    """Return the bytes of user code's state for each vertex."""
     sizes: dict[str, int] = {}
     for name, vertex in run.vertices.items():
         places = _user_operators(plan, name)

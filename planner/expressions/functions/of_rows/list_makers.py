@@ -1,4 +1,4 @@
-"""Functions that make lists of other values: numbers in steps; and maps of lists of pairs."""
+"""Functions that make a list of numbers in steps, or a map of a list of pairs."""
 
 from __future__ import annotations
 

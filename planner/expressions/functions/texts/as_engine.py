@@ -1,4 +1,4 @@
-"""Texts as other engines write them: doubles, and letters in another case.
+"""Text as other engines write it: doubles, and the upper and lower case of letters.
 
 Digits are the fewest that give the same double; Java writes a second one where one is enough. Java
 also has letters that become longer in another case: ``SS`` for ``ß``.

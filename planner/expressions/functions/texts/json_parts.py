@@ -1,4 +1,4 @@
-"""The parts of lists and objects in JSON texts: how many, their keys, their values."""
+"""Functions of JSON lists and objects: their size, keys and values, and how to change them."""
 
 from __future__ import annotations
 

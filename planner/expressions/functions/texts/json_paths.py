@@ -1,4 +1,4 @@
-"""Values in JSON texts."""
+"""Values at paths such as ``$.a.b[0]`` in JSON texts."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def read_json(text: str) -> Any:
         RecursionError: it is nested too deeply.
     """
     value = json.loads(text, parse_float=_number)
-    if "\\" in text:  # only an escape can be such a half
+    if "\\" in text:  # only an escape can make half of a surrogate pair
         json.dumps(value, ensure_ascii=False).encode()
     return value
 

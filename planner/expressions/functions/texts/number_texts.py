@@ -1,4 +1,4 @@
-"""Texts of numbers: with commas between thousands, and in another base."""
+"""Numbers as text: with commas between thousands, and in another base."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Prepares calls in SQL: names, literals, and differences between engines."""
+"""Compiles calls as each SQL engine defines them: names, literals and types."""

@@ -63,7 +63,10 @@ def _of_all(build: Callable[..., Expr], held: Expr, kind: pa.DataType) -> Expr:
 
 
 def _spark_json(written: Expr, kind: pa.DataType) -> Expr | None:
-    """Return the JSON without null fields of structs, which Spark leaves out; maps keep nulls."""
+    """Return a value as JSON text; as in Spark, null fields of structs are left out.
+
+    Maps keep their nulls.
+    """
     parts = list(_parts(kind))
     if any(map(pa.types.is_timestamp, parts)):
         raise InvalidPlanError(

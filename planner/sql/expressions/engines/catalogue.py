@@ -65,7 +65,7 @@ def _spelled(function: Function, spelling: Sql) -> tuple[Callable[..., Expr], li
 
 #: By sqlglot's node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {}
-#: By name in lower case.
+#: The functions of the catalogue by their SQL name in lower case.
 NAMED: dict[str, Callable[..., Expr]] = {}
 #: Every name in SQL, in upper case.
 NAMES: dict[str, Function] = {}

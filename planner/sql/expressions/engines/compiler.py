@@ -1,4 +1,4 @@
-"""What the calls of a dialect need of the compiler of expressions."""
+"""The interface of the expression compiler that calls of a dialect use."""
 
 from __future__ import annotations
 

@@ -190,10 +190,10 @@ def _divided(
     if isinstance(node, exp.Div) and not engine.divides_whole:
         return None
     if isinstance(node, exp.Mod):
-        rest = left % right  # has the sign of the divisor
+        rest = left % right  # Python's remainder: it has the sign of the divisor
         is_other = (rest != 0) & ((left < 0) != (right < 0))
         return when(is_other).then(rest - right).otherwise(rest)
-    whole = left // right  # rounds down
+    whole = left // right  # Python's quotient: it is rounded down
     is_below = ((left < 0) != (right < 0)) & (left % right != 0)
     return when(is_below).then(whole + 1).otherwise(whole)
 
@@ -207,7 +207,7 @@ def _of_fractions(
     if isinstance(node, exp.Mod):
         rest = left.abs() % right.abs()
         return when(left < 0).then(-rest).otherwise(rest)
-    if engine.name == "duckdb":  # in DuckDB, ``//`` of numbers with a fraction is ``/``
+    if engine.name == "duckdb":  # in DuckDB, ``//`` of numbers with a fraction is the same as ``/``
         return left / right
     whole = left.abs() // right.abs()
     signed = when((left < 0) != (right < 0)).then(-whole).otherwise(whole)
@@ -272,7 +272,7 @@ def _is_decimal(node: exp.Expr, compiler: Compiler) -> bool:
     rounded = _ROUNDED if name == "postgres" else _ROUNDED[:2]
     if isinstance(node, rounded) and not node.args.get("decimals"):
         kind = compiler.compile(node.this).output_type(compiler.schema)
-        if pa.types.is_integer(kind):  # for an integer the result is a double
+        if pa.types.is_integer(kind):  # an integer argument makes the result a double
             return False
     if isinstance(node, exp.Case):
         parts = [branch.args["true"] for branch in node.args["ifs"]]

@@ -1,4 +1,4 @@
-"""Calls whose arguments are more than a list of values: structs, JSON objects, FLOOR(t TO HOUR).
+"""Calls whose arguments are not plain values: structs, JSON objects, FLOOR(t TO HOUR).
 
 Each is compiled from its parts.
 """

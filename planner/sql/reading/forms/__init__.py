@@ -1,1 +1,1 @@
-"""Rewrites other spellings to the spellings that are compiled, tree for tree."""
+"""Rewrites the spellings of other engines in parsed trees to the spellings that are compiled."""

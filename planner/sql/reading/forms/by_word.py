@@ -1,4 +1,4 @@
-"""Templates of calls with a word among their arguments: an order or a unit."""
+"""Templates of calls that depend on a word among their arguments, such as 'DESC' or a unit."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def of_word(name: str, word: str, count: int, engine: str) -> str | None:
         return " - ".join(f"{part} DIV {size}" for part in months)
     if unit not in _SIZES_US:
         return None
-    start = "DAY" if unit == "WEEK" else unit  # DuckDB counts whole weeks of days, not Mondays
+    start = "DAY" if unit == "WEEK" else unit  # DuckDB counts weeks as 7 days, not by their Mondays
     floors = [f"EPOCH_US(DATE_TRUNC('{start}', CAST(@{n} AS TIMESTAMP)))" for n in (3, 2)]
     return f"({floors[0]} - {floors[1]}) DIV {_SIZES_US[unit]}"

@@ -42,7 +42,8 @@ def with_unit(node: exp.Expr | None) -> exp.Expr | None:
     if node is not None and has_unit and len(node.expressions) > 2:
         unit, *others = node.expressions
         is_word = isinstance(unit, exp.Column) and not unit.table
-        if is_word and not unit.name.startswith("@"):  # not an argument of a template
+        # a plain word such as ``DAY``; ``@1`` is an argument of a template
+        if is_word and not unit.name.startswith("@"):
             text = exp.Literal.string(unit.name)
             text.meta.update(unit.this.meta)
             node.set("expressions", [text, *others])
@@ -73,13 +74,13 @@ def json_value(parser: Any) -> exp.Expr:
         _read_other(parser, others)
     if any(others.values()):
         ends: list[exp.Expr | None] = [others["EMPTY"], others["ERROR"]]
-        if kind is not None:  # the values are texts until the cast
+        if kind is not None:  # texts until the cast to the type of RETURNING
             ends = [None if end is None else exp.cast(end, "VARCHAR") for end in ends]
         made = _with_others(made, *ends, is_strict=is_strict)
     if kind is not None:
         value, made = made, exp.TryCast(this=made, to=kind, safe=True)
         other = others["ERROR"]
-        if other is not None:  # a value that the type does not take
+        if other is not None:  # ON ERROR also covers a value that the type cannot have
             fails = exp.And(
                 this=exp.Is(this=made.copy(), expression=exp.Null()),
                 expression=exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())),

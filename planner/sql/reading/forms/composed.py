@@ -61,7 +61,7 @@ def composed(statement: exp.Expr) -> exp.Expr:
         if isinstance(around, exp.Filter) and around.this is node:
             outer, condition = around, around.expression.this
         if isinstance(outer.parent, exp.Window) and outer.parent.this is outer:
-            continue  # a window over an expression is not an aggregate call
+            continue  # OVER needs an aggregate call, not an expression
         outer.replace(_filled(template, node, condition))
     return statement
 

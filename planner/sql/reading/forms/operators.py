@@ -56,7 +56,7 @@ def with_operators(
     kinds: tuple[type[exp.Expr], ...] = (
         *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
         *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64, exp.Overlaps),
-        *(COMPARED if engine else ()),  # without a dialect rows of values are not compared
+        *(COMPARED if engine else ()),  # without a dialect, rows of values cannot be compared
         *(COMPARISONS if engine == "postgres" else ()),
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
@@ -97,7 +97,7 @@ def _made(node: exp.Expr) -> exp.Expr | None:
         return _joined(node)
     if isinstance(node, exp.Mode | exp.ToBase64):
         return _plain(node)
-    if isinstance(node, exp.Tuple):  # in DuckDB, a row that is an element of a list
+    if isinstance(node, exp.Tuple):  # DuckDB's row of values, as an element of a list
         is_element = isinstance(node.parent, exp.Array)
         given = [part.copy() for part in node.expressions]
         return exp.Anonymous(this="ROW", expressions=given) if is_element else None

@@ -91,7 +91,8 @@ _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
 def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> exp.Expr:
     """Replace these functions in a statement; ``read`` parses templates."""
-    for node in reversed(list(statement.find_all(exp.Func))):  # the inner ones first
+    # inner calls first, so that outer templates get rewritten arguments
+    for node in reversed(list(statement.find_all(exp.Func))):
         template, given = (None, []) if node.meta.get(_DONE) else _of(node, engine)
         if template is not None:
             node.replace(_filled(read, engine, template, given, node))
@@ -170,11 +171,12 @@ def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
         if made is not None:
             return made, given
     is_append = engine in ("postgres", "duckdb") and _APPENDS.fullmatch(name) and len(given) == 2
-    if is_append and not any(isinstance(part, exp.Null) for part in given):  # NULL has no type
+    # a NULL literal has no type, which the template needs
+    if is_append and not any(isinstance(part, exp.Null) for part in given):
         return _OF_NO_LIST[name.partition("_")[2]], given
     start = given[1] if name == "SUBSTRING" and len(given) > 1 else None
     if isinstance(start, exp.Literal) and start.name != "0":
-        return None, given  # all engines return the same here
+        return None, given  # a literal start other than 0 means the same in all engines
     return _listed(name, engine, given), given
 
 

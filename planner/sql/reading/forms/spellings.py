@@ -74,7 +74,7 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
                 this=column, expression=body.copy(), only_json_types=False
             )
             place(made, arrow)
-            arrow.replace(made)  # inside of a call it is read as a lambda
+            arrow.replace(made)  # inside of a call, sqlglot parses the JSON arrow as a lambda
     for select in list(whole.find_all(exp.Select)):
         _rollup(select)
         _rows_of_list(select, engine, error)

@@ -1,4 +1,4 @@
-"""Faults at critical moments: between a decision and its log entry, in joins, in takeovers.
+"""Faults at critical moments: after a decision and before its log entry, in joins, in takeovers.
 
 A fault at a random time seldom hits these targets: a host with work after its last checkpoint; the
 instance whose checkpoint a newcomer needs; a job manager with a decision that is not logged yet;

@@ -1,4 +1,4 @@
-"""The lengths of intervals as Flink and Spark write them: of two units, with a span, or made."""
+"""Reads intervals as Flink and Spark write them: of two units, as a span, made by a call."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def lengths(node: exp.Expr) -> tuple[int, int] | None:
     written, unit = str(node.this.name).strip(), node.args.get("unit")
     if isinstance(unit, exp.IntervalSpan):
         return _of_span(written, unit.this.name.upper(), unit.expression.name.upper())
-    if isinstance(unit, exp.Func):  # DAY (3): a precision
+    if isinstance(unit, exp.Func):  # sqlglot parses the precision in DAY (3) as a call
         unit = exp.var(type(unit).__name__)
     if unit is not None:
         written = f"{written} {unit.name}"

@@ -1,4 +1,4 @@
-"""JSON_OBJECT and JSON_ARRAY of Flink, built from the texts of their values.
+"""Rewrites Flink's JSON_OBJECT and JSON_ARRAY as texts that are joined.
 
 A null is ``null`` in an object and absent from a list, without ``ON NULL``. Values
 from other constructors, and of ``JSON(text)``, are inserted as they are.

@@ -1,4 +1,4 @@
-"""ksqlDB: ROWTIME and the bounds of windows in milliseconds, and the bounds in ``*``."""
+"""Rewrites ksqlDB's ROWTIME and window bounds, which are milliseconds, and its ``*``."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ def as_ksqldb(select: exp.Select, error: Callable[[exp.Expr, str], Exception]) -
         named = _MILLISECONDS.get(node.name.upper())
         if named is None or node.find_ancestor(exp.Select) is not select:
             continue
-        if named != "vs" and not is_windowed:  # a column of a windowed table, in milliseconds
+        # a column of a windowed table in FROM, which already is in milliseconds
+        if named != "vs" and not is_windowed:
             node.this.set("this", node.name.upper())
             _with_text(node, as_number=True)
             continue
         if named == "vs" and node.table and select.args.get("joins"):
             raise error(node, _ROWTIME_OF_JOIN)
         time: exp.Expr = exp.Anonymous(this="vs") if named == "vs" else exp.column(named)
-        if named == "window_end" and gap is not None:  # a session ends there with its last row
+        # in ksqlDB a session ends at its last row, here a gap later
+        if named == "window_end" and gap is not None:
             time = exp.Paren(this=exp.Sub(this=time, expression=gap.copy()))
         if _with_text(node):
             place(time, node.this)

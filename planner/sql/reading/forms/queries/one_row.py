@@ -1,4 +1,4 @@
-"""Rewrites queries of other engines: without FROM, of functions alone, LATERAL of values.
+"""Rewrites queries without FROM, functions alone in FROM, and LATERAL subqueries of values.
 
 ``SELECT 1`` and ``FROM EXPLODE(list)`` read a relation of one row without columns. The values of
 ``LATERAL (SELECT x + 1 AS y)`` and ``LATERAL (SELECT SUM(x) AS y FROM b WHERE b.k = a.k)`` replace
@@ -94,7 +94,7 @@ def _call_alone(select: exp.Select, held: exp.Expr) -> None:
         alias = exp.TableAlias(this=exp.to_identifier(named), columns=columns)
         held = exp.Unnest(expressions=[call.this], alias=alias)
     elif isinstance(call, exp.Anonymous) and call.name.upper() == "RANGE" and alias is None:
-        columns = [exp.to_identifier("id")]  # Spark's name
+        columns = [exp.to_identifier("id")]  # Spark calls the column of RANGE ``id``
         held.set("alias", exp.TableAlias(this=exp.to_identifier("range"), columns=columns))
     select.set("joins", [exp.Join(this=held), *joins])
 

@@ -9,7 +9,7 @@ from planner.sql.reading.forms.queries.engines.places import place
 
 def quantified(node: exp.Expr) -> None:
     """Rewrite ``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null equals false."""
-    if isinstance(node, exp.Anonymous):  # ALL of a list is read as a call
+    if isinstance(node, exp.Anonymous):  # sqlglot parses ``ALL (list)`` as a call
         if node.name.upper() != "ALL" or len(node.expressions) != 1:
             return
         made_all = exp.All(this=exp.Paren(this=node.expressions[0]))

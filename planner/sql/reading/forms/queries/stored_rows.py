@@ -1,4 +1,4 @@
-"""VALUES with expressions as a query, and inserted rows as the columns of their target."""
+"""Turns VALUES with expressions into a query, and inserted rows into columns of their target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_stored_rows(statements: list[exp.Expr], engine: str, error: Error) -> l
     Raises:
         SqlError: a row has another width than its table.
     """
-    if engine in ("", "ksqldb"):  # in ksqlDB this would read a topic and write to it
+    if engine in ("", "ksqldb"):  # in ksqlDB such a query would read the topic to which it writes
         return statements
     statements = _with_files(statements) if engine == "spark" else statements
     sinks = {_name(one): one for one in statements if _has_columns(one) and not _is_unstored(one)}

@@ -1,4 +1,4 @@
-"""Windows among the keys of GROUP BY."""
+"""Recognises windows among the keys of GROUP BY."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ _LISTS: dict[tuple[str, int], str] = {
         (("LIST_HAS_ALL", 2), ("ARRAY_HAS_ALL", 2)),
         _HAS_ALL.format("x IS NOT NULL AND "),
     ),
-    # Its last argument is sqlglot's: whether nulls are first.
+    # sqlglot adds the last argument: whether nulls are first.
     ("SORT_ARRAY", 2): _NULLS_FIRST,
     ("SORT_ARRAY", 3): (
         f"CASE WHEN @2 THEN {_NULLS_FIRST} WHEN NOT @2 THEN ARRAY_REVERSE({_NULLS_FIRST}) END"
@@ -290,7 +290,7 @@ OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("ksqldb", "SUBSTRING", 3): (
         "@SUBSTRING(@1, CASE WHEN @2 = 0 OR LENGTH(@1) + @2 < 0 THEN 1 ELSE @2 END, @3)"
     ),
-    # A part that begins before the text has fewer characters than its length.
+    # A substring that begins before the text loses the characters in front of the text.
     ("postgres", "SUBSTRING", 2): "@SUBSTRING(@1, CASE WHEN @2 < 1 THEN 1 ELSE @2 END)",
     ("postgres", "SUBSTRING", 3): (
         "CASE WHEN @2 >= 1 THEN @SUBSTRING(@1, @2, @3) WHEN @2 + @3 < 1 THEN @LEFT(@1, 0) "

@@ -134,7 +134,7 @@ _SHARE = f"(CARDINALITY(FILTER({_ALL}, y -> y = k)) / CAST(COUNT(@1) AS DOUBLE))
 _FIRST = "ELEMENT_AT(ARRAY_AGG(@1 ORDER BY @2 {0}) FILTER (WHERE @2 IS NOT NULL), 1)"
 _WEIGHTED = "SUM(@1 * @2) / CAST(SUM(CASE WHEN @1 IS NOT NULL THEN @2 END) AS DOUBLE)"
 _AGGREGATES: dict[tuple[str, int], str] = {
-    # DuckDB takes the rows as a sample, other engines as the population.
+    # DuckDB computes the skewness and kurtosis of a sample, other engines of a population.
     ("SKEWNESS", 1): (
         "@SKEWNESS(@1) * SQRT(COUNT(@1) * (COUNT(@1) - 1.0)) / NULLIF(COUNT(@1) - 2.0, 0)"
     ),

@@ -1,1 +1,1 @@
-"""Operators and statements of single engines."""
+"""Rewrites operators and statements that only one engine has."""

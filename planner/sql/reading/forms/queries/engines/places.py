@@ -1,4 +1,4 @@
-"""Trees that the text does not have, and their places in it."""
+"""Gives new trees, which replace parts of a text, their place in the text for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of PostgreSQL: of JSON and of lists."""
+"""Rewrites PostgreSQL's operators on JSON and on lists."""
 
 from __future__ import annotations
 
